@@ -22,46 +22,31 @@ bool parse_number(std::string_view text, T& value) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-// One of "A:B" and "A"; either end of the first may be left out.
-bool read_step_range(std::string_view text, std::pair<int64_t, int64_t>& range) {
-  const size_t colon = text.find(':');
-  if (colon == std::string_view::npos) {
-    if (!parse_number(text, range.first) || range.first == INT64_MAX) return false;
-    range.second = range.first + 1;
-    return range.first >= 0;
-  }
-  const std::string_view a = text.substr(0, colon), b = text.substr(colon + 1);
-  range = {0, INT64_MAX};
-  return (a.empty() || parse_number(a, range.first)) && (b.empty() || parse_number(b, range.second)) &&
-         range.first >= 0 && range.first < range.second;
-}
-
 Status read_steps(const std::string& text, AnalyzeOptions& options) {
-  std::pair<int64_t, int64_t> range;
-  if (text.find(':') == std::string::npos || !read_step_range(text, range))
-    return Error{"--steps takes a:b, not \"" + text + "\"", "--steps 10:20 is steps 10 up to 19"};
-  std::tie(options.analysis.first_step, options.analysis.end_step) = range;
+  const auto range = step_range(text);
+  if (!range) return Error{"--steps takes A:B, not \"" + text + "\"", "--steps 10:20 is steps 10 to 19"};
+  std::tie(options.analysis.first_step, options.analysis.end_step) = *range;
   return ok();
 }
 
-Status read_html_steps(const std::string& whole, AnalyzeOptions& options) {
-  if (!options.page) return Error{"--html-steps goes with --html FILE"};
-  if (whole == "all") {
-    options.page_steps.all = true;
-    return ok();
-  }
-  for (std::string_view text = whole;;) {
-    const size_t comma = text.find(',');
-    if (!read_step_range(text.substr(0, comma), options.page_steps.indices.emplace_back()))
-      return Error{"--html-steps takes a:b, a list such as 3,7:9, or all, not \"" + whole + "\"",
+Status read_html_steps(const std::string& text, AnalyzeOptions& options) {
+  if (!options.page) return Error{"--html-steps needs --html FILE"};
+  options.page_steps.all = text == "all";
+  const bool listed = !options.page_steps.all;
+  for (size_t from = 0; listed && from <= text.size();) {
+    const size_t comma = std::min(text.find(',', from), text.size());
+    const auto range = step_range(std::string_view(text).substr(from, comma - from), true);
+    if (!range)
+      return Error{"--html-steps takes a range A:B, a list such as 3,7:9, or all, not \"" + text + "\"",
                    "--html-steps 10:12 keeps all events of steps 10 and 11"};
-    if (comma == std::string_view::npos) return ok();
-    text.remove_prefix(comma + 1);
+    options.page_steps.indices.push_back(*range);
+    from = comma + 1;
   }
+  return ok();
 }
 
 Status read_html_ranks(const std::string& text, AnalyzeOptions& options) {
-  if (!options.page) return Error{"--html-ranks goes with --html FILE"};
+  if (!options.page) return Error{"--html-ranks needs --html FILE"};
   options.page_ranks = text == "all" ? RankRanges{{0, INT32_MAX}} : rank_ranges(text);
   if (!options.page_ranks)
     return Error{"--html-ranks takes a list such as 0,3,8-11, or all, not \"" + text + "\""};

@@ -1,20 +1,21 @@
 #include "app/words.h"
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <string>
 
 #include "analyse/report/quantity.h"
 #include "base/decimal.h"
+#include "base/text.h"
 
 namespace profgpu {
 namespace {
 
-bool read_rank(std::string_view text, int& rank) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), rank);
-  return error == std::errc() && end == text.data() + text.size() && rank >= 0;
+template <class T>
+bool read_count(std::string_view text, T& n) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
+  return error == std::errc() && end == text.data() + text.size() && n >= 0;
 }
 
 std::string range_text(int first, int last) {
@@ -30,28 +31,38 @@ std::optional<RankRanges> rank_ranges(std::string_view text) {
     const std::string_view part = text.substr(0, comma);
     const size_t dash = part.find('-');
     auto& [first, last] = ranges.emplace_back();
-    if (!read_rank(part.substr(0, dash), first)) return std::nullopt;
+    if (!read_count(part.substr(0, dash), first)) return std::nullopt;
     last = first;
-    if (dash != std::string_view::npos && (!read_rank(part.substr(dash + 1), last) || last < first))
+    if (dash != std::string_view::npos && (!read_count(part.substr(dash + 1), last) || last < first))
       return std::nullopt;
     if (comma == std::string_view::npos) return ranges;
     text.remove_prefix(comma + 1);
   }
 }
 
-Result<std::vector<int>> chosen_ranks(const RankRanges& ranges, std::span<const int> there) {
+Result<std::vector<int>> chosen_ranks(const RankRanges& ranges, std::span<const int> known) {
   std::vector<int> chosen;
   for (const auto& [first, last] : ranges) {
-    const auto begin = std::lower_bound(there.begin(), there.end(), first);
-    const auto end = std::upper_bound(there.begin(), there.end(), last);
+    const auto begin = std::lower_bound(known.begin(), known.end(), first);
+    const auto end = std::upper_bound(known.begin(), known.end(), last);
     if (begin == end)
       return Error{"there is no rank " + range_text(first, last),
-                   "those that were read: " + number_ranges({there.begin(), there.end()})};
+                   "ranks that were read: " + number_ranges({known.begin(), known.end()})};
     chosen.insert(chosen.end(), begin, end);
   }
   std::sort(chosen.begin(), chosen.end());
   chosen.erase(std::unique(chosen.begin(), chosen.end()), chosen.end());
   return chosen;
+}
+
+std::optional<std::pair<int64_t, int64_t>> step_range(std::string_view text, bool single) {
+  std::pair<int64_t, int64_t> range{0, INT64_MAX};
+  const size_t colon = text.find(':');
+  const std::string_view a = text.substr(0, colon), b = colon == text.npos ? "" : text.substr(colon + 1);
+  if (colon == text.npos && (!single || a.empty())) return std::nullopt;
+  if ((!a.empty() && !read_count(a, range.first)) || (!b.empty() && !read_count(b, range.second))) return std::nullopt;
+  if (colon == text.npos && range.first < INT64_MAX) range.second = range.first + 1;
+  return range.first < range.second ? std::optional(range) : std::nullopt;
 }
 
 size_t edit_distance(std::string_view a, std::string_view b) {
@@ -71,8 +82,8 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
   // A third of the letters may be wrong; beyond that a guess confuses more than it helps.
-  constexpr size_t kLongest = 64;
-  if (word.size() > kLongest) return {};
+  constexpr size_t kMaxWord = 64;
+  if (word.size() > kMaxWord) return {};
   std::string best;
   size_t best_distance = std::max<size_t>(1, word.size() / 3) + 1;
   for (const std::string& candidate : candidates) {
@@ -95,9 +106,8 @@ std::optional<double> size_bytes(std::string_view text) {
   const size_t end = text.find_first_not_of("0123456789.");
   const auto number = real_number(text.substr(0, end));
   if (!number) return std::nullopt;
-  std::string unit;
-  for (const char c : text.substr(std::min(end, text.size())))
-    if (c != ' ') unit += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  std::string unit = lower_case(text.substr(std::min(end, text.size())));
+  std::erase(unit, ' ');
   if (unit.empty() || unit == "b") return number;
   const size_t power = std::string_view("kmgt").find(unit[0]);
   if (power == std::string_view::npos) return std::nullopt;

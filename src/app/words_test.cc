@@ -18,7 +18,7 @@ TEST(RankList, ChoosesWhatIsThere) {
   const auto absent = chosen_ranks({{0, 0}, {6, 8}}, there);
   ASSERT_FALSE(absent);
   EXPECT_EQ(absent.error().message, "there is no rank 6-8");
-  EXPECT_EQ(absent.error().hint, "those that were read: 0–2, 5, 9");
+  EXPECT_EQ(absent.error().hint, "ranks that were read: 0–2, 5, 9");
 }
 
 }  // namespace

@@ -1,9 +1,8 @@
 #include "base/byte_writer.h"
 
-#include <unistd.h>
 #include <zlib.h>
 
-#include <cerrno>
+#include "base/descriptor.h"
 
 namespace profgpu {
 
@@ -44,14 +43,7 @@ ByteWriter::ByteWriter(int fd, std::atomic<int64_t>* written) : fd_(fd), written
 ByteWriter::~ByteWriter() = default;
 
 void ByteWriter::write(std::string_view bytes) {
-  for (std::string_view left = bytes; !left.empty() && error_ == 0;) {
-    const ssize_t n = ::write(fd_, left.data(), left.size());
-    if (n >= 0) {
-      left.remove_prefix(static_cast<size_t>(n));
-    } else if (errno != EINTR) {
-      error_ = errno;
-    }
-  }
+  if (error_ == 0) error_ = write_all(fd_, bytes);
   if (written_ != nullptr && error_ == 0) *written_ += static_cast<int64_t>(bytes.size());
 }
 

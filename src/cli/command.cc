@@ -9,17 +9,10 @@
 
 namespace profgpu {
 
-void Arguments::add(std::string_view flag, std::string value) {
-  const auto given = std::find_if(flags_.begin(), flags_.end(), [&](const Given& g) { return g.flag == flag; });
-  if (given != flags_.end()) given->values.push_back(std::move(value));
-  else flags_.push_back({flag, {std::move(value)}});
-}
-
 const std::vector<std::string>& Arguments::values(std::string_view flag) const {
   static const std::vector<std::string> kNone;
-  for (const Given& given : flags_)
-    if (given.flag == flag) return given.values;
-  return kNone;
+  const auto given = flags_.find(flag);
+  return given != flags_.end() ? given->second : kNone;
 }
 
 std::string Arguments::value(std::string_view flag, std::string_view otherwise) const {
@@ -27,10 +20,20 @@ std::string Arguments::value(std::string_view flag, std::string_view otherwise) 
   return all.empty() ? std::string(otherwise) : all.back();
 }
 
-Result<std::string> asked_format(const Arguments& arguments, std::string_view otherwise) {
+Flag::Flag(std::string_view shown, std::string_view explanation, std::vector<std::string_view> accepted)
+    : synopsis(shown), help(explanation), choices(std::move(accepted)), repeatable(shown.ends_with("...")) {
+  if (synopsis.find(", ") == 2) short_name = synopsis.substr(0, 2);
+  std::string_view rest = synopsis.substr(short_name.empty() ? 0 : 4);
+  if (repeatable) rest.remove_suffix(3);
+  const size_t blank = std::min(rest.find(' '), rest.size());
+  name = rest.substr(0, blank);
+  value = rest.substr(std::min(blank + 1, rest.size()));
+}
+
+Result<std::string> format_option(const Arguments& arguments, std::string_view otherwise) {
   const std::string format = arguments.value("--format", arguments.has("--json") ? "json" : otherwise);
   if (arguments.has("--json") && format != "json")
-    return Error{"--json and --format " + format + " exclude each other"};
+    return Error{"--json contradicts --format " + format, "leave out one of them"};
   return format;
 }
 
@@ -44,7 +47,7 @@ std::vector<std::string> flag_names(const Command& command) {
 }
 
 std::string see_help(const Command& command) {
-  return "`profgpu " + std::string(command.name) + " --help` lists what it takes";
+  return "`profgpu " + std::string(command.name) + " --help` lists the options";
 }
 
 Error unknown_word(const Command& command, const std::string& word) {
@@ -56,12 +59,12 @@ Error unknown_word(const Command& command, const std::string& word) {
 Status check_choice(const Flag& flag, const std::string& value) {
   const auto& choices = flag.choices;
   if (choices.empty() || std::find(choices.begin(), choices.end(), value) != choices.end()) return ok();
-  return Error{std::string(flag.name) + " does not know \"" + value + "\"", "one of: " + joined(choices)};
+  return Error{std::string(flag.name) + " does not accept \"" + value + "\"", "choose one of: " + joined(choices)};
 }
 
 Status check_positional(const Command& command, const Arguments& arguments) {
   if (command.positional_required() && arguments.positional.empty())
-    return Error{"needs " + std::string(command.positional), see_help(command)};
+    return Error{"missing " + std::string(command.positional), see_help(command)};
   const size_t allowed = !command.takes_positional() ? 0 : command.positional_repeats() ? SIZE_MAX : 1;
   if (arguments.positional.size() > allowed) return unknown_word(command, arguments.positional[allowed]);
   return ok();
@@ -82,7 +85,7 @@ bool is_flag(const std::string& word) { return word.size() > 1 && word[0] == '-'
 struct FlagWord {
   std::vector<const Flag*> flags;
   std::optional<std::string> value;   ///< that the word itself gives to the last of them
-  std::string unknown;                ///< a flag that the command has not
+  std::string unknown;                ///< a flag that the command does not have
 
   FlagWord(const Command& command, const std::string& word) {
     if (word.starts_with("--")) {
@@ -107,7 +110,7 @@ struct FlagWord {
   }
 };
 
-/// What is before `end` of the words, flags and what is none.
+/// The words before `end`: flags, their values and positional words.
 Status parse_own(const Command& command, const std::vector<std::string>& words, size_t end, Arguments& arguments) {
   for (size_t i = 0; i < end; ++i) {
     if (!is_flag(words[i])) {
@@ -162,54 +165,41 @@ bool asks_for_help(const std::vector<std::string>& words) {
   return false;
 }
 
-std::optional<int64_t> digits_only(std::string_view text) {
-  return all_digits(text) ? whole_number(text) : std::nullopt;
+namespace {
+
+std::string in_words(int64_t ns) {
+  for (const auto& [unit, of_ns] : {std::pair<const char*, int64_t>{"h", 3'600'000'000'000}, {"s", 1'000'000'000}})
+    if (ns % of_ns == 0) return std::to_string(ns / of_ns) + unit;
+  return std::to_string(ns / 1'000'000) + "ms";
 }
 
-std::optional<int64_t> whole_bytes(std::string_view text) {
-  const auto size = size_bytes(text);
-  return size && *size <= 1e18 ? std::optional(static_cast<int64_t>(*size)) : std::nullopt;
+// "a whole number from 1 to 1024", "a time up to 10s"
+std::string in_range(std::string_view what, int64_t min, int64_t max, std::string (*show)(int64_t)) {
+  const bool bounded = max < INT64_MAX;
+  if (min <= 0) return std::string(what) + (bounded ? " up to " + show(max) : "");
+  return std::string(what) + (bounded ? " from " + show(min) + " to " + show(max) : " of at least " + show(min));
 }
 
-Result<std::optional<int64_t>> option_value(const Arguments& arguments, std::string_view flag, OptionParser parse,
-                                            const Takes& takes) {
-  if (!arguments.has(flag)) return std::optional<int64_t>();
-  const std::string text = arguments.value(flag);
-  const auto value = parse(text);
-  if (value && *value >= takes.least && *value <= takes.most) return value;
-  return Error{std::string(flag) + " takes " + takes.what + ", not \"" + text + "\"", takes.hint};
-}
+}  // namespace
 
-Flag step_pattern_flag() {
-  return {.name = "--step-pattern",
-          .value = "REGEX",
-          .help = "ranges whose name matches are steps (POSIX extended regular expression)"};
-}
-
-Flag samples_flag(std::string_view help) {
-  return {.name = "--samples", .value = "FILE", .help = help, .repeatable = true, .takes_path = true};
-}
-
-Flag steps_flag(std::string_view help) { return {.name = "--steps", .value = "A:B", .help = help}; }
-
-Flag output_flag(std::string_view help) {
-  return {.name = "--output", .short_name = "-o", .value = "FILE", .help = help, .takes_path = true};
-}
-
-Flag top_flag() { return {.name = "--top", .value = "N", .help = "rows of long tables (default 10)"}; }
-
-Flag width_flag() {
-  return {.name = "--width", .value = "COLUMNS", .help = "wrap at this width (default: the terminal's)"};
-}
-
-Flag quiet_flag() {
-  return {.name = "--quiet", .short_name = "-q", .help = "no messages and no progress bar; errors are still said"};
-}
-
-Flag no_progress_flag() { return {.name = "--no-progress", .help = "no progress bar"}; }
-
-Flag colour_flag() {
-  return {.name = "--color", .value = "WHEN", .help = "colours (default auto)", .choices = {"auto", "always", "never"}};
+std::optional<int64_t> OptionReader::number(std::string_view flag, Kind kind, int64_t min, int64_t max) {
+  if (!status_ || !arguments_.has(flag)) return std::nullopt;
+  const std::string text = arguments_.value(flag), name(flag);
+  std::optional<int64_t> value;
+  Error expected;
+  if (kind == kTime) {
+    value = duration_ns(text);
+    expected = {in_range("a time", min, max, in_words), "seconds, or a number with a unit: 2.5, 500ms, 10m, 1h"};
+  } else if (kind == kSize) {
+    if (const auto bytes = size_bytes(text); bytes && *bytes <= 1e18) value = static_cast<int64_t>(*bytes);
+    expected = {"a size of at least " + std::to_string(min) + " bytes", "for example " + name + " 100MB"};
+  } else {
+    if (all_digits(text)) value = whole_number(text);   // 1e1 and 2.5 are numbers too, but no counts
+    expected = {in_range("a whole number", min, max, [](int64_t n) { return std::to_string(n); })};
+  }
+  if (value && *value >= min && *value <= max) return value;
+  status_ = Error{name + " takes " + expected.message + ", not \"" + text + "\"", expected.hint};
+  return std::nullopt;
 }
 
 }  // namespace profgpu

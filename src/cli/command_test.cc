@@ -10,13 +10,51 @@ const Command kSample{
     .summary = "for tests",
     .positional = "PATH...",
     .groups = {{"All",
-                {{.name = "--top", .value = "N"},
-                 {.name = "--output", .short_name = "-o", .value = "FILE"},
-                 {.name = "--verbose", .short_name = "-v"},
-                 {.name = "--quiet", .short_name = "-q"},
-                 {.name = "--level", .value = "L", .choices = {"low", "high"}},
-                 {.name = "--set", .value = "K=V", .repeatable = true}}}},
+                {{"--top N", ""},
+                 {"-o, --output FILE", ""},
+                 {"-v, --verbose", ""},
+                 {"-q, --quiet", ""},
+                 {"--level L", "", {"low", "high"}},
+                 {"--set K=V...", ""}}}},
 };
+
+TEST(CommandLine, FlagsAreWhatTheHelpShows) {
+  const std::vector<Flag>& flags = kSample.groups.front().flags;
+  EXPECT_EQ(flags[1].name, "--output");
+  EXPECT_EQ(flags[1].short_name, "-o");
+  EXPECT_EQ(flags[1].value, "FILE");
+  EXPECT_TRUE(flags[1].takes_path());
+  EXPECT_FALSE(flags[0].takes_path());
+  EXPECT_EQ(flags[3].value, "");
+  EXPECT_EQ(flags[5].name, "--set");
+  EXPECT_EQ(flags[5].value, "K=V");
+  EXPECT_TRUE(flags[5].repeatable);
+  EXPECT_FALSE(flags[1].repeatable);
+}
+
+TEST(OptionReader, ReadsNumbersAndSaysWhatItTakes) {
+  Arguments a;
+  for (const auto& [flag, text] : {std::pair("--n", "7"), {"--t", "1.5s"}, {"--s", "4KiB"}, {"--bad", "1e3"},
+                                   {"--late", "25h"}, {"--zero", "0"}})
+    a.add(flag, text);
+  int n = 0, absent = 5;
+  std::optional<int64_t> ns;
+  int64_t bytes = 0;
+  OptionReader read(a);
+  read.whole("--n", 1, 9, n).whole("--none", 1, 9, absent).time("--t", 0, INT64_MAX, ns).size("--s", 0, bytes);
+  EXPECT_TRUE(read.status());
+  EXPECT_EQ(n, 7);
+  EXPECT_EQ(absent, 5);
+  EXPECT_EQ(ns, 1'500'000'000);
+  EXPECT_EQ(bytes, 4096);
+  EXPECT_EQ(OptionReader(a).whole("--bad", 1, 9, n).whole("--zero", 1, 9, n).status().error().message,
+            "--bad takes a whole number from 1 to 9, not \"1e3\"") << "the first error";
+  EXPECT_EQ(OptionReader(a).time("--late", 1'000'000, 86'400 * kSecond_ns, n).status().error().message,
+            "--late takes a time from 1ms to 24h, not \"25h\"");
+  EXPECT_EQ(OptionReader(a).whole("--zero", 1, INT64_MAX, n).status().error().message,
+            "--zero takes a whole number of at least 1, not \"0\"");
+  EXPECT_EQ(n, 7) << "errors change nothing";
+}
 
 std::string error_of(const std::vector<std::string>& words) {
   auto parsed = parse_arguments(kSample, words);
@@ -62,14 +100,14 @@ TEST(CommandLine, AfterTwoDashesNothingIsAFlag) {
 TEST(CommandLine, SaysWhatIsWrong) {
   EXPECT_EQ(error_of({"a", "--topp", "3"}), "unknown option --topp | did you mean --top?");
   EXPECT_EQ(error_of({"a", "--topp=3"}), "unknown option --topp | did you mean --top?");
-  EXPECT_EQ(error_of({"a", "--top"}), "--top needs a value | `profgpu sample --help` lists what it takes");
+  EXPECT_EQ(error_of({"a", "--top"}), "--top needs a value | `profgpu sample --help` lists the options");
   EXPECT_EQ(error_of({"a", "--quiet=report.txt"}),
-            "--quiet takes no value | `profgpu sample --help` lists what it takes");
-  EXPECT_EQ(error_of({"a", "--level", "mid"}), "--level does not know \"mid\" | one of: low, high");
-  EXPECT_EQ(error_of({"a", "-vz"}), "unknown option -z | `profgpu sample --help` lists what it takes");
-  EXPECT_EQ(error_of({"a", "-5"}), "unknown option -5 | `profgpu sample --help` lists what it takes");
-  EXPECT_EQ(error_of({"a", "-vo"}), "--output needs a value | `profgpu sample --help` lists what it takes");
-  EXPECT_EQ(error_of({}), "needs PATH... | `profgpu sample --help` lists what it takes");
+            "--quiet takes no value | `profgpu sample --help` lists the options");
+  EXPECT_EQ(error_of({"a", "--level", "mid"}), "--level does not accept \"mid\" | choose one of: low, high");
+  EXPECT_EQ(error_of({"a", "-vz"}), "unknown option -z | `profgpu sample --help` lists the options");
+  EXPECT_EQ(error_of({"a", "-5"}), "unknown option -5 | `profgpu sample --help` lists the options");
+  EXPECT_EQ(error_of({"a", "-vo"}), "--output needs a value | `profgpu sample --help` lists the options");
+  EXPECT_EQ(error_of({}), "missing PATH... | `profgpu sample --help` lists the options");
 }
 
 const Command kRunner{
@@ -77,9 +115,7 @@ const Command kRunner{
     .summary = "for tests",
     .positional = "COMMAND...",
     .groups = {{"All",
-                {{.name = "--output", .short_name = "-o", .value = "FILE"},
-                 {.name = "--quiet", .short_name = "-q"},
-                 {.name = "--count", .value = "N"}}}},
+                {{"-o, --output FILE", ""}, {"-q, --quiet", ""}, {"--count N", ""}}}},
     .runs_command = true,
 };
 

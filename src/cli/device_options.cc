@@ -6,46 +6,39 @@
 #include <chrono>
 #include <cstdlib>
 
+#include "base/text.h"
 #include "cli/output.h"
 #include "devices/sampler.h"
 #include "devices/selection.h"
 
 namespace profgpu {
-namespace {
 
-std::string_view first_sentence(std::string_view text) { return text.substr(0, text.find('\n')); }
-
-}  // namespace
-
-FlagGroup device_flags(const DeviceFlags& flags) {
+FlagGroup device_flags(std::string_view device, const std::vector<Flag>& more) {
   FlagGroup group{"Devices",
-                  {{.name = "--device", .value = "WHICH", .help = flags.device, .repeatable = true},
-                   {.name = "--backend", .value = "NAME", .help = flags.backend}}};
-  if (!flags.strict.empty()) group.flags.push_back({.name = "--strict", .help = flags.strict});
-  if (!flags.interval.empty())
-    group.flags.push_back({.name = "--interval", .short_name = "-i", .value = "TIME", .help = flags.interval});
+                  {{"--device WHICH...", device},
+                   {"--backend NAME", "auto, nvml, smi, amdgpu, intel, replay:FILE or none (default auto)"}}};
+  group.flags.insert(group.flags.end(), more.begin(), more.end());
   return group;
 }
 
-Result<DeviceOptions> device_options(const Arguments& arguments, int64_t default_interval_ns) {
+Result<DeviceOptions> device_options(const Arguments& arguments, std::string_view otherwise, int64_t interval_ns) {
   DeviceOptions options;
   options.device = arguments.values("--device");
+  if (options.device.empty() && !otherwise.empty()) options.device.emplace_back(otherwise);
   options.backend = arguments.value("--backend", "auto");
   if (Status known = check_backend(options.backend); !known) return known.error();
   options.strict = arguments.has("--strict");
-  options.interval_ns = default_interval_ns;
-  const Takes takes{"a time from 1ms to 24h", kShortestSampling_ns, kLongestSampling_ns,
-                    "seconds, or a number with a unit: --interval 0.2, --interval 100ms"};
-  if (Status read = read_option(arguments, "--interval", duration_ns, takes, options.interval_ns); !read)
-    return read.error();
+  options.interval_ns = interval_ns;
+  OptionReader read(arguments);
+  read.time("--interval", kShortestSampling_ns, kLongestSampling_ns, options.interval_ns);
+  if (!read.status()) return read.status().error();
   return options;
 }
 
 std::string tried_text(const std::vector<Tried>& tried) {
-  std::string text;
-  for (const Tried& t : tried)
-    text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", t.backend, first_sentence(t.error.message));
-  return text;
+  return joined(tried, "; ", [](const Tried& t) {
+    return fmt::format("{}: {}", t.backend, t.error.message.substr(0, t.error.message.find('\n')));
+  });
 }
 
 Result<OpenDevices> open_devices(const DeviceOptions& options) {
@@ -55,11 +48,12 @@ Result<OpenDevices> open_devices(const DeviceOptions& options) {
   OpenDevices open;
   open.tried = std::move(opened->tried);
   if (!opened->backend || opened->backend->devices().empty()) {
-    if (options.backend == "none" && !options.strict) return open;
-    const std::string why = options.backend == "none" ? "--backend none watches nothing" : tried_text(open.tried);
+    const bool named_none = options.backend == "none";
+    if (named_none && !options.strict) return open;
+    const std::string why = named_none ? "--backend none reads nothing" : tried_text(open.tried);
     if (options.strict)
-      return Error{"no device can be read" + (why.empty() ? "" : " (" + why + ")"), "`profgpu doctor` tells more"};
-    open.notes.push_back(fmt::format("no device is watched ({}); `profgpu doctor` tells more", why));
+      return Error{"no GPU can be read" + (why.empty() ? "" : " (" + why + ")"), "run `profgpu doctor` for details"};
+    open.notes.push_back(fmt::format("no GPU is watched ({}); run `profgpu doctor` for details", why));
     return open;
   }
   open.backend = std::move(opened->backend);
@@ -75,28 +69,21 @@ namespace {
 constexpr std::chrono::seconds kOpening{30};
 
 Error no_device(const OpenDevices& open) {
+  if (open.backend && !open.backend->devices().empty())
+    return {"every GPU is hidden" + (open.notes.empty() ? "" : " by " + open.notes.front()), "show them: --device all"};
   const std::string tried = tried_text(open.tried);
-  const bool hidden = open.backend && !open.backend->devices().empty();
-  if (hidden)
-    return {"every GPU is hidden" + (open.notes.empty() ? "" : " by " + open.notes.front()), "--device all shows them"};
-  return {"there is no GPU that profgpu can read" + (tried.empty() ? "" : " (" + tried + ")"),
-          "`profgpu doctor` says more of what was tried"};
+  return {"no GPU found that profgpu can read" + (tried.empty() ? "" : " (" + tried + ")"),
+          "run `profgpu doctor` for details"};
 }
 
 }  // namespace
-
-FlagGroup shown_device_flags(bool with_interval) {
-  return device_flags({.device = "index, UUID, PCI id or cuda:N; several with commas or again (default: all)",
-                       .strict = "",
-                       .interval = with_interval ? kIntervalHelp : ""});
-}
 
 Result<OpenDevices> open_shown(std::string_view command, const DeviceOptions& options) {
   Pending<Result<OpenDevices>> pending([options] { return open_devices(options); });
   auto open = pending.await(std::chrono::steady_clock::now() + kOpening);
   if (!open)
-    leave_stuck(command, Outcome::failed({"the driver did not answer within 30 s",
-                                          "`profgpu doctor` shows what hangs; a reboot may be needed"}));
+    leave_stuck(command, Error{"the driver did not answer within 30 s",
+                               "run `profgpu doctor` to see what hangs; a reboot may be needed"});
   if (*open && (!(*open)->backend || (*open)->devices.empty())) return no_device(**open);
   return std::move(*open);
 }
@@ -106,16 +93,9 @@ void leave_stuck(std::string_view command, const Outcome& outcome) {
   std::_Exit(static_cast<int>(outcome.code));
 }
 
-Outcome show_text(std::string_view command, std::string_view text, bool stuck, Outcome otherwise) {
-  const auto written = write_stdout(text);
-  Outcome outcome = written ? std::move(otherwise) : Outcome::failed(written.error());
-  if (stuck) leave_stuck(command, outcome);
-  return outcome;
-}
-
 std::vector<std::optional<std::vector<Fact>>> PendingFacts::await(std::chrono::steady_clock::time_point deadline) {
   std::vector<std::optional<std::vector<Fact>>> facts;
-  for (auto& asked : asked_) facts.push_back(asked.await(deadline));
+  for (auto& one : pending_) facts.push_back(one.await(deadline));
   left_in_driver = left_in_driver || std::find(facts.begin(), facts.end(), std::nullopt) != facts.end();
   return facts;
 }

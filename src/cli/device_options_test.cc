@@ -23,17 +23,17 @@ TEST(DeviceOptions, Durations) {
 
 TEST(DeviceOptions, Interval) {
   Arguments none;
-  EXPECT_EQ(device_options(none, 5)->interval_ns, 5);
-  EXPECT_EQ(device_options(none, 5)->backend, "auto");
+  EXPECT_EQ(device_options(none, {}, 5)->interval_ns, 5);
+  EXPECT_EQ(device_options(none, {}, 5)->backend, "auto");
   for (const auto& [text, ns] : {std::pair("0.1", 100'000'000), std::pair("1ms", 1'000'000)}) {
     Arguments a;
     a.add("--interval", text);
-    EXPECT_EQ(device_options(a, 5)->interval_ns, ns);
+    EXPECT_EQ(device_options(a, {}, 5)->interval_ns, ns);
   }
   for (const char* bad : {"0", "-1", "0.5ms", "1us", "often", "", "25h"}) {
     Arguments a;
     a.add("--interval", bad);
-    auto options = device_options(a, 5);
+    auto options = device_options(a, {}, 5);
     ASSERT_FALSE(options) << bad;
     EXPECT_NE(options.error().message.find("\"" + std::string(bad) + "\""), std::string::npos);
     EXPECT_FALSE(options.error().hint.empty());
@@ -83,7 +83,7 @@ TEST(LogColumns, WhatTheTableMakesOfHostileNames) {
   const std::string row(rows.row(r));
   EXPECT_EQ(row.find('\x1b'), std::string::npos);
   EXPECT_EQ(row.find('\n'), row.size() - 1);
-  EXPECT_NE(row.find("3.5 MiB"), std::string::npos);
+  EXPECT_NE(row.find("3.50 MiB"), std::string::npos);
   EXPECT_NE(row.find(" - "), std::string::npos);   // utilization is absent
 }
 

@@ -1,12 +1,10 @@
-// profgpu devices: what GPUs there are, how they are connected, and what limits they have.
+// profgpu devices: GPUs, how they are connected, and their limits.
 #include <fmt/format.h>
 
 #include <chrono>
 #include <set>
 
 #include "analyse/report/quantity.h"
-#include "base/decimal.h"
-#include "cli/command.h"
 #include "cli/device_options.h"
 #include "cli/output.h"
 #include "cli/terminal.h"
@@ -15,15 +13,17 @@
 #include "devices/system_files.h"
 #include "view/json_text.h"
 #include "view/layout.h"
+#include "view/wording.h"
 
 namespace profgpu {
 namespace {
 
 constexpr std::chrono::seconds kDeadline{5};
 
-Record facts_record(const std::vector<Fact>& facts) {
+// A composite of two vendors may have one twice.
+Value facts_value(const std::vector<Fact>& facts) {
   Record record;
-  std::set<std::string_view> seen;  // a composite of two vendors may name one twice
+  std::set<std::string_view> seen;
   for (const Fact& fact : facts)
     if (seen.insert(fact.id).second) record.add(std::string(fact.id), unless_empty(fact.value));
   return record;
@@ -36,9 +36,8 @@ struct InventoryDevice {
   std::vector<Fact> facts;
 
   [[nodiscard]] std::string fact(std::string_view id) const {
-    for (const Fact& f : facts)
-      if (f.id == id) return f.value;
-    return "";
+    const Fact* found = first_where(facts, [&](const Fact& f) { return f.id == id; });
+    return found ? found->value : "";
   }
   template <class V>
   void fields(V&& v) const {
@@ -50,29 +49,31 @@ struct InventoryDevice {
     Record limits;
     for (const MetricInfo& m : metrics())
       if (m.kind == MetricKind::kConstant) limits.add(std::string(m.name), info->constant(m.metric));
-    v("limits", Value(std::move(limits))), v("facts", Value(facts_record(facts)));
+    v("limits", Value(std::move(limits))), v("facts", facts_value(facts));
   }
 };
+
+using TopologyRow = std::vector<std::string>;
 
 struct Inventory {
   std::shared_ptr<Backend> owner;        ///< of the infos
   std::string backend, driver;
   std::vector<Fact> facts;
   std::vector<InventoryDevice> devices;
-  std::vector<std::vector<std::string>> topology;  ///< of `devices`, square; empty: unknown
-  bool complete = true;                  ///< false: the driver did not answer in time and may still be at it
+  std::vector<TopologyRow> topology;     ///< of `devices`, square; empty: unknown
+  bool complete = true;                  ///< false: the driver did not answer in time and may still be blocked
 
   template <class V>
   void fields(V&& v) const {
     v("schema", "profgpu.devices.v1"), v("backend", backend), v("driver", unless_empty(driver));
-    v("complete", complete), v("facts", Value(facts_record(facts))), v("devices", InFull<InventoryDevice>{devices});
+    v("complete", complete), v("facts", facts_value(facts)), v("devices", InFull<InventoryDevice>{devices});
     std::vector<Value> rows;
-    for (const auto& row : topology) {
+    for (const TopologyRow& row : topology) {
       List kinds;
       for (const std::string& kind : row) kinds.emplace_back(unless_empty(kind));
       rows.emplace_back(std::move(kinds));
     }
-    v("topology", rows.empty() ? std::nullopt : std::optional(InFull<Value>{rows}));
+    v("topology", only_if(!rows.empty(), InFull<Value>{rows}));
   }
 };
 
@@ -99,7 +100,7 @@ Inventory inventory_of(std::shared_ptr<Backend> backend, const std::vector<uint3
   for (size_t i = 0; i < devices.size(); ++i) {
     InventoryDevice d;
     d.info = &backend->devices()[devices[i]];
-    // A recording's devices are another machine's.
+    // A recording's devices are of another machine.
     const std::string folder = inventory.backend == "replay" ? "" : pci_folder(roots, d.info->pci_bus_id);
     d.numa_node = d.info->numa_node;
     if (!d.numa_node && !folder.empty()) d.numa_node = numa_node(roots, d.info->pci_bus_id);
@@ -142,8 +143,8 @@ std::string mig_text(const InventoryDevice& d) {
 }
 
 Lines inventory_lines(const Inventory& inventory, int width) {
-  Grid grid({{"GPU"}, {"name"}, {"memory", true}, {"PCI bus id"}, {"MIG"}, {"NUMA"}, {"processors near it"}});
-  Grid uuids({{"GPU"}, {"UUID", true}});   // to be copied: never shortened
+  Grid grid({{"GPU"}, {"name"}, {"memory", true}, {"PCI bus id"}, {"MIG"}, {"NUMA"}, {"nearest CPUs"}});
+  Grid uuids({{"GPU"}, {"UUID", true}});   // never shortened, so that they can be copied
   for (const InventoryDevice& d : inventory.devices) {
     grid.add_row({{d.info->label(), Style::kNote},
                   {d.info->name, Style::kStrong},
@@ -180,21 +181,23 @@ Lines limit_lines(const Inventory& inventory, int width) {
   return lines;
 }
 
-std::string_view meaning_of(std::string_view kind) {
-  if (kind.starts_with("NV")) return "that many NVLinks";
-  if (kind == "X") return "the device itself";
-  if (kind == "PIX") return "one PCIe bridge";
-  if (kind == "PXB") return "several PCIe bridges, not the host's";
-  if (kind == "PHB") return "a PCIe host bridge (the processor)";
-  if (kind == "NODE") return "PCIe host bridges of one NUMA node";
-  if (kind == "SYS") return "the link between NUMA nodes: slowest";
-  if (kind == "XGMI") return "XGMI links";
-  return "";
-}
+struct LinkKind {
+  std::string_view kind, meaning;
+  Style style = Style::kPlain;
+};
+constexpr LinkKind kLinkKinds[] = {{"X", "the GPU itself", Style::kFaint},
+                                   {"NV#", "that many NVLinks", Style::kGood},
+                                   {"XGMI", "XGMI links", Style::kGood},
+                                   {"PIX", "one PCIe bridge"},
+                                   {"PXB", "several PCIe bridges, but not the host bridge"},
+                                   {"PHB", "a PCIe host bridge (the CPU)"},
+                                   {"NODE", "PCIe host bridges of one NUMA node", Style::kWarn},
+                                   {"SYS", "the link between NUMA nodes: slowest", Style::kWarn}};
 
-Style style_of(std::string_view kind) {
-  if (kind.starts_with("NV") || kind == "XGMI") return Style::kGood;
-  return kind == "X" ? Style::kFaint : kind == "SYS" || kind == "NODE" ? Style::kWarn : Style::kPlain;
+// Null: unknown.
+const LinkKind* link_kind(std::string_view kind) {
+  if (kind.starts_with("NV")) kind = "NV#";
+  return first_where(kLinkKinds, [&](const LinkKind& k) { return k.kind == kind; });
 }
 
 Lines topology_lines(const Inventory& inventory, int width) {
@@ -204,27 +207,26 @@ Lines topology_lines(const Inventory& inventory, int width) {
   for (size_t i = 0; i < inventory.devices.size(); ++i)
     if (!inventory.devices[i].info->parent) whole.push_back(i);
   for (const size_t i : whole) grid.add_column("GPU" + inventory.devices[i].info->label());
-  std::set<std::string> kinds;
+  std::set<const LinkKind*> kinds;
   for (const size_t i : whole) {
-    const InventoryDevice& d = inventory.devices[i];
-    std::vector<Cell> row = {{"GPU" + d.info->label(), Style::kNote}};
+    std::vector<Cell> row = {{"GPU" + inventory.devices[i].info->label(), Style::kNote}};
     for (const size_t j : whole) {
       const std::string& kind = inventory.topology[i][j];
-      row.push_back({text_or_dash(kind), style_of(kind)});
-      if (!kind.empty()) kinds.insert(kind.starts_with("NV") && kind.size() > 2 ? "NV#" : kind);
+      const LinkKind* known = link_kind(kind);
+      row.push_back({text_or_dash(kind), known ? known->style : Style::kPlain});
+      if (known) kinds.insert(known);
     }
     grid.add_row(std::move(row));
   }
   Lines lines = {Line("How they are connected", Style::kStrong)};
   append(lines, grid.lines(width));
-  for (const std::string& kind : kinds)
-    if (!meaning_of(kind).empty())
-      lines.push_back(Line(fmt::format("  {:<6}", kind), style_of(kind)).add(meaning_of(kind), Style::kFaint));
+  for (const LinkKind* k : kinds)
+    lines.push_back(Line(fmt::format("  {:<6}", k->kind), k->style).add(k->meaning, Style::kFaint));
   return lines;
 }
 
 std::string text_of(const Inventory& inventory, const std::vector<std::string>& notes, int width, bool colour) {
-  Line head(fmt::format("{} device{} through {}", inventory.devices.size(), inventory.devices.size() == 1 ? "" : "s",
+  Line head(fmt::format("{} through {}", plural(static_cast<int64_t>(inventory.devices.size()), "GPU", "GPUs"),
                         inventory.backend), Style::kStrong);
   if (!inventory.driver.empty()) head.add("  driver " + inventory.driver, Style::kFaint);
   Lines lines = {std::move(head)};
@@ -233,22 +235,23 @@ std::string text_of(const Inventory& inventory, const std::vector<std::string>& 
   for (const std::string& note : notes) append(lines, wrapped_after(Line("! ", Style::kWarn), note, width));
   if (!inventory.complete)
     append(lines, wrapped_after(Line("! ", Style::kWarn),
-                                "the driver did not answer in time; what it had not said is missing", width));
+                                "the driver did not answer in time; what it had not reported is missing", width));
   append(lines, {Line(), Line("Next: profgpu stat   ·   profgpu doctor   ·   profgpu devices --json", Style::kFaint)});
   return rendered(lines, width, colour);
 }
 
 Outcome devices(const Arguments& arguments) {
-  auto options = device_options(arguments, 1'000'000'000);
+  auto options = device_options(arguments, "all");
   if (!options) return Outcome::usage(options.error());
-  if (options->device.empty()) options->device = {"all"};
   auto open = open_shown("devices", *options);
-  if (!open) return Outcome::failed(open.error());
+  if (!open) return open.error();
   const Inventory inventory = inventory_of(open->backend, open->devices);
-  const bool colour = output_colour(asked_colour(arguments));
-  const std::string text = arguments.has("--json") ? json_document(inventory)
-                                                   : text_of(inventory, open->notes, output_width(), colour);
-  return show_text("devices", text, !inventory.complete);
+  const bool colour = output_colour(colour_option(arguments));
+  const Outcome outcome = write_stdout(arguments.has("--json")
+                                           ? json_document(inventory)
+                                           : text_of(inventory, open->notes, output_width(), colour));
+  if (!inventory.complete) leave_stuck("devices", outcome);
+  return outcome;
 }
 
 }  // namespace
@@ -256,18 +259,14 @@ Outcome devices(const Arguments& arguments) {
 extern const Command kDevices;
 const Command kDevices{
     .name = "devices",
-    .summary = "what GPUs there are, how they are connected, their limits",
-    .positional = "",
-    .groups = {shown_device_flags(),
-               {"What to show",
-                {{.name = "--json", .help = "everything, as JSON"},
-                 colour_flag()}}},
-    .examples = {{"profgpu devices", "names, UUIDs, limits, and the matrix of links"},
+    .summary = "list GPUs, how they are connected, and their limits",
+    .groups = {device_flags(kAllDevices),
+               {"What to show", {{"--json", "everything, as JSON"}, kColourFlag}}},
+    .examples = {{"profgpu devices", "names, UUIDs, limits, and the link matrix"},
                  {"profgpu devices --json | jq -r '.devices[].uuid'", "UUIDs, for CUDA_VISIBLE_DEVICES"}},
-    .notes = "The matrix says how two devices reach each other, as `nvidia-smi topo -m` does; programs that talk much "
-             "belong on devices with NVLink between them. Programs run best on the processors near their device: "
-             "`taskset -c LIST` or `numactl` keeps them there. Exit status: 0 shown, 1 no device can be read, "
-             "2 usage.",
+    .notes = "The matrix shows the connection between each pair of GPUs, like `nvidia-smi topo -m`. Run programs that "
+             "communicate much on GPUs with NVLink between them, and on the CPUs nearest to their GPU: `taskset -c LIST` "
+             "or `numactl`.\n\nExit status: 0 shown, 1 no GPU can be read, 2 usage.",
     .run = devices,
 };
 

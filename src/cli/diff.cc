@@ -13,7 +13,7 @@ namespace {
 struct DiffOptions {
   TraceCommand trace;            ///< how traces are read; how and where the comparison is shown
   std::vector<Gate> gates;
-  std::string baseline, history; ///< the run before is this baseline of that file; empty: the first path
+  std::string baseline, history; ///< compare with this baseline of that file; empty: with the first path
 };
 
 Result<DiffOptions> diff_options(const Arguments& arguments) {
@@ -21,7 +21,7 @@ Result<DiffOptions> diff_options(const Arguments& arguments) {
   options.baseline = arguments.value("--baseline");
   options.history = history_path(arguments);
   if (arguments.positional.size() + !options.baseline.empty() < 2)
-    return Error{"two runs are needed", "profgpu diff before.json after.json"};
+    return Error{"diff needs two runs", "profgpu diff before.json after.json"};
   auto trace = trace_command(arguments);
   if (!trace) return trace.error();
   options.trace = *std::move(trace);
@@ -33,7 +33,7 @@ Result<DiffOptions> diff_options(const Arguments& arguments) {
     options.gates.push_back(*gate);
   }
   if (options.trace.format == "junit" && options.gates.empty())
-    return Error{"--format junit has a test case for each --fail-on, and there is none",
+    return Error{"--format junit writes a test case for each --fail-on, and there is none",
                  "profgpu diff a b --format junit --fail-on 'step_time > +3%'"};
   return options;
 }
@@ -66,14 +66,13 @@ Outcome diff(const Arguments& arguments) {
   auto options = diff_options(arguments);
   if (!options) return Outcome::usage(options.error());
   auto made = make_diff(*options);
-  if (!made) return Outcome::failed(made.error());
-  if (const Status status = options->trace.write(written(*made, options->trace)); !status)
-    return Outcome::failed(status.error());
+  if (!made) return made.error();
+  if (const Status status = options->trace.write(written(*made, options->trace)); !status) return status;
   Outcome outcome;
   for (const GateResult& g : made->gates) {
     if (g.verdict == GateVerdict::kFail) outcome.code = ExitCode::kFindings;
     if (g.verdict == GateVerdict::kUnknown && !options->trace.quiet)
-      print_message(fmt::format("profgpu: diff: --fail-on '{}' was not decided: {}", g.gate.text, g.detail));
+      print_message(fmt::format("profgpu: diff: --fail-on '{}' is undecided: {}", g.gate.text, g.detail));
   }
   return outcome;
 }
@@ -83,48 +82,42 @@ Outcome diff(const Arguments& arguments) {
 extern const Command kDiff;
 const Command kDiff{
     .name = "diff",
-    .summary = "is a run faster than another, and what is the difference made of",
+    .summary = "compare runs: is the difference real, and where does it come from",
     .positional = "PATH...",
     .positional_help =
-        "two runs or more, the one before first: traces, recordings, folders of ranks, sample logs, or what "
-        "`profgpu analyze --json` saved",
+        "two runs or more, the reference first: traces, recordings, folders of ranks, sample logs, or what `profgpu "
+        "analyze --json` saved",
     .groups =
         {{"What to show",
-          {{.name = "--json", .help = "the whole comparison as JSON, same as --format json"},
-           {.name = "--format",
-            .value = "NAME",
-            .help = "how to write it (default terminal)",
-            .choices = {"terminal", "json", "markdown", "junit"}},
-           output_flag("write it to FILE"),
-           top_flag()}},
+          {{"--json", "the whole comparison as JSON, same as --format json"},
+           {"--format NAME", "format of the comparison (default terminal)", {"terminal", "json", "markdown", "junit"}},
+           {"-o, --output FILE", "write it to FILE"},
+           kTopFlag}},
          {"What to look at",
-          {steps_flag("steps A up to B - 1 only, of every run; not of saved analyses, which have their steps already"),
-           step_pattern_flag(),
-           {.name = "--baseline", .value = "NAME", .help = "the run before is what `profgpu baseline save NAME` kept"},
-           history_flag()}},
+          {{"--steps A:B", "only steps A to B - 1 of each run; not for saved analyses, whose steps are fixed"},
+           kStepPatternFlag,
+           {"--baseline NAME", "compare with what `profgpu baseline save NAME` saved"},
+           kHistoryFlag}},
          {"In scripts",
-          {{.name = "--fail-on",
-            .value = "GATE",
-            .help = "exit 3 if the change passes a limit and is real: 'step_time > +3%', 'peak_memory > +5%', "
-                    "'phase:backward > +5%', 'kernel:NAME > +10%', 'finding:RULE'; may be repeated",
-            .repeatable = true},
-           quiet_flag(),
-           no_progress_flag()}},
-         {"Screen",
-          {width_flag(),
-           colour_flag()}}},
+          {{"--fail-on GATE...",
+            "exit 3 if the change exceeds a limit and is real: 'step_time > +3%', 'peak_memory > +5%', 'phase:backward > "
+            "+5%', 'kernel:NAME > +10%', 'finding:RULE'"},
+           kQuietFlag,
+           kNoProgressFlag}},
+         {"Screen", {kWidthFlag, kColourFlag}}},
     .examples = {{"profgpu diff before.json.gz after.json.gz", "two traces of one training script"},
                  {"profgpu diff baseline.json trace.json.gz --fail-on 'step_time > +3%'",
-                  "as a gate: baseline.json is `profgpu analyze --json -o baseline.json` of a good run"},
+                  "a gate: baseline.json comes from `profgpu analyze --json -o baseline.json` of a good run"},
                  {"profgpu diff workers0.json workers2.json workers4.json", "a sweep: the best of each row is marked"},
                  {"profgpu diff a.json b.json --format markdown -o comment.md", "for a pull request"}},
     .notes =
-        "A change is real if a 95 % confidence interval of the ratio of mean steps leaves out 1 (seeded bootstrap; "
-        "warm-up steps are left out); kernels, phases and ops are judged by their sums from step to step (Welch). "
+        "A change of the step time is real if the 95 % confidence interval of the ratio of mean steps excludes 1 (seeded "
+        "bootstrap, without warm-up steps). Kernels, phases and ops are tested by their sums per step (Welch).\n\n"
         "Metrics of gates: step_time, step_time_median, peak_memory, memory_growth, energy_per_step, power, "
         "gpu_utilization, phase:NAME, idle:CAUSE, device:compute, category:NAME, kernel:PART_OF_NAME, op:NAME, "
-        "collective:PART_OF_NAME, finding:RULE; a limit with a sign (+3%, +5ms) is of the change, without one "
-        "(200ms, 70GiB) of the value after. Exit status: 0 compared, 1 not compared, 2 usage, 3 a gate failed.",
+        "collective:PART_OF_NAME, finding:RULE. A limit with a sign (+3%, +5ms) applies to the change, one without a sign "
+        "(200ms, 70GiB) to the new value.\n\n"
+        "Exit status: 0 compared, 1 not compared, 2 usage, 3 a gate failed.",
     .run = diff,
 };
 

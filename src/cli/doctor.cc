@@ -1,4 +1,4 @@
-// profgpu doctor: which GPUs can be read, and what is wrong with them and the machine.
+// profgpu doctor: problems of GPUs, driver and machine.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 #include "analyse/report/quantity.h"
 #include "base/clock.h"
-#include "cli/command.h"
+#include "base/text.h"
 #include "cli/device_options.h"
 #include "cli/output.h"
 #include "cli/stat_view.h"
@@ -25,95 +25,66 @@ namespace {
 
 /// One way to read devices, and whether it works here.
 struct BackendFinding {
-  std::string_view name, summary;
+  std::string_view name;
   enum State { kWorks, kNotThere, kSilent, kNotTried } state = kNotTried;
-  std::string detail, hint;
+  std::string detail, hint = {};
   size_t devices = 0;
 };
 
 struct DoctorFindings {
   std::vector<BackendFinding> backends;
   SystemChecks checks;
-  bool stuck = false;          ///< something has not come back: leave by std::_Exit
+  bool stuck = false;          ///< a thread is still blocked: leave by std::_Exit
 };
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::milliseconds kOpeningLimit{4000}, kFacts{5500};  // from the start
-constexpr int64_t kLook_ns = 1'000'000'000;
-constexpr std::string_view kSilence = "did not answer within 4 s";
-constexpr std::string_view kSilenceHint =
-    "without persistence mode the first call after a while takes seconds: try again; a driver that hangs needs a "
-    "reboot";
+constexpr std::chrono::milliseconds kOpeningLimit{4000}, kFactsLimit{5500};  // from the start
+constexpr int64_t kLook_ns = kSecond_ns;
 
-struct OpenedBackends {
-  std::vector<BackendFinding> findings;
-  std::shared_ptr<Backend> backend;   // null: none works
-  bool stuck = false;
-};
+using Opening = Pending<Result<std::unique_ptr<Backend>>>;
 
-void take_result(BackendFinding& finding, const Backend* backend, const Error* error) {
-  finding.devices = backend ? backend->devices().size() : 0;
-  finding.state = finding.devices > 0 ? BackendFinding::kWorks : BackendFinding::kNotThere;
-  finding.detail = error ? error->message : finding.devices == 0 ? "found no device" : finding.devices == 1 ? "1 device"
-                                                                   : fmt::format("{} devices", finding.devices);
-  finding.hint = error ? error->hint : "";
+BackendFinding finding_of(std::string_view name, const std::optional<Result<std::unique_ptr<Backend>>>& result) {
+  if (!result)
+    return {name, BackendFinding::kSilent, "did not answer within 4 s",
+            "without persistence mode the first call after a while takes seconds: try again; a driver that hangs needs "
+            "a reboot"};
+  if (!*result) return {name, BackendFinding::kNotThere, result->error().message, result->error().hint};
+  const size_t devices = (**result)->devices().size();
+  if (devices == 0) return {name, BackendFinding::kNotThere, "found no device"};
+  return {name, BackendFinding::kWorks, plural(static_cast<int64_t>(devices), "device", "devices"), "", devices};
 }
 
-// All at the same time: what hangs must not keep the others from being tried.
-OpenedBackends open_all(Clock::time_point deadline) {
-  using Opening = Pending<Result<std::unique_ptr<Backend>>>;
-  std::vector<std::pair<const BackendKind*, std::unique_ptr<Opening>>> running;
-  for (const BackendKind* kind : backend_kinds())
-    running.emplace_back(
-        kind, kind->automatic ? std::make_unique<Opening>([open = kind->open] { return open({}); }) : nullptr);
-  OpenedBackends out;
-  std::vector<std::unique_ptr<Backend>> working;
-  for (auto& [kind, opening] : running) {
-    BackendFinding finding{kind->name, kind->summary, BackendFinding::kNotTried, "", "", 0};
-    if (!opening) {
-      finding.detail = "only where it is asked for";
-      finding.hint = fmt::format("--backend {}:FILE", kind->name);
-    } else if (auto result = opening->await(deadline); !result) {
-      finding.state = BackendFinding::kSilent;
-      finding.detail = kSilence;
-      finding.hint = kSilenceHint;
-      out.stuck = true;
-    } else {
-      take_result(finding, *result ? (**result).get() : nullptr, *result ? nullptr : &result->error());
-      const bool again =
-          kind->name == "smi" && !working.empty() && working.front()->devices().front().vendor == "NVIDIA";
-      if (finding.state == BackendFinding::kWorks && !again) working.push_back(std::move(**result));
-    }
-    out.findings.push_back(std::move(finding));
-  }
-  if (!working.empty()) out.backend = composite_backend(std::move(working));
-  return out;
-}
-
-OpenedBackends open_named(const std::string& spec, Clock::time_point deadline) {
-  OpenedBackends out;
-  Pending<Result<Opened>> opening([spec] { return open_backend(spec, {}); });
-  auto result = opening.await(deadline);
+// All at the same time: one that hangs must not keep the others from being tried. `spec`: as --backend takes it. Null:
+// no backend works.
+std::shared_ptr<Backend> open_backends(const std::string& spec, Clock::time_point deadline, DoctorFindings& out) {
+  const size_t colon = std::min(spec.find(':'), spec.size());
+  std::vector<std::unique_ptr<Opening>> running;
   for (const BackendKind* kind : backend_kinds()) {
-    BackendFinding finding{kind->name, kind->summary, BackendFinding::kNotTried, "not asked for", "", 0};
-    if (spec.substr(0, spec.find(':')) == kind->name) {
-      finding.state = BackendFinding::kSilent;
-      finding.detail = kSilence;
-      finding.hint = kSilenceHint;
-      if (result)
-        take_result(finding, *result ? (*result)->backend.get() : nullptr, *result ? nullptr : &result->error());
-    }
-    out.findings.push_back(std::move(finding));
+    const bool wanted = spec == "auto" ? kind->automatic : spec.substr(0, colon) == kind->name;
+    running.push_back(wanted ? std::make_unique<Opening>([open = kind->open, file = spec.substr(colon)] {
+      return open({.argument = file.substr(std::min<size_t>(file.size(), 1))});
+    }) : nullptr);
   }
-  out.stuck = !result;
-  if (result && *result && (*result)->backend && !(*result)->backend->devices().empty())
-    out.backend = (*result)->backend;
-  return out;
+  std::vector<std::unique_ptr<Backend>> working;
+  for (size_t i = 0; i < running.size(); ++i) {
+    const BackendKind& kind = *backend_kinds()[i];
+    if (!running[i]) {
+      out.backends.push_back({kind.name, BackendFinding::kNotTried, "not requested"});
+      if (!kind.automatic) out.backends.back().hint = fmt::format("--backend {}:FILE", kind.name);
+      continue;
+    }
+    auto result = running[i]->await(deadline);
+    out.backends.push_back(finding_of(kind.name, result));
+    out.stuck |= !result;
+    // nvidia-smi shows the same devices as NVML.
+    const bool again = kind.name == "smi" && !working.empty() && working.front()->devices().front().vendor == "NVIDIA";
+    if (out.backends.back().devices > 0 && !again) working.push_back(*std::move(*result));
+  }
+  return working.empty() ? nullptr : composite_backend(std::move(working));
 }
 
-// False: the driver did not come back.
-bool examine_devices(const std::shared_ptr<Backend>& backend, const std::vector<uint32_t>& which,
-                     Clock::time_point deadline, SystemChecks& checks) {
+void examine_devices(const std::shared_ptr<Backend>& backend, const std::vector<uint32_t>& which,
+                     Clock::time_point deadline, DoctorFindings& out) {
   PendingFacts pending(backend, which);
   Snapshots snapshots(backend, which, {.processes = false, .deadline_ns = kLook_ns});
   const std::vector<DeviceLook> looks = snapshots.take();
@@ -124,24 +95,24 @@ bool examine_devices(const std::shared_ptr<Backend>& backend, const std::vector<
                                               .trouble = look.state == DeviceState::kOk ? "" : look.message,
                                               .reading = &look.reading,
                                               .facts = facts[i] ? &*facts[i] : nullptr});
-    checks.insert(checks.end(), found.begin(), found.end());
+    out.checks.insert(out.checks.end(), found.begin(), found.end());
   }
-  const bool told = std::find(facts.begin(), facts.end(), std::nullopt) == facts.end();
-  if (!told)
-    checks.push_back({"facts", "", Health::kWarning, "the driver did not tell modes and links in time",
-                      "`nvidia-smi -q` shows whether it hangs; persistence mode makes it faster"});
-  return told && !snapshots.any_stuck();
+  const bool late = std::find(facts.begin(), facts.end(), std::nullopt) != facts.end();
+  if (late)
+    out.checks.push_back({"facts", "", Health::kWarning, "the driver did not report modes and links in time",
+                          "`nvidia-smi -q` shows whether it hangs; persistence mode makes it faster"});
+  out.stuck |= late || snapshots.any_stuck();
 }
 
 SystemCheck no_device_check(const std::vector<BackendFinding>& backends) {
   std::string names;
   for (const BackendFinding& b : backends)
-    if (b.state != BackendFinding::kNotTried) names += (names.empty() ? "" : ", ") + std::string(b.name);
+    if (b.state != BackendFinding::kNotTried) append_listed(names, b.name);
   return {"devices", "", Health::kWarning, "no GPU can be read here" + (names.empty() ? "" : " (tried: " + names + ")"),
-          "below stands for each backend why it is not there"};
+          "the reason for each backend is listed below"};
 }
 
-// What is installed and does not work; what is not installed is no problem of this machine.
+// Only what is installed and does not work is a problem.
 void add_backend_checks(const std::vector<BackendFinding>& backends, SystemChecks& checks) {
   for (const BackendFinding& b : backends) {
     const bool refuses = b.state == BackendFinding::kNotThere && b.name == "nvml" && nvml::installed();
@@ -156,64 +127,51 @@ DoctorFindings examine(const std::string& backend, const std::vector<std::string
   Pending<SystemChecks> machine([deadline = begin + kOpeningLimit] {
     return run_probes(machine_probes(), SystemRoots::from_environment(), deadline);
   });
-  OpenedBackends opened =
-      backend == "auto" ? open_all(begin + kOpeningLimit) : open_named(backend, begin + kOpeningLimit);
   DoctorFindings out;
-  out.backends = std::move(opened.findings);
-  out.stuck = opened.stuck;
+  const auto opened = open_backends(backend, begin + kOpeningLimit, out);
   add_backend_checks(out.backends, out.checks);
-  if (!opened.backend) {
+  if (!opened) {
     out.checks.push_back(no_device_check(out.backends));
-  } else if (auto selected =
-                 select_devices(opened.backend->devices(), words.empty() ? std::vector<std::string>{"all"} : words);
-             !selected) {
-    out.checks.push_back({"devices", "", Health::kProblem, selected.error().message, selected.error().hint});
+  } else if (auto selected = select_devices(opened->devices(), words); selected) {
+    examine_devices(opened, selected->devices, begin + kFactsLimit, out);
   } else {
-    out.stuck |= !examine_devices(opened.backend, selected->devices, begin + kFacts, out.checks);
+    out.checks.push_back({"devices", "", Health::kProblem, selected.error().message, selected.error().hint});
   }
-  const auto checks = machine.await(begin + kFacts);
+  const auto checks = machine.await(begin + kFactsLimit);
   if (checks) out.checks.insert(out.checks.end(), checks->begin(), checks->end());
   out.stuck |= !checks;
   for (const SystemCheck& c : out.checks) out.stuck |= c.detail == kProbeSilent;
   return out;
 }
 
-std::string_view backend_state_name(BackendFinding::State state) {
-  switch (state) {
-    case BackendFinding::kWorks: return "works";
-    case BackendFinding::kNotThere: return "not_there";
-    case BackendFinding::kSilent: return "not_answering";
-    case BackendFinding::kNotTried: return "not_tried";
-  }
-  return "";
-}
-
 struct CheckMark {
   std::string_view text;
   Style style;
 };
+constexpr CheckMark kHealthMarks[] = {   // by Health
+    {"✓ ", Style::kGood}, {"? ", Style::kFaint}, {"! ", Style::kWarn}, {"✗ ", Style::kStrongBad}};
 
-CheckMark mark_of(Health health) {
-  switch (health) {
-    case Health::kOk: return {"✓ ", Style::kGood};
-    case Health::kUnknown: return {"? ", Style::kFaint};
-    case Health::kWarning: return {"! ", Style::kWarn};
-    case Health::kProblem: return {"✗ ", Style::kStrongBad};
-  }
-  return {"", Style::kPlain};
-}
+struct StateView {
+  std::string_view name;   // in JSON
+  CheckMark mark;
+};
+constexpr StateView kStateViews[] = {   // by BackendFinding::State
+    {"works", {"✓ ", Style::kGood}},
+    {"not_there", {"– ", Style::kFaint}},
+    {"not_answering", {"✗ ", Style::kStrongBad}},
+    {"not_tried", {"· ", Style::kFaint}}};
 
-/// The same said by several devices.
+/// One check that several devices have with the same result.
 struct GroupedCheck {
   const SystemCheck* check;
   std::vector<std::string> devices;
 };
 
-std::vector<GroupedCheck> said_of(const SystemChecks& checks) {
+std::vector<GroupedCheck> grouped(const SystemChecks& checks) {
   std::vector<GroupedCheck> all;
   for (const SystemCheck& c : checks) {
-    auto it = std::find_if(all.begin(), all.end(), [&](const GroupedCheck& s) {
-      return !c.device.empty() && s.check->id == c.id && s.check->verdict == c.verdict && s.check->detail == c.detail;
+    auto it = std::find_if(all.begin(), all.end(), [&](const GroupedCheck& g) {
+      return !c.device.empty() && g.check->id == c.id && g.check->verdict == c.verdict && g.check->detail == c.detail;
     });
     if (it == all.end()) it = all.insert(all.end(), {&c, {}});
     if (!c.device.empty()) it->devices.push_back(c.device);
@@ -221,57 +179,40 @@ std::vector<GroupedCheck> said_of(const SystemChecks& checks) {
   return all;
 }
 
-// "GPU 0–7", "GPU 0:7, 1"; empty for the machine.
-std::string devices_text(const GroupedCheck& said) {
-  if (said.devices.empty()) return "";
+// "GPU 0–7: ", "GPU 0:7, 1: "; empty for the machine.
+std::string devices_text(const std::vector<std::string>& devices) {
+  if (devices.empty()) return "";
   std::vector<int> numbers;
-  std::string list;
-  for (const std::string& label : said.devices) {
-    if (label.find_first_not_of("0123456789") == label.npos && label.size() < 6) numbers.push_back(std::stoi(label));
-    list += (list.empty() ? "" : ", ") + label;
-  }
-  return "GPU " + (numbers.size() == said.devices.size() ? number_ranges(numbers) : list) + ": ";
+  for (const std::string& label : devices)
+    if (all_digits(label) && label.size() < 6) numbers.push_back(std::stoi(label));
+  return "GPU " + (numbers.size() == devices.size() ? number_ranges(numbers) : joined(devices)) + ": ";
 }
 
-void add_said(Lines& lines, const GroupedCheck& said, int width, bool with_hint) {
-  const CheckMark mark = mark_of(said.check->verdict);
-  const bool quiet = said.check->verdict == Health::kOk || said.check->verdict == Health::kUnknown;
-  append(lines, wrapped_after(Line().skip(2).add(mark.text, mark.style), devices_text(said) + said.check->detail, width,
-                              quiet ? Style::kPlain : Style::kStrong));
-  if (with_hint && !said.check->hint.empty())
-    append(lines, wrapped_after(Line().skip(6), said.check->hint, width, Style::kFaint));
-}
-
-CheckMark mark_of(BackendFinding::State state) {
-  switch (state) {
-    case BackendFinding::kWorks: return mark_of(Health::kOk);
-    case BackendFinding::kSilent: return mark_of(Health::kProblem);
-    case BackendFinding::kNotThere: return {"– ", Style::kFaint};
-    case BackendFinding::kNotTried: return {"· ", Style::kFaint};
-  }
-  return {"", Style::kPlain};
+void add_check(Lines& lines, const GroupedCheck& group, int width) {
+  const SystemCheck& c = *group.check;
+  const CheckMark& mark = kHealthMarks[static_cast<size_t>(c.verdict)];
+  append(lines, wrapped_after(Line().skip(2).add(mark.text, mark.style), devices_text(group.devices) + c.detail, width,
+                              c.verdict <= Health::kUnknown ? Style::kPlain : Style::kStrong));
+  if (!c.hint.empty()) append(lines, wrapped_after(Line().skip(6), c.hint, width, Style::kFaint));
 }
 
 void add_backends(Lines& lines, const std::vector<BackendFinding>& backends, int width) {
-  lines.push_back(Line());
-  lines.push_back(Line("Backends", Style::kStrong));
+  append(lines, {Line(), Line("Backends", Style::kStrong)});
   for (const BackendFinding& b : backends) {
-    const CheckMark mark = mark_of(b.state);
+    const CheckMark& mark = kStateViews[b.state].mark;
     Line head = Line().skip(2).add(mark.text, mark.style).add(fmt::format("{:<8}", b.name));
     append(lines, wrapped_after(std::move(head), b.detail, width));
-    if (!b.hint.empty() && b.state != BackendFinding::kWorks)
-      append(lines, wrapped_after(Line().skip(12), b.hint, width, Style::kFaint));
+    if (!b.hint.empty()) append(lines, wrapped_after(Line().skip(12), b.hint, width, Style::kFaint));
   }
 }
 
-size_t count_of(const SystemChecks& checks, Health verdict) {
-  return static_cast<size_t>(
-      std::count_if(checks.begin(), checks.end(), [&](const auto& c) { return c.verdict == verdict; }));
+int64_t count_of(const SystemChecks& checks, Health verdict) {
+  return std::count_if(checks.begin(), checks.end(), [&](const auto& c) { return c.verdict == verdict; });
 }
 
 std::string title_of(const SystemChecks& checks) {
   const auto number = [&](Health h, std::string_view one, std::string_view many) {
-    const auto n = static_cast<int64_t>(count_of(checks, h));
+    const int64_t n = count_of(checks, h);
     return n == 0 ? fmt::format("no {}", many) : plural(n, one, many);
   };
   return fmt::format("{}, {}; {} of {} checks are fine", number(Health::kProblem, "problem", "problems"),
@@ -279,21 +220,16 @@ std::string title_of(const SystemChecks& checks) {
 }
 
 Lines doctor_lines(const DoctorFindings& findings, int width) {
-  const std::vector<GroupedCheck> said = said_of(findings.checks);
+  const std::vector<GroupedCheck> groups = grouped(findings.checks);
   Lines lines = {Line(title_of(findings.checks), Style::kStrong)};
   for (const Health verdict : {Health::kProblem, Health::kWarning})
-    for (const GroupedCheck& s : said)
-      if (s.check->verdict == verdict) add_said(lines, s, width, true);
+    for (const GroupedCheck& g : groups)
+      if (g.check->verdict == verdict) add_check(lines, g, width);
   add_backends(lines, findings.backends, width);
-  constexpr std::pair<std::string_view, std::string_view> kGroups[] = {{"devices", "Devices"},
-                                                                       {"driver", "Driver"},
-                                                                       {"container", "Container"},
-                                                                       {"environment", "Environment"},
-                                                                       {"machine", "Machine"}};
-  for (const auto& [group, title] : kGroups) {
+  for (const std::string_view title : {"Devices", "Driver", "Container", "Environment", "Machine"}) {
     Lines below;
-    for (const GroupedCheck& s : said)
-      if (group_of(*s.check) == group && s.check->verdict <= Health::kUnknown) add_said(below, s, width, true);
+    for (const GroupedCheck& g : groups)
+      if (group_of(*g.check) == lower_case(title) && g.check->verdict <= Health::kUnknown) add_check(below, g, width);
     if (below.empty()) continue;
     append(lines, {Line(), Line(title, Style::kStrong)});
     append(lines, std::move(below));
@@ -306,7 +242,7 @@ std::string doctor_json(const DoctorFindings& findings) {
   Table backends{{"name", "state", "devices", "detail", "hint"}, {}};
   Table checks{{"id", "group", "device", "verdict", "detail", "hint"}, {}};
   for (const BackendFinding& b : findings.backends)
-    backends.rows.push_back({b.name, backend_state_name(b.state), b.devices, b.detail, unless_empty(b.hint)});
+    backends.rows.push_back({b.name, kStateViews[b.state].name, b.devices, b.detail, unless_empty(b.hint)});
   for (const SystemCheck& c : findings.checks)
     checks.rows.push_back({c.id, group_of(c), unless_empty(c.device), health_name(c.verdict), c.detail,
                            unless_empty(c.hint)});
@@ -318,22 +254,24 @@ std::string doctor_json(const DoctorFindings& findings) {
 }
 
 Outcome doctor(const Arguments& arguments) {
-  auto options = device_options(arguments, 1'000'000'000);
+  auto options = device_options(arguments, "all");
   if (!options) return Outcome::usage(options.error());
   const DoctorFindings findings = examine(options->backend, options->device);
   const int width = output_width();
   const std::string text = arguments.has("--json") ? doctor_json(findings)
                                                    : rendered(doctor_lines(findings, width), width,
-                                                              output_colour(asked_colour(arguments)));
-  const bool failed = options->strict && count_of(findings.checks, Health::kProblem) > 0;
-  return show_text("doctor", text, findings.stuck, {failed ? ExitCode::kFailed : ExitCode::kOk});
+                                                              output_colour(colour_option(arguments)));
+  Outcome outcome = write_stdout(text);
+  if (options->strict && count_of(findings.checks, Health::kProblem) > 0) outcome.code = ExitCode::kFailed;
+  if (findings.stuck) leave_stuck("doctor", outcome);
+  return outcome;
 }
 
-FlagGroup doctor_device_flags() {
-  return device_flags(
-      {.device = "only these: index, UUID, PCI id, cuda:N; several with commas or again (default: all)",
-       .backend = "only this: nvml, smi, amdgpu, intel, replay:FILE or none (default: auto, which tries all)",
-       .strict = "exit 1 if there is a problem"});
+FlagGroup doctor_flags() {
+  return {"Devices",
+          {{"--device WHICH...", "only these: index, UUID, PCI id, cuda:N, separated by commas (default: all)"},
+           {"--backend NAME", "only this: nvml, smi, amdgpu, intel, replay:FILE or none (default auto: try all)"},
+           {"--strict", "exit 1 if there is a problem"}}};
 }
 
 }  // namespace
@@ -341,24 +279,20 @@ FlagGroup doctor_device_flags() {
 extern const Command kDoctor;
 const Command kDoctor{
     .name = "doctor",
-    .summary = "which GPUs can be read, and what is wrong with them and the machine",
-    .positional = "",
-    .groups = {doctor_device_flags(),
-               {"What to show", {{.name = "--json", .help = "everything, as JSON"}, colour_flag()}}},
-    .examples = {{"profgpu doctor", "problems first, then all that was looked at"},
+    .summary = "check GPUs, driver and machine for problems",
+    .groups = {doctor_flags(), {"What to show", {{"--json", "everything, as JSON"}, kColourFlag}}},
+    .examples = {{"profgpu doctor", "problems first, then everything that was checked"},
                  {"profgpu doctor --json | jq '.checks[] | select(.verdict == \"problem\")'",
                   "problems, for a program"},
-                 {"profgpu doctor --strict >/dev/null || drain-this-node", "as a node's health check"}},
+                 {"profgpu doctor --strict >/dev/null || drain-this-node", "a node's health check"}},
     .notes =
-        "Looks at: every backend and why it is not there; driver and libraries and whether they fit; device files and "
-        "rights; the container; PCIe, NVLink, memory errors, modes, clocks and limits of each device; Xid errors in "
-        "the kernel log; variables of CUDA, PyTorch and NCCL; clock, processor governor, limits, perf events, memory "
-        "nodes, IOMMU. It "
-        "changes nothing and takes at most six seconds, whatever hangs. Where it may not look it says so: as an "
-        "administrator it sees more. PROFGPU_NVML_LIBRARY and PROFGPU_NVIDIA_SMI name a library and a program to use "
-        "instead of those that are found. Exit status: 0 looked, also without any GPU; 1 with --strict where there is "
-        "a "
-        "problem; 2 usage.",
+        "Checks every backend and why it is not available; whether driver and libraries fit; device files and "
+        "permissions; the container; PCIe, NVLink, memory errors, modes, clocks and limits of each GPU; Xid errors in the "
+        "kernel log; variables of CUDA, PyTorch and NCCL; clock, CPU governor, limits, perf events, NUMA nodes, IOMMU.\n\n"
+        "It changes nothing and takes at most six seconds, whatever hangs. Checks that need more rights say so: run it as "
+        "administrator to see more. PROFGPU_NVML_LIBRARY and PROFGPU_NVIDIA_SMI name a library and a program to use "
+        "instead of those found.\n\n"
+        "Exit status: 0 checked, even without any GPU; 1 with --strict if there is a problem; 2 usage.",
     .run = doctor,
 };
 

@@ -30,7 +30,7 @@ struct ExportCommand {
   TraceCommand trace;                ///< how traces are read, and where the file goes
   const Exporter* exporter = nullptr;
   ExportOptions options;
-  bool merges = false;               ///< one timeline, of what is chosen
+  bool merges = false;               ///< one timeline of the chosen ranks and steps
   std::optional<RankRanges> ranks;   ///< none: all
 
   /// Tables go into a folder, a file each.
@@ -52,7 +52,7 @@ const Exporter* find_exporter(std::string_view name) {
   return nullptr;
 }
 
-// What a file is called without the endings of traces: "trace" of "runs/trace.json.gz" and of "trace/".
+// The name of a file without the extensions of traces: "trace" for "runs/trace.json.gz" and for "trace/".
 std::string stem(const std::vector<std::string>& paths) {
   if (paths.size() > 1) return "profgpu";
   fs::path path = fs::path(paths.front()).lexically_normal();
@@ -63,49 +63,48 @@ std::string stem(const std::vector<std::string>& paths) {
   return name.empty() || name == "." || name == ".." ? "profgpu" : name;
 }
 
-// A name of our own choosing never replaces anything.
+// A name of our own choice never replaces a file.
 Status choose_output(ExportCommand& c) {
   std::string& output = c.trace.output;
   if (output == "-" && (c.to_folder() || c.exporter->write == nullptr))
-    return Error{fmt::format("{} does not go to standard output", c.exporter->name),
-                 c.to_folder() ? "one table does: --table activity" : "-o FILE"};
+    return Error{fmt::format("{} cannot be written to standard output", c.exporter->name),
+                 c.to_folder() ? "choose one table: --table activity" : "-o FILE"};
   if (!output.empty()) return ok();
   output = stem(c.trace.read.paths) + (c.to_folder() ? "-" : c.options.table.empty() ? "" : "-" + c.options.table);
   output += c.to_folder() ? std::string(c.exporter->name) : std::string(c.exporter->extension);
   struct stat s{};
   if (::lstat(output.c_str(), &s) == 0 && !c.to_folder())
-    return Error{output + " is there already", "-o " + output + " replaces it; -o FILE names another"};
+    return Error{output + " exists", "-o " + output + " replaces it; -o FILE chooses another name"};
   return ok();
 }
 
-Status check_table(const ExportCommand& c) {
+Status check_options(const ExportCommand& c, bool weighed) {
   const std::string& table = c.options.table;
-  if (table.empty()) return ok();
-  if (c.exporter->tables == nullptr)
-    return Error{fmt::format("--table is for csv; {} has everything", c.exporter->name)};
-  if (find_data_table(table) != nullptr) return ok();
-  return Error{"there is no table \"" + table + "\"",
-               did_you_mean(table, names_of(data_tables()), "`profgpu query --tables` lists them")};
+  if (!table.empty() && c.exporter->tables == nullptr)
+    return Error{fmt::format("--table needs --to csv; {} has all tables in one file", c.exporter->name)};
+  if (!table.empty() && find_data_table(table) == nullptr)
+    return Error{"there is no table \"" + table + "\"",
+                 did_you_mean(table, names_of(data_tables()), "`profgpu query --tables` lists them")};
+  if (weighed && c.exporter->name != "folded" && c.exporter->name != "speedscope")
+    return Error{fmt::format("--weight needs --to folded or speedscope, not {}", c.exporter->name)};
+  return ok();
 }
 
 Result<ExportCommand> export_command(const Arguments& arguments) {
   ExportCommand command;
-  if (!arguments.has("--to")) return Error{"--to FORMAT is needed", "profgpu export trace.json.gz --to perfetto"};
+  if (!arguments.has("--to")) return Error{"--to FORMAT is missing", "profgpu export trace.json.gz --to perfetto"};
   command.exporter = find_exporter(arguments.value("--to"));
-  if (command.exporter == nullptr) return Error{"nothing is called " + arguments.value("--to")};
   command.options.table = arguments.value("--table");
   command.options.weight = arguments.value("--weight") == "device" ? Weight::kDevice : Weight::kHost;
   auto trace = trace_command(arguments);
   if (!trace) return trace.error();
   command.trace = *std::move(trace);
-  if (auto status = check_table(command); !status) return status.error();
-  if (arguments.has("--weight") && command.exporter->name != "folded" && command.exporter->name != "speedscope")
-    return Error{fmt::format("--weight is for folded and speedscope, not for {}", command.exporter->name)};
+  if (auto status = check_options(command, arguments.has("--weight")); !status) return status.error();
   if (auto status = choose_output(command); !status) return status.error();
   return command;
 }
 
-// By how a file is called: what timelines in that format are called.
+// The format of timelines with such a name.
 std::string_view format_of(std::string_view path) {
   if (path.ends_with(".gz")) path.remove_suffix(3);
   if (path.ends_with(".json")) return "chrome";
@@ -115,12 +114,12 @@ std::string_view format_of(std::string_view path) {
 Result<ExportCommand> merge_command(const Arguments& arguments) {
   ExportCommand command;
   command.merges = true;
-  if (!arguments.has("--output")) return Error{"-o FILE is needed", "profgpu merge run7/ -o run7.pftrace"};
+  if (!arguments.has("--output")) return Error{"-o FILE is missing", "profgpu merge run7/ -o run7.pftrace"};
   const std::string output = arguments.value("--output");
   command.exporter = find_exporter(arguments.value("--to", format_of(output)));
   if (command.exporter == nullptr)
-    return Error{output + " does not tell a format",
-                 "call it .pftrace (Perfetto) or .json or .json.gz (Chrome), or add --to"};
+    return Error{"cannot infer the format from the name " + output,
+                 "use .pftrace (Perfetto), .json or .json.gz (Chrome), or add --to"};
   if (arguments.has("--ranks")) {
     command.ranks = rank_ranges(arguments.value("--ranks"));
     if (!command.ranks)
@@ -132,13 +131,13 @@ Result<ExportCommand> merge_command(const Arguments& arguments) {
   return command;
 }
 
-/// What will be written, and what there is to say of it.
+/// What is written, and what is missing from it.
 struct ChosenRows {
   RunRows rows;
   std::vector<int> without_steps;   ///< chosen ranks that have none of the chosen steps
 };
 
-// Only what is shown is chosen here: clocks come from all ranks and steps that were read.
+// Chooses what is shown; clocks come from all ranks and steps that were read.
 Result<ChosenRows> choose(const LoadedRun& run, const ExportCommand& command) {
   std::vector<int> ranks, without_steps;
   for (const auto& [rank, outline] : run.read.outlines) ranks.push_back(rank);
@@ -152,8 +151,8 @@ Result<ChosenRows> choose(const LoadedRun& run, const ExportCommand& command) {
   without_steps.assign(with_steps, ranks.end());
   ranks.erase(with_steps, ranks.end());
   if (ranks.empty() && !run.only_samples())
-    return Error{"none of the chosen ranks has one of the chosen steps",
-                 fmt::format("the traces have steps {} to {}: --steps {}:{} is all of them", run.first_step,
+    return Error{"none of the chosen ranks has any of the chosen steps",
+                 fmt::format("the traces have steps {} to {}: --steps {}:{} chooses all", run.first_step,
                              run.last_step, run.first_step, run.last_step + 1)};
   return ChosenRows{run_rows(run, ranks), std::move(without_steps)};
 }
@@ -165,9 +164,9 @@ double estimated_bytes(const RunRows& rows, const ExportCommand& command) {
   return static_cast<double>(events) * (command.trace.output.ends_with(".gz") ? each.gzip_bytes : each.bytes);
 }
 
-void say_what_is_missing(const ChosenRows& chosen, double bytes) {
+void print_what_is_missing(const ChosenRows& chosen, double bytes) {
   if (!chosen.without_steps.empty())
-    print_message("profgpu: left out, for want of the chosen steps: " + ranks_text(chosen.without_steps));
+    print_message("profgpu: left out, without any of the chosen steps: " + ranks_text(chosen.without_steps));
   std::map<std::string_view, std::vector<int>> notes;
   for (const RankRows& rank : chosen.rows.ranks)
     if (const RankClock* clock = chosen.rows.job_clock(rank))
@@ -175,28 +174,28 @@ void say_what_is_missing(const ChosenRows& chosen, double bytes) {
   for (const auto& [note, ranks] : notes)
     print_message(fmt::format("profgpu: clock of {}: {}", ranks_text(ranks), note));
   if (bytes > kMuchBytes)
-    print_message(fmt::format("profgpu: about {} will be written, which viewers open slowly if at all; "
-                              "--ranks and --steps choose less", format_bytes(bytes)));
+    print_message(fmt::format("profgpu: writing about {}, which viewers open slowly if at all; choose less with --ranks "
+                              "and --steps", format_bytes(bytes)));
 }
 
-// Tables in a folder of traces would be read with them.
+// Tables in a folder of traces would be read as traces.
 Status check_output(const LoadedRun& run, const ExportCommand& c) {
   const std::string& output = c.trace.output;
   if (!c.to_folder()) return refuse_overwrite(run.paths(), output);
   for (const std::string& path : run.paths())
     if (std::error_code error; fs::equivalent(fs::absolute(path).parent_path(), output, error))
-      return Error{output + " is what is read", "choose another name for what is written"};
+      return Error{output + " holds an input file; not writing into it", "choose another folder with -o"};
   return ok();
 }
 
-// What is called .gz is compressed, but where the format is written in place. The error names the path.
+// Names in .gz are compressed, unless the format is written in place. The error names the path.
 Status write_exported(const Exporter& exporter, const ExportOptions& options, const RunRows& run,
                       const std::string& path, Progress& progress) {
   auto file = OutputFile::open(path, &progress.done_bytes);
   if (!file) return file.error();
   if (exporter.write_file != nullptr) {
     const std::string& partial = (*file)->partial();
-    if (partial.empty()) return Error{path + " is no regular file, and " + std::string(exporter.name) + " needs one"};
+    if (partial.empty()) return Error{path + " is not a regular file, which " + std::string(exporter.name) + " needs"};
     auto status = exporter.write_file(run, partial, &progress.done_bytes);
     if (!status) return status.error().within(path);
   } else {
@@ -223,42 +222,38 @@ Status write_folder(ExportCommand c, const RunRows& run, Progress& progress) {
   return ok();
 }
 
-// On standard error: what was written where, how much, and what opens it. Nothing of standard output.
-void say_written(const ExportCommand& c, const Progress& progress) {
+// On standard error: what was written where, how much, and what opens it.
+void print_written(const ExportCommand& c, const Progress& progress) {
   if (c.trace.output == "-") return;
-  // What reads the profiler's traces takes one rank from a file.
+  // What reads the profiler's traces expects one rank per file.
   const std::string_view reader = c.merges ? "Perfetto (ui.perfetto.dev)" : c.exporter->reader;
   print_message(fmt::format("profgpu: wrote {}, {}, for {}", c.trace.output,
                             format_bytes(static_cast<double>(progress.done_bytes)), reader));
 }
 
-Outcome write_run(const Result<ExportCommand>& asked) {
-  if (!asked) return Outcome::usage(asked.error());
-  const ExportCommand& c = *asked;
+Outcome write_run(const Result<ExportCommand>& parsed) {
+  if (!parsed) return Outcome::usage(parsed.error());
+  const ExportCommand& c = *parsed;
   Progress progress;
   auto bar = std::make_unique<ProgressBar>(progress, c.trace.draws());
   auto run = load_run(c.trace.read.paths, c.loading(), progress);
   bar.reset();
-  if (!run) return Outcome::failed(run.error());
+  if (!run) return run.error();
   if (c.merges && run->only_samples())
-    return Outcome::failed({"there are only samples of devices here, and no ranks",
-                            "`profgpu export` writes them in other formats"});
+    return Error{"the input has only device samples and no ranks", "`profgpu export` writes them in other formats"};
   if (Status writable = check_output(*run, c); !writable) return Outcome::usage(writable.error());
   const auto chosen = choose(*run, c);
-  if (!chosen) return Outcome::failed(chosen.error());
-  if (c.merges && !c.trace.quiet) say_issues(*run), say_what_is_missing(*chosen, estimated_bytes(chosen->rows, c));
-  progress.total_bytes = 0;
-  progress.done_bytes = 0;
+  if (!chosen) return chosen.error();
+  if (!c.trace.quiet) print_issues(*run);
+  if (!c.trace.quiet && c.merges) print_what_is_missing(*chosen, estimated_bytes(chosen->rows, c));
+  progress.total_bytes = progress.done_bytes = 0;
   progress.stage = "writing";
   bar = std::make_unique<ProgressBar>(progress, c.trace.draws());
   const Status status = c.to_folder() ? write_folder(c, chosen->rows, progress)
                                       : write_exported(*c.exporter, c.options, chosen->rows, c.trace.output, progress);
   bar.reset();
-  if (!status) return Outcome::failed(status.error());
-  if (c.trace.quiet) return {};
-  if (!c.merges) say_issues(*run);
-  say_written(c, progress);
-  return {};
+  if (status && !c.trace.quiet) print_written(c, progress);
+  return status;
 }
 
 Outcome run_export(const Arguments& arguments) { return write_run(export_command(arguments)); }
@@ -278,30 +273,26 @@ const Command kExport{
     .summary = "write a trace for Perfetto, SQLite, CSV or flame graphs",
     .positional = "PATH...",
     .positional_help = "what analyze reads; several ranks of one job go into one file",
-    .groups =
-        {{"What to write",
-          {{.name = "--to", .value = "FORMAT", .help = "format", .choices = export_names()},
-           output_flag("file, or folder of csv; - is standard output (default: named after PATH, here)"),
-           {.name = "--table", .value = "NAME", .help = "csv: only this table, into one file"},
-           {.name = "--weight",
-            .value = "WHAT",
-            .help = "folded, speedscope: stacks by time on the host, or by device time of what they launched (default "
-                    "host)",
-            .choices = {"host", "device"}},
-           step_pattern_flag()}},
-         {"Screen",
-          {quiet_flag(),
-           no_progress_flag()}}},
-    .examples = {{"profgpu export trace.json.gz --to perfetto", "a timeline, with steps, phases and idle causes"},
+    .groups = {{"What to write",
+                {{"--to FORMAT", "format", export_names()},
+                 {"-o, --output FILE",
+                  "file, or folder for csv; - is standard output (default: named after PATH, in the current folder)"},
+                 {"--table NAME", "csv: only this table, into one file"},
+                 {"--weight WHAT",
+                  "folded, speedscope: weigh stacks by host time, or by the device time of what they launched (default "
+                  "host)",
+                  {"host", "device"}},
+                 kStepPatternFlag}},
+               {"Screen", {kQuietFlag, kNoProgressFlag}}},
+    .examples = {{"profgpu export trace.json.gz --to perfetto", "a timeline with steps, phases and idle causes"},
                  {"profgpu export run7/ --to sqlite -o run7.sqlite",
-                  "all ranks; also for scripts that query Nsight's exports"},
+                  "all ranks; also for scripts that query Nsight Systems' exports"},
                  {"profgpu export trace.json.gz --to csv -o tables/", "every table"},
                  {"profgpu export trace.json.gz --to folded -o - | flamegraph.pl > flame.svg",
                   "a flame graph of the host; with --weight device, of the device"}},
     .notes =
-        "Formats: perfetto (timeline as protobuf), chrome (timeline as JSON in torch.profiler's form, with the "
-        "arguments that "
-        "profgpu keeps), sqlite (docs/sqlite.md), csv, speedscope and folded (flame graphs).",
+        "Formats: perfetto (timeline as protobuf), chrome (timeline as JSON in torch.profiler's form, with the arguments "
+        "that profgpu keeps), sqlite (docs/sqlite.md), csv, speedscope and folded (flame graphs).",
     .run = run_export,
 };
 
@@ -309,31 +300,24 @@ const Command kMerge{
     .name = "merge",
     .summary = "put ranks of a job into one timeline, on one clock",
     .positional = "PATH...",
-    .positional_help =
-        "what analyze reads: all ranks that there are, since clocks are aligned by what they did "
-        "together",
-    .groups =
-        {{"What to write",
-          {output_flag("file; - is standard output"),
-           {.name = "--to",
-            .value = "FORMAT",
-            .help = "format (default: chrome for .json and .json.gz, perfetto for .pftrace)",
-            .choices = {"perfetto", "chrome"}},
-           {.name = "--ranks", .value = "LIST", .help = "these ranks only: 0,3,8-11 (default: all)"},
-           steps_flag("steps A up to B - 1 only (default: all)"),
-           samples_flag("samples of the devices, of the same time (perfetto)"),
-           step_pattern_flag()}},
-         {"Screen",
-          {quiet_flag(),
-           no_progress_flag()}}},
+    .positional_help = "all ranks of the job: clocks are aligned by the collectives that ranks share",
+    .groups = {{"What to write",
+                {{"-o, --output FILE", "file; - is standard output"},
+                 {"--to FORMAT",
+                  "format (default: chrome for .json and .json.gz, perfetto for .pftrace)",
+                  {"perfetto", "chrome"}},
+                 {"--ranks LIST", "only these ranks: 0,3,8-11 (default: all)"},
+                 {"--steps A:B", "only steps A to B - 1 (default: all)"},
+                 {"--samples FILE...", "device samples of the same time (perfetto)"},
+                 kStepPatternFlag}},
+               {"Screen", {kQuietFlag, kNoProgressFlag}}},
     .examples = {{"profgpu merge run7/ -o run7.pftrace", "all ranks, for Perfetto"},
-                 {"profgpu merge run7/ --ranks 0,3 --steps 10:12 -o late.pftrace",
-                  "two ranks side by side for two steps"},
+                 {"profgpu merge run7/ --ranks 0,3 --steps 10:12 -o late.pftrace", "two ranks side by side for two steps"},
                  {"profgpu merge run7/ --ranks 0-7 -o node0.json.gz", "as JSON for chrome://tracing"}},
     .notes =
-        "Arrows lead from each kernel of a collective to the one of the rank that came last. With --steps, host "
-        "ranges are cut at the ends of the chosen steps; what a device ran or was given in them is whole. A merged "
-        "file is for viewers: analyze wants the traces.",
+        "Arrows lead from each kernel of a collective to that of the rank that arrived last. With --steps, host ranges "
+        "are cut at the ends of the chosen steps; device activity and what launched it stay whole. A merged file is for "
+        "viewers: analyze needs the original traces.",
     .run = run_merge,
 };
 

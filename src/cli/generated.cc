@@ -19,35 +19,29 @@ std::vector<Flag> flags_of(const Command& command) {
   return flags;
 }
 
-std::string in_a_row(const auto& words) { return joined(words, " "); }
+std::string spaced(const auto& words) { return joined(words, " "); }
 
-std::vector<const Command*> shown() {
-  std::vector<const Command*> out;
-  for (const Command* c : commands())
-    if (!c->hidden) out.push_back(c);
-  return out;
-}
-
-std::string names() { return in_a_row(names_of(shown())); }
-
-// Text inside single quotes of any shell here.
+// Text inside single quotes of any of these shells.
 std::string quoted(std::string_view text) {
   std::string out;
   for (char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return out;
 }
 
+constexpr std::string_view kBashFiles = "compopt -o filenames; COMPREPLY=($(compgen -f -- \"$cur\"))";
+
+std::string bash_words(const auto& words) {
+  return fmt::format("COMPREPLY=($(compgen -W '{}' -- \"$cur\"))", spaced(words));
+}
+
 std::string bash_values(const Command& command) {
   std::string out;
   for (const Flag& flag : flags_of(command)) {
     if (flag.value.empty()) continue;
-    std::string pattern(flag.name);
-    if (!flag.short_name.empty()) pattern += "|" + std::string(flag.short_name);
-    const std::string action = flag.takes_path          ? "compopt -o filenames; COMPREPLY=($(compgen -f -- \"$cur\"))"
-                               : flag.choices.empty() ? ":"
-                                                      : fmt::format("COMPREPLY=($(compgen -W '{}' -- \"$cur\"))",
-                                                                    in_a_row(flag.choices));
-    out += fmt::format("        {}) {}; return ;;\n", pattern, action);
+    const std::string names =
+        (flag.short_name.empty() ? "" : std::string(flag.short_name) + "|") + std::string(flag.name);
+    const std::string action = flag.choices.empty() ? ":" : bash_words(flag.choices);
+    out += fmt::format("        {}) {}; return ;;\n", names, flag.takes_path() ? kBashFiles : action);
   }
   return out.empty() ? "" : "      case $prev in\n" + out + "      esac\n";
 }
@@ -63,16 +57,14 @@ std::string bash_script() {
       "    return\n"
       "  fi\n"
       "  case ${{COMP_WORDS[1]}} in\n",
-      names());
-  for (const Command* c : shown()) {
+      spaced(names_of(shown_commands())));
+  for (const Command* c : shown_commands()) {
     std::vector<std::string_view> flags;
     for (const Flag& flag : flags_of(*c)) flags.push_back(flag.name);
     out += fmt::format("    {})\n{}", c->name, bash_values(*c));
-    out += fmt::format("      if [[ $cur == -* ]]; then COMPREPLY=($(compgen -W '{}' -- \"$cur\")); return; fi\n",
-                       in_a_row(flags));
-    if (c->positional_is_path()) out += "      compopt -o filenames; COMPREPLY=($(compgen -f -- \"$cur\"))\n";
-    if (c->candidates)
-      out += fmt::format("      COMPREPLY=($(compgen -W '{}' -- \"$cur\"))\n", in_a_row(c->candidates()));
+    out += fmt::format("      if [[ $cur == -* ]]; then {}; return; fi\n", bash_words(flags));
+    if (c->positional_is_path()) out += fmt::format("      {}\n", kBashFiles);
+    if (c->candidates) out += fmt::format("      {}\n", bash_words(c->candidates()));
     out += "      ;;\n";
   }
   return out + "  esac\n}\ncomplete -F _profgpu profgpu\n";
@@ -93,22 +85,22 @@ std::string zsh_flag(const Flag& flag) {
   spec += fmt::format("{}[{}]", flag.name, zsh_text(flag.help));
   if (!flag.value.empty()) {
     spec += fmt::format(":{}:", zsh_text(flag.value));
-    if (flag.takes_path) spec += "_files";
-    else if (!flag.choices.empty()) spec += fmt::format("({})", in_a_row(flag.choices));
+    if (flag.takes_path()) spec += "_files";
+    else if (!flag.choices.empty()) spec += fmt::format("({})", spaced(flag.choices));
   }
   return spec + "'";
 }
 
 std::string zsh_script() {
   std::string out = "#compdef profgpu\n\n_profgpu() {\n  if (( CURRENT == 2 )); then\n    local -a list=(\n";
-  for (const Command* c : shown()) out += fmt::format("      '{}:{}'\n", c->name, zsh_text(c->summary));
+  for (const Command* c : shown_commands()) out += fmt::format("      '{}:{}'\n", c->name, zsh_text(c->summary));
   out += "    )\n    _describe command list\n    return\n  fi\n  local name=$words[2]\n"
          "  shift words\n  (( CURRENT-- ))\n  case $name in\n";
-  for (const Command* c : shown()) {
+  for (const Command* c : shown_commands()) {
     out += fmt::format("    {})\n      _arguments", c->name);
     for (const Flag& flag : flags_of(*c)) out += " \\\n        " + zsh_flag(flag);
     if (c->positional_is_path()) out += " \\\n        '*:path:_files'";
-    if (c->candidates) out += fmt::format(" \\\n        '1:{}:({})'", zsh_text(c->name), in_a_row(c->candidates()));
+    if (c->candidates) out += fmt::format(" \\\n        '1:{}:({})'", zsh_text(c->name), spaced(c->candidates()));
     out += "\n      ;;\n";
   }
   return out + "  esac\n}\n\n_profgpu \"$@\"\n";
@@ -118,21 +110,21 @@ std::string fish_flag(const Command& command, const Flag& flag) {
   std::string line = fmt::format("complete -c profgpu -n '__fish_seen_subcommand_from {}' -l {}", command.name,
                                  flag.name.substr(2));
   if (!flag.short_name.empty()) line += fmt::format(" -s {}", flag.short_name.substr(1));
-  if (flag.takes_path) line += " -r -F";
-  else if (!flag.choices.empty()) line += fmt::format(" -x -a '{}'", in_a_row(flag.choices));
+  if (flag.takes_path()) line += " -r -F";
+  else if (!flag.choices.empty()) line += fmt::format(" -x -a '{}'", spaced(flag.choices));
   else if (!flag.value.empty()) line += " -x";
   return line + fmt::format(" -d '{}'\n", quoted(flag.help));
 }
 
 std::string fish_script() {
   std::string out = "# fish completion for profgpu\ncomplete -c profgpu -f\n";
-  for (const Command* c : shown())
+  for (const Command* c : shown_commands())
     out += fmt::format("complete -c profgpu -n __fish_use_subcommand -a {} -d '{}'\n", c->name, quoted(c->summary));
-  for (const Command* c : shown()) {
+  for (const Command* c : shown_commands()) {
     for (const Flag& flag : flags_of(*c)) out += fish_flag(*c, flag);
     const std::string here = fmt::format("complete -c profgpu -n '__fish_seen_subcommand_from {}'", c->name);
     if (c->positional_is_path()) out += here + " -F\n";
-    if (c->candidates) out += fmt::format("{} -a '{}'\n", here, in_a_row(c->candidates()));
+    if (c->candidates) out += fmt::format("{} -a '{}'\n", here, spaced(c->candidates()));
   }
   return out;
 }
@@ -141,12 +133,10 @@ std::vector<std::string> shells() { return {"bash", "zsh", "fish"}; }
 
 Outcome completion(const Arguments& arguments) {
   const std::string& shell = arguments.positional.front();
-  std::string script;
-  if (shell == "bash") script = bash_script();
-  else if (shell == "zsh") script = zsh_script();
-  else if (shell == "fish") script = fish_script();
-  else return Outcome::usage({"does not know the shell \"" + shell + "\"", "one of: bash, zsh, fish"});
-  return Outcome::of(write_stdout(script));
+  if (shell == "bash") return write_stdout(bash_script());
+  if (shell == "zsh") return write_stdout(zsh_script());
+  if (shell == "fish") return write_stdout(fish_script());
+  return Outcome::usage({"no completion for the shell \"" + shell + "\"", "choose one of: " + joined(shells())});
 }
 
 }  // namespace
@@ -167,7 +157,7 @@ const Command kCompletion{
 
 namespace {
 
-// Text as troff takes it literally: hyphens that can be copied, no leading dot or quote that would be a request.
+// Literal text for troff: hyphens that can be copied, no leading dot or quote that would be a request.
 std::string roff(std::string_view text) {
   std::string out;
   for (char c : text) {
@@ -196,38 +186,29 @@ std::string command_section(const Command& command) {
   return out;
 }
 
-std::string examples() {
-  std::string out = ".SH EXAMPLES\n";
-  for (const Command* c : commands()) {
-    if (c->hidden) continue;
-    for (const Example& e : c->examples) out += fmt::format(".TP\n\\fB{}\\fR\n{}\n", roff(e.command), roff(e.says));
-  }
-  return out;
-}
-
 struct Entry {
   std::string_view head, says;
 };
 constexpr Entry kExitStatus[] = {
     {"0", "a report was made, even if it is partial"},
-    {"1", "no report; standard error says why"},
-    {"2", "the command line cannot be understood"},
+    {"1", "no report; standard error has the reason"},
+    {"2", "invalid command line"},
     {"3", "a finding at or above the severity given with --fail-on"},
     {"130", "interrupted"},
     {"the command's own",
-     "run: also 126 if the command cannot be run, 127 if there is none, 128 + n if signal n ended it; 1 "
-     "and 2 as above, and the command did not run then"},
+     "run: also 126 if the command cannot be run, 127 if it was not found, 128 + n if signal n ended it; 1 and 2 as "
+     "above, and the command did not run then"},
 };
 constexpr Entry kEnvironment[] = {
     {"CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES, ZE_AFFINITY_MASK",
-     "the devices that are meant where --device is not given"},
-    {"PROFGPU_NVML_LIBRARY", "NVIDIA's management library, instead of libnvidia-ml.so.1 where the loader finds it"},
-    {"PROFGPU_NVIDIA_SMI", "the nvidia-smi program, instead of the first on the PATH"},
+     "the devices to use without --device"},
+    {"PROFGPU_NVML_LIBRARY", "NVIDIA's management library, instead of the libnvidia-ml.so.1 that the loader finds"},
+    {"PROFGPU_NVIDIA_SMI", "the nvidia-smi program, instead of the first in PATH"},
     {"PROFGPU_LEVEL_ZERO_LIBRARY", "the loader of Intel's Level Zero, instead of libze_loader.so.1"},
     {"PROFGPU_PROC_ROOT, PROFGPU_SYSFS_ROOT, PROFGPU_DEV_ROOT",
-     "folders to read instead of /proc, /sys and /dev: where a container has the host's elsewhere"},
-    {"NO_COLOR", "if set and not empty, no colours"},
-    {"TERM", "no colours where it is dumb"},
+     "folders to read instead of /proc, /sys and /dev, for containers that have the host's elsewhere"},
+    {"NO_COLOR", "if set and not empty, no colors"},
+    {"TERM", "no colors if it is dumb"},
     {"COLUMNS", "the width of the report"},
 };
 
@@ -239,24 +220,22 @@ std::string roff_list(std::string_view title, const Entry (&entries)[N]) {
 }
 
 std::string manual_page() {
+  const std::vector<const Command*> shown = shown_commands();
   std::string out = fmt::format(".TH PROFGPU 1 \"\" \"profgpu {}\" \"User Commands\"\n", roff(kVersion));
-  out += ".SH NAME\nprofgpu \\- say why GPU work is slow, and what to change\n";
-  out += ".SH SYNOPSIS\n";
-  for (const Command* c : commands())
-    if (!c->hidden) out += fmt::format("\\fB{}\\fR\n.br\n", roff(usage_line(*c)));
+  out += ".SH NAME\nprofgpu \\- show why GPU work is slow, and what to change\n.SH SYNOPSIS\n";
+  for (const Command* c : shown) out += fmt::format("\\fB{}\\fR\n.br\n", roff(usage_line(*c)));
   out +=
       ".SH DESCRIPTION\n"
-      "Reads what a profiler recorded of a job on GPUs, finds where the time goes, and says what it costs and what to "
-      "change.\n";
-  out += ".SH COMMANDS\n";
-  for (const Command* c : commands())
-    if (!c->hidden) out += command_section(*c);
-  return out + roff_list("EXIT STATUS", kExitStatus) + roff_list("ENVIRONMENT", kEnvironment) + examples();
+      "Reads what a profiler recorded of a job on GPUs, finds where the time goes, and shows what it costs and what to "
+      "change.\n.SH COMMANDS\n";
+  for (const Command* c : shown) out += command_section(*c);
+  out += roff_list("EXIT STATUS", kExitStatus) + roff_list("ENVIRONMENT", kEnvironment) + ".SH EXAMPLES\n";
+  for (const Command* c : shown)
+    for (const Example& e : c->examples) out += fmt::format(".TP\n\\fB{}\\fR\n{}\n", roff(e.command), roff(e.says));
+  return out;
 }
 
-Outcome manpage(const Arguments&) {
-  return Outcome::of(write_stdout(manual_page()));
-}
+Outcome manpage(const Arguments&) { return write_stdout(manual_page()); }
 
 }  // namespace
 
@@ -264,7 +243,6 @@ extern const Command kManpage;
 const Command kManpage{
     .name = "manpage",
     .summary = "write the manual page",
-    .positional = "",
     .examples = {{"profgpu manpage > profgpu.1", "the page that `man profgpu` shows"}},
     .hidden = true,
     .run = manpage,

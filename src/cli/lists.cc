@@ -23,17 +23,12 @@ std::vector<std::string> rule_ids() {
   return ids;
 }
 
-std::string threshold_text(const Rule& rule) {
-  if (rule.unit.empty()) return fmt::format("{}", rule.threshold);
-  return fmt::format("{} {}", rule.threshold, rule.unit);
-}
-
 Outcome list_rules(const Arguments&) {
   size_t widest = 0;
   for (const Rule* r : rules()) widest = std::max(widest, r->id.size());
   std::string out;
   for (const Rule* r : rules()) out += fmt::format("{:<{}}  {}\n", r->id, widest, r->summary);
-  return Outcome::of(write_stdout(out + "\nNext: profgpu explain RULE\n"));
+  return write_stdout(out + "\nNext: profgpu explain RULE\n");
 }
 
 Outcome explain(const Arguments& arguments) {
@@ -42,31 +37,30 @@ Outcome explain(const Arguments& arguments) {
   if (!rule) return Outcome::usage(no_such_rule(id));
   std::string out = fmt::format("{}: {}\n\n", rule->id, rule->summary);
   out += wrap(rule->meaning, kRulesWidth, "") + "\nHow it is computed\n" + wrap(rule->computation, kRulesWidth, "  ");
-  out += fmt::format("  Default threshold: {}; change it with --threshold {}=VALUE.\n\nWhat to change, best first\n",
-                     threshold_text(*rule), rule->id);
+  out += fmt::format("  Default threshold: {}{}{}; change it with --threshold {}=VALUE.\n\nWhat to change, best first\n",
+                     rule->threshold, rule->unit.empty() ? "" : " ", rule->unit, rule->id);
   for (std::string_view advice : rule->advice) out += wrap(advice, kRulesWidth, "  - ");
-  if (!rule->by_framework.empty()) out += "\nBy framework, where the trace shows it\n";
+  if (!rule->by_framework.empty()) out += "\nBy framework, if the trace shows it\n";
   for (const FrameworkFix& f : rule->by_framework)
     out += wrap(fmt::format("{}: {}", framework_name(f.of), f.fix), kRulesWidth, "  - ");
-  return Outcome::of(write_stdout(out + "\nNext: profgpu analyze PATH --section findings   ·   profgpu rules\n"));
+  return write_stdout(out + "\nNext: profgpu analyze PATH --section findings   ·   profgpu rules\n");
 }
 
 Outcome list_formats(const Arguments&) {
-  size_t widest = 0;
-  for (const Importer* i : importers()) widest = std::max(widest, i->name.size());
-  for (const Presenter* p : presenters()) widest = std::max(widest, p->name.size());
-  for (const Exporter* e : exporters()) widest = std::max(widest, e->name.size());
+  constexpr int kNameWidth = 10;
   std::string out = "Reads\n";
+  const auto add = [&](std::string_view name, std::string_view summary) {
+    out += fmt::format("  {:<{}}  {}\n", name, kNameWidth, summary);
+  };
   for (const Importer* i : importers()) {
-    out += fmt::format("  {:<{}}  {}\n", i->name, widest, i->summary);
-    if (!i->examples.empty()) out += fmt::format("  {:<{}}  files such as {}\n", "", widest, i->examples);
+    add(i->name, i->summary);
+    if (!i->examples.empty()) add("", fmt::format("files such as {}", i->examples));
   }
   out += "Writes\n";
-  for (const Presenter* p : presenters()) out += fmt::format("  {:<{}}  {}\n", p->name, widest, p->summary);
+  for (const Presenter* p : presenters()) add(p->name, p->summary);
   out += "Exports, with --to\n";
-  for (const Exporter* e : exporters()) out += fmt::format("  {:<{}}  {}\n", e->name, widest, e->summary);
-  out += "\nNext: profgpu analyze PATH\n";
-  return Outcome::of(write_stdout(out));
+  for (const Exporter* e : exporters()) add(e->name, e->summary);
+  return write_stdout(out + "\nNext: profgpu analyze PATH\n");
 }
 
 }  // namespace
@@ -76,25 +70,23 @@ extern const Command kRules, kExplain, kFormats;
 const Command kRules{
     .name = "rules",
     .summary = "list the rules that findings come from",
-    .positional = "",
     .examples = {{"profgpu rules", "one line for each rule"}},
     .run = list_rules,
 };
 
 const Command kExplain{
     .name = "explain",
-    .summary = "what a rule means, how it is computed, what to change",
+    .summary = "explain a rule: meaning, computation, what to change",
     .positional = "RULE",
     .positional_help = "a rule's name, as findings show it",
-    .examples = {{"profgpu explain data-loading-bound", "why the GPU waits for input, and every way out"}},
+    .examples = {{"profgpu explain data-loading-bound", "why the GPU waits for input, and every remedy"}},
     .candidates = rule_ids,
     .run = explain,
 };
 
 const Command kFormats{
     .name = "formats",
-    .summary = "list what it reads and writes",
-    .positional = "",
+    .summary = "list the formats that profgpu reads and writes",
     .examples = {{"profgpu formats", "one entry for each format"}},
     .run = list_formats,
 };

@@ -6,6 +6,7 @@
 #include <cctype>
 #include <cmath>
 
+#include "analyse/report/quantity.h"
 #include "analyse/report/text.h"
 #include "app/words.h"
 #include "base/csv.h"
@@ -29,34 +30,34 @@ constexpr Metric kDefaultMetrics[] = {
 constexpr Metric kScreenMetrics[] = {Metric::kUtilization, Metric::kMemoryUsed,  Metric::kPower,
                                      Metric::kTemperature, Metric::kSmClock,     Metric::kClockEventReasons};
 constexpr std::string_view kAge = "age_s";
-constexpr int kNarrowest = 9;   // of a column on the screen
+constexpr int kMinColumn = 9;   // cells of a column on the screen
 
-/// What is no metric: our name, nvidia-smi's, what it is, and of what a device says once the fact's id.
+/// A field that is not a metric: our name, nvidia-smi's, what it is, and the id of the fact, if it is one.
 struct Plain {
   std::string_view name, smi, help, fact = {};
 };
 constexpr Plain kPlain[] = {
     {"time_ns", "", "nanoseconds since 1970"},
-    {"timestamp", "timestamp", "the time as --timestamps says (default as nvidia-smi's)"},
+    {"timestamp", "timestamp", "time in the format of --timestamps (default: nvidia-smi's)"},
     {"device", "index", "index; \"0:7\" for a MIG instance"},
-    {"name", "name", "what the device is called"},
-    {"uuid", "uuid", "what it is called everywhere"},
-    {"pci_bus_id", "pci.bus_id", "where it sits"},
-    {"vendor", "", "who made it"},
-    {"host", "", "the machine that it is in"},
-    {"driver_version", "driver_version", "version of its driver"},
-    {kAge, "", "seconds since the oldest figure of the row, limits aside, held"},
-    {"", "count", "how many devices there are"},
-    {"", "pci.bus", "the bus's number in hexadecimal"},
-    {"", "serial", "number on the board", "serial"},
-    {"", "vbios_version", "version of the board's firmware", "vbios_version"},
+    {"name", "name", "product name"},
+    {"uuid", "uuid", "globally unique id"},
+    {"pci_bus_id", "pci.bus_id", "PCI address"},
+    {"vendor", "", "vendor"},
+    {"host", "", "machine that it is in"},
+    {"driver_version", "driver_version", "driver version"},
+    {kAge, "", "age of the oldest value of the row in seconds, limits aside"},
+    {"", "count", "number of devices"},
+    {"", "pci.bus", "PCI bus number in hexadecimal"},
+    {"", "serial", "serial number of the board", "serial"},
+    {"", "vbios_version", "firmware version of the board", "vbios_version"},
     {"", "persistence_mode", "whether the driver stays loaded", "persistence_mode"},
     {"", "compute_mode", "how many processes may use it", "compute_mode"},
     {"", "ecc.mode.current", "whether memory errors are corrected", "ecc_mode"},
-    {"", "mig.mode.current", "whether it is cut into instances", "mig_mode"},
+    {"", "mig.mode.current", "whether it is split into instances", "mig_mode"},
 };
 
-// What stands in no file of samples. Null: nvidia-smi has no such name, or we have one for it too.
+// A field that files of samples do not have. Null: nvidia-smi has no such name, or we have one for it too.
 const Plain* only_smi(std::string_view name) {
   for (const Plain& p : kPlain)
     if (p.name.empty() ? p.smi == name : p.name == kAge && name == kAge) return &p;
@@ -137,7 +138,7 @@ std::string_view smi_unit(const MetricInfo& metric) {
   return metric.unit == "°C" ? std::string_view() : metric.unit;   // nvidia-smi writes degrees without a unit
 }
 
-// As nvidia-smi writes them: power with two decimals, all else whole, MiB cut.
+// As nvidia-smi writes numbers: power with two decimals, all else whole, MiB truncated.
 std::string smi_number(const MetricInfo& metric, double value) {
   value /= metric.smi_scale;
   return fmt::format("{:.{}f}", metric.unit == "B" ? std::trunc(value) : value, metric.unit == "W" ? 2 : 0);
@@ -159,13 +160,9 @@ std::string bit_names(double bits) {
 // For the screen: "57.8 GiB", "412 W", "3.4 s".
 std::string quantity_text(const MetricInfo& metric, double value) {
   if (metric.metric == Metric::kClockEventReasons) return bit_names(value);
-  if (metric.unit == "B" || metric.unit == "B/s") {
-    static constexpr std::string_view kPrefixes[] = {"", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"};
-    size_t power = 0;
-    for (; std::abs(value) >= 1024 && power + 1 < std::size(kPrefixes); ++power) value /= 1024;
-    return fmt::format("{:.{}f} {}{}", value, power == 0 ? 0 : 1, kPrefixes[power], metric.unit);
-  }
-  if (metric.unit == "ns") return fmt::format("{:.1f} s", value / 1e9);
+  if (metric.unit == "B") return format_bytes(value);
+  if (metric.unit == "B/s") return format_bytes(value) + "/s";
+  if (metric.unit == "ns") return format_duration(value);
   std::string out;
   append_number(out, std::round(value * 10) / 10);
   return metric.unit.empty() ? out : out + " " + std::string(metric.unit);
@@ -205,7 +202,7 @@ Result<std::vector<LogColumn>> log_columns(const std::string& query, std::option
     columns.push_back(column_of(name, style));
     if (can_be_queried(columns.back().what) || only_smi(name)) continue;
     const std::string near = name.empty() ? "" : nearest(name, all_names());
-    return Error{name.empty() ? "--query: a field without a name" : "--query: there is no field \"" + name + "\"",
+    return Error{name.empty() ? "--query: an empty field name" : "--query: there is no field \"" + name + "\"",
                  (near.empty() ? "" : "did you mean " + near + "? ") + "`profgpu log --help-query` lists all"};
   }
   return columns;
@@ -241,7 +238,7 @@ std::string log_column_help() {
   const auto add = [&](std::string_view name, std::string_view smi, std::string_view unit, std::string_view help) {
     out += fmt::format("{:<32} {:<46} {:<5} {}\n", name, smi, unit, help);
   };
-  add("field", "nvidia-smi's name", "unit", "what it is");
+  add("field", "nvidia-smi's name", "unit", "meaning");
   for (const Plain& p : kPlain) add(p.name, p.smi, "", p.help);
   for (const SmiReason& r : kSmiReasons)
     add("", fmt::format("clocks_event_reasons.{}", r.name), "",
@@ -251,7 +248,7 @@ std::string log_column_help() {
     if (!m.smi_alias.empty()) smi += ", " + std::string(m.smi_alias);
     add(m.name, smi, m.unit, m.help);
   }
-  add("all", "", "", "every field with a unit or a number, by our names");
+  add("all", "", "", "every metric, by our names");
   return out + "\nNext: profgpu log --query timestamp,index,utilization.gpu,memory.used -o gpu.csv\n";
 }
 
@@ -262,7 +259,7 @@ LogRows::LogRows(Options options, std::vector<DeviceInfo> devices)
     if (d.host.empty()) d.host = options_.host;
   begin_file();
   for (const LogColumn& c : options_.columns) {
-    int width = std::max(display_width(title(c)), c.what.kind == Kind::kDevice ? 4 : kNarrowest);
+    int width = std::max(display_width(title(c)), c.what.kind == Kind::kDevice ? 4 : kMinColumn);
     if (is_time(c)) width = display_width(timestamp_text(0, c.time));
     Reading reading;
     for (; c.what.kind != Kind::kMetric && !is_time(c) && reading.device < devices_.size(); ++reading.device)

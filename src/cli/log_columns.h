@@ -1,4 +1,4 @@
-// What `profgpu log` writes of each reading: columns by name, as CSV, JSON lines or a table on the screen.
+// The rows of `profgpu log`: columns by name, as CSV, JSON lines or a table on the screen.
 #pragma once
 
 #include <array>
@@ -17,34 +17,34 @@
 namespace profgpu {
 
 struct LogColumn {
-  std::string name;          ///< as asked: "memory_used_bytes", "memory.used"
+  std::string name;          ///< as queried: "memory_used_bytes", "memory.used"
   SampleColumn what;
-  bool smi = false;          ///< nvidia-smi's name, so its unit and its way to write values too
-  std::string_view fact;     ///< of the device, asked once: "vbios_version"; empty: none
+  bool smi = false;          ///< nvidia-smi's name, so its unit and its format of values too
+  std::string_view fact;     ///< of the device, read once: "vbios_version"; empty: none
   TimestampStyle time = TimestampStyle::kUnixNs;
 };
 
 enum class LogFormat { kCsv, kJson, kTable };
 enum class LogUnits { kHeader, kValues, kNone };
 
-/// The columns of a comma-separated list of names; `style` is what --timestamps asks for. The error is a usage error.
+/// The columns of a comma-separated list of names; `style`: --timestamps. The error is a usage error.
 Result<std::vector<LogColumn>> log_columns(const std::string& query, std::optional<TimestampStyle> style);
 /// The metrics among them.
 MetricSet metrics_of(const std::vector<LogColumn>& columns);
-/// Whether a column wants a device's facts.
+/// Whether a column needs a device's facts.
 bool has_facts(const std::vector<LogColumn>& columns);
 std::vector<LogColumn> default_log_columns(LogFormat format, std::optional<TimestampStyle> style);
 /// All names, for --help-query.
 std::string log_column_help();
 
-/// Turns readings into lines. JSON without --query is what SampleWriter writes. Of what was asked for by name and has
-/// nothing new, a row has what was known before.
+/// Turns readings into lines. JSON without --query is what SampleWriter writes. A queried metric without a new value
+/// keeps its last one.
 class LogRows {
  public:
   struct Options {
     LogFormat format = LogFormat::kCsv;
     std::vector<LogColumn> columns;
-    bool queried = false;                      ///< the columns were asked for
+    bool queried = false;                      ///< the columns come from --query
     LogUnits units = LogUnits::kHeader;
     std::optional<TimestampStyle> timestamps;
     std::string host;                          ///< of devices that do not state theirs
@@ -75,7 +75,7 @@ class LogRows {
   SampleWriter writer_;
   struct Known {
     double value = 0;
-    int64_t time_ns = 0;           ///< that it is of; 0: not known
+    int64_t time_ns = 0;           ///< 0: not known
   };
   SampleRow values_;
   std::vector<std::array<Known, kMetricCount>> known_;   ///< of each device, the last of each metric

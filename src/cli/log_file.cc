@@ -54,7 +54,7 @@ LogFile::~LogFile() {
 
 Result<LogFile> LogFile::open(Options options) {
   LogFile file(std::move(options));
-  // Whoever left before the header does so before the rows too, and that is no error.
+  // A reader that leaves before the header also leaves before the rows, and that is no error.
   if (Status opened = file.open_file(); !opened && !file.reader_left_) return opened.error();
   return file;
 }
@@ -66,11 +66,11 @@ Status LogFile::check_old(int64_t size) const {
   const bool json = options_.header.empty();
   if (json ? head.front() == '{' && looks_like_samples(head) : head.starts_with(options_.header)) return ok();
   if (looks_like_samples(head))
-    return Error{options_.path + ": exists and has other columns", "name another file, or ask for the same columns"};
+    return Error{options_.path + ": exists and has other columns", "name another file, or query the same columns"};
   return Error{options_.path + ": exists and is not a log of samples", "name another file"};
 }
 
-// Whoever wrote it was killed at its first row, so there is no log yet.
+// Its writer was killed at the first row, so there is no log yet.
 bool LogFile::is_torn_first_row(int64_t size) const {
   constexpr std::string_view kJsonBegins = "{\"time";
   const std::string text = bytes_at(options_.path, 0, kHeadBytes);
@@ -113,7 +113,7 @@ Status LogFile::rotate() {
   return open_file();
 }
 
-// False: nobody wants the row any more.
+// False: the row is no longer wanted.
 bool LogFile::wait_for_reader() const {
   pollfd output{fd_, POLLOUT, 0};
   constexpr int kLook_ms = 50;
@@ -127,7 +127,7 @@ Status LogFile::write(std::string_view row) {
   const int64_t before = bytes_;
   for (std::string_view rest = row; !rest.empty();) {
     // A pipe with room for PIPE_BUF takes that much at once and without waiting.
-    if (!regular_ && !wait_for_reader()) return Error{std::string(name) + ": nobody reads it"};
+    if (!regular_ && !wait_for_reader()) return Error{std::string(name) + ": its reader does not read"};
     const ssize_t n = ::write(fd_, rest.data(), regular_ ? rest.size() : std::min<size_t>(rest.size(), PIPE_BUF));
     if (n >= 0) {
       rest.remove_prefix(static_cast<size_t>(n));
@@ -155,7 +155,7 @@ Status LogFile::sync() {
 namespace {
 
 // While the disk is full or the folder is gone.
-constexpr int64_t kTryAgain_ns = 1'000'000'000;
+constexpr int64_t kRetry_ns = 1'000'000'000;
 
 }  // namespace
 
@@ -164,7 +164,7 @@ struct MonitorLog::Shared {
 
   MonitorLogOptions options;
   std::vector<DeviceInfo> devices;
-  std::function<void(const std::string&)> tell;
+  std::function<void(const std::string&)> report;
 
   // The thread's own.
   std::optional<LogFile> file;
@@ -173,7 +173,7 @@ struct MonitorLog::Shared {
   int64_t lost_now = 0, failed_at_ns = 0, synced_at_ns = 0;
   bool unsynced = false;
 
-  std::atomic<bool> given_up{false};   // nobody waits for the reader of a pipe any longer
+  std::atomic<bool> given_up{false};   // rows no longer wait for the reader of a pipe
   std::atomic<int64_t> rows{0};
 
   std::mutex mutex;                    // all below
@@ -220,12 +220,12 @@ Status MonitorLog::Shared::write(const Entry& entry) {
 
 void MonitorLog::Shared::note_failure(const Error& error) {
   failed_at_ns = monotonic_ns();
-  if (!failing) tell(fmt::format("{}; alerts go on, and so will the log", error.message));
+  if (!failing) report(fmt::format("{}; alerts continue, and the log will too", error.message));
   failing = true;
 }
 
 void MonitorLog::Shared::take(const Entry& entry) {
-  if (failing && monotonic_ns() - failed_at_ns < kTryAgain_ns) {
+  if (failing && monotonic_ns() - failed_at_ns < kRetry_ns) {
     ++lost_now;
     return;
   }
@@ -235,7 +235,7 @@ void MonitorLog::Shared::take(const Entry& entry) {
   }
   rows.fetch_add(1, std::memory_order_relaxed);
   unsynced = true;
-  if (failing || lost_now > 0) tell(fmt::format("{}: goes on; rows that were lost: {}", options.path, lost_now));
+  if (failing || lost_now > 0) report(fmt::format("{}: continues; rows lost: {}", options.path, lost_now));
   failing = false;
   lost_now = 0;
 }
@@ -282,11 +282,11 @@ void MonitorLog::Shared::add(Entry entry) {
 }
 
 Result<std::unique_ptr<MonitorLog>> MonitorLog::open(MonitorLogOptions options, std::vector<DeviceInfo> devices,
-                                                     std::function<void(const std::string&)> tell) {
+                                                     std::function<void(const std::string&)> report) {
   auto shared = std::make_shared<Shared>();
   shared->options = std::move(options);
   shared->devices = std::move(devices);
-  shared->tell = std::move(tell);
+  shared->report = std::move(report);
   if (Status opened = shared->open_file(); !opened) return opened.error();
   std::unique_ptr<MonitorLog> log(new MonitorLog(shared));
   log->thread_ = std::thread([shared] { shared->work(); });
@@ -321,11 +321,10 @@ bool MonitorLog::close(int64_t patience_ns) {
 int64_t MonitorLog::rows() const { return shared_->rows; }
 
 Status read_rotation(const Arguments& arguments, int64_t& rotate_bytes, int64_t& keep) {
-  constexpr int64_t kMinFile = 4096, kMostFiles = 1'000'000;
-  Status size = read_option(arguments, "--rotate", whole_bytes,
-                            {"a size from 4KiB", kMinFile, INT64_MAX, "for example --rotate 100MB"}, rotate_bytes);
-  if (!size) return size;
-  return read_option(arguments, "--keep", whole_number, {"a whole number from 0 to 1000000", 0, kMostFiles}, keep);
+  constexpr int64_t kMinFileBytes = 4096, kMaxFiles = 1'000'000;
+  OptionReader read(arguments);
+  read.size("--rotate", kMinFileBytes, rotate_bytes).whole("--keep", 0, kMaxFiles, keep);
+  return read.status();
 }
 
 }  // namespace profgpu

@@ -1,5 +1,5 @@
-// The file that `profgpu log` and `profgpu monitor` append to: whole rows, each by one write, so that whoever is killed
-// or runs out of disk leaves a file that can be read.
+// The file that `profgpu log` and `profgpu monitor` append to: whole rows, each by one write, so that it stays readable
+// when the program is killed or the disk fills up.
 #pragma once
 
 #include <atomic>
@@ -28,11 +28,10 @@ class LogFile {
     std::string header;          ///< with its line feed; empty: none
     int64_t rotate_bytes = 0;    ///< 0: never
     int64_t keep = INT64_MAX;    ///< older files that stay
-    /// Once true, no row waits any longer for whoever reads a pipe. Must outlive the file.
+    /// Once true, no row waits any longer for the reader of a pipe. Must outlive the file.
     const std::atomic<bool>* given_up = nullptr;
   };
-  /// Creates the file, or goes on with one that has the same columns; a torn last line of it is ended, a torn only one
-  /// cut.
+  /// Creates the file, or continues one that has the same columns: a torn last line is ended, a torn only line removed.
   static Result<LogFile> open(Options options);
   LogFile(LogFile&& other) noexcept;
   LogFile& operator=(LogFile&&) = delete;
@@ -43,7 +42,7 @@ class LogFile {
   /// FILE becomes FILE.1, that becomes FILE.2, and a new FILE begins with the header.
   Status rotate();
   Status write(std::string_view row);
-  /// Until what was written is on the disk. Pipes and the like have nothing to be synced.
+  /// Waits until what was written is on the disk. Nothing to do for pipes and the like.
   Status sync();
   /// The reader of a pipe has left: not an error, but the end.
   [[nodiscard]] bool reader_left() const { return reader_left_; }
@@ -58,7 +57,7 @@ class LogFile {
 
   Options options_;
   int fd_ = -1;
-  bool regular_ = false;         ///< and so can be cut back to its last whole row
+  bool regular_ = false;         ///< so it can be cut back to its last whole row
   bool reader_left_ = false;
   int64_t bytes_ = 0;
 };
@@ -70,23 +69,23 @@ struct MonitorLogOptions {
   std::string path;
   int64_t rotate_bytes = 0, keep = 0;
   int64_t sync_ns = 0;  ///< how often what was written is synced to the disk; 0: after each batch of rows
-  std::string host;                    ///< of devices that do not state theirs
+  std::string host;              ///< of devices that do not report theirs
 };
 
 class MonitorLog {
  public:
-  /// The error is that of the first opening; later ones are told and tried again. `tell` is called on the thread, once
-  /// when writing begins to fail and once when it goes on.
+  /// The error is that of the first opening; later ones are reported and tried again. `report` is called on the thread,
+  /// once when writing begins to fail and once when it continues.
   static Result<std::unique_ptr<MonitorLog>> open(MonitorLogOptions options, std::vector<DeviceInfo> devices,
-                                                  std::function<void(const std::string&)> tell);
+                                                  std::function<void(const std::string&)> report);
   ~MonitorLog();
   MonitorLog(const MonitorLog&) = delete;
   MonitorLog& operator=(const MonitorLog&) = delete;
 
-  /// Neither waits. What comes while kMostWaiting wait is lost, and counted.
+  /// Neither waits. What arrives while kMaxWaiting wait is lost, and counted.
   void add(const Reading& reading);
   void add_row(std::string row);
-  /// Closes the file and opens what then has its name: for whoever rotates it from outside.
+  /// Closes the file and opens what then has its name, for log rotation by another program.
   void reopen();
   /// Writes and syncs what waits; false: the disk hangs and the thread is left behind.
   bool close(int64_t patience_ns);
@@ -102,7 +101,7 @@ class MonitorLog {
   std::thread thread_;
 };
 
-/// --rotate and --keep, where they were given. The error is a usage error.
+/// --rotate and --keep. The error is a usage error.
 Status read_rotation(const Arguments& arguments, int64_t& rotate_bytes, int64_t& keep);
 
 }  // namespace profgpu

@@ -1,4 +1,4 @@
-// profgpu monitor: watches devices for a machine without Prometheus; keeps a log, raises alerts.
+// profgpu monitor: watches devices on machines without Prometheus; keeps a log, raises alerts.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,16 +13,17 @@
 #include "cli/monitor_options.h"
 #include "cli/output.h"
 #include "devices/sampler.h"
+#include "view/wording.h"
 #include "watch/live/recording_folder.h"
 #include "watch/monitor/alert_watch.h"
 
 namespace profgpu {
 namespace {
 
-constexpr int64_t kShortestNap_ns = 20'000'000, kLongestNap_ns = 1'000'000'000, kBusyNap_ns = 100'000'000;
+constexpr int64_t kMinNap_ns = 20'000'000, kMaxNap_ns = 1'000'000'000, kBusyNap_ns = 100'000'000;
 constexpr int64_t kLastRows_ns = 5'000'000'000;
 
-/// SIGTERM, SIGINT and SIGHUP as values. Make it before any thread: all of them then hold these signals back.
+/// SIGTERM, SIGINT and SIGHUP as values. Create it before any thread, so that all of them block these signals.
 class AwaitedSignals {
  public:
   AwaitedSignals() {
@@ -30,7 +31,7 @@ class AwaitedSignals {
     for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&set_, signal);
     ::pthread_sigmask(SIG_BLOCK, &set_, nullptr);
   }
-  /// 0: none came in that time.
+  /// 0: none arrived in that time.
   [[nodiscard]] int await(int64_t ns) const {
     const timespec time{static_cast<time_t>(ns / 1'000'000'000), static_cast<long>(ns % 1'000'000'000)};
     return std::max(::sigtimedwait(&set_, nullptr, &time), 0);
@@ -76,13 +77,13 @@ class MonitorService {
   MonitorAlarms alarms_;
   AlertWatch watch_;
   Sampler sampler_;
-  std::vector<std::string> troubles_told_;
+  std::vector<std::string> printed_;
 };
 
 void MonitorService::look() {
   const std::vector<DeviceHealth> health = sampler_.health();
-  for (const std::string& line : health_changes(health, devices_.backend->devices(), troubles_told_))
-    say_as_monitor(line);
+  for (const std::string& line : health_changes(health, devices_.backend->devices(), printed_))
+    print_monitor(line);
   for (const AlertNotice& notice : watch_.look(unix_ns(), health)) {
     if (log_) log_->add_row(alert_row(notice));
     alarms_.give(notice);
@@ -93,7 +94,7 @@ void MonitorService::look() {
 Outcome MonitorService::run(const AwaitedSignals& signals) {
   sampler_.start();
   const int64_t begun = monotonic_ns();
-  const int64_t nap = std::clamp(command_.devices.interval_ns, kShortestNap_ns, kLongestNap_ns);
+  const int64_t nap = std::clamp(command_.devices.interval_ns, kMinNap_ns, kMaxNap_ns);
   while (!devices_.backend->ended()) {
     int64_t pause = alarms_.busy() ? std::min(nap, kBusyNap_ns) : nap;
     if (command_.duration_ns) {
@@ -115,11 +116,10 @@ Outcome MonitorService::end() {
   const bool posted = alarms_.finish();
   const bool written = !log_ || log_->close(kLastRows_ns);
   if (log_)
-    say_as_monitor(fmt::format("rows written to {}: {}\nNext: profgpu analyze {}", command_.output, log_->rows(),
+    print_monitor(fmt::format("rows written to {}: {}\nNext: profgpu analyze {}", command_.output, log_->rows(),
                                shell_line({command_.output})));
   Outcome outcome;
-  if (!written)
-    outcome = Outcome::failed({command_.output + ": its disk does not answer; the last rows may be missing"});
+  if (!written) outcome = Error{command_.output + ": its disk does not answer; the last rows may be missing"};
   if (!posted || !written || sampler_.any_stuck()) leave_stuck("monitor", outcome);
   return outcome;
 }
@@ -128,46 +128,38 @@ Outcome test_alert(const MonitorCommand& command) {
   AlertNotice notice;
   notice.time_ns = notice.since_ns = unix_ns();
   notice.name = "test";
-  notice.condition = "a test of what alerts do; nothing is wrong";
+  notice.condition = "a test of the alert actions; nothing is wrong";
   notice.severity = Severity::kInfo;
   notice.host = recording_host();
-  MonitorAlarms alarms(command);
-  const Status tested = alarms.test(notice);
-  return tested ? Outcome{} : Outcome::failed(tested.error());
+  return MonitorAlarms(command).test(notice);
 }
 
 std::string beginning(const MonitorCommand& command, const OpenDevices& devices) {
-  const size_t count = devices.devices.size(), alerts = command.alerts.size();
-  return fmt::format("{} device{}, read every {:g} s; {} alert{}; {}", count, count == 1 ? "" : "s",
-                     static_cast<double>(command.devices.interval_ns) * 1e-9, alerts, alerts == 1 ? "" : "s",
+  return fmt::format("{}, read every {:g} s; {}; {}",
+                     plural(static_cast<int64_t>(devices.devices.size()), "GPU", "GPUs"),
+                     static_cast<double>(command.devices.interval_ns) * 1e-9,
+                     plural(static_cast<int64_t>(command.alerts.size()), "alert", "alerts"),
                      command.output.empty() ? "no log (--output)" : "log in " + command.output);
 }
 
 Outcome monitor(const Arguments& arguments) {
   auto command = monitor_command(arguments);
   if (!command) return Outcome::usage(command.error());
-  if (arguments.has("--help-alerts")) return Outcome::of(write_stdout(alert_help(command->alerts)));
+  if (arguments.has("--help-alerts")) return write_stdout(alert_help(command->alerts));
   if (command->test) return test_alert(*command);
   const AwaitedSignals signals;
   auto devices = open_shown("monitor", command->devices);
-  if (!devices) return Outcome::failed(devices.error());
+  if (!devices) return devices.error();
   std::unique_ptr<MonitorLog> log;
   if (!command->output.empty()) {
     auto opened =
         MonitorLog::open({command->output, command->rotate_bytes, command->keep, command->sync_ns, recording_host()},
-                         devices->backend->devices(), say_as_monitor);
-    if (!opened) return Outcome::failed(opened.error());
+                         devices->backend->devices(), print_monitor);
+    if (!opened) return opened.error();
     log = *std::move(opened);
   }
-  say_as_monitor(beginning(*command, *devices));
+  print_monitor(beginning(*command, *devices));
   return MonitorService(*command, *std::move(devices), std::move(log)).run(signals);
-}
-
-FlagGroup monitor_device_flags() {
-  FlagGroup group = shown_device_flags(true);
-  group.flags.push_back(
-      {.name = "--duration", .value = "TIME", .help = "end after this long (default: at SIGTERM or Ctrl-C)"});
-  return group;
 }
 
 }  // namespace
@@ -175,57 +167,40 @@ FlagGroup monitor_device_flags() {
 extern const Command kMonitor;
 const Command kMonitor{
     .name = "monitor",
-    .summary = "a log and alerts for machines without Prometheus, as a service",
-    .positional = "",
-    .groups = {monitor_device_flags(),
-               {"Log",
-                {output_flag("append to this file, .jsonl"),
-                 {.name = "--rotate",
-                  .value = "SIZE",
-                  .help = "begin a new file at this size; FILE becomes FILE.1, and so on (default 100MB)"},
-                 {.name = "--keep", .value = "N", .help = "older files that stay (default 9)"},
-                 {.name = "--sync",
-                  .value = "TIME",
-                  .help = "how often the log is synced to its disk; 0: always (default 10)"}}},
-               {"Alerts",
-                {{.name = "--alert",
-                  .value = "ALERT",
-                  .help =
-                      "one more, or another in the place of a shipped one: 'hot: temperature_c > 85 until 80 for 2m'",
-                  .repeatable = true},
-                 {.name = "--alerts",
-                  .value = "FILE",
-                  .help = "a file with one such alert in each line",
-                  .repeatable = true,
-                  .takes_path = true},
-                 {.name = "--only-own-alerts", .help = "none but those"},
-                 {.name = "--help-alerts", .help = "list the alerts in force, and what alerts can look at"}}},
-               {"What alerts do",
-                {{.name = "--on-alert", .value = "COMMAND", .help = "run this by /bin/sh, at most four at once"},
-                 {.name = "--webhook", .value = "URL", .help = "POST there, as Prometheus' Alertmanager does"},
-                 {.name = "--syslog", .help = "to the system's log"},
-                 {.name = "--action-limit",
-                  .value = "TIME",
-                  .help = "a command or a request that takes longer is ended (default 30)"},
-                 {.name = "--test-alert", .help = "raise and clear a test alert, and say what came of it"}}}},
-    .examples = {{"profgpu monitor -o gpu.jsonl --syslog", "for ever, in at most 1 GB"},
+    .summary = "keep a log and raise alerts on machines without Prometheus",
+    .groups =
+        {device_flags(kAllDevices,
+                      {kIntervalFlag, {"--duration TIME", "stop after this time (default: at SIGTERM or Ctrl-C)"}}),
+         {"Log",
+          {{"-o, --output FILE", "append to this file, .jsonl"},
+           {"--rotate SIZE", "start a new file at this size; FILE becomes FILE.1, and so on (default 100MB)"},
+           {"--keep N", "number of older files to keep (default 9)"},
+           {"--sync TIME", "how often to sync the log to its disk; 0: always (default 10)"}}},
+         {"Alerts",
+          {{"--alert ALERT...", "add an alert, or replace a shipped one: 'hot: temperature_c > 85 until 80 for 2m'"},
+           {"--alerts FILE...", "read alerts from a file, one per line"},
+           {"--only-own-alerts", "no shipped alerts"},
+           {"--help-alerts", "list the active alerts, and what conditions can use"}}},
+         {"Actions",
+          {{"--on-alert COMMAND", "run this with /bin/sh, at most four at once"},
+           {"--webhook URL", "POST there, like Prometheus' Alertmanager"},
+           {"--syslog", "write to the system log"},
+           {"--action-limit TIME", "end a command or request that takes longer (default 30)"},
+           {"--test-alert", "raise and clear a test alert, and print the results"}}}},
+    .examples = {{"profgpu monitor -o gpu.jsonl --syslog", "run forever, in at most 1 GB"},
                  {"profgpu monitor --on-alert 'mail -s \"$PROFGPU_ALERT_SUMMARY\" root' --test-alert",
                   "does the mail arrive?"},
                  {"profgpu monitor --alert 'throttled: off' --alert 'full: memory_used_pct > 90 for 1m'",
                   "other alerts"},
                  {"profgpu monitor --help-alerts", "what is watched for"}},
     .notes =
-        "An alert is raised when its condition was true for its time, and cleared when it was untrue for as long, a "
-        "minute at "
-        "most. The command gets PROFGPU_ALERT (the name), PROFGPU_ALERT_STATE (raised or cleared) and _SEVERITY, "
-        "_SUMMARY, "
-        "_CONDITION, _VALUE, _TIME, _SINCE, _GPU, _UUID, _MODEL and _HOST in its environment, and all of it as JSON on "
-        "its "
-        "standard input. The log is what `profgpu log` writes, with rows for alerts between; SIGHUP reopens it. A disk "
-        "that is "
-        "full is named once; alerts go on, and the log does when there is room. Exit status: 0 after SIGTERM, Ctrl-C "
-        "or "
-        "--duration, 1 no device or no log, or a test that failed, 2 usage.",
+        "An alert is raised when its condition was true for its time, and cleared when it was false for as long, at most "
+        "one minute. The command gets PROFGPU_ALERT (the name), PROFGPU_ALERT_STATE (raised or cleared) and _SEVERITY, "
+        "_SUMMARY, _CONDITION, _VALUE, _TIME, _SINCE, _GPU, _UUID, _MODEL and _HOST in its environment, and all of it as "
+        "JSON on standard input.\n\n"
+        "The log has the rows of `profgpu log` and rows for alerts; SIGHUP reopens it. When the disk is full, one message "
+        "reports it, alerts continue, and the log resumes once there is space.\n\n"
+        "Exit status: 0 after SIGTERM, Ctrl-C or --duration, 1 no GPU, no log, or a failed test, 2 usage.",
     .run = monitor,
 };
 

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "app/words.h"
-#include "base/decimal.h"
+#include "base/text.h"
 #include "cli/log_file.h"
 #include "cli/output.h"
 #include "devices/system_files.h"
@@ -15,40 +15,34 @@
 namespace profgpu {
 namespace {
 
-constexpr int64_t kSecond = 1'000'000'000;
-constexpr int64_t kShortestAction_ns = kSecond / 10, kLongestAction_ns = 3600 * kSecond;
+constexpr int64_t kHour_ns = 3600 * kSecond_ns;
 constexpr size_t kMaxAlertBytes = 1 << 20, kMaxAlerts = 1000;
-
-Status read_time(const Arguments& arguments, std::string_view flag, int64_t least, int64_t most, auto& ns) {
-  const std::string hint = fmt::format("seconds, or a number with a unit: {} 10, {} 5m", flag, flag);
-  return read_option(arguments, flag, duration_ns, {"a time", least, most, hint}, ns);
-}
 
 Status read_log(const Arguments& arguments, MonitorCommand& command) {
   command.output = arguments.value("--output");
   for (const std::string_view flag : {"--rotate", "--keep", "--sync"})
     if (arguments.has(flag) && command.output.empty())
-      return Error{fmt::format("{} is for a log", flag), "name its file with --output"};
+      return Error{fmt::format("{} needs a log", flag), "name its file with --output"};
   if (arguments.has("--output") && command.output.empty()) return Error{"--output is empty", "name a .jsonl file"};
   if (auto format = sample_format_of(command.output);
       !command.output.empty() && (!format || *format == SampleFormat::kCsv) && !command.output.starts_with("/dev/"))
-    return Error{command.output + ": logs with alerts in them are JSON lines", "name it .jsonl"};
+    return Error{command.output + ": logs with alerts are JSON lines", "use a name that ends in .jsonl"};
   if (Status read = read_rotation(arguments, command.rotate_bytes, command.keep); !read) return read;
-  return read_time(arguments, "--sync", 0, 3600 * kSecond, command.sync_ns);
+  return OptionReader(arguments).time("--sync", 0, kHour_ns, command.sync_ns).status();
 }
 
 Status read_alerts(const Arguments& arguments, MonitorCommand& command) {
-  std::vector<std::string> asked;
+  std::vector<std::string> given;
   for (const std::string& path : arguments.values("--alerts")) {
     const auto text = file_text(path, kMaxAlertBytes);
-    if (!text) return Error{path + ": cannot be read", "a file with an alert in each line, as --alert takes them"};
+    if (!text) return Error{path + ": cannot be read", "it should have one alert per line, in the form of --alert"};
     for (const std::string_view line : pieces_of(*text, '\n'))
-      if (const auto alert = without_blanks(line); !alert.empty() && alert.front() != '#') asked.emplace_back(alert);
+      if (const auto alert = without_blanks(line); !alert.empty() && alert.front() != '#') given.emplace_back(alert);
   }
-  for (const std::string& alert : arguments.values("--alert")) asked.push_back(alert);
-  if (asked.size() > kMaxAlerts) return Error{fmt::format("{} alerts are more than {}", asked.size(), kMaxAlerts)};
+  for (const std::string& alert : arguments.values("--alert")) given.push_back(alert);
+  if (given.size() > kMaxAlerts) return Error{fmt::format("{} alerts exceed the limit of {}", given.size(), kMaxAlerts)};
   auto alerts =
-      alerts_in_force(arguments.has("--only-own-alerts") ? std::vector<AlertRule>() : shipped_alerts(), asked);
+      alerts_in_force(arguments.has("--only-own-alerts") ? std::vector<AlertRule>() : shipped_alerts(), given);
   if (!alerts) return alerts.error();
   command.alerts = *std::move(alerts);
   return ok();
@@ -57,56 +51,51 @@ Status read_alerts(const Arguments& arguments, MonitorCommand& command) {
 Status read_actions(const Arguments& arguments, MonitorCommand& command) {
   command.on_alert = arguments.value("--on-alert");
   if (arguments.has("--on-alert") && command.on_alert.empty())
-    return Error{"--on-alert is empty", "a command as for the shell"};
+    return Error{"--on-alert is empty", "give a shell command"};
   command.syslog = arguments.has("--syslog");
   if (arguments.has("--webhook")) {
     auto url = parse_http_url(arguments.value("--webhook"));
     if (!url) return url.error().within("--webhook");
     command.webhook = *std::move(url);
   }
-  int64_t limit_ns = 30 * kSecond;
-  if (Status read = read_time(arguments, "--action-limit", kShortestAction_ns, kLongestAction_ns, limit_ns); !read)
-    return read;
+  int64_t limit_ns = 30 * kSecond_ns;
+  OptionReader read(arguments);
+  if (read.time("--action-limit", kSecond_ns / 10, kHour_ns, limit_ns); !read.status()) return read.status();
   command.action_limit = std::chrono::milliseconds(limit_ns / 1'000'000);
   command.test = arguments.has("--test-alert");
   if (command.test && command.on_alert.empty() && !command.webhook && !command.syslog)
-    return Error{"--test-alert has nothing to test", "give --on-alert, --webhook or --syslog as well"};
+    return Error{"--test-alert has nothing to test", "add --on-alert, --webhook or --syslog"};
   return ok();
-}
-
-std::string conditions_table(const std::vector<AlertRule>& alerts) {
-  std::string out;
-  for (const AlertRule& rule : alerts) {
-    out += fmt::format("  {}: {}\n", rule.name, rule.condition);
-    if (!rule.advice.empty()) out += fmt::format("      {}\n", rule.advice);
-  }
-  return out;
 }
 
 }  // namespace
 
 Result<MonitorCommand> monitor_command(const Arguments& arguments) {
   MonitorCommand command;
-  auto devices = device_options(arguments, kSecond);
+  auto devices = device_options(arguments, "all");
   if (!devices) return devices.error();
   command.devices = *std::move(devices);
-  if (command.devices.device.empty()) command.devices.device = {"all"};
-  if (Status read = read_time(arguments, "--duration", 1, 9'000'000'000 * kSecond, command.duration_ns); !read)
-    return read.error();
-  for (const auto read : {read_log, read_alerts, read_actions})
-    if (Status s = read(arguments, command); !s) return s.error();
+  OptionReader read(arguments);
+  read.time("--duration", kSecond_ns / 1000, INT64_MAX, command.duration_ns);
+  for (const Status& status : {read.status(), read_log(arguments, command), read_alerts(arguments, command),
+                               read_actions(arguments, command)})
+    if (!status) return status.error();
   return command;
 }
 
 std::string alert_help(const std::vector<AlertRule>& alerts) {
-  std::string out = "Alerts in force:\n" + conditions_table(alerts) +
-                    "\nWhat they can look at, beside every metric that `profgpu log --help-query` lists:\n";
+  std::string out = "Active alerts:\n";
+  for (const AlertRule& rule : alerts) {
+    out += fmt::format("  {}: {}\n", rule.name, rule.condition);
+    if (!rule.advice.empty()) out += fmt::format("      {}\n", rule.advice);
+  }
+  out += "\nConditions can use every metric that `profgpu log --help-query` lists, and:\n";
   for (const AlertFigure& f : alert_figures()) out += fmt::format("  {:<18} {:<4} {}\n", f.name, f.unit, f.help);
   out += fmt::format("  {:<23} {}\n  {:<23} {}\n", "mean(METRIC, TIME)",
                      "its mean over that time, once half of it is known", "increase(METRIC, TIME)",
-                     "what a counter grew by in that time");
+                     "how much a counter grew in that time");
   return out +
-         "\nHow they are written:\n"
+         "\nForm of an alert:\n"
          "  NAME: METRIC > LEVEL [until LEVEL] [and METRIC < LEVEL ...] [for TIME] [clear after TIME] [severity "
          "info|warning|critical]\n"
          "  NAME: off\n"
@@ -135,18 +124,18 @@ void log_to_system(const AlertNotice& notice) {
 
 }  // namespace
 
-void say_as_monitor(const std::string& text) { print_message("profgpu: monitor: " + text); }
+void print_monitor(const std::string& text) { print_message("profgpu: monitor: " + text); }
 
 MonitorAlarms::MonitorAlarms(const MonitorCommand& command) : syslog_(command.syslog) {
   if (syslog_) ::openlog("profgpu", LOG_PID | LOG_NDELAY, LOG_DAEMON);
   if (!command.on_alert.empty())
-    command_.emplace(command.on_alert, command.action_limit.count() * 1'000'000, say_as_monitor);
+    command_.emplace(command.on_alert, command.action_limit.count() * 1'000'000, print_monitor);
   if (command.webhook)
-    webhook_ = std::make_unique<Webhook>(*command.webhook, command.action_limit, own_program(), say_as_monitor);
+    webhook_ = std::make_unique<Webhook>(*command.webhook, command.action_limit, own_program(), print_monitor);
 }
 
 void MonitorAlarms::give(const AlertNotice& notice) {
-  say_as_monitor(alert_summary(notice));
+  print_monitor(alert_summary(notice));
   if (syslog_) log_to_system(notice);
   if (command_) command_->run(notice);
   if (webhook_) webhook_->post(notice);
@@ -163,24 +152,24 @@ bool MonitorAlarms::finish() {
 
 Status MonitorAlarms::test(AlertNotice notice) {
   Status all = ok();
-  const auto tell = [&](std::string_view what, const Status& status) {
-    say_as_monitor(fmt::format("{}: {}", what, status ? "ok" : status.error().message));
-    if (!status && all) all = Error{"not every action took the test alert"};
+  const auto report = [&](std::string_view what, const Status& status) {
+    print_monitor(fmt::format("{}: {}", what, status ? "ok" : status.error().message));
+    if (!status && all) all = Error{"not every action succeeded with the test alert"};
   };
   for (const bool raised : {true, false}) {
     notice.raised = raised;
-    say_as_monitor(alert_summary(notice));
+    print_monitor(alert_summary(notice));
     if (syslog_) {
       log_to_system(notice);
-      tell("--syslog", ok());   // whether anybody reads it, syslog(3) does not say
+      report("--syslog", ok());   // syslog(3) does not report whether it is read
     }
     if (command_) {
       const int64_t before = command_->failures();
       command_->run(notice);
       while (command_->tend(), command_->busy()) ::usleep(10'000);
-      tell("--on-alert", command_->failures() == before ? ok() : Status(Error{"failed"}));
+      report("--on-alert", command_->failures() == before ? ok() : Status(Error{"failed"}));
     }
-    if (webhook_) tell("--webhook", webhook_->post_now(notice));
+    if (webhook_) report("--webhook", webhook_->post_now(notice));
   }
   return all;
 }

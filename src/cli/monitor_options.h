@@ -1,4 +1,4 @@
-// What `profgpu monitor` was asked for.
+// Options of `profgpu monitor`.
 #pragma once
 
 #include <chrono>
@@ -25,19 +25,19 @@ struct MonitorCommand {
   std::optional<HttpUrl> webhook;
   std::chrono::milliseconds action_limit{30'000};
   bool syslog = false;
-  bool test = false;                        ///< no device is watched: one alert is raised and cleared
+  bool test = false;                        ///< watch no device; raise and clear one alert
   std::optional<int64_t> duration_ns;
 };
 
 /// The error is a usage error.
 Result<MonitorCommand> monitor_command(const Arguments& arguments);
-/// What alerts can look at, and which there are.
+/// The active alerts, and what conditions can use.
 std::string alert_help(const std::vector<AlertRule>& alerts);
 
-// What `profgpu monitor` does about an alert: a line on standard error, a row in the log, syslog, a command, a webhook.
+// The actions of an alert: a line on standard error, a row in the log, syslog, a command, a webhook.
 
 /// One line on standard error: "profgpu: monitor: …".
-void say_as_monitor(const std::string& text);
+void print_monitor(const std::string& text);
 
 /// For one thread.
 class MonitorAlarms {
@@ -45,13 +45,13 @@ class MonitorAlarms {
   explicit MonitorAlarms(const MonitorCommand& command);
 
   void give(const AlertNotice& notice);
-  /// To be called a few times a second while busy(), else each second.
+  /// Call it a few times a second while busy(), else every second.
   void tend();
   [[nodiscard]] bool busy() const { return command_ && command_->busy(); }
-  /// Lets what was begun end, for a few seconds; false: the network holds a thread, and the program should leave by
-  /// std::_Exit.
+  /// Waits a few seconds for running actions; false: a thread is blocked in the network, and the program should leave
+  /// by std::_Exit.
   bool finish();
-  /// Raises an alert and clears it, waits for what comes of it, and says so.
+  /// Raises an alert and clears it, waits for the actions, and prints their results.
   Status test(AlertNotice notice);
 
  private:

@@ -37,7 +37,7 @@ void leave(int signal) {
 void install_interrupt_handler() {
   struct sigaction action{};
   action.sa_handler = leave;
-  // A shell starts background jobs with SIGINT ignored; that is its wish.
+  // A shell starts background jobs with SIGINT ignored, which we keep.
   for (const int signal : {SIGINT, SIGTERM}) {
     struct sigaction before{};
     ::sigaction(signal, nullptr, &before);
@@ -58,9 +58,9 @@ bool is_replaceable(const std::string& path) {
 }  // namespace
 
 Error cannot_write(const std::string& path, int error) {
-  const char* hint = "choose a place that you may write to";
-  if (error == ENOSPC || error == EDQUOT) hint = "make room, or choose a place on another disk";
-  if (error == ENOENT || error == ENOTDIR) hint = "make its folder first, or choose another place";
+  const char* hint = "choose a location that you can write to";
+  if (error == ENOSPC || error == EDQUOT) hint = "free some space, or choose another disk";
+  if (error == ENOENT || error == ENOTDIR) hint = "create its folder first, or choose another location";
   return {path + ": cannot be written: " + std::strerror(error), hint};
 }
 
@@ -106,8 +106,8 @@ bool pipe_signal_ignored = false;
 void prepare_streams() {
   for (int fd = 0; fd <= 2; ++fd) {
     if (::fcntl(fd, F_GETFD) >= 0) continue;
-    // The lowest free number is given out, so this is `fd` again. Reading only: writing to it must fail. Closed again
-    // for a command that we run.
+    // open() takes the lowest free number, so this is `fd` again. Read-only: writing to it must fail. Closed again for
+    // a command that we run.
     if (::open("/dev/null", O_RDONLY | O_CLOEXEC) != fd) break;
   }
   pipe_signal_ignored = std::signal(SIGPIPE, SIG_IGN) == SIG_IGN;
@@ -126,7 +126,7 @@ Status refuse_overwrite(const std::vector<std::string>& inputs, const std::strin
   for (const std::string& input : inputs)
     if (!path.empty() && std::filesystem::equivalent(input, path, error) &&
         std::filesystem::is_regular_file(path, error))
-      return Error{path + " is what is read", "choose another name for what is written"};
+      return Error{path + " is an input file; not overwriting it", "choose another output file"};
   return ok();
 }
 

@@ -1,4 +1,4 @@
-// profgpu pick: devices that are free, for CUDA_VISIBLE_DEVICES.
+// profgpu pick: free GPUs, for CUDA_VISIBLE_DEVICES.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 #include "app/words.h"
 #include "base/clock.h"
 #include "base/decimal.h"
-#include "cli/command.h"
+#include "base/text.h"
 #include "cli/device_options.h"
 #include "cli/output.h"
 #include "devices/selection.h"
@@ -26,18 +26,18 @@ constexpr int64_t kPoll_ns = 1'000'000'000;
 struct PickOptions {
   size_t count = 1;
   std::optional<double> free_bytes, max_utilization_pct, max_memory_pct;
-  std::string order = "memory", format = "index";
+  std::string order, format;
   std::vector<uint32_t> excluded;
   int64_t wait_ns = 0;
   bool json = false;
 };
 
-/// A device as far as picking goes; absent: it does not say.
+/// A device as far as picking goes; absent: the driver does not report it.
 struct Candidate {
   const DeviceInfo* info = nullptr;
   uint32_t position = 0;
   std::optional<double> free_bytes, memory_pct, utilization_pct, power_w;
-  std::string refused;   ///< empty: it will do
+  std::string refused;   ///< empty: it qualifies
 };
 
 Status read_percent(const Arguments& arguments, std::string_view flag, std::optional<double>& value) {
@@ -46,28 +46,27 @@ Status read_percent(const Arguments& arguments, std::string_view flag, std::opti
   if (text.ends_with("%")) text.pop_back();
   value = real_number(text);
   if (value && *value >= 0 && *value <= 100) return ok();
-  return Error{fmt::format("{} takes 0 to 100, not \"{}\"", flag, arguments.value(flag))};
+  return Error{fmt::format("{} takes a number from 0 to 100, not \"{}\"", flag, arguments.value(flag))};
+}
+
+Status read_size(const Arguments& arguments, std::optional<double>& bytes) {
+  if (!arguments.has("--free")) return ok();
+  bytes = size_bytes(arguments.value("--free"));
+  if (bytes) return ok();
+  return Error{"--free takes a size, not \"" + arguments.value("--free") + "\"", "for example 20GiB, 20G, 20000MiB"};
 }
 
 Result<PickOptions> pick_options(const Arguments& arguments) {
   PickOptions options;
-  if (Status read = read_option(arguments, "--count", whole_number, {"a whole number from 1", 1, 1024}, options.count);
-      !read)
-    return read.error();
-  if (arguments.has("--free")) {
-    options.free_bytes = size_bytes(arguments.value("--free"));
-    if (!options.free_bytes)
-      return Error{"--free takes a size, not \"" + arguments.value("--free") + "\"", "--free 20GiB, 20G, 20000MiB"};
-  }
-  if (auto status = read_percent(arguments, "--max-util", options.max_utilization_pct); !status) return status.error();
-  if (auto status = read_percent(arguments, "--max-memory", options.max_memory_pct); !status) return status.error();
   options.order = arguments.value("--order", "memory");
   options.format = arguments.value("--format", "index");
   options.json = arguments.has("--json");
-  if (Status read = read_option(arguments, "--wait", duration_ns, {"a time", 0, INT64_MAX, "--wait 30s, --wait 2h"},
-                                options.wait_ns);
-      !read)
-    return read.error();
+  OptionReader read(arguments);
+  read.whole("--count", 1, 1024, options.count).time("--wait", 0, INT64_MAX, options.wait_ns);
+  for (const Status& status : {read.status(), read_size(arguments, options.free_bytes),
+                               read_percent(arguments, "--max-util", options.max_utilization_pct),
+                               read_percent(arguments, "--max-memory", options.max_memory_pct)})
+    if (!status) return status.error();
   return options;
 }
 
@@ -75,15 +74,15 @@ std::string why_refused(const Candidate& c, const DeviceLook& look, const PickOp
   if (look.state != DeviceState::kOk) return look.message;
   if (std::find(options.excluded.begin(), options.excluded.end(), c.position) != options.excluded.end())
     return "excluded";
-  const auto over = [](const std::optional<double>& value, const std::optional<double>& most, std::string_view what) {
-    if (!most) return std::string();
-    if (!value) return fmt::format("does not say its {}", what);
-    return *value > *most ? fmt::format("{} {:.0f} % over {:.0f} %", what, *value, *most) : std::string();
+  const auto over = [](const std::optional<double>& value, const std::optional<double>& max, std::string_view what) {
+    if (!max) return std::string();
+    if (!value) return fmt::format("{} not reported by the driver", what);
+    return *value > *max ? fmt::format("{} {:.0f} % over {:.0f} %", what, *value, *max) : std::string();
   };
-  if (options.free_bytes && !c.free_bytes) return "does not say its free memory";
+  if (options.free_bytes && !c.free_bytes) return "free memory not reported by the driver";
   if (options.free_bytes && *c.free_bytes < *options.free_bytes)
     return fmt::format("{} free, under {}", format_bytes(*c.free_bytes), format_bytes(*options.free_bytes));
-  std::string why = over(c.memory_pct, options.max_memory_pct, "memory");
+  const std::string why = over(c.memory_pct, options.max_memory_pct, "memory");
   return why.empty() ? over(c.utilization_pct, options.max_utilization_pct, "utilization") : why;
 }
 
@@ -97,12 +96,12 @@ Candidate candidate_of(const DeviceInfo& info, const DeviceLook& look) {
   c.free_bytes = look.value(Metric::kMemoryFree);
   if (!c.free_bytes && total && used) c.free_bytes = *total - *used;
   if (total && *total > 0 && used) c.memory_pct = 100 * *used / *total;
-  c.utilization_pct = look.mean(Metric::kUtilization);  // a moment between two kernels says little
+  c.utilization_pct = look.mean(Metric::kUtilization);  // a moment between two kernels means little
   c.power_w = look.value(Metric::kPower);
   return c;
 }
 
-// A GPU that is split into MIG instances runs nothing as a whole.
+// A GPU that is split into MIG instances cannot be used as a whole.
 bool is_split(const std::vector<DeviceInfo>& devices, uint32_t position) {
   return std::any_of(devices.begin(), devices.end(), [&](const DeviceInfo& d) { return d.parent == position; });
 }
@@ -115,14 +114,14 @@ std::vector<Candidate> candidates_of(const OpenDevices& open, const std::vector<
     out.push_back(candidate_of(devices[look.device], look));
     const bool one_of_several = options.count > 1 && devices[look.device].parent;
     out.back().refused = is_split(devices, look.device) ? "split into MIG instances"
-                         : one_of_several               ? "a program can use one MIG instance alone"
+                         : one_of_several               ? "a program can use only one MIG instance"
                                                         : why_refused(out.back(), look, options);
   }
   return out;
 }
 
-// Smallest first; what a device does not say comes last. Of devices with the same whole GiB free the one that does
-// least comes first: some MiB more say nothing.
+// Smallest first; unknown values come last. Among devices with the same whole GiB free the least busy comes first: some
+// MiB more mean nothing.
 std::pair<double, double> rank_of(const Candidate& c, std::string_view order) {
   constexpr double kLast = 1e300;
   const double utilization = c.utilization_pct.value_or(kLast);
@@ -144,15 +143,13 @@ std::vector<const Candidate*> picked_of(const std::vector<Candidate>& candidates
   return picked;
 }
 
-// CUDA takes a MIG instance by its UUID only.
+// CUDA accepts a MIG instance only by its UUID.
 std::string name_for(const Candidate& c, bool uuid) {
   return (uuid || c.info->parent) && !c.info->uuid.empty() ? c.info->uuid : c.info->label();
 }
 
 std::string list_of(const std::vector<const Candidate*>& picked, bool uuid) {
-  std::string out;
-  for (const Candidate* c : picked) out += (out.empty() ? "" : ",") + name_for(*c, uuid);
-  return out;
+  return joined(picked, ",", [&](const Candidate* c) { return name_for(*c, uuid); });
 }
 
 std::string environment_of(const std::vector<const Candidate*>& picked) {
@@ -185,25 +182,25 @@ std::string refusal_table(const std::vector<Candidate>& candidates) {
     grid.add_row({{c.info->label()}, {c.info->name},
                   {c.free_bytes ? format_bytes(*c.free_bytes) : std::string(kUnknownText)},
                   {c.utilization_pct ? fmt::format("{:.0f} %", *c.utilization_pct) : std::string(kUnknownText)},
-                  {c.refused.empty() ? "free, but too few are" : c.refused}});
+                  {c.refused.empty() ? "free, but not enough are" : c.refused}});
   std::string text = rendered(grid.lines(0), 0, false);
   if (!text.empty()) text.pop_back();
   return text;
 }
 
-Outcome say_picked(const std::vector<Candidate>& candidates, const std::vector<const Candidate*>& picked,
-                   const PickOptions& options) {
+Outcome print_picked(const std::vector<Candidate>& candidates, const std::vector<const Candidate*>& picked,
+                     const PickOptions& options) {
   std::string text;
   if (options.json) text = json_of(candidates, picked);
   else if (!picked.empty() && options.format == "env") text = environment_of(picked) + "\n";
   else if (!picked.empty()) text = list_of(picked, options.format == "uuid") + "\n";
-  if (auto written = write_stdout(text); !written) return Outcome::failed(written.error());
-  if (!picked.empty()) return {};
+  const Status written = write_stdout(text);
+  if (!written || !picked.empty()) return written;
   const auto free =
       std::count_if(candidates.begin(), candidates.end(), [](const auto& c) { return c.refused.empty(); });
   print_message(refusal_table(candidates));
-  return Outcome::failed({fmt::format("{} of {} devices are free, {} wanted", free, candidates.size(), options.count),
-                          "--wait TIME waits for them; `profgpu stat` shows who has them"});
+  return Error{fmt::format("{} of {} GPUs are free, {} requested", free, candidates.size(), options.count),
+               "wait for them with --wait TIME; `profgpu stat` shows who uses them"};
 }
 
 Outcome pick_from(Snapshots& snapshots, const OpenDevices& open, const PickOptions& options) {
@@ -212,7 +209,7 @@ Outcome pick_from(Snapshots& snapshots, const OpenDevices& open, const PickOptio
     const std::vector<Candidate> candidates = candidates_of(open, snapshots.take(), options);
     const auto picked = picked_of(candidates, options);
     const int64_t left_ns = options.wait_ns - (monotonic_ns() - begin_ns);
-    if (!picked.empty() || open.backend->ended() || left_ns <= 0) return say_picked(candidates, picked, options);
+    if (!picked.empty() || open.backend->ended() || left_ns <= 0) return print_picked(candidates, picked, options);
     std::this_thread::sleep_for(std::chrono::nanoseconds(std::min(kPoll_ns, left_ns)));
   }
 }
@@ -220,10 +217,10 @@ Outcome pick_from(Snapshots& snapshots, const OpenDevices& open, const PickOptio
 Outcome pick(const Arguments& arguments) {
   auto options = pick_options(arguments);
   if (!options) return Outcome::usage(options.error());
-  auto devices = device_options(arguments, 1'000'000'000);
+  auto devices = device_options(arguments);
   if (!devices) return Outcome::usage(devices.error());
   auto open = open_shown("pick", *devices);
-  if (!open) return Outcome::failed(open.error());
+  if (!open) return open.error();
   if (arguments.has("--exclude")) {
     auto excluded = select_devices(open->backend->devices(), arguments.values("--exclude"));
     if (!excluded) return Outcome::usage(excluded.error().within("--exclude"));
@@ -231,8 +228,8 @@ Outcome pick(const Arguments& arguments) {
   }
   Snapshots snapshots(open->backend, open->devices, {.processes = false});
   const Outcome outcome = pick_from(snapshots, *open, *options);
-  if (!snapshots.any_stuck()) return outcome;
-  leave_stuck("pick", outcome);
+  if (snapshots.any_stuck()) leave_stuck("pick", outcome);
+  return outcome;
 }
 
 }  // namespace
@@ -240,42 +237,34 @@ Outcome pick(const Arguments& arguments) {
 extern const Command kPick;
 const Command kPick{
     .name = "pick",
-    .summary = "print GPUs that are free, for CUDA_VISIBLE_DEVICES",
-    .positional = "",
-    .groups =
-        {{"Which",
-          {{.name = "--count", .short_name = "-n", .value = "N", .help = "how many (default 1)"},
-           {.name = "--free", .value = "SIZE", .help = "at least this much free memory: 20GiB, 20G, 20000MiB"},
-           {.name = "--max-util", .value = "PCT", .help = "utilization at most"},
-           {.name = "--max-memory", .value = "PCT", .help = "memory in use at most"},
-           {.name = "--order",
-            .value = "BY",
-            .help = "which first: most free memory (default), least utilization, lowest "
-                    "index, least power",
-            .choices = {"memory", "utilization", "index", "power"}},
-           {.name = "--exclude", .value = "DEVICE", .help = "never these: what --device takes", .repeatable = true},
-           {.name = "--wait",
-            .value = "TIME",
-            .help = "look again each second until there are enough, at most so long"}}},
-         device_flags({.device = "only of these: index, UUID, PCI id, cuda:N or all; several with commas or again "
-                                 "(default: those that CUDA_VISIBLE_DEVICES leaves)",
-                       .strict = ""}),
-         {"How to print them",
-          {{.name = "--format", .value = "NAME", .help = "how (default index)", .choices = {"index", "uuid", "env"}},
-           {.name = "--json", .help = "with every candidate and why it was refused"}}}},
+    .summary = "print free GPUs, for CUDA_VISIBLE_DEVICES",
+    .groups = {{"Which",
+                {{"-n, --count N", "how many (default 1)"},
+                 {"--free SIZE", "at least this much free memory: 20GiB, 20G, 20000MiB"},
+                 {"--max-util PCT", "at most this utilization"},
+                 {"--max-memory PCT", "at most this much memory in use"},
+                 {"--order BY",
+                  "which first: most free memory (default), lowest utilization, index or power",
+                  {"memory", "utilization", "index", "power"}},
+                 {"--exclude DEVICE...", "never these; as for --device"},
+                 {"--wait TIME", "look again every second until there are enough, at most this long"}}},
+               device_flags("only these: index, UUID, PCI id, cuda:N or all, separated by commas (default: those that "
+                            "CUDA_VISIBLE_DEVICES leaves)"),
+               {"How to print them",
+                {{"--format NAME", "what to print (default index)", {"index", "uuid", "env"}},
+                 {"--json", "print every candidate and why it was refused, as JSON"}}}},
     .examples = {{"gpu=$(profgpu pick --format uuid) && CUDA_VISIBLE_DEVICES=$gpu python train.py",
                   "the GPU with most free memory"},
-                 {"profgpu pick --count 2 --free 20GiB --max-util 10", "two that idle and have 20 GiB to spare"},
-                 {"env $(profgpu pick -n 4 --wait 1h --format env) torchrun train.py",
-                  "wait up to an hour for four that nobody uses"}},
+                 {"profgpu pick --count 2 --free 20GiB --max-util 10", "two idle GPUs with 20 GiB to spare"},
+                 {"env $(profgpu pick -n 4 --wait 1h --format env) torchrun train.py", "wait up to an hour for four"}},
     .notes =
-        "Indices are the driver's, in order of the PCI bus. CUDA numbers the fastest device first unless "
-        "CUDA_DEVICE_ORDER=PCI_BUS_ID is set: --format env sets it, --format uuid needs no order. MIG instances are "
-        "printed by UUID, as CUDA takes them. Only devices that CUDA_VISIBLE_DEVICES leaves are candidates. "
-        "Nothing is reserved: two that pick at the same moment pick the same. With too few it prints nothing on "
-        "standard output (the JSON document aside) and exits 1: `&&` keeps a program from starting then. Exit status: "
-        "0 printed, 1 too few (standard error has a table of reasons), 2 usage. To see who uses a device: profgpu "
-        "stat.",
+        "Indices are the driver's, in PCI bus order. CUDA numbers the fastest GPU first unless "
+        "CUDA_DEVICE_ORDER=PCI_BUS_ID is set: --format env sets it, --format uuid does not need it. MIG instances are "
+        "printed by UUID, as CUDA expects. Only GPUs that CUDA_VISIBLE_DEVICES leaves are candidates.\n\n"
+        "Nothing is reserved: two commands that pick at the same moment pick the same GPU. With too few GPUs, pick prints "
+        "nothing on standard output (except the JSON document) and exits 1, so that `&&` keeps a program from starting.\n\n"
+        "Exit status: 0 printed, 1 too few (standard error has a table of reasons), 2 usage. To see who uses a GPU: "
+        "profgpu stat.",
     .run = pick,
 };
 

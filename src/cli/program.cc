@@ -4,19 +4,16 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
-#include <algorithm>
 
+#include "analyse/report/text.h"
 #include "app/words.h"
+#include "base/text.h"
 #include "base/version.h"
-#include "cli/command.h"
 #include "cli/output.h"
 #include "cli/run_options.h"
 #include "cli/terminal.h"
 
 namespace profgpu {
-
-const Flag kHelpFlag{.name = "--help", .short_name = "-h", .help = "this text"};
-
 namespace {
 
 constexpr int kWidth = 88;
@@ -24,53 +21,8 @@ constexpr int kIndent = 28;  // where explanations begin
 
 std::string entry(const std::string& left, std::string_view right) {
   const std::string head = "  " + left;
-  const std::string blanks(kIndent, ' ');
-  if (columns(head) + 2 > kIndent) return head + "\n" + wrap(right, kWidth, blanks);
-  return wrap(right, kWidth, head + std::string(static_cast<size_t>(kIndent - columns(head)), ' '));
-}
-
-std::vector<std::string> command_names() {
-  std::vector<std::string> names;
-  for (const Command* c : commands())
-    if (!c->hidden) names.emplace_back(c->name);
-  return names;
-}
-
-Outcome help(const Arguments& arguments) {
-  std::string text;
-  if (arguments.positional.empty()) {
-    text = overview_help();
-  } else {
-    const std::string& name = arguments.positional.front();
-    const Command* command = find_command(name);
-    if (!command)
-      return Outcome::usage({"there is no command \"" + name + "\"",
-                             did_you_mean(name, command_names(), "`profgpu help` lists them")});
-    text = command_help(*command);
-  }
-  return Outcome::of(write_stdout(text));
-}
-
-}  // namespace
-
-std::string usage_line(const Command& command) {
-  std::string line = "profgpu " + std::string(command.name);
-  if (!command.groups.empty()) line += " [OPTION]...";
-  if (command.takes_positional()) line += " " + std::string(command.positional);
-  return line;
-}
-
-std::string flag_synopsis(const Flag& flag) {
-  std::string text = flag.short_name.empty() ? "    " : std::string(flag.short_name) + ", ";
-  text += flag.name;
-  if (!flag.value.empty()) text += " " + std::string(flag.value);
-  return text;
-}
-
-std::string flag_explanation(const Flag& flag) {
-  std::string text(flag.help);
-  for (size_t i = 0; i < flag.choices.size(); ++i) text += (i == 0 ? ": " : ", ") + std::string(flag.choices[i]);
-  return text;
+  if (display_width(head) + 2 > kIndent) return head + "\n" + wrap(right, kWidth, std::string(kIndent, ' '));
+  return wrap(right, kWidth, padded_right(head, kIndent));
 }
 
 std::string command_help(const Command& command) {
@@ -82,7 +34,8 @@ std::string command_help(const Command& command) {
   }
   for (const FlagGroup& group : command.groups) {
     out += fmt::format("\n{}\n", group.title);
-    for (const Flag& flag : group.flags) out += entry(flag_synopsis(flag), flag_explanation(flag));
+    for (const Flag& flag : group.flags)
+      out += entry((flag.short_name.empty() ? "    " : "") + std::string(flag.synopsis), flag_explanation(flag));
   }
   if (!command.examples.empty()) out += "\nExamples\n";
   for (const Example& e : command.examples) out += fmt::format("  {}\n{}", e.command, wrap(e.says, kWidth, "      "));
@@ -92,16 +45,43 @@ std::string command_help(const Command& command) {
 
 std::string overview_help() {
   std::string out =
-      "profgpu says why GPU work is slow, and what to change.\n\n"
+      "profgpu shows why GPU work is slow, and what to change.\n\n"
       "Usage: profgpu COMMAND [OPTION]... [ARGUMENT]...\n"
-      "       profgpu [OPTION]... -- PROGRAM...   is short for profgpu run\n\nCommands\n";
-  for (const Command* c : commands())
-    if (!c->hidden) out += entry(std::string(c->name), c->summary);
+      "       profgpu [OPTION]... -- PROGRAM...   short for profgpu run\n\nCommands\n";
+  for (const Command* c : shown_commands()) out += entry(std::string(c->name), c->summary);
   out += "\nOptions\n";
-  out += entry("-h, --help", "this text; after a command, what that command takes");
-  out += entry("-V, --version", "the program's version");
-  out += "\nStart here\n  profgpu analyze trace.json.gz\n";
-  return out;
+  out += entry("-h, --help", "print this help; after a command, that command's options");
+  out += entry("-V, --version", "print the program's version");
+  return out + "\nStart here\n  profgpu analyze trace.json.gz\n";
+}
+
+std::vector<std::string> command_names() { return names_of(shown_commands()); }
+
+Outcome help(const Arguments& arguments) {
+  if (arguments.positional.empty()) return write_stdout(overview_help());
+  const std::string& name = arguments.positional.front();
+  if (const Command* command = find_command(name)) return write_stdout(command_help(*command));
+  return Outcome::usage({"there is no command \"" + name + "\"",
+                         did_you_mean(name, command_names(), "`profgpu help` lists the commands")});
+}
+
+}  // namespace
+
+std::vector<const Command*> shown_commands() {
+  std::vector<const Command*> shown = commands();
+  std::erase_if(shown, [](const Command* c) { return c->hidden; });
+  return shown;
+}
+
+std::string usage_line(const Command& command) {
+  std::string line = "profgpu " + std::string(command.name);
+  if (!command.groups.empty()) line += " [OPTION]...";
+  if (command.takes_positional()) line += " " + std::string(command.positional);
+  return line;
+}
+
+std::string flag_explanation(const Flag& flag) {
+  return std::string(flag.help) + (flag.choices.empty() ? "" : ": " + joined(flag.choices));
 }
 
 extern const Command kHelp;
@@ -117,36 +97,28 @@ const Command kHelp{
 
 namespace {
 
-ExitCode printed(const std::string& text) {
-  auto written = write_stdout(text);
-  if (written) return ExitCode::kOk;
-  print_error("", written.error());
-  return ExitCode::kFailed;
-}
-
-bool is_path(const std::string& word) {
-  struct stat s{};
-  return ::stat(word.c_str(), &s) == 0;
-}
-
 Error unknown_command(const std::string& word) {
   if (word.starts_with("-"))
-    return {"unknown option " + word, "options of a command come after its name: profgpu analyze " + word + " ..."};
-  if (is_path(word)) return {"\"" + word + "\" is not a command", "to look at that trace: profgpu analyze " + word};
-  return {"\"" + word + "\" is not a command",
-          did_you_mean(word, names_of(commands()), "`profgpu --help` lists the commands")};
+    return {"unknown option " + word, "put a command's options after its name: profgpu analyze " + word + " ..."};
+  const Error unknown{"\"" + word + "\" is not a command"};
+  if (struct stat s{}; ::stat(word.c_str(), &s) == 0)
+    return {unknown.message, "to read a trace: profgpu analyze " + word};
+  return {unknown.message, did_you_mean(word, names_of(commands()), "`profgpu --help` lists the commands")};
+}
+
+ExitCode end_with(std::string_view command, const Outcome& outcome) {
+  if (!outcome.error.message.empty()) print_error(command, outcome.error);
+  return outcome.code;
 }
 
 ExitCode run_command(const Command& command, const std::vector<std::string>& words) {
   const auto own_end = words.begin() + static_cast<ptrdiff_t>(own_words(command, words));
-  if (asks_for_help({words.begin(), own_end})) return printed(command_help(command));
+  if (asks_for_help({words.begin(), own_end})) return end_with("", write_stdout(command_help(command)));
   const auto arguments = parse_arguments(command, words);
-  const Outcome outcome = arguments ? command.run(*arguments) : Outcome::usage(arguments.error());
-  if (!outcome.error.message.empty()) print_error(command.name, outcome.error);
-  return outcome.code;
+  return end_with(command.name, arguments ? command.run(*arguments) : Outcome::usage(arguments.error()));
 }
 
-// `[OPTION]... [--] PROGRAM...` is `run` without its name: so the Python package of this name takes its words.
+// `[OPTION]... [--] PROGRAM...` is short for `run`, as the Python package of this name passes it on.
 bool is_command_line(const Command& run, const std::vector<std::string>& words) {
   const size_t end = own_words(run, words);
   return end < words.size() && (words[end] == "--" || names_program(words[end]));
@@ -160,12 +132,11 @@ ExitCode run_program(const std::vector<std::string>& words) {
     return ExitCode::kUsage;
   }
   const std::string& first = words.front();
-  if (first == "--help" || first == "-h") return printed(overview_help());
-  if (first == "--version" || first == "-V") return printed(fmt::format("profgpu {}\n", kVersion));
+  if (first == "--help" || first == "-h") return end_with("", write_stdout(overview_help()));
+  if (first == "--version" || first == "-V") return end_with("", write_stdout(fmt::format("profgpu {}\n", kVersion)));
   if (const Command* command = find_command(first)) return run_command(*command, {words.begin() + 1, words.end()});
   if (const Command& run = *find_command("run"); is_command_line(run, words)) return run_command(run, words);
-  print_error("", unknown_command(first));
-  return ExitCode::kUsage;
+  return end_with("", Outcome::usage(unknown_command(first)));
 }
 
 }  // namespace profgpu

@@ -1,4 +1,4 @@
-// The whole program but for main(), and help made from command descriptions.
+// The whole program except main(), and help made from command descriptions.
 #pragma once
 
 #include <string>
@@ -8,22 +8,17 @@
 
 namespace profgpu {
 
-/// `profgpu --help`
-std::string overview_help();
-/// `profgpu COMMAND --help`
-std::string command_help(const Command& command);
-
 /// "profgpu analyze [OPTION]... PATH..."
 std::string usage_line(const Command& command);
-/// "-o, --output FILE"
-std::string flag_synopsis(const Flag& flag);
 /// The flag's help with its choices.
 std::string flag_explanation(const Flag& flag);
+/// The commands that `profgpu --help` lists.
+std::vector<const Command*> shown_commands();
 
 /// The flag that every command has.
-extern const Flag kHelpFlag;
+inline const Flag kHelpFlag{"-h, --help", "print this help"};
 
-/// Runs the command that `words` (without the program's name) ask for and prints its error, if it ends in one.
+/// Runs the command that `words` (without the program's name) name and prints its error, if it ends in one.
 ExitCode run_program(const std::vector<std::string>& words);
 
 }  // namespace profgpu

@@ -37,7 +37,7 @@ std::string table_list() {
   return out;
 }
 
-constexpr int kLongestCell = 60;
+constexpr int kMaxCell = 60;
 
 struct QueryOptions {
   TraceCommand trace;   ///< how traces are read, and where the answer goes
@@ -46,7 +46,7 @@ struct QueryOptions {
   bool tables = false;
 };
 
-bool is_file(const std::string& path) {
+bool exists(const std::string& path) {
   struct stat s{};
   return ::stat(path.c_str(), &s) == 0;
 }
@@ -65,8 +65,9 @@ Result<QueryOptions> query_options(const Arguments& arguments) {
   auto trace = trace_command(arguments);
   if (!trace) return trace.error();
   options.trace = *std::move(trace);
+  const bool from_file = arguments.has("--file");
   std::vector<std::string>& paths = options.trace.read.paths;
-  if (arguments.has("--file")) {
+  if (from_file) {
     if (auto status = read_query_file(arguments.value("--file"), options.sql); !status) return status.error();
   } else if (!options.tables && !paths.empty()) {
     options.sql = std::move(paths.back());
@@ -74,26 +75,26 @@ Result<QueryOptions> query_options(const Arguments& arguments) {
   }
   if (options.tables) return options;
   if (paths.empty())
-    return Error{is_file(options.sql) ? "a query is needed" : "a trace is needed",
+    return Error{exists(options.sql) ? "the query is missing" : "the trace is missing",
                  "profgpu query trace.json.gz \"select name, total_ns from kernels_by_name limit 10\""};
-  if (!arguments.has("--file") && is_file(options.sql))
-    return Error{"the query comes last: " + options.sql + " is a file", "profgpu query PATH... \"select ...\""};
+  if (!from_file && exists(options.sql))
+    return Error{"the query comes last, but " + options.sql + " is a file", "profgpu query PATH... \"select ...\""};
   const std::string& format = options.trace.format;
   options.format = format == "csv" ? RowFormat::kCsv : format == "json" ? RowFormat::kJson : RowFormat::kTable;
   return options;
 }
 
-// What was probably meant: the nearest name of those that the query could have used.
+// What was probably meant: the nearest name that the query could have used.
 std::string suggestion(const std::string& message, const std::string& sql, SqlDatabase& database) {
   const auto after = [&](std::string_view start) {
-    return message.starts_with(start) ? message.substr(start.size()) : std::string();
+    return message.starts_with(start) ? lower_case(message.substr(start.size())) : std::string();
   };
   std::vector<std::string> names;
   for (const DataView& v : data_views()) names.emplace_back(v.name);
   for (const DataTable* t : data_tables()) names.emplace_back(t->name);
-  if (const std::string table = lower_case(after("no such table: ")); !table.empty())
-    return table == "ranges" ? "host" : nearest(table, names);   // ranges are what that table is of
-  std::string column = lower_case(after("no such column: "));
+  if (const std::string table = after("no such table: "); !table.empty())
+    return table == "ranges" ? "host" : nearest(table, names);   // that table has the ranges
+  std::string column = after("no such column: ");
   if (column.empty()) return {};
   column = column.substr(column.rfind('.') + 1);
   const std::string text = lower_case(sql);
@@ -108,7 +109,7 @@ std::string suggestion(const std::string& message, const std::string& sql, SqlDa
   return nearest(column, columns);
 }
 
-// The line of the query with the place marked below it.
+// The line of the query, with a mark below the position.
 std::string marked(const std::string& sql, int offset) {
   if (offset < 0 || static_cast<size_t>(offset) > sql.size()) return {};
   const auto at = static_cast<size_t>(offset);
@@ -128,7 +129,7 @@ Status write_rows(SqlRows& rows, const QueryOptions& options) {
   auto file = OutputFile::open(options.trace.output);
   if (!file) return file.error();
   ByteWriter& out = (*file)->bytes();
-  RowText text(options.format, rows.columns(), options.trace.shown.verbose ? 0 : kLongestCell, out);
+  RowText text(options.format, rows.columns(), options.trace.shown.verbose ? 0 : kMaxCell, out);
   auto more = rows.next();
   for (; more && *more && out.error() == 0; more = rows.next()) text.row(rows.row());
   text.finish();
@@ -140,24 +141,24 @@ Outcome query(const Arguments& arguments) {
   auto options = query_options(arguments);
   if (!options) return Outcome::usage(options.error());
   const TraceCommand& trace = options->trace;
-  if (options->tables) return Outcome::of(write_stdout(table_list()));
+  if (options->tables) return write_stdout(table_list());
   Progress progress;
   auto bar = std::make_unique<ProgressBar>(progress, trace.draws());
   const LoadOptions load{
       .analysis = {trace.read.analysis.step_pattern}, .most_kept = SIZE_MAX, .most_kept_bytes = kMinBytes};
   auto run = load_run(trace.read.paths, load, progress);
   bar.reset();
-  if (!run) return Outcome::failed(run.error());
+  if (!run) return run.error();
   if (Status writable = refuse_overwrite(run->paths(), trace.output); !writable)
     return Outcome::usage(writable.error());
-  if (!trace.quiet) say_issues(*run);
+  if (!trace.quiet) print_issues(*run);
   const RunRows rows = run_rows(*run);
   auto database = SqlDatabase::open(rows);
-  if (!database) return Outcome::failed(database.error());
+  if (!database) return database.error();
   SqlError error;
   const auto answer = (*database)->query(options->sql, error);
   if (!answer) return Outcome::usage(query_error(error, options->sql, **database));
-  return Outcome::of(write_rows(*answer, *options));
+  return write_rows(*answer, *options);
 }
 
 }  // namespace
@@ -165,34 +166,30 @@ Outcome query(const Arguments& arguments) {
 extern const Command kQuery;
 const Command kQuery{
     .name = "query",
-    .summary = "ask a trace in SQL",
+    .summary = "query a trace with SQL",
     .positional = "[PATH...] [SQL]",
-    .positional_help = "what analyze reads, then one query in SQLite's SQL; --tables shows what there is to ask",
-    .groups =
-        {{"What to ask",
-          {{.name = "--tables", .help = "list tables and views with their columns, units and meaning, and end"},
-           {.name = "--file", .value = "FILE", .help = "the query is in FILE", .takes_path = true},
-           step_pattern_flag()}},
-         {"How to show it",
-          {{.name = "--format",
-            .value = "NAME",
-            .help = "how to write rows (default table)",
-            .choices = {"table", "csv", "json"}},
-           {.name = "--json", .help = "rows as JSON, same as --format json"},
-           output_flag("write them to FILE"),
-           {.name = "--verbose", .short_name = "-v", .help = "long names in full, in tables"},
-           quiet_flag(),
-           no_progress_flag()}}},
+    .positional_help = "what analyze reads, then one query in SQLite's SQL; --tables lists the tables",
+    .groups = {{"What to query",
+                {{"--tables", "list tables and views with their columns, units and meaning, and exit"},
+                 {"--file FILE", "read the query from FILE"},
+                 kStepPatternFlag}},
+               {"How to show it",
+                {{"--format NAME", "format of the rows (default table)", {"table", "csv", "json"}},
+                 {"--json", "rows as JSON, same as --format json"},
+                 {"-o, --output FILE", "write the rows to FILE"},
+                 {"-v, --verbose", "do not shorten names in tables"},
+                 kQuietFlag,
+                 kNoProgressFlag}}},
     .examples = {{"profgpu query trace.json.gz \"select name, total_ns from kernels_by_name limit 5\"",
                   "the five longest kernels"},
                  {"profgpu query trace.json.gz \"select cause, sum(duration_ns) from gaps group by 1\"",
                   "idle time by cause"},
                  {"profgpu query run7/ --file waits.sql --format csv -o waits.csv",
-                  "all ranks of a job, a query from a file"},
-                 {"profgpu query --tables", "what there is to ask"}},
+                  "all ranks of a job, with the query in a file"},
+                 {"profgpu query --tables", "which tables there are"}},
     .notes =
-        "Nothing can be written, and no other database attached. Times are nanoseconds on the trace's clock. Tables of "
-        "several ranks have a column rank.",
+        "Queries only read: nothing can be written, and no other database attached. Times are nanoseconds on the trace's "
+        "clock. Tables of several ranks have a column rank.",
     .run = query,
 };
 

@@ -1,6 +1,4 @@
 // Every command, in the order of `profgpu --help`.
-#include <algorithm>
-
 #include "cli/command.h"
 
 namespace profgpu {
@@ -17,9 +15,9 @@ const std::vector<const Command*>& commands() {
 }
 
 const Command* find_command(std::string_view name) {
-  const auto& all = commands();
-  auto it = std::find_if(all.begin(), all.end(), [&](const Command* c) { return c->name == name; });
-  return it == all.end() ? nullptr : *it;
+  for (const Command* c : commands())
+    if (c->name == name) return c;
+  return nullptr;
 }
 
 }  // namespace profgpu

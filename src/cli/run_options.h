@@ -1,4 +1,4 @@
-// `profgpu run --mode ... SCRIPT`: the command line that starts a PyTorch program on one GPU, several, or several
+// What `profgpu run` is to do; and the command line that starts a PyTorch program on one GPU, several, or several
 // nodes.
 #pragma once
 
@@ -9,31 +9,33 @@
 #include "base/result.h"
 #include "cli/command.h"
 #include "cli/device_options.h"
-#include "cli/run_recording.h"
 #include "cli/terminal.h"
+#include "watch/live/recording_folder.h"
 
 namespace profgpu {
 
 struct LaunchOptions {
-  std::string mode;           ///< empty: the command is run as it stands
+  std::string mode;           ///< empty: the command runs as typed
   int gpus = 0;               ///< of a node; 0: as many as there are
-  int nodes = 0;              ///< 0: not said
-  int node_rank = -1;         ///< -1: not said
-  std::string master_address; ///< empty: not said
+  int nodes = 0;              ///< 0: not given
+  int node_rank = -1;         ///< -1: not given
+  std::string master_address; ///< empty: not given
   int master_port = 29500;    ///< torchrun's own default
 };
 
-/// Whether a word can be run as it stands: a program in PATH, or the path of a script with `#!` or of a binary.
+/// Whether a word can run as typed: a program in PATH, or the path of a script with `#!` or of a binary.
 bool names_program(const std::string& word);
 
-FlagGroup launch_flags();
-/// The error is a usage error.
-Result<LaunchOptions> launch_options(const Arguments& arguments);
-/// `words`: the script and its arguments. `devices`: how many are there. The error is a usage error.
-Result<std::vector<std::string>> launch_command(const LaunchOptions& options, const std::vector<std::string>& words,
+/// `words`: the script and its arguments. `devices`: how many there are. The error is a usage error.
+Result<std::vector<std::string>> launch_command(LaunchOptions options, const std::vector<std::string>& words,
                                                 size_t devices);
 
-// What `profgpu run` was asked to do.
+struct TraceOptions {
+  bool wanted = false;
+  bool perf_events = true;
+  std::string window;         ///< the flags that choose what is recorded, as typed; empty: all of the run
+  RecordingRequest request;   ///< without its folder and run
+};
 
 struct RunOptions {
   std::vector<std::string> command;

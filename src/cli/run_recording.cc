@@ -13,32 +13,22 @@
 #include "base/version.h"
 #include "cli/output.h"
 #include "view/json_text.h"
+#include "view/wording.h"
 
 namespace profgpu {
 namespace {
 
-// Variables that change how GPU programs run. Values of names that sound like secrets are never written.
-constexpr std::string_view kTellingPrefixes[] = {"CUDA",        "NVIDIA_",
-                                                 "NCCL_",       "NVTX_",
-                                                 "TORCH",       "PYTORCH_",
-                                                 "KINETO_",     "OMP_",
-                                                 "MKL_",        "SLURM_JOB_",
-                                                 "SLURM_N",     "RANK",
-                                                 "WORLD_",      "LOCAL_",
-                                                 "GROUP_",      "MASTER_",
-                                                 "OMPI_COMM_",  "UCX_",
-                                                 "LD_PRELOAD",  "LD_LIBRARY_PATH",
-                                                 "PYTHON",      "CONDA_DEFAULT_ENV",
-                                                 "VIRTUAL_ENV", "PROFGPU_",
-                                                 "TF_",         "XLA_",
-                                                 "JAX_",        "HIP_",
-                                                 "ROCR_",       "HSA_"};
+// Variables that change how GPU programs run. Values of names that suggest secrets are never written.
+constexpr std::string_view kRecordedPrefixes[] = {
+    "CUDA", "NVIDIA_", "NCCL_", "NVTX_", "TORCH", "PYTORCH_", "KINETO_", "OMP_", "MKL_", "SLURM_JOB_", "SLURM_N", "RANK",
+    "WORLD_", "LOCAL_", "GROUP_", "MASTER_", "OMPI_COMM_", "UCX_", "LD_PRELOAD", "LD_LIBRARY_PATH", "PYTHON",
+    "CONDA_DEFAULT_ENV", "VIRTUAL_ENV", "PROFGPU_", "TF_", "XLA_", "JAX_", "HIP_", "ROCR_", "HSA_"};
 constexpr std::string_view kSecretWords[] = {"KEY", "TOKEN", "SECRET", "PASS", "CREDENTIAL", "AUTH"};
 
-bool is_telling(std::string_view name) {
+bool is_recorded(std::string_view name) {
   const auto begins = [&](std::string_view prefix) { return name.starts_with(prefix); };
   const auto holds = [&](std::string_view word) { return name.find(word) != name.npos; };
-  return std::any_of(std::begin(kTellingPrefixes), std::end(kTellingPrefixes), begins) &&
+  return std::any_of(std::begin(kRecordedPrefixes), std::end(kRecordedPrefixes), begins) &&
          std::none_of(std::begin(kSecretWords), std::end(kSecretWords), holds);
 }
 
@@ -46,7 +36,7 @@ Value environment_value(std::vector<std::string> variables) {
   std::sort(variables.begin(), variables.end());
   Record out;
   for (const std::string& v : variables)
-    if (const size_t equals = v.find('='); is_telling(v.substr(0, equals)) && equals != v.npos)
+    if (const size_t equals = v.find('='); is_recorded(v.substr(0, equals)) && equals != v.npos)
       out.add(v.substr(0, equals), v.substr(equals + 1));
   return out;
 }
@@ -59,10 +49,6 @@ Value clock_value(const std::optional<HostClock>& clock) {
       .add("estimated_error_ns", clock->estimated_error_ns);
 }
 
-std::string counted(int64_t n, std::string_view one, std::string_view many) {
-  return format_count(n) + " " + std::string(n == 1 ? one : many);
-}
-
 }  // namespace
 
 Result<std::unique_ptr<RunRecording>> RunRecording::begin(const TraceOptions& options, const std::string& folder,
@@ -72,7 +58,7 @@ Result<std::unique_ptr<RunRecording>> RunRecording::begin(const TraceOptions& op
   if (!parts) return parts.error();
   const bool shared = launched_processes() > 1;
   if (folder.empty() && shared)
-    return Error{"a launcher has started several of us, who need one folder: name it with -o",
+    return Error{"several profgpu processes were launched; pass a shared folder with -o",
                  "mpirun -n 8 profgpu run --trace -o FOLDER -- COMMAND"};
   auto taken = take_recording_folder(folder.empty() ? default_recording_folder(command) : folder, shared);
   if (!taken) return taken.error();
@@ -83,29 +69,21 @@ Result<std::unique_ptr<RunRecording>> RunRecording::begin(const TraceOptions& op
   out->begun_unix_ns_ = unix_ns();
   out->begun_host_ns_ = monotonic_ns();
   out->begun_clock_ = host_clock();
-  out->run_ = fmt::format("{}:{}:{}", out->folder_.host, ::getpid(), out->begun_unix_ns_);
   out->started_by_launcher_ = shared;
-  const RecordingRequest request{out->folder_.path, out->run_, options.options, options.python_hook,
-                                 options.python_stacks_ns, options.preload, options.torch_on_demand};
+  RecordingRequest& request = out->options_.request;
+  request.folder = out->folder_.path;
+  request.run = fmt::format("{}:{}:{}", out->folder_.host, ::getpid(), out->begun_unix_ns_);
   out->environment_ = recording_environment(request, out->parts_, environ);
   return out;
 }
 
 Status RunRecording::start(const OpenDevices& open) {
-  none_was_found_ = !open.backend && !open.notes.empty();
-  for (const uint32_t d : open.devices) {
-    const DeviceInfo& device = open.backend->devices()[d];
-    devices_.push_back(Record()
-                           .add("label", device.label())
-                           .add("name", device.name)
-                           .add("uuid", device.uuid)
-                           .add("pci_bus_id", device.pci_bus_id)
-                           .add("driver_version", device.driver_version));
-  }
+  found_no_device_ = !open.backend && !open.notes.empty();
+  for (const uint32_t d : open.devices) devices_.push_back(open.backend->devices()[d]);
   auto host = HostRecording::open(folder_.host_file, folder_.host);
   if (!host) return host.error();
   host_ = std::move(*host);
-  if (auto status = write_file(folder_.session, json_document(session_document(nullptr))); !status) return status;
+  if (auto status = write_session(nullptr); !status) return status;
   host_->start(options_.perf_events);
   return ok();
 }
@@ -117,87 +95,98 @@ void RunRecording::cancel() {
 
 Status RunRecording::finish(const RunSession& session) {
   host_statistics_ = host_->stop();
-  summary_ = summary_of_recording(folder_.path, {run_, folder_.host, started_by_launcher_, begun_unix_ns_});
-  return write_file(folder_.session, json_document(session_document(&session)));
+  summary_ = summary_of_recording(folder_.path,
+                                  {options_.request.run, folder_.host, started_by_launcher_, begun_unix_ns_});
+  return write_session(&session);
 }
 
-bool RunRecording::is_empty() const {
-  const auto& all = summary_.processes;
-  return std::none_of(all.begin(), all.end(), [](const RecordedProcess& p) { return p.events > 0; });
+RecordedProcess RunRecording::total() const {
+  RecordedProcess sum;
+  for (const RecordedProcess& p : processes()) {
+    sum.kernels += p.kernels, sum.copies += p.copies, sum.ranges += p.ranges, sum.bytes += p.bytes;
+    sum.collectives += p.collectives, sum.steps += p.steps, sum.events += p.events, sum.windows += p.windows;
+  }
+  return sum;
 }
+
+bool RunRecording::is_empty() const { return total().events == 0; }
 
 bool RunRecording::has_no_device() const {
-  const auto& all = summary_.processes;
-  return none_was_found_ && !all.empty() && std::none_of(all.begin(), all.end(), [](const RecordedProcess& p) {
-    return p.kernels > 0 || p.windows > 0 || !p.notes.empty();
-  });
+  const RecordedProcess sum = total();
+  return found_no_device_ && !processes().empty() && sum.kernels == 0 && sum.windows == 0 &&
+         std::all_of(processes().begin(), processes().end(), [](const auto& p) { return p.notes.empty(); });
 }
 
-Record RunRecording::session_document(const RunSession* session) const {
+Status RunRecording::write_session(const RunSession* session) const {
   utsname system{};
   ::uname(&system);
   std::error_code error;
+  const RecordingRequest& request = options_.request;
+  List devices;
+  for (const DeviceInfo& device : devices_)
+    devices.emplace_back(Record()
+                             .add("label", device.label())
+                             .add("name", device.name)
+                             .add("uuid", device.uuid)
+                             .add("pci_bus_id", device.pci_bus_id)
+                             .add("driver_version", device.driver_version));
   Record d;
   d.add("schema", "profgpu.session.v1").add("command", value_of(command_));
   d.add("working_folder", std::filesystem::current_path(error).string());
   d.add("host", folder_.host).add("pid", int64_t{::getpid()});
   d.add("begun_unix_ns", begun_unix_ns_).add("begun_monotonic_ns", begun_host_ns_);
-  d.add("ended_unix_ns", session ? Value(unix_ns()) : Value());
-  d.add(
-      "clock",
-      Record().add("start", clock_value(begun_clock_)).add("end", clock_value(session ? host_clock() : std::nullopt)));
+  d.add("ended_unix_ns", only_if(session != nullptr, unix_ns()));
+  d.add("clock", Record()
+                     .add("start", clock_value(begun_clock_))
+                     .add("end", clock_value(session ? host_clock() : std::nullopt)));
   d.add("exit_code", session ? Value(session->last.exit_code) : Value());
   d.add("signal", session && session->last.signal != 0 ? Value(session->last.signal) : Value());
-  d.add("options", options_.options).add("python_hook", options_.python_hook && !parts_.python_hook.empty());
-  d.add("preload", options_.preload);
-  d.add("version", kVersion).add("library", parts_.library);
+  d.add("options", request.options).add("python_hook", request.python_hook && !parts_.python_hook.empty());
+  d.add("preload", request.preload).add("version", kVersion).add("library", parts_.library);
   d.add("kernel", system.release).add("processors", size_t{std::thread::hardware_concurrency()});
-  List devices;
-  for (const Record& r : devices_) devices.emplace_back(r);
   d.add("devices", std::move(devices)).add("environment", environment_value(environment_.variables));
-  return d.add("problems", session ? value_of(problems()) : Value());
+  d.add("problems", session ? value_of(problems()) : Value());
+  return write_file(folder_.session, json_document(d));
 }
 
 std::vector<std::string> RunRecording::problems() const {
   std::vector<std::string> out = environment_.notes;
-  std::vector<std::pair<std::string, int64_t>> notes;  // in the order they came, with how many processes say so
+  std::vector<std::pair<std::string, int64_t>> notes;  // in their order, with the number of processes that have each
   std::map<std::string, int64_t> dropped;
-  int64_t kernels = 0, windows = 0, steps = 0, cut = 0;
-  for (const RecordedProcess& p : summary_.processes) {
+  int64_t cut = 0;
+  for (const RecordedProcess& p : processes()) {
     for (const std::string& text : p.notes) {
       auto it = std::find_if(notes.begin(), notes.end(), [&](const auto& n) { return n.first == text; });
       if (it == notes.end()) it = notes.insert(it, {text, 0});
       ++it->second;
     }
     for (const auto& [reason, rows] : p.dropped) dropped[reason] += rows;
-    kernels += p.kernels;
-    windows += p.windows;
-    steps += p.steps;
     cut += p.ended ? 0 : 1;
   }
-  for (const auto& [text, processes] : notes)
-    out.push_back(processes == 1 ? text : fmt::format("{} (in {} processes)", text, processes));
+  for (const auto& [text, count] : notes)
+    out.push_back(count == 1 ? text : fmt::format("{} (in {} processes)", text, count));
   for (const auto& [reason, rows] : dropped)
-    out.push_back(fmt::format("{} missing: {}", counted(rows, "row is", "rows are"), reason));
+    out.push_back(fmt::format("{} missing: {}", plural(rows, "row is", "rows are"), reason));
   for (const std::string& path : summary_.unreadable) out.push_back(path + ": not a readable recording");
   if (cut > 0)
-    out.push_back(counted(cut, "process", "processes") +
-                  " did not end in order, or still run: the last moments before that may be missing");
+    out.push_back(plural(cut, "process", "processes") +
+                  " did not end cleanly or still run: their last moments may be missing");
   if (!host_statistics_.problem.empty()) out.push_back(host_statistics_.problem);
   if (host_statistics_.left_out > 0)
-    out.push_back(fmt::format("{} not sampled: more than {} at a time",
-                              counted(static_cast<int64_t>(host_statistics_.left_out), "thread was", "threads were"),
+    out.push_back(fmt::format("{} not sampled: the limit is {} at a time",
+                              plural(static_cast<int64_t>(host_statistics_.left_out), "thread was", "threads were"),
                               format_count(ThreadWatch::kMaxThreads)));
-  if (summary_.processes.empty())
+  const RecordedProcess sum = total();
+  if (processes().empty())
     out.emplace_back(
         "no process was recorded: none used CUDA, NVTX or NCCL, nor a loader or optimizer of PyTorch (in a Python that "
         "reads PYTHONPATH); or the environment did not reach them (sudo, ssh, docker, srun --export=NONE)");
   else if (has_no_device())
-    out.emplace_back("no kernel was recorded: no GPU is seen here (`profgpu doctor` tells more)");
-  else if (kernels == 0 && windows == 0 && !options_.window.empty() && notes.empty())
-    out.push_back(fmt::format("the device was never recorded: what {} asks for did not come; {} seen", options_.window,
-                              counted(steps, "step was", "steps were")));
-  else if (kernels == 0 && notes.empty())
+    out.emplace_back("no kernel was recorded: no GPU was found here (run `profgpu doctor` for details)");
+  else if (sum.kernels == 0 && sum.windows == 0 && !options_.window.empty() && notes.empty())
+    out.push_back(fmt::format("GPU activity was never recorded: {} never applied; {} seen", options_.window,
+                              plural(sum.steps, "step was", "steps were")));
+  else if (sum.kernels == 0 && notes.empty())
     out.emplace_back("no kernel was recorded: no process used CUDA");
   return out;
 }
@@ -205,27 +194,24 @@ std::vector<std::string> RunRecording::problems() const {
 Record RunRecording::document() const {
   Table table{{"pid", "rank", "kernels", "copies", "calls", "ranges", "collectives", "steps", "bytes", "ended", "file"},
               {}};
-  RecordedProcess sum;
-  for (const RecordedProcess& p : summary_.processes) {
-    table.rows.push_back({p.pid, p.rank < 0 ? Value() : Value(p.rank), p.kernels, p.copies, p.calls, p.ranges,
-                          p.collectives, p.steps, p.bytes, p.ended, p.path.substr(p.path.rfind('/') + 1)});
-    sum.kernels += p.kernels, sum.copies += p.copies, sum.ranges += p.ranges, sum.bytes += p.bytes;
-    sum.collectives += p.collectives, sum.steps += p.steps;
-  }
+  for (const RecordedProcess& p : processes())
+    table.rows.push_back({p.pid, only_if(p.rank >= 0, p.rank), p.kernels, p.copies, p.calls, p.ranges, p.collectives,
+                          p.steps, p.bytes, p.ended, p.path.substr(p.path.rfind('/') + 1)});
+  const RecordedProcess sum = total();
+  const HostRecording::Statistics& host = host_statistics_;
   Record d;
-  d.add("folder", folder_.path).add("options", options_.options).add("session", folder_.session);
+  d.add("folder", folder_.path).add("options", options_.request.options).add("session", folder_.session);
   d.add("kernels", sum.kernels).add("copies", sum.copies).add("ranges", sum.ranges);
   d.add("collectives", sum.collectives).add("steps", sum.steps).add("bytes", sum.bytes);
   d.add("processes", std::move(table));
-  const std::string& switches = host_statistics_.no_switches;
   d.add("host_samples", Record()
-                            .add("samples", host_statistics_.samples)
-                            .add("threads", host_statistics_.threads)
-                            .add("cpu_ns", host_statistics_.cpu_ns)
-                            .add("interval_ns", host_statistics_.interval_ns)
-                            .add("switches", switches.empty() ? "recorded" : switches)
-                            .add("waits", host_statistics_.waits)
-                            .add("lost_switches", host_statistics_.lost_switches));
+                            .add("samples", host.samples)
+                            .add("threads", host.threads)
+                            .add("cpu_ns", host.cpu_ns)
+                            .add("interval_ns", host.interval_ns)
+                            .add("switches", host.no_switches.empty() ? "recorded" : host.no_switches)
+                            .add("waits", host.waits)
+                            .add("lost_switches", host.lost_switches));
   return d.add("problems", value_of(problems()));
 }
 

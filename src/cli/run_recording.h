@@ -1,4 +1,4 @@
-// `profgpu run --trace`: what is recorded, from the options to the last line.
+// `profgpu run --trace`: a recording from the options to the last line.
 #pragma once
 
 #include <memory>
@@ -7,8 +7,7 @@
 #include <vector>
 
 #include "analyse/report/report.h"
-#include "cli/command.h"
-#include "cli/device_options.h"
+#include "cli/run_options.h"
 #include "watch/live/host_recording.h"
 #include "watch/live/recording_folder.h"
 #include "watch/live/recording_summary.h"
@@ -16,57 +15,49 @@
 
 namespace profgpu {
 
-struct TraceOptions {
-  bool wanted = false;
-  std::string options;      ///< PROFGPU_RECORD_OPTIONS
-  std::string window;       ///< the flags that choose what is recorded, as typed; empty: all of the run
-  bool python_hook = true, preload = false;
-  int64_t python_stacks_ns = 20'000'000;   ///< between samples; 0: none
-  bool perf_events = true;
-  bool torch_on_demand = false;  ///< also without `wanted`
-};
-
-FlagGroup trace_flags();
-/// The error is a usage error.
-Result<TraceOptions> trace_options(const Arguments& arguments);
-
-/// A recording under way: its folder is there, and files in it are ours.
+/// A recording under way: its folder exists, and files in it are ours.
 class RunRecording {
  public:
   /// `folder`: as typed; empty: a new one in the current folder.
   static Result<std::unique_ptr<RunRecording>> begin(const TraceOptions& options, const std::string& folder,
                                                      const std::vector<std::string>& command);
   [[nodiscard]] const RecordingFolder& folder() const { return folder_; }
-  /// What the command gets; with notes on what another tool keeps us from.
+  /// For the command; with notes on what another tool prevents.
   [[nodiscard]] const CommandEnvironment& environment() const { return environment_; }
   /// Writes the first session file and watches what is started from now on.
   Status start(const OpenDevices& open);
-  /// The command could not be started: nothing of ours stays.
+  /// The command could not be started: removes everything of ours.
   void cancel();
-  /// Ends our files, reads what the processes recorded.
+  /// Ends our files and reads what the processes recorded.
   Status finish(const RunSession& session);
-  /// No process recorded anything that happened. Known after finish().
+
+  // Known after finish().
+
+  [[nodiscard]] const std::vector<RecordedProcess>& processes() const { return summary_.processes; }
+  /// Sums over the processes.
+  [[nodiscard]] RecordedProcess total() const;
+  /// No process recorded any event.
   [[nodiscard]] bool is_empty() const;
-  /// No kernel was recorded, as there is no device to be seen, which problems() says. Known after finish().
+  /// No kernel was recorded since there is no GPU, which problems() reports.
   [[nodiscard]] bool has_no_device() const;
-  /// Of an empty one: how its threads ran can be told.
+  /// Whether it can show how threads ran, even if it is_empty().
   [[nodiscard]] bool has_threads() const { return host_statistics_.samples > 1; }
-  /// Of the summary document.
+  [[nodiscard]] std::vector<std::string> problems() const;
+  /// For the summary document.
   [[nodiscard]] Record document() const;
 
  private:
-  [[nodiscard]] Record session_document(const RunSession* session) const;
-  [[nodiscard]] std::vector<std::string> problems() const;
+  /// `session`: null at the start.
+  [[nodiscard]] Status write_session(const RunSession* session) const;
 
   std::vector<std::string> command_;
   TraceOptions options_;
   RecordingParts parts_;
   RecordingFolder folder_;
-  std::string run_;                    ///< names this run to the processes of its command
-  bool started_by_launcher_ = false;   ///< one of several of us
+  bool started_by_launcher_ = false;   ///< one of several profgpu processes
   CommandEnvironment environment_;
-  std::vector<Record> devices_;
-  bool none_was_found_ = false;        ///< of the devices that were looked for
+  std::vector<DeviceInfo> devices_;
+  bool found_no_device_ = false;       ///< although it looked for them
   std::unique_ptr<HostRecording> host_;
   HostRecording::Statistics host_statistics_;
   RecordingSummary summary_;

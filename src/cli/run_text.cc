@@ -10,173 +10,139 @@
 #include "cli/run_report.h"
 #include "view/device_lines.h"
 #include "view/terminal.h"
+#include "view/wording.h"
 
 namespace profgpu {
 namespace {
 
 constexpr double kMiB = 1 << 20;
-constexpr int kNarrowestCommand = 12, kWidestCommand = 60, kWidestStranger = 40;
-constexpr size_t kMaxStrangers = 4, kMaxProblems = 8;
+constexpr int kMinCommandCells = 12, kMaxCommandCells = 60, kMaxNameCells = 40;
+constexpr size_t kMaxOthers = 4, kMaxProblems = 8;
 
-std::vector<std::string> words_of(const Value& list) {
-  std::vector<std::string> out;
-  if (const List* l = list.list())
-    for (const Value& v : *l)
-      if (const std::string* s = v.text()) out.push_back(*s);
-  return out;
-}
-
-std::vector<Record> records_of(const Value& list) {
-  std::vector<Record> out;
-  if (const List* l = list.list())
-    for (const Value& v : *l)
-      if (const Record* r = v.record()) out.push_back(*r);
-  return out;
-}
-
-bool is_true(const Value& v) { return v.boolean() && *v.boolean(); }
-
-std::string how_it_ended(const Record& d) {
-  if (const int64_t* signal = d.at("signal").integer()) {
-    const char* name = ::sigabbrev_np(static_cast<int>(*signal));
-    return name ? fmt::format("ended by SIG{}", name) : fmt::format("ended by signal {}", *signal);
-  }
-  return fmt::format("exit {}{}", *d.at("exit_code").integer(), is_true(d.at("interrupted")) ? ", interrupted" : "");
+std::string how_it_ended(const CommandEnd& end) {
+  if (end.signal == 0) return fmt::format("exit {}{}", end.exit_code, end.interrupted ? ", interrupted" : "");
+  const char* name = ::sigabbrev_np(end.signal);
+  return name ? fmt::format("ended by SIG{}", name) : fmt::format("ended by signal {}", end.signal);
 }
 
 // "python train.py, 62.4 s, exit 0"
-std::string about(const Record& d, int width) {
-  const size_t runs = records_of(d.at("runs")).size();
-  const int64_t repeats = *d.at("repeats").integer();
-  std::string what = format_duration(d.at("wall_ns").number());
+std::string about(const RunReport& r, int width) {
+  const size_t runs = r.session.runs.size(), repeats = static_cast<size_t>(r.options.repeats);
+  std::string what = format_duration(static_cast<double>(r.session.last.wall_ns));
   if (repeats > 1 && runs > 0)
-    what = runs == static_cast<size_t>(repeats) ? fmt::format("{} runs", runs)
-                                                : fmt::format("{} of {} runs", runs, repeats);
-  const std::string rest = fmt::format(", {}, {}", what, how_it_ended(d));
-  const int room = std::clamp(width - display_width(rest), kNarrowestCommand, kWidestCommand);
-  return truncated(sanitised(shell_line(words_of(d.at("command")))), room) + rest;
+    what = runs == repeats ? fmt::format("{} runs", runs) : fmt::format("{} of {} runs", runs, repeats);
+  const std::string rest = fmt::format(", {}, {}", what, how_it_ended(r.session.last));
+  const int room = std::clamp(width - display_width(rest), kMinCommandCells, kMaxCommandCells);
+  return truncated(sanitised(shell_line(r.options.command)), room) + rest;
 }
 
-Line statistic_line(const std::string& label, const Record& s, std::string (*show)(double)) {
-  Line line = Line().skip(2).add(label, Style::kFaint).to_column(22);
-  line.add(show(s.at("mean").number())).add(" ± " + show(s.at("std").number()));
-  return line.add(fmt::format("  ({} to {})", show(s.at("min").number()), show(s.at("max").number())), Style::kFaint);
-}
-
-Lines statistics_lines(const Record& d, const std::vector<DeviceTelemetry>& whole) {
-  const Record* s = d.at("statistics").record();
-  if (!s || records_of(d.at("runs")).size() < 2) return {};
+Lines statistics_lines(const RunReport& r) {
+  if (!r.statistics || r.session.runs.size() < 2) return {};
   Lines lines{Line("Over the runs", Style::kStrong).add("  mean ± standard deviation (range)", Style::kFaint)};
-  lines.push_back(
-      statistic_line("duration", *s->at("duration").record(), [](double x) { return format_duration(x * 1e9); }));
-  const std::vector<Record> devices = records_of(s->at("devices"));
-  for (size_t i = 0; i < devices.size(); ++i) {
-    const Record& device = devices[i];
-    if (!whole[i].used()) continue;
-    struct Row {
-      const char* field;
-      const char* label;
-      std::string (*show)(double);
-    };
-    static constexpr Row kRows[] = {{"util_gpu", "busy", [](double x) { return format_percent(x); }},
-                                    {"power", "power", format_watts},
-                                    {"energy", "energy", format_energy},
-                                    {"peak_memory", "memory peak", [](double x) { return format_bytes(x * kMiB); }},
-                                    {"peak_temp", "hottest", [](double x) { return format_number(x) + " °C"; }}};
-    for (const Row& row : kRows)
-      if (const Record* r = device.at(row.field).record(); r && !r->at("mean").is_null())
-        lines.push_back(statistic_line("GPU " + *device.at("label").text() + " " + row.label, *r, row.show));
+  const auto add = [&](const std::string& label, const Spread& s, std::string (*show)(double)) {
+    if (!s.mean) return;
+    Line& line = lines.emplace_back(Line().skip(2).add(label, Style::kFaint).to_column(22));
+    line.add(show(*s.mean)).add(" ± " + show(*s.std));
+    line.add(fmt::format("  ({} to {})", show(*s.min), show(*s.max)), Style::kFaint);
+  };
+  add("duration", r.statistics->duration, [](double x) { return format_duration(x * 1e9); });
+  for (size_t i = 0; i < r.statistics->devices.size(); ++i) {
+    const DeviceSpread& device = r.statistics->devices[i];
+    if (!r.session.devices[i].used()) continue;
+    const std::string gpu = "GPU " + device.label;
+    add(gpu + " busy", device.util_gpu, [](double x) { return format_percent(x); });
+    add(gpu + " power", device.power, format_watts);
+    add(gpu + " energy", device.energy, format_energy);
+    add(gpu + " memory peak", device.peak_memory, [](double x) { return format_bytes(x * kMiB); });
+    add(gpu + " hottest", device.peak_temp, [](double x) { return format_number(x) + " °C"; });
   }
   return lines;
 }
 
-// Processes on the devices that somebody else started: figures of the devices are theirs too.
-Lines stranger_lines(const Record& d, int width) {
-  const Table* table = d.at("processes").table();
+Lines warning(const std::string& text, int width) {
+  return wrapped_after(Line("! ", Style::kWarn), text, width);
+}
+
+Lines note(const std::string& text, int width) {
+  return wrapped_after(Line("· ", Style::kFaint), text, width, Style::kFaint);
+}
+
+// Processes on the devices that the command did not start: the devices' figures include theirs.
+Lines other_lines(const RunReport& r, int width) {
   std::string list;
   size_t count = 0;
-  for (size_t i = 0; table && i < table->rows.size(); ++i) {
-    const bool* ours = table->at(i, "of_command").boolean();
-    if (!ours || *ours || ++count > kMaxStrangers) continue;
-    const std::string* name = table->at(i, "name").text();
-    list += fmt::format("{}{} on GPU {}{}", list.empty() ? "" : ", ", *table->at(i, "pid").integer(),
-                        *table->at(i, "device").text(),
-                        name ? " (" + truncated(sanitised(*name), kWidestStranger) + ")" : "");
+  for (const RunProcess& p : r.processes) {
+    if (p.known.of_command.value_or(true) || ++count > kMaxOthers) continue;
+    const ProcessSample& process = p.telemetry.process;
+    const std::string name = truncated(sanitised(process.name), kMaxNameCells);
+    append_listed(list, fmt::format("{} on GPU {}{}", process.pid, p.device, name.empty() ? "" : " (" + name + ")"));
   }
   if (count == 0) return {};
-  if (count > kMaxStrangers) list += fmt::format(" and {} more", count - kMaxStrangers);
-  return wrapped_after(Line("! ", Style::kWarn), "others use the devices too: " + list, width);
+  if (count > kMaxOthers) list += fmt::format(" and {} more", count - kMaxOthers);
+  return warning("other processes use these GPUs too: " + list, width);
 }
 
 // What ended early or is left behind.
-Lines event_lines(const Record& d, int width) {
+Lines event_lines(const RunReport& r, int width) {
   Lines lines;
-  const auto say = [&](const std::string& text) {
-    append(lines, wrapped_after(Line("! ", Style::kWarn), text, width));
-  };
-  const bool failed = d.at("exit_code").number() != 0 || is_true(d.at("interrupted"));
-  const size_t runs = records_of(d.at("runs")).size();
-  if (const int64_t* run = d.at("failed_warmup_run").integer())
-    say(fmt::format("warm-up run {} failed; nothing was measured", *run));
-  else if (failed && *d.at("repeats").integer() > 1)
-    say(fmt::format("run {} of {} was the last: {}", runs, *d.at("repeats").integer(), how_it_ended(d)));
-  if (const int64_t* signal = d.at("signal").integer(); signal && *signal == SIGKILL)
-    say("somebody killed the command; often that is the kernel when memory runs out (`dmesg` would say so), or a "
-        "scheduler at its limit");
-  if (const double left = d.at("processes_left").number(); left > 0)
-    say(left == 1 ? "a process that the command started still runs; it is no longer watched"
-                  : fmt::format("{} processes that the command started still run; they are no longer watched", left));
-  append(lines, stranger_lines(d, width));
-  for (const std::string& note : words_of(d.at("notes")))
-    append(lines, wrapped_after(Line("· ", Style::kFaint), note, width, Style::kFaint));
+  const auto warn = [&](const std::string& text) { append(lines, warning(text, width)); };
+  const RunSession& s = r.session;
+  const bool failed = s.last.exit_code != 0 || s.last.interrupted;
+  if (s.failed_warmup_run != 0)
+    warn(fmt::format("warm-up run {} failed; nothing was measured", s.failed_warmup_run));
+  else if (failed && r.options.repeats > 1)
+    warn(fmt::format("run {} of {} was the last: {}", s.runs.size(), r.options.repeats, how_it_ended(s.last)));
+  if (s.last.signal == SIGKILL)
+    warn("the command was killed: often by the kernel when memory runs out (check `dmesg`), or by a scheduler that "
+         "enforces a limit");
+  if (s.processes_left == 1)
+    warn("a process that the command started still runs; profgpu no longer watches it");
+  else if (s.processes_left > 1)
+    warn(fmt::format("{} processes that the command started still run; profgpu no longer watches them",
+                     s.processes_left));
+  append(lines, other_lines(r, width));
+  for (const std::string& text : r.notes) append(lines, note(text, width));
   return lines;
+}
+
+Lines sampler_lines(const RunReport& r, int width) {
+  if (r.session.devices.empty()) return {};
+  const SamplerStatistics& s = r.session.sampler;
+  std::string text = fmt::format("{} readings, one every {}, took {} of CPU time", format_count(s.ticks),
+                                 format_duration(static_cast<double>(r.options.devices.interval_ns)),
+                                 format_duration(static_cast<double>(s.cpu_ns), 2));
+  if (s.late_ticks > 0) text += fmt::format("; {} came late", s.late_ticks);
+  if (s.missed_ticks > 0) text += fmt::format("; {} were missed", s.missed_ticks);
+  return note(text, width);
 }
 
 // What was recorded, and what could not be.
-Lines recording_lines(const Record& d, int width) {
-  const Record* r = d.at("recording").record();
-  if (!r) return {};
+Lines recording_lines(const RunReport& r, int width) {
+  if (!r.recording) return {};
   std::string what;
   const auto add = [&](int64_t n, std::string_view one, std::string_view many) {
-    if (n > 0) what += fmt::format("{}{} {}", what.empty() ? "" : ", ", format_count(n), n == 1 ? one : many);
+    if (n > 0) append_listed(what, plural(n, one, many));
   };
-  const Table* processes = r->at("processes").table();
-  add(processes ? static_cast<int64_t>(processes->rows.size()) : 0, "process", "processes");
-  add(*r->at("kernels").integer(), "kernel", "kernels");
-  add(*r->at("copies").integer(), "copy", "copies");
-  add(*r->at("collectives").integer(), "collective", "collectives");
-  add(*r->at("ranges").integer(), "range", "ranges");
-  add(*r->at("steps").integer(), "step", "steps");
-  if (const double bytes = r->at("bytes").number(); bytes > 0) what += ", " + format_bytes(bytes);
-  Lines lines;
-  append(lines, wrapped_after(Line("Recorded ", Style::kStrong), what.empty() ? "nothing" : what, width));
-  const std::vector<std::string> problems = words_of(r->at("problems"));
+  const RecordedProcess sum = r.recording->total();
+  add(static_cast<int64_t>(r.recording->processes().size()), "process", "processes");
+  add(sum.kernels, "kernel", "kernels"), add(sum.copies, "copy", "copies");
+  add(sum.collectives, "collective", "collectives"), add(sum.ranges, "range", "ranges"), add(sum.steps, "step", "steps");
+  if (sum.bytes > 0) what += ", " + format_bytes(static_cast<double>(sum.bytes));
+  Lines lines = wrapped_after(Line("Recorded ", Style::kStrong), what.empty() ? "nothing" : what, width);
+  const std::vector<std::string> problems = r.recording->problems();
   for (size_t i = 0; i < problems.size() && i < kMaxProblems; ++i)
-    append(lines, wrapped_after(Line("! ", Style::kWarn), sanitised(problems[i]), width));
+    append(lines, warning(sanitised(problems[i]), width));
   if (problems.size() > kMaxProblems)
-    lines.push_back(Line("! ", Style::kWarn)
-                        .add(fmt::format("and {} more: see {}", problems.size() - kMaxProblems,
-                                         sanitised(*r->at("session").text()))));
+    append(lines, warning(fmt::format("and {} more: see {}", problems.size() - kMaxProblems,
+                                      sanitised(r.recording->folder().session)), width));
   return lines;
-}
-
-Lines sampler_lines(const Record& d, int width) {
-  const Record* s = d.at("sampler").record();
-  if (!s) return {};
-  std::string text =
-      fmt::format("{} readings, one each {}, cost {} of processor time", format_count(*s->at("ticks").integer()),
-                  format_duration(s->at("interval_ns").number()), format_duration(s->at("cpu_ns").number(), 2));
-  if (const double late = s->at("late_ticks").number(); late > 0) text += fmt::format("; {} came late", late);
-  if (const double missed = s->at("missed_ticks").number(); missed > 0) text += fmt::format("; {} were missed", missed);
-  return wrapped_after(Line("· ", Style::kFaint), text, width, Style::kFaint);
 }
 
 }  // namespace
 
 std::string run_text(const RunReport& report, int width, bool colour) {
-  const Record& d = report.document;
-  Lines lines = device_lines(report.devices, about(d, width), width);
-  append(lines, statistics_lines(d, report.devices));
+  Lines lines = device_lines(report.session.devices, about(report, width), width);
+  append(lines, statistics_lines(report));
   if (!report.findings.empty()) {
     Report shown;
     shown.findings = report.findings;
@@ -184,10 +150,8 @@ std::string run_text(const RunReport& report, int width, bool colour) {
     options.width = width;
     append(lines, finding_lines(shown, options, false));
   }
-  append(lines, event_lines(d, width));
-  append(lines, sampler_lines(d, width));
-  append(lines, recording_lines(d, width));
-  append(lines, next_lines(words_of(d.at("next")), width));
+  for (const auto part : {event_lines, sampler_lines, recording_lines}) append(lines, part(report, width));
+  append(lines, next_lines(report.next, width));
   return rendered(lines, width, colour);
 }
 

@@ -1,4 +1,4 @@
-// profgpu stat: every GPU on one line, now or again and again.
+// profgpu stat: every GPU on one line, once or repeatedly.
 #include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>
@@ -13,9 +13,6 @@
 #include "analyse/report/quantity.h"
 #include "analyse/report/text.h"
 #include "base/clock.h"
-#include "base/decimal.h"
-#include "cli/command.h"
-#include "cli/device_options.h"
 #include "cli/output.h"
 #include "cli/stat_view.h"
 #include "cli/terminal.h"
@@ -25,8 +22,8 @@
 namespace profgpu {
 namespace {
 
-constexpr int kMinName = 14;        // cells of a device's name that stay
-constexpr int kMinProcesses = 30;   // cells that processes want behind a device, else they go below
+constexpr int kMinName = 14;        // cells of a device's name that are never cut
+constexpr int kMinProcesses = 30;   // cells that processes need after a device, else they go below
 
 std::string whole(const std::optional<double>& x, std::string_view unit, int width) {
   const std::string number = x ? fmt::format("{:.0f}", std::round(*x)) : std::string(kUnknownText);
@@ -70,7 +67,7 @@ bool any_has(const StatView& view, Metric metric) {
   return std::any_of(view.devices.begin(), view.devices.end(), [&](const StatDevice& d) { return d.value(metric); });
 }
 
-// Behind a device's name, one cell a column.
+// After a device's name, one cell a column.
 std::vector<Cell> cells_of(const StatDevice& d, const StatView& view, const StatStyle& style) {
   std::vector<Cell> cells = {temperature_cell(d)};
   if (style.fan || any_has(view, Metric::kFanSpeed)) cells.push_back({whole(d.value(Metric::kFanSpeed), " % fan", 3)});
@@ -97,7 +94,7 @@ std::string memory_of(const StatProcess& p) {
   return p.sample.memory_bytes ? format_bytes(static_cast<double>(*p.sample.memory_bytes)) : std::string(kUnknownText);
 }
 
-// "alice:python/4711(61 GiB)", of that what the style asks for.
+// "alice:python/4711(61 GiB)", or the parts that the style selects.
 std::string process_text(const StatProcess& p, const StatStyle& style) {
   std::string text = style.user ? p.host.user : "";
   const std::string program = style.command ? program_of(p) : "";
@@ -134,12 +131,12 @@ void add_processes(Lines& lines, Line line, const StatDevice& d, const StatStyle
   append(lines, wrapped_after(std::move(line), text, width));
 }
 
-// What is not known of processes, each reason once.
+// Why processes are not known, each reason once.
 void add_notes(Lines& lines, const StatView& view) {
   std::vector<std::pair<std::string, std::string>> notes;
   for (const StatDevice& d : view.devices)
     for (const StatProcess& p : d.processes) {
-      const std::string why = p.host.inferred ? "concluded: the only program here that has a GPU open" : p.host.unknown;
+      const std::string why = p.host.inferred ? "inferred: the only program here that has a GPU open" : p.host.unknown;
       if (why.empty()) continue;
       auto it = std::find_if(notes.begin(), notes.end(), [&](const auto& n) { return n.first == why; });
       if (it == notes.end()) it = notes.insert(notes.end(), {why, ""});
@@ -223,11 +220,9 @@ Lines stat_lines(const StatView& view, const StatStyle& style, int width) {
 
 namespace {
 
-constexpr int64_t kShortestWatch_ns = 50'000'000, kLongestWatch_ns = 86'400'000'000'000;
-
 struct StatOptions {
   std::string format = "text";
-  std::optional<std::chrono::nanoseconds> watch;
+  std::optional<int64_t> watch_ns;
   StatStyle style;
   Colour colour = Colour::kAuto;
   int width = 0;   // 0: the terminal's
@@ -252,18 +247,15 @@ StatStyle style_of(const Arguments& arguments) {
 
 Result<StatOptions> stat_options(const Arguments& arguments) {
   StatOptions options;
-  auto format = asked_format(arguments, "text");
+  auto format = format_option(arguments, "text");
   if (!format) return format.error();
   options.format = *std::move(format);
   options.style = style_of(arguments);
-  options.colour = asked_colour(arguments);
-  if (Status read = read_option(arguments, "--width", whole_number, {"a whole number", 0, 10000}, options.width); !read)
-    return read.error();
-  const Takes takes{"a time from 50ms to 24h", kShortestWatch_ns, kLongestWatch_ns,
-                    "`profgpu log` records faster than that"};
-  const auto interval = option_value(arguments, "--watch", duration_ns, takes);
-  if (!interval) return interval.error();
-  if (*interval) options.watch = std::chrono::nanoseconds(**interval);
+  options.colour = colour_option(arguments);
+  OptionReader read(arguments);
+  read.whole("--width", 0, 10'000, options.width);
+  read.time("--watch", kSecond_ns / 20, 86'400 * kSecond_ns, options.watch_ns);
+  if (!read.status()) return read.status().error();
   return options;
 }
 
@@ -272,46 +264,42 @@ std::string text_of(const StatView& view, const StatOptions& options) {
   if (options.format == "gpustat-json") return gpustat_json(view);
   const int width = options.width > 0 ? options.width : output_width();
   Lines lines = stat_lines(view, options.style, width);
-  if (options.style.header && !options.watch)
+  if (options.style.header && !options.watch_ns)
     append(lines, {Line(),
                    Line("Next: profgpu stat --full   ·   profgpu stat --watch 1   ·   profgpu doctor", Style::kFaint)});
   return rendered(lines, width, output_colour(options.colour));
 }
 
-// What was on the screen stays until it is written over: no flicker.
-std::string over_the_old(const std::string& text) {
+// The old screen stays until it is overwritten: no flicker.
+std::string overwriting(const std::string& text) {
   std::string out = "\x1b[H";
   for (const char c : text) out += c == '\n' ? "\x1b[K\n" : std::string(1, c);
   return out + "\x1b[J";
 }
 
-// A reader that leaves (`| head`) is no error of ours, but nobody watches any more.
+// A reader that leaves (`| head`) is no error, but ends the watch.
 bool reader_left() {
   pollfd output{STDOUT_FILENO, POLLOUT, 0};
   return ::poll(&output, 1, 0) == 1 && (output.revents & (POLLERR | POLLNVAL)) != 0;
 }
 
-// Ctrl-C is how a watch ends, so it is no failure.
-void end_well(int) { ::_exit(0); }
-
 Outcome watch(StatSource& source, const StatOptions& options) {
   struct sigaction before{}, action{};
-  action.sa_handler = end_well;
+  action.sa_handler = [](int) { ::_exit(0); };   // Ctrl-C is how a watch ends, so it is no failure
   ::sigaction(SIGINT, nullptr, &before);
   if (before.sa_handler != SIG_IGN) ::sigaction(SIGINT, &action, nullptr);
-  const bool screen = stdout_is_terminal() && options.format == "text";
+  const bool text = options.format == "text", screen = stdout_is_terminal() && text;
   if (screen)
-    if (auto written = write_stdout("\x1b[2J"); !written) return Outcome::failed(written.error());
+    if (auto written = write_stdout("\x1b[2J"); !written) return written;
   for (auto next = std::chrono::steady_clock::now();;) {
-    const StatView view = source.take(options.style.table || options.format != "text");
-    const std::string text = text_of(view, options);
-    const bool apart = !screen && options.format == "text";
-    auto written = write_stdout(screen ? over_the_old(text) : apart ? text + "\n" : text);
-    if (!written) return Outcome::failed(written.error());
+    const StatView view = source.take(options.style.table || !text);
+    const std::string shown = text_of(view, options);
+    const auto written = write_stdout(screen ? overwriting(shown) : text ? shown + "\n" : shown);
+    if (!written) return written;
     if (view.backend->ended() || reader_left()) return {};
-    // Late views are left out, not made up for.
+    // Late views are skipped, not made up for.
     const auto now = std::chrono::steady_clock::now();
-    while (next <= now) next += *options.watch;
+    while (next <= now) next += std::chrono::nanoseconds(*options.watch_ns);
     std::this_thread::sleep_until(next);
   }
 }
@@ -319,17 +307,14 @@ Outcome watch(StatSource& source, const StatOptions& options) {
 Outcome stat(const Arguments& arguments) {
   auto options = stat_options(arguments);
   if (!options) return Outcome::usage(options.error());
-  auto devices = device_options(arguments, 1'000'000'000);
+  auto devices = device_options(arguments, "all");
   if (!devices) return Outcome::usage(devices.error());
-  if (devices->device.empty()) devices->device = {"all"};
   auto open = open_shown("stat", *devices);
-  if (!open) return Outcome::failed(open.error());
+  if (!open) return open.error();
   StatSource source(*open, {.processes = options->style.processes, .rates = options->format == "json"});
-  if (!options->watch) {
-    const std::string text = text_of(source.take(options->style.table || options->format != "text"), *options);
-    return show_text("stat", text, source.any_stuck());
-  }
-  const Outcome outcome = watch(source, *options);
+  Outcome outcome;
+  if (options->watch_ns) outcome = watch(source, *options);
+  else outcome = write_stdout(text_of(source.take(options->style.table || options->format != "text"), *options));
   if (source.any_stuck()) leave_stuck("stat", outcome);
   return outcome;
 }
@@ -340,41 +325,32 @@ extern const Command kStat;
 const Command kStat{
     .name = "stat",
     .summary = "every GPU on one line: load, power, memory, processes",
-    .positional = "",
-    .groups =
-        {shown_device_flags(),
-         {"What to show",
-          {{.name = "--json", .help = "every metric, as JSON, same as --format json"},
-           {.name = "--format",
-            .value = "NAME",
-            .help = "how to write it (default text)",
-            .choices = {"text", "json", "gpustat-json"}},
-           {.name = "--watch", .short_name = "-i", .value = "TIME", .help = "again and again, until Ctrl-C"},
-           {.name = "--full",
-            .short_name = "-f",
-            .help = "a table of processes: user, processor, memory, container or job, command"},
-           {.name = "--no-processes", .help = "devices only"},
-           {.name = "--no-header", .help = "without host, time and driver"}}},
-         {"What each line has (as gpustat's)",
-          {{.name = "--cmd", .short_name = "-c", .help = "of processes the command (default: user, command and pid)"},
-           {.name = "--user", .short_name = "-u", .help = "of processes the user"},
-           {.name = "--pid", .short_name = "-p", .help = "of processes the pid"},
-           {.name = "--fan", .short_name = "-F", .help = "fan speed, even where no device has a fan"},
-           {.name = "--codec", .short_name = "-e", .help = "video encoder and decoder"},
-           {.name = "--power", .short_name = "-P", .help = "power and its limit (always shown)"},
-           {.name = "--all", .short_name = "-a", .help = "all of these"}}},
-         {"Screen",
-          {width_flag(),
-           colour_flag()}}},
+    .groups = {device_flags(kAllDevices),
+               {"What to show",
+                {{"--json", "every metric as JSON, same as --format json"},
+                 {"--format NAME", "output format (default text)", {"text", "json", "gpustat-json"}},
+                 {"-i, --watch TIME", "repeat at this interval until Ctrl-C"},
+                 {"-f, --full", "add a table of processes: user, CPU, memory, container or job, command"},
+                 {"--no-processes", "GPUs only"},
+                 {"--no-header", "leave out host, time and driver"}}},
+               {"What each line has (as gpustat's)",
+                {{"-c, --cmd", "command of each process (default: user, command and pid)"},
+                 {"-u, --user", "user of each process"},
+                 {"-p, --pid", "pid of each process"},
+                 {"-F, --fan", "fan speed, even if no GPU has a fan"},
+                 {"-e, --codec", "video encoder and decoder"},
+                 {"-P, --power", "power and its limit (always shown)"},
+                 {"-a, --all", "all of these"}}},
+               {"Screen", {kWidthFlag, kColourFlag}}},
     .examples = {{"profgpu stat", "all GPUs, once"},
                  {"profgpu stat --watch 1", "like `watch nvidia-smi`, without starting it each time"},
                  {"profgpu stat --full", "whose processes they are, and where they run"},
-                 {"profgpu stat --json | jq '.devices[] | select(.utilization_pct < 5) | .index'", "GPUs that idle"}},
+                 {"profgpu stat --json | jq '.devices[] | select(.utilization_pct < 5) | .index'", "idle GPUs"}},
     .notes =
-        "A device that is lost or hangs has one line that says so; the others are shown all the same. All devices "
-        "are shown, whatever CUDA_VISIBLE_DEVICES says; --device chooses. The JSON document is profgpu.stat.v1: for "
-        "each device every metric by name, null where it is absent, and absent[] with the reasons. Exit status: 0 "
-        "shown, 1 no device can be read, 2 usage.",
+        "A GPU that is lost or hangs gets one line with the reason; the others are shown as usual. All GPUs are shown, "
+        "whatever CUDA_VISIBLE_DEVICES says; --device chooses. The JSON document is profgpu.stat.v1: for each GPU every "
+        "metric by name, null if it is absent, and absent[] with the reasons.\n\n"
+        "Exit status: 0 shown, 1 no GPU can be read, 2 usage.",
     .run = stat,
 };
 

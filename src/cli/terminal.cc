@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "analyse/report/text.h"
 #include "cli/command.h"
 #include "cli/output.h"
 
@@ -17,7 +18,7 @@ namespace profgpu {
 namespace {
 
 constexpr int kDefaultWidth = 100;
-constexpr int kWidest = 1000;  // a report stretched further is no easier to read
+constexpr int kMaxWidth = 1000;  // a report stretched further is no easier to read
 
 std::string_view environment(const char* name) {
   const char* value = std::getenv(name);
@@ -28,17 +29,17 @@ int width_of(int fd) {
   int width = std::atoi(std::string(environment("COLUMNS")).c_str());
   winsize size{};
   if (width <= 0 && ::ioctl(fd, TIOCGWINSZ, &size) == 0) width = size.ws_col;
-  return width <= 0 ? kDefaultWidth : std::min(width, kWidest);
+  return width <= 0 ? kDefaultWidth : std::min(width, kMaxWidth);
 }
 
-bool colour_of(Colour asked, bool terminal) {
-  if (asked != Colour::kAuto) return asked == Colour::kAlways;
+bool colour_of(Colour when, bool terminal) {
+  if (when != Colour::kAuto) return when == Colour::kAlways;
   return terminal && environment("NO_COLOR").empty() && environment("TERM") != "dumb";
 }
 
 }  // namespace
 
-Colour asked_colour(const Arguments& arguments) {
+Colour colour_option(const Arguments& arguments) {
   const std::string when = arguments.value("--color", "auto");
   return when == "always" ? Colour::kAlways : when == "never" ? Colour::kNever : Colour::kAuto;
 }
@@ -48,42 +49,15 @@ bool stderr_is_terminal() { return ::isatty(STDERR_FILENO) == 1; }
 
 int output_width() { return width_of(STDOUT_FILENO); }
 int message_width() { return width_of(STDERR_FILENO); }
-bool output_colour(Colour asked) { return colour_of(asked, stdout_is_terminal()); }
-bool message_colour(Colour asked) { return colour_of(asked, stderr_is_terminal()); }
-
-int columns(std::string_view text) {
-  return static_cast<int>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
-}
+bool output_colour(Colour when) { return colour_of(when, stdout_is_terminal()); }
+bool message_colour(Colour when) { return colour_of(when, stderr_is_terminal()); }
 
 std::string wrap(std::string_view text, int width, std::string_view indent) {
-  std::string out(indent);
-  const std::string blanks(static_cast<size_t>(columns(indent)), ' ');
-  int at = columns(indent);
-  bool line_empty = true;
-  while (!text.empty()) {
-    if (text.front() == ' ' || text.front() == '\n') {
-      const bool broken = text.front() == '\n';
-      text.remove_prefix(1);
-      if (!broken) continue;
-      out += "\n" + blanks;
-      at = columns(blanks);
-      line_empty = true;
-      continue;
-    }
-    const std::string_view word = text.substr(0, text.find_first_of(" \n"));
-    text.remove_prefix(word.size());
-    if (!line_empty && at + 1 + columns(word) > width) {
-      out += "\n" + blanks;
-      at = columns(blanks);
-      line_empty = true;
-    }
-    if (!line_empty) out += ' ';
-    out += word;
-    at += columns(word) + (line_empty ? 0 : 1);
-    line_empty = false;
-  }
-  return out + "\n";
+  const int blanks = display_width(indent);
+  std::string out;
+  for (const std::string& line : wrapped(text, width - blanks))
+    out += (out.empty() ? std::string(indent) : padded_right("", line.empty() ? 0 : blanks)) + line + "\n";
+  return out;
 }
 
 namespace {

@@ -14,32 +14,25 @@ namespace profgpu {
 class Arguments;
 
 enum class Colour { kAuto, kAlways, kNever };
-/// As --color asks.
-Colour asked_colour(const Arguments& arguments);
+/// --color.
+Colour colour_option(const Arguments& arguments);
 
 /// Columns of standard output: COLUMNS, else the terminal's own, else 100.
 int output_width();
-
-/// Whether to colour standard output: as asked, else on a terminal unless NO_COLOR is set or TERM is dumb.
-bool output_colour(Colour asked);
-
-/// The same of standard error, where the summary of a run goes.
+/// Whether to color standard output: kAuto does on a terminal unless NO_COLOR is set or TERM is dumb.
+bool output_colour(Colour when);
+/// The same for standard error, which gets the summary of a run.
 int message_width();
-bool message_colour(Colour asked);
+bool message_colour(Colour when);
 
 bool stdout_is_terminal();
 bool stderr_is_terminal();
 
-// Text broken into lines.
-
-/// Breaks at spaces so that no line is longer than `width` columns unless one word is. The first line begins with
-/// `indent`, the others with as many blanks. A line feed in the text ends a line. Always ends with a line feed.
+/// Lines of at most `width` columns, each with its line feed. The first begins with `indent`, the others with as many
+/// blanks.
 std::string wrap(std::string_view text, int width, std::string_view indent);
 
-/// Columns that UTF-8 text takes, each character counted as one.
-int columns(std::string_view text);
-
-// A line on standard error that says how far reading has come.
+// A line on standard error that shows how far reading has come.
 
 /// Draws at most ten times a second, from the first half second on, until destroyed; then the line is gone.
 /// Draws nothing if not `shown`.

@@ -43,7 +43,7 @@ Result<TraceCommand> trace_command(const Arguments& arguments) {
   c.read.paths = arguments.positional;
   c.samples = arguments.values("--samples");
   c.read.paths.insert(c.read.paths.end(), c.samples.begin(), c.samples.end());
-  auto format = asked_format(arguments, "terminal");
+  auto format = format_option(arguments, "terminal");
   if (!format) return format.error();
   c.format = *std::move(format);
   c.output = arguments.value("--output");
@@ -51,12 +51,12 @@ Result<TraceCommand> trace_command(const Arguments& arguments) {
   c.read.page = !c.html.empty() || c.format == "html";
   c.mpi = arguments.has("--mpi");
   if (c.mpi && c.read.page)
-    return Error{"--mpi goes without a page: it needs the events, which stay with the processes that read them",
-                 "profgpu analyze --html FILE with some of the ranks' files"};
+    return Error{"--mpi cannot write a page: the events stay with the processes that read them",
+                 "run profgpu analyze --html FILE on the files of some ranks"};
   if (c.format == "html" && arguments.has("--section"))
-    return Error{"--section and --format html exclude each other", "the page has all of the report"};
+    return Error{"--section and --format html cannot be combined", "the page has the whole report"};
   c.fail_on = severity_of(arguments.value("--fail-on"));
-  c.colour = asked_colour(arguments);
+  c.colour = colour_option(arguments);
   c.quiet = arguments.has("--quiet");
   c.progress = !c.quiet && !arguments.has("--no-progress");
   if (Status set = set_options(c.shown, kShowingOptions, arguments); !set) return set.error();
@@ -64,13 +64,8 @@ Result<TraceCommand> trace_command(const Arguments& arguments) {
   return c;
 }
 
-void say_issues(const LoadedRun& run) {
+void print_issues(const LoadedRun& run) {
   for (const auto& [path, text] : run.issues()) print_issue(path, text);
-}
-
-Flag history_flag() {
-  return {.name = "--file", .value = "FILE",
-          .help = "the history (default: PROFGPU_HISTORY, else profgpu-history.sqlite here)", .takes_path = true};
 }
 
 std::string history_path(const Arguments& arguments) {

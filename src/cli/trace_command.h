@@ -1,4 +1,4 @@
-// What commands that read traces are asked for alike: how to read them, how to show what comes of it, and where.
+// Options that commands which read traces share: how to read them, how to show the result, and where.
 #pragma once
 
 #include <optional>
@@ -15,9 +15,9 @@ namespace profgpu {
 
 struct TraceCommand {
   AnalyzeOptions read;
-  PresentOptions shown;                    ///< width 0: see as_output()
+  PresentOptions shown;                    ///< width 0: that of the output, see as_output()
   Colour colour = Colour::kAuto;
-  std::vector<std::string> samples;        ///< of the paths, those said to be samples of devices
+  std::vector<std::string> samples;        ///< of the paths, those given by --samples
   std::string format = "terminal";
   std::string output;                      ///< -o; empty: standard output
   std::string html;                        ///< --html: the page, beside the report; empty: none
@@ -26,7 +26,7 @@ struct TraceCommand {
   bool quiet = false;
   bool progress = true;                    ///< may draw, if standard error is a terminal
 
-  /// With the width and the colour of where the output goes.
+  /// With the width and the color of the output.
   [[nodiscard]] PresentOptions as_output() const;
   [[nodiscard]] bool draws() const { return progress && stderr_is_terminal(); }
   /// To --output, else to standard output.
@@ -36,11 +36,11 @@ struct TraceCommand {
 /// Everything wrong with the options is a usage error.
 Result<TraceCommand> trace_command(const Arguments& arguments);
 
-/// On standard error: what the input lacks.
-void say_issues(const LoadedRun& run);
+/// Prints what the input lacks on standard error.
+void print_issues(const LoadedRun& run);
 
-/// --file of runs that are kept, and which that is: --file, else PROFGPU_HISTORY, else one in the current folder.
-Flag history_flag();
+inline const Flag kHistoryFlag{"--file FILE",
+                               "the history (default: PROFGPU_HISTORY, else profgpu-history.sqlite here)"};
 std::string history_path(const Arguments& arguments);
 
 }  // namespace profgpu

@@ -229,7 +229,7 @@ def test_torch_all_that_a_launcher_started_begin_together(tmp_path):
 def test_torch_that_does_not_ask(tmp_path):
     with started('sleep', '30') as p:
         r = attach(p.pid, 'torch', '--timeout', '1', code=1)
-        assert 'did not ask for orders' in r.stderr
+        assert 'did not accept the request' in r.stderr
     assert not [n for n in os.listdir('/tmp') if n.startswith('profgpu-torch-') and not os.listdir(f'/tmp/{n}')
                 and os.stat(f'/tmp/{n}').st_mtime > time.time() - 5]
     assert 'there is no process' in attach(2**22 + 5, 'torch', code=1).stderr
@@ -249,8 +249,8 @@ def test_torch_hears_its_own_user_only(tmp_path):
             words = [PROGRAM, 'attach', str(victim.pid), 'torch', '--timeout']
             theirs, ours = [subprocess.run([*who, *words, seconds], env=environment(), cwd='/', capture_output=True, text=True, timeout=60)
                             for who, seconds in ((other, '2'), ([], '50'))]
-    assert theirs.returncode == 1 and 'did not ask for orders' in theirs.stderr, theirs
-    assert '1 program was told' in ours.stderr, ours
+    assert theirs.returncode == 1 and 'did not accept the request' in theirs.stderr, theirs
+    assert '1 program accepted the request' in ours.stderr, ours
 
 
 def folders_of_traces():
@@ -260,9 +260,9 @@ def folders_of_traces():
 def test_torch_of_a_program_that_ends_first():
     before = folders_of_traces()
     with started(sys.executable, '-c', CLIENT.replace("with open(path, 'w')", 'sys.exit()\n        with open(path)')) as p:
-        assert 'ended before its trace came' in attach(p.pid, 'torch', code=1).stderr
+        assert 'ended before its trace was written' in attach(p.pid, 'torch', code=1).stderr
     with started('sleep', '2') as p:
-        assert 'ended before it asked' in attach(p.pid, 'torch', code=1).stderr
+        assert 'ended before it accepted the request' in attach(p.pid, 'torch', code=1).stderr
     assert folders_of_traces() <= before
 
 

@@ -210,7 +210,7 @@ def test_pick_too_few(profgpu, on):
     result = profgpu('pick', '-n', 2, '--free', '79GiB', '--wait', '1.2s', env=on('two_h100'))
     assert 1.2 <= time.monotonic() - begin < 60
     assert result.returncode == 1 and result.stdout == b''
-    assert b'free, under 79.0 GiB' in result.stderr and b'1 of 2 devices are free, 2 wanted' in result.stderr
+    assert b'free, under 79.0 GiB' in result.stderr and b'1 of 2 GPUs are free, 2 requested' in result.stderr
     result = profgpu('pick', '--max-util', 10, '-n', 2, env=on('two_h100'))
     assert result.returncode == 1 and b'utilization 96 % over 10 %' in result.stderr
     result = profgpu('pick', '--free', '1T', '--json', env=on('two_h100'))
@@ -232,7 +232,7 @@ def test_pick_leaves_lost_devices_and_split_ones(profgpu, on):
     assert profgpu('pick', '--max-util', 50, '--exclude', 2, env=on(BAD.format(pid=999999))).stdout == b'3\n'
     assert profgpu('pick', '--order', 'index', env=on('mig')).stdout.startswith(b'MIG-')
     several = profgpu('pick', '-n', 2, env=on('mig'))   # CUDA takes one instance, and nothing beside it
-    assert several.returncode == 1 and b'one MIG instance alone' in several.stderr and b'1 of 4 devices' in several.stderr
+    assert several.returncode == 1 and b'only one MIG instance' in several.stderr and b'1 of 4 GPUs' in several.stderr
 
 
 def test_pick_keeps_to_the_visible_devices(profgpu, on):
@@ -329,7 +329,7 @@ def test_without_a_gpu(profgpu, no_gpu):
         for options in ((), ('--json',)):
             result = profgpu(command, *options, env=no_gpu)
             assert result.returncode == 1 and result.stdout == b'', command
-            assert b'no GPU that profgpu can read' in result.stderr and b'profgpu doctor' in result.stderr
+            assert b'no GPU found that profgpu can read' in result.stderr and b'profgpu doctor' in result.stderr
 
 
 @pytest.mark.parametrize('words', [
@@ -376,4 +376,4 @@ def test_a_device_that_does_not_tell_its_modes(profgpu, on):
                text=True, env=on('device 0..1\ndevice 1\nhang nvmlDeviceGetPersistenceMode 0\n'))
     rows = sorted(said.stdout.splitlines()[1:])
     assert rows == ['0,1650023000000,96.00.61.00.01,Enabled,Default,Enabled,Disabled', '1,,,,,,']
-    assert 'GPU 1: its driver did not tell' in said.stderr
+    assert 'GPU 1: its driver did not report' in said.stderr

@@ -223,7 +223,7 @@ def test_errors_say_what_to_do(exporter, profgpu, tmp_path):
     for wrong in ('9400', '1.2.3.4', '127.0.0.1:', '127.0.0.1:70000', '::1:9400', 'x:y', ':', '', ':99999'):
         assert 'is not ADDRESS:PORT' in problem('--backend', REPLAY, '--listen', wrong, code=2), wrong
     assert 'is not an address' in problem('--backend', REPLAY, '--listen', 'no such host:9400')
-    assert 'there is no GPU' in problem('--listen', '127.0.0.1:0', '--backend', 'none')
+    assert 'no GPU found' in problem('--listen', '127.0.0.1:0', '--backend', 'none')
     assert 'no-such.csv: cannot be read' in problem('-f', tmp_path / 'no-such.csv', code=2)
     (tmp_path / 'bad.csv').write_text('DCGM_FI_DEV_GPU_TEMP gauge\n')
     assert 'bad.csv: line 1: ' in problem('-f', tmp_path / 'bad.csv', code=2)
@@ -246,10 +246,10 @@ def test_dcgm_exporters_settings(exporter, tmp_path):
     told = ''.join(e.error)
     assert 'read every 0.5 s' in told
     assert f'{counters}: not measured and left out: DCGM_FI_DEV_VGPU_LICENSE_STATUS\n' in told
-    assert 'without effect here: DCGM_EXPORTER_USE_OLD_NAMESPACE\n' in told
+    assert 'ignored: DCGM_EXPORTER_USE_OLD_NAMESPACE\n' in told
     # The file of dcgm-exporter's image, where there is none.
     other = exporter(env={'DCGM_EXPORTER_COLLECTORS': '/etc/dcgm-exporter/default-counters.csv'})
-    assert 'default counters are shown' in ''.join(other.error) and 'DCGM_FI_DEV_SM_CLOCK{' in other.page()
+    assert "using dcgm-exporter's default counters" in ''.join(other.error) and 'DCGM_FI_DEV_SM_CLOCK{' in other.page()
 
 
 def test_jobs_from_a_folder(exporter, tmp_path):

@@ -203,7 +203,7 @@ def test_no_socket_is_said_once(exporter, path, kubelet):
     assert 'pod=' not in e.page() and e.get('/health')[::2] == (200, b'OK\n')
     kubelet(listed(pod('a', GPU[0])))   # a kubelet that begins later
     e.wait_for(lambda: pods_on(e, 0) == [('team', 'a', 'main')])
-    assert e.end()[0] == 0 and ''.join(e.error).count('No such file or directory; series have no labels of pods until it is there') == 1
+    assert e.end()[0] == 0 and ''.join(e.error).count('No such file or directory; series have no pod labels until it exists') == 1
     e = Exporter('--backend', REPLAY)   # nobody asked for pods
     try:
         assert 'kubelet' not in e.wait_ready().page()

@@ -61,13 +61,13 @@ def test_findings_are_text_and_nothing_is_fetched(profgpu, simulate, tmp_path):
 
 
 @pytest.mark.parametrize('words, said', [
-    (('--html-steps', '3'), b'goes with --html'),
+    (('--html-steps', '3'), b'needs --html'),
     (('--html', 'x.html', '--html-steps', '7:3'), b'--html-steps takes'),
     (('--html', 'x.html', '--html-steps', '1,,2'), b'--html-steps takes'),
     (('--html', 'x.html', '--html-steps', '-1'), b'--html-steps takes'),
-    (('--html-ranks', '3'), b'goes with --html'),
+    (('--html-ranks', '3'), b'needs --html'),
     (('--html', 'x.html', '--html-ranks', '3,x'), b'--html-ranks takes'),
-    (('--format', 'html', '--section', 'ops'), b'exclude each other'),
+    (('--format', 'html', '--section', 'ops'), b'cannot be combined'),
 ])
 def test_usage(profgpu, simulate, tmp_path, words, said):
     result = profgpu('analyze', simulate('--steps', '3'), *words, cwd=tmp_path)

@@ -172,11 +172,11 @@ def test_timestamps(log, style, pattern):
 
 def test_table_is_for_people(log, started):
     text = log('--count', 2, '-i', '0.01', '--format', 'table').stdout
-    assert len(text.splitlines()) == 5 and '1.1 GiB' in text and '14 %' in text and 'memory used' in text
+    assert len(text.splitlines()) == 5 and '1.10 GiB' in text and '14 %' in text and 'memory used' in text
     ours, theirs = pty.openpty()
     process = started('--backend', FAST, '--count', 1, stdout=theirs)
     assert process.wait(timeout=60) == 0
-    assert b'1.1 GiB' in os.read(ours, 65536)   # the default on a terminal
+    assert b'1.10 GiB' in os.read(ours, 65536)   # the default on a terminal
     os.close(ours), os.close(theirs)
 
 
@@ -191,12 +191,12 @@ def test_help_query_lists_every_field(log):
 @pytest.mark.parametrize('words, says', [
     (['-i', '0'], '1ms'), (['-i', '-1'], '1ms'), (['-i', '1us'], '1ms'), (['-i', 'often'], '"often"'),
     (['-i', '0.0005'], '1ms'), (['-i', ''], '""'),
-    (['--query', 'utilisation.gpu'], 'did you mean utilization.gpu?'), (['--query', 'index,,name'], 'without a name'),
+    (['--query', 'utilisation.gpu'], 'did you mean utilization.gpu?'), (['--query', 'index,,name'], 'an empty field name'),
     (['--query', 'processes'], 'processes'),
-    (['--count', '0'], 'from 1'), (['--count', '2.5x'], '2.5x'), (['--duration', '0'], 'above 0'),
-    (['--rotate', '1MB'], 'needs a file'), (['--rotate', '10', '-o', 'x.csv'], '4KiB'), (['--keep', '2'], '--rotate'),
+    (['--count', '0'], 'at least 1'), (['--count', '2.5x'], '2.5x'), (['--duration', '0'], 'at least 1ms'),
+    (['--rotate', '1MB'], 'needs a file'), (['--rotate', '10', '-o', 'x.csv'], 'at least 4096 bytes'), (['--keep', '2'], '--rotate'),
     (['-o', 'x.txt'], 'x.txt'), (['-o', 'x.csv', '--format', 'table'], 'screen'), (['--backend', 'none'], 'nothing'),
-    (['--units', '--no-units'], 'exclude'), (['--format', 'json', '--units'], 'number'), (['--timestamps', 'roman'], 'roman'),
+    (['--units', '--no-units'], 'cannot be combined'), (['--format', 'json', '--units'], 'number'), (['--timestamps', 'roman'], 'roman'),
 ])
 def test_usage_errors(log, words, says):
     result = log(*words)

@@ -268,12 +268,12 @@ def durations(rank):
 # What can go wrong
 
 @pytest.mark.parametrize('words, code, says', [
-    (('--ranks', '9'), 1, 'there is no rank 9\n  hint: those that were read: 0–3'),
+    (('--ranks', '9'), 1, 'there is no rank 9\n  hint: ranks that were read: 0–3'),
     (('--ranks', '0,4-7'), 1, 'there is no rank 4-7'),
     (('--ranks', 'all'), 2, '--ranks takes a list such as 0,3,8-11, not "all"'),
     (('--ranks', ''), 2, '--ranks takes a list'),
-    (('--steps', '100:'), 1, 'none of the chosen ranks has one of the chosen steps\n  hint: the traces have steps 5 to 8'),
-    (('--steps', '3'), 2, '--steps takes a:b'),
+    (('--steps', '100:'), 1, 'none of the chosen ranks has any of the chosen steps\n  hint: the traces have steps 5 to 8'),
+    (('--steps', '3'), 2, '--steps takes A:B'),
     (('--to', 'sqlite'), 2, 'sqlite'),
 ], ids=str)
 def test_words_that_do_not_fit(merge, simulate, words, code, says):
@@ -283,14 +283,14 @@ def test_words_that_do_not_fit(merge, simulate, words, code, says):
 
 def test_where_it_cannot_be_written(profgpu, simulate, tmp_path):
     path = simulate(*JOB)
-    for words, code, says in (((), 2, '-o FILE is needed'), (('-o', tmp_path / 'job.svg'), 2, 'does not tell a format'),
+    for words, code, says in (((), 2, '-o FILE is missing'), (('-o', tmp_path / 'job.svg'), 2, 'cannot infer the format'),
                               (('-o', tmp_path / 'absent' / 'job.pftrace'), 1, 'cannot be written'),
                               (('-o', '/dev/full', '--to', 'chrome'), 1, 'No space left'),
-                              (('-o', sorted(path.iterdir())[0]), 2, 'is what is read')):
+                              (('-o', sorted(path.iterdir())[0]), 2, 'is an input file')):
         result = profgpu('merge', path, *words, text=True)
         assert result.returncode == code and says in result.stderr, result.stderr
     result = profgpu('merge', os.path.join(ROOT, 'examples', 'replay.jsonl'), '-o', tmp_path / 'job.pftrace', text=True)
-    assert result.returncode == 1 and 'only samples' in result.stderr
+    assert result.returncode == 1 and 'only device samples' in result.stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -302,7 +302,7 @@ def test_a_rank_without_the_steps_is_left_out(merge, simulate, perfetto_trace, t
     document['traceEvents'] = [e for e in document['traceEvents'] if e['name'] != 'ProfilerStep#8']
     last.write_text(json.dumps(document))
     out, said = merge(folder, '--steps', '8:9')
-    assert 'left out, for want of the chosen steps: rank 3' in said
+    assert 'left out, without any of the chosen steps: rank 3' in said
     read = Perfetto(perfetto_trace, out)
     assert {rank_of(read, s['track']) for s in read.slices} == {0, 1, 2}
 

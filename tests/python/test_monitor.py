@@ -245,7 +245,7 @@ def test_test_alert(profgpu, receiver, tmp_path):
     assert [body['alerts'][0]['labels']['alertname'] for _, _, body in server.posts] == ['test', 'test']
     assert r.stderr.count('--on-alert: ok') == 2 and r.stderr.count('--webhook: ok') == 2
     r = profgpu('monitor', '--test-alert', '--on-alert', 'exit 1', '--webhook', 'http://127.0.0.1:1/', text=True)
-    assert r.returncode == 1 and 'Connection refused' in r.stderr and 'not every action took the test alert' in r.stderr
+    assert r.returncode == 1 and 'Connection refused' in r.stderr and 'not every action succeeded with the test alert' in r.stderr
     assert profgpu('monitor', '--test-alert').returncode == 2
 
 
@@ -316,7 +316,7 @@ def test_a_full_disk_is_said_once_and_the_log_goes_on(monitor, stage, tmp_path):
     assert m.said.count('cannot be written') == 1
     rows_of(log)   # whole rows
     resource.prlimit(m.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    m.wait_until_it_says('goes on; rows that were lost: ')
+    m.wait_until_it_says('continues; rows lost: ')
     size = log.stat().st_size
     m.wait_for(lambda: log.stat().st_size > size + 2000)
     assert m.end() == 0
@@ -337,9 +337,9 @@ def test_a_folder_that_goes_and_comes(monitor, tmp_path):
     m = monitor('-i', '0.01', '-o', folder / 'gpu.jsonl', '--rotate', '4KiB', '--keep', '1')
     m.wait_for(lambda: (folder / 'gpu.jsonl.1').exists())
     folder.rename(tmp_path / 'away')
-    m.wait_until_it_says('alerts go on')
+    m.wait_until_it_says('alerts continue')
     folder.mkdir()
-    m.wait_until_it_says('goes on')
+    m.wait_until_it_says(': continues')
     assert m.end() == 0 and rows_of(folder / 'gpu.jsonl')
 
 
@@ -365,7 +365,7 @@ def test_a_hung_driver_does_not_keep_it(monitor, stage):
 
 def test_ends(monitor, profgpu, tmp_path):
     m = monitor('-i', '0.05')
-    m.wait_until_it_says('2 devices, read every 0.05 s; 8 alerts; no log (--output)')
+    m.wait_until_it_says('2 GPUs, read every 0.05 s; 8 alerts; no log (--output)')
     assert m.end(signal.SIGINT) == 0
     assert profgpu('monitor', '--backend', REPLAY, '-i', '0.05', '--duration', '0.5').returncode == 0
     r = profgpu('monitor', '--backend', REPLAY + ',speed=100', '-i', '0.05', '-o', tmp_path / 'a.jsonl', text=True)   # the replay's end
@@ -375,8 +375,8 @@ def test_ends(monitor, profgpu, tmp_path):
 @pytest.mark.parametrize('words, says', [
     (['--alert', 'hot: temprature_c > 85'], 'no metric "temprature_c"'),
     (['--alerts', '/nowhere'], '/nowhere: cannot be read'),
-    (['-o', 'gpu.csv'], 'logs with alerts in them are JSON lines'),
-    (['--rotate', '1MB'], '--rotate is for a log'),
+    (['-o', 'gpu.csv'], 'logs with alerts are JSON lines'),
+    (['--rotate', '1MB'], '--rotate needs a log'),
     (['-o', 'gpu.jsonl', '--keep', '-1'], '--keep takes a whole number'),
     (['--webhook', 'ftp://h/'], 'is not an address that begins with http'),
     (['--action-limit', 'soon'], '--action-limit takes a time'),

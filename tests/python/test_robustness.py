@@ -449,7 +449,7 @@ def test_what_is_read_is_not_written_over(small, profgpu, tmp_path):
     for words in (['analyze', trace, '--html', trace], ['analyze', trace, '-o', tmp_path / 'link'], ['analyze', trace.parent, '--html', trace],
                   ['query', trace, 'select 1', '-o', trace], ['diff', trace, trace, '-o', trace], ['export', trace, '--to', 'chrome', '-o', trace]):
         refused = profgpu(*words)
-        assert refused.returncode == 2 and b'is what is read' in refused.stderr, words
+        assert refused.returncode == 2 and b'is an input file' in refused.stderr, words
         assert trace.read_bytes() == small
     for _ in range(2):
         assert profgpu('analyze', '-q', trace.parent, '--html', trace.parent / 'report.html').returncode == 0
@@ -459,7 +459,7 @@ def test_a_trace_is_no_samples(small, profgpu, tmp_path):
     for name in ('a.json', 'b.json'):
         (tmp_path / name).write_bytes(small)
     refused = profgpu('analyze', tmp_path / 'a.json', '--samples', tmp_path / 'b.json')
-    assert refused.returncode == 2 and b'b.json: a PyTorch trace, not samples' in refused.stderr
+    assert refused.returncode == 2 and b'b.json: this is a PyTorch trace, not device samples' in refused.stderr
 
 
 def test_a_file_named_twice_is_read_once(small, analyze, tmp_path):

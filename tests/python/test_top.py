@@ -209,7 +209,7 @@ def test_a_full_disk_is_said_on_the_screen(terminal):
     if not os.path.exists('/dev/full'):
         pytest.skip('no /dev/full here')
     t = terminal(100, 24, '-i', '0.1', '--record', '/dev/full', scenario=EIGHT)
-    t.wait('nothing is recorded any more')
+    t.wait('recording stopped')
     t.keys('q')
     assert t.exit_code() == 1
 
@@ -222,7 +222,7 @@ def test_plain_terminals(terminal):
     assert not re.search(r'\x1b\[[0-9;]*3[0-7]', text), 'colours in spite of NO_COLOR'
     dumb = terminal(100, 24, scenario=EIGHT, env={'TERM': 'dumb'})
     assert dumb.exit_code() == 0
-    assert 'one look' in dumb.error.read_text() and '/79.6 GiB' in dumb.screen()
+    assert 'showing one frame' in dumb.error.read_text() and '/79.6 GiB' in dumb.screen()
     unknown = terminal(100, 24, scenario=EIGHT, env={'TERM': 'no-such-terminal'})
     assert unknown.exit_code() == 1
     assert 'no-such-terminal' in unknown.error.read_text()

@@ -45,8 +45,8 @@ def test_hosts_side_by_side(exporter, profgpu):
 
 def test_no_host_at_all(profgpu):
     r = top(profgpu, '--remote', '127.0.0.1:1')
-    assert r.returncode == 1 and 'no host has said anything of a GPU; 127.0.0.1: cannot connect' in r.stderr
-    for words, says in ((['--remote', 'a b'], 'is not HOST'), (['--remote', 'a', '--device', '0'], 'is for the devices of this machine')):
+    assert r.returncode == 1 and 'no host reported a GPU; 127.0.0.1: cannot connect' in r.stderr
+    for words, says in ((['--remote', 'a b'], 'is not HOST'), (['--remote', 'a', '--device', '0'], 'and --remote cannot be combined')):
         r = top(profgpu, *words)
         assert r.returncode == 2 and says in r.stderr
 
