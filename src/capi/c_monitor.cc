@@ -27,7 +27,7 @@ namespace profgpu {
 namespace {
 
 /// libprofgpu-inject.so, where `profgpu run --trace` has put it into the environment: the functions it exports.
-struct Recorder {
+struct InjectedRecorder {
   DynLib library;
   int (*start)(const char*) = nullptr;
   void (*push)(const char*) = nullptr;
@@ -41,8 +41,8 @@ bool is_set(const char* variable) {
   return value != nullptr && *value != '\0';
 }
 
-Recorder open_recorder() {
-  Recorder recorder;
+InjectedRecorder open_recorder() {
+  InjectedRecorder recorder;
   if (!is_set("PROFGPU_RECORD") || !is_set("PROFGPU_INJECT")) return recorder;
   auto library = DynLib::open(std::getenv("PROFGPU_INJECT"));
   if (!library) return recorder;
@@ -85,10 +85,10 @@ void prepare_for_forks() {
 }
 
 /// Null: this process is not recorded. The recorder starts with the first range: a process without any leaves no file.
-const Recorder* recorder() {
-  static const Recorder* const opened = [] {
+const InjectedRecorder* recorder() {
+  static const InjectedRecorder* const opened = [] {
     prepare_for_forks();
-    return new Recorder(open_recorder());   // never closed: ranges may come until the process ends
+    return new InjectedRecorder(open_recorder());   // never closed: ranges may come until the process ends
   }();
   if (!opened->there()) return nullptr;
   if (!has_started.load(std::memory_order_relaxed)) {
@@ -120,7 +120,7 @@ void mark_monitors(bool popped) {
 
 // `phase`: what monitors call it.
 void push(const std::string& name, std::string phase) {
-  if (const Recorder* r = recorder()) r->push(name.c_str());
+  if (const InjectedRecorder* r = recorder()) r->push(name.c_str());
   open_ranges.push_back(std::move(phase));
   mark_monitors(false);
 }
@@ -250,7 +250,7 @@ void profgpu_range_push(profgpu_string name) { push(std::string(view(name)), std
 
 void profgpu_range_pop(void) {
   if (open_ranges.empty()) return;
-  if (const Recorder* r = recorder()) r->pop();
+  if (const InjectedRecorder* r = recorder()) r->pop();
   open_ranges.pop_back();
   mark_monitors(true);
 }
@@ -258,7 +258,7 @@ void profgpu_range_pop(void) {
 void profgpu_step_push(int64_t number) { push("ProfilerStep#" + std::to_string(number), "step"); }
 
 void profgpu_range_mark(profgpu_string name) {
-  if (const Recorder* r = recorder()) r->mark(std::string(view(name)).c_str());
+  if (const InjectedRecorder* r = recorder()) r->mark(std::string(view(name)).c_str());
 }
 
 int profgpu_is_recorded(void) { return recorder() != nullptr ? 1 : 0; }
