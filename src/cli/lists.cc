@@ -47,10 +47,12 @@ Outcome explain(const Arguments& arguments) {
 }
 
 Outcome list_formats(const Arguments&) {
-  constexpr int kNameWidth = 10;
+  size_t width = 0;
+  for (const Importer* i : importers()) width = std::max(width, i->name.size());
+  for (const Exporter* e : exporters()) width = std::max(width, e->name.size());
   std::string out = "Reads\n";
   const auto add = [&](std::string_view name, std::string_view summary) {
-    out += fmt::format("  {:<{}}  {}\n", name, kNameWidth, summary);
+    out += fmt::format("  {:<{}}  {}\n", name, width, summary);
   };
   for (const Importer* i : importers()) {
     add(i->name, i->summary);
