@@ -19,7 +19,8 @@ Steps sample_steps() {
   for (int i = 0; i < 6; ++i) {
     const int64_t duration = i == 0 ? 402'000'000 : 175'000'000 + i * 500'000;
     all.steps.push_back(
-        {"ProfilerStep#" + std::to_string(i), i, start, duration, 0, 106'600'000, duration - 106'600'000, i == 0, {}, {}});
+        {"ProfilerStep#" + std::to_string(i), i, start, duration, 0, 106'600'000, duration - 106'600'000, i == 0, i > 0,
+         {}, {}});
     start += duration;
   }
   return all;
