@@ -2,29 +2,38 @@
 import collections
 import copy
 import json
+import subprocess
+import sys
 
 import pytest
 
-torch = pytest.importorskip('torch')
+pytest.importorskip('torch')
+
+
+TRAINING = """
+import torch
+from torch.profiler import ExecutionTraceObserver, ProfilerActivity, profile
+model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
+optimizer = torch.optim.Adam(model.parameters())
+observer = ExecutionTraceObserver()
+observer.register_callback('et.json')
+with profile(activities=[ProfilerActivity.CPU], record_shapes=True, execution_trace_observer=observer) as profiler:
+    for i in range(3):
+        with torch.profiler.record_function(f'step {i}'):
+            optimizer.zero_grad()
+            torch.cat([model(torch.randn(5, 8)), torch.ones(2, 4)]).sum().backward()
+            optimizer.step()
+profiler.export_chrome_trace('kineto.json')
+observer.unregister_callback()
+"""
 
 
 @pytest.fixture(scope='session')
 def recorded(tmp_path_factory):
-    """(execution trace, profiler's trace with shapes) of one run, as documents."""
-    from torch.profiler import ExecutionTraceObserver, ProfilerActivity, profile
+    """(execution trace, profiler's trace with shapes) of one run, as documents. In a process of its own: what a process
+    has profiled before changes how PyTorch numbers its operators."""
     folder = tmp_path_factory.mktemp('et')
-    model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
-    optimizer = torch.optim.Adam(model.parameters())
-    observer = ExecutionTraceObserver()
-    observer.register_callback(str(folder / 'et.json'))
-    with profile(activities=[ProfilerActivity.CPU], record_shapes=True, execution_trace_observer=observer) as profiler:
-        for i in range(3):
-            with torch.profiler.record_function(f'step {i}'):
-                optimizer.zero_grad()
-                torch.cat([model(torch.randn(5, 8)), torch.ones(2, 4)]).sum().backward()
-                optimizer.step()
-    profiler.export_chrome_trace(str(folder / 'kineto.json'))
-    observer.unregister_callback()
+    subprocess.run([sys.executable, '-c', TRAINING], cwd=folder, check=True, capture_output=True, timeout=240)
     return [json.loads((folder / name).read_text()) for name in ('et.json', 'kineto.json')]
 
 

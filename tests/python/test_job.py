@@ -291,8 +291,8 @@ def test_waiting_for_what_is_not_here_is_no_transfer(simulate, alone, words):
         assert finding['cost_ns'] is None
     else:   # few records lack: the job's replay bounds it
         assert finding['cost_pct'] is None or finding['cost_pct'] < 5
-    assert 'times as fast' not in document['verdict']
-    assert ('rank 1 is not here' in finding['fix'][0]) == ('--missing' in words)
+    assert 'as fast' not in document['verdict']
+    assert ('rank 1, missing here' in finding['fix'][0]) == ('--missing' in words)
 
 
 def test_one_micro_batch(simulate, alone):
@@ -344,7 +344,7 @@ def test_a_slow_link_costs_what_its_transfers_take_longer(simulate, same):
     (like_others,) = [w for w in document['cluster']['what_if'] if w['change'] == 'straggler_median']
     assert like_others['saved_ns_per_step'] == pytest.approx(straggler['excess_ns_per_step'], rel=0.1)
     assert 'exposed-communication' not in found
-    assert document['verdict'].startswith('Transfers with rank 5 take longer')
+    assert document['verdict'].startswith('Transfers with rank 5 are slow')
 
 
 def test_a_slow_host_is_named_where_groups_share_its_ranks(simulate, same):
