@@ -220,7 +220,7 @@ struct CapturedCall {
 };
 
 /// Whose file it is: advice on how to record speaks of that tool's options.
-enum class Recorder : uint8_t { kPyTorch, kProfgpu, kNsight, kRocprof, kXla, kOther };
+enum class Recorder : uint8_t { kPyTorch, kProfgpu, kNsight, kRocprof, kOther };
 
 struct DeviceProperties {
   int32_t id = 0;

@@ -1,6 +1,7 @@
 #include "trace/trace_builder.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <span>
 
@@ -416,6 +417,17 @@ uint32_t Shard::activity_args(const ActivityArgs& args) {
 
 void Shard::name_thread(std::string_view process, std::string_view id, std::string_view name) {
   thread_names[{std::string(process), std::string(id)}] = name;
+}
+
+void add_memory_totals(Trace& trace) {
+  std::map<int32_t, int64_t> allocated;
+  for (MemoryEvent& m : trace.memory) {
+    if (m.device < 0) continue;
+    int64_t& sum = allocated[m.device];
+    if (__builtin_add_overflow(sum, m.bytes, &sum)) return;
+    sum = std::max<int64_t>(sum, 0);
+    m.total_allocated = sum;
+  }
 }
 
 }  // namespace profgpu

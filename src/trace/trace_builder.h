@@ -135,6 +135,8 @@ class Shard {
 
 /// Makes launching, launched_first and launched of what activities say of their launches. In link.cc.
 void index_launches(Trace& trace);
+/// Sums up CUDA's own allocator by device from where the recording began: MemoryEvent::total_allocated.
+void add_memory_totals(Trace& trace);
 
 class TraceBuilder {
  public:

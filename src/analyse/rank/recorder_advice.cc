@@ -24,11 +24,6 @@ const RecorderAdvice& recorder_advice(Recorder recorder) {
       "record a part of the run: rocprofv3 --collection-period, or roctxProfilerPause() and Resume() around a few steps",
       "leave out what is not needed: rocprofv3 --kernel-trace --memory-copy-trace",
       "record after warm-up: rocprofv3 --collection-period with a delay"};
-  static constexpr RecorderAdvice kJax = {"was a device there to be profiled?",
-                                          "mark each with jax.profiler.StepTraceAnnotation(\"train\", step_num=i)",
-                                          "record fewer steps: jax.profiler.start_trace() and stop_trace() around a few",
-                                          "leave out what is not needed: host_tracer_level=1, python_tracer_level=0",
-                                          "record after warm-up: start_trace() behind the first steps"};
   static constexpr RecorderAdvice kAny = {"", "mark each by a range", "record a shorter part of the run",
                                           "leave out what is not needed", "record after warm-up"};
   switch (recorder) {
@@ -36,7 +31,6 @@ const RecorderAdvice& recorder_advice(Recorder recorder) {
     case Recorder::kProfgpu: return kOwn;
     case Recorder::kNsight: return kNsys;
     case Recorder::kRocprof: return kRocm;
-    case Recorder::kXla: return kJax;
     case Recorder::kOther: break;
   }
   return kAny;

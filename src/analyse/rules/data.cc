@@ -55,9 +55,13 @@ void describe_data_loading_bound(const Measured& m, Finding& f) {
              "make samples cheaper: store decoded or resized data; decode on the GPU (torchvision.io, DALI)",
              "DataLoader(…, pin_memory=True) and batch.to(device, non_blocking=True)"};
   if (!m.has_device()) {
-    f.verdict = fmt::format("The loop waits for data: loading takes {} of each step.", format_percent(*f.value, 0));
-    f.why = fmt::format("Data loading takes {} of the steps on their thread.", format_percent(*f.value));
+    const bool steps = m.facts().get<Steps>().marked();
+    f.verdict = fmt::format("The loop waits for data: loading takes {} of {}.", format_percent(*f.value, 0),
+                            steps ? "each step" : "the recorded time");
+    f.why = fmt::format("Data loading takes {} of the {} on the thread that loads.", format_percent(*f.value),
+                        steps ? "steps" : "recorded time");
     f.evidence.push_back(longest);
+    if (!steps) return;   // what is recorded of the loop may be a part of one step
     set_cost(f, m.wall_ns(), m.facts().get<Phases>().measured_wall_ns[static_cast<size_t>(Phase::kDataLoading)]);
     return;
   }

@@ -156,7 +156,8 @@ extern const Rule kHostBoundLaunches = {
         "dispatcher time per operator; kernels shorter than that leave the device idle.",
     .computation =
         "Value: idle time of cause host_bound as a share of the device's window. Cost: replay of the trace without the "
-        "host time in those gaps, and with the work after them launched in time; at most that idle time.",
+        "host time in those gaps, and with the work after them launched in time; at most that idle time, less what "
+        "python-gc costs.",
     .advice = {
         "torch.compile(model): fewer, larger kernels and less Python between them",
         "torch.compile(model, mode=\"reduce-overhead\") or CUDA graphs (torch.cuda.graph, make_graphed_callables)",

@@ -84,8 +84,9 @@ ReportVerdict verdict_of_host(const RankMeasure& m) {
             VerdictKind::kInconclusive};
   std::string places;
   for (const Place& p : m.host_places)
-    append_listed(places, fmt::format("{} ({} per step)", place_text(p),
-                                      format_duration(static_cast<double>(p.ns / std::max<int64_t>(m.steps, 1)))));
+    append_listed(places, fmt::format("{} ({}{})", place_text(p),
+                                      format_duration(static_cast<double>(p.ns / std::max<int64_t>(m.steps, 1))),
+                                      m.annotated ? " per step" : ""));
   return {fmt::format("This trace has no GPU activity{} On the host {}.",
                       m.cut_off ? "; it is cut off."
                                 : ": was it recorded (ProfilerActivity.CUDA, nsys profile --trace=cuda)?",

@@ -100,7 +100,6 @@ class NsightReader {
   void read_syncs(Shard& shard);
   void read_samples(Shard& shard);
   void name_threads(Shard& shard);
-  static void add_memory_totals(Trace& trace);
   void add_issues(Trace& trace, const std::map<TraceIssueKind, int64_t>& counts);
   void add_graph_issues(Trace& trace);
   void report(std::string_view table, const SqliteScan& scan) {
@@ -218,18 +217,6 @@ void NsightReader::name_threads(Shard& shard) {
     replace_invalid_utf8(text);
     if (!text.empty())
       shard.name_thread(std::to_string(nsight_pid(*thread)), std::to_string(nsight_tid(*thread)), text);
-  }
-}
-
-// Sums are those of CUDA's own allocator from where the recording began.
-void NsightReader::add_memory_totals(Trace& trace) {
-  std::map<int32_t, int64_t> allocated;
-  for (MemoryEvent& m : trace.memory) {
-    if (m.device < 0) continue;
-    int64_t& sum = allocated[m.device];
-    if (__builtin_add_overflow(sum, m.bytes, &sum)) return;
-    sum = std::max<int64_t>(sum, 0);
-    m.total_allocated = sum;
   }
 }
 

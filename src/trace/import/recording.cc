@@ -145,18 +145,6 @@ class Decoder {
   uint32_t correlation_base_ = 0;
 };
 
-// Totals of CUDA's own allocator, known only if it was recorded from its first call on.
-void add_memory_totals(Trace& trace) {
-  std::map<int32_t, int64_t> allocated;
-  for (MemoryEvent& m : trace.memory) {
-    if (m.device < 0) continue;
-    int64_t& sum = allocated[m.device];
-    if (__builtin_add_overflow(sum, m.bytes, &sum)) return;
-    sum = std::max<int64_t>(sum, 0);
-    m.total_allocated = sum;
-  }
-}
-
 // A window for each period in which device activity was recorded, from its first row to its last.
 void split_windows(const Intervals& recorded, Trace& trace) {
   if (recorded.size() < 2) return;
@@ -261,7 +249,7 @@ Trace recorded_trace(const RankRecording& recording, const ImportOptions& option
   }
   const std::map<TraceIssueKind, int64_t> counts = builder.issue_counts();
   Trace trace = builder.finish(threads);
-  if (from_start && windows.size() == 1) add_memory_totals(trace);
+  if (from_start && windows.size() == 1) add_memory_totals(trace);   // else earlier calls are unknown
   match_collectives_in_order(trace);
   split_windows(windows, trace);
   cut_stacks(trace);
