@@ -2,6 +2,7 @@
 import contextlib
 import json
 import os
+import pathlib
 import shutil
 import signal
 import socket
@@ -268,7 +269,8 @@ def test_torch_of_a_program_that_ends_first():
 
 def test_torch_of_a_program_that_was_not_started_for_it(tmp_path):
     run = subprocess.Popen([PROGRAM, 'run', '--backend', 'none', '-q', '--trace', '-o', tmp_path / 'x', '--', 'sleep', '30'], env=environment())
-    until(lambda: children(run.pid))
+    # Between fork and exec the child still has the environment of its parent.
+    until(lambda: any(pathlib.Path(f'/proc/{child}/comm').read_text() == 'sleep\n' for child in children(run.pid)))
     try:
         r = attach(children(run.pid)[0], 'torch', code=1)
     finally:
