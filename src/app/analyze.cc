@@ -166,11 +166,20 @@ std::vector<std::string> next_commands(const AnalyzeOptions& options, const Repo
   const auto loud = std::ranges::find_if(report.findings, [](const Finding& f) { return f.severity != Severity::kInfo; });
   if (loud != report.findings.end()) next.push_back("profgpu explain " + loud->rule);
   else if (!report.findings.empty()) next.push_back("profgpu explain " + report.findings.front().rule);
+  const std::string paths = options.paths.size() == 1 ? " " + shell_line(options.paths) : " …";
+  const bool no_device = std::ranges::all_of(report.ranks, [](const RankReport& r) { return r.devices.empty(); });
+  if (!report.logs.empty() && no_device) {
+    next.push_back("profgpu analyze" + paths + " --section log");
+    return next;
+  }
+  if (report.ranks.empty() && report.flight) {
+    next.push_back("profgpu analyze" + paths + " --section hang");
+    return next;
+  }
   if (report.ranks.empty()) {
     next.push_back("profgpu analyze TRACE --samples " + shell_line({report.inputs.front().path}));
     return next;
   }
-  const std::string paths = options.paths.size() == 1 ? " " + shell_line(options.paths) : " …";
   if (report.ranks.size() > 1) next.push_back("profgpu analyze" + paths + " --section cluster");
   next.push_back("profgpu analyze" + paths +
                  (has_only_threads(report) ? " --section threads" : " --section kernels --top 30"));

@@ -10,6 +10,7 @@
 #include "analyse/report/quantity.h"
 #include "app/analyze.h"
 #include "app/gather/processes.h"
+#include "cli/follow.h"
 #include "cli/output.h"
 #include "cli/trace_command.h"
 #include "view/registry.h"
@@ -94,6 +95,12 @@ Outcome analyze(const Arguments& arguments) {
   const Presenter* presenter = find_presenter(options->format);
   if (!presenter) return Error{"there is no format " + options->format};
 
+  if (arguments.has("--follow")) {
+    if (options->read.paths.size() != 1 || options->read.paths.front() == "-")
+      return Outcome::usage({"--follow takes one file, the log that a job writes"});
+    if (Status seen = follow_log(options->read.paths.front(), options->draws()); !seen)
+      return seen.error();
+  }
   std::unique_ptr<MpiProcesses> mpi;
   if (options->mpi) {
     auto begun = MpiProcesses::begin(own_program());
@@ -141,6 +148,9 @@ const Command kAnalyze{
           {{"--steps A:B", "only steps A to B - 1"},
            {"--samples FILE...", "device samples of the same time (from profgpu log or run --samples)"},
            kStepPatternFlag,
+           {"--follow",
+            "for a training log that is still written: show each step, and make the report when the run ends or at "
+            "Ctrl-C"},
            {"--mpi", "share the reading among the processes that mpirun or srun started"},
            {"--threshold RULE=VALUE...", "change the threshold of a rule"}}},
          {"In scripts",
@@ -153,6 +163,7 @@ const Command kAnalyze{
                  {"profgpu analyze trace.json.gz --html report.html", "a page that opens offline in any browser"},
                  {"profgpu analyze run7/", "all ranks of a job, from a folder"},
                  {"mpirun -n 16 profgpu analyze --mpi run7/", "a large job, read by sixteen processes on any nodes"},
+                 {"profgpu analyze train.log", "what a training printed: speed, stalls, memory, how it ended"},
                  {"profgpu analyze trace.json.gz --json -o report.json", "everything, for a program"},
                  {"profgpu analyze trace.json.gz --fail-on warning", "a gate in continuous integration"}},
     .notes = "Exit status: 0 report made, 1 no report, 2 usage, 3 a finding at or above --fail-on, 130 interrupted.",

@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/terminal.h"
+#include "cli/topics.h"
 #include "trace/import/importer.h"
 #include "view/registry.h"
 
@@ -19,6 +20,7 @@ constexpr int kRulesWidth = 88;
 
 std::vector<std::string> rule_ids() {
   std::vector<std::string> ids;
+  for (const Topic& t : topics()) ids.emplace_back(t.name);
   for (const Rule* r : rules()) ids.emplace_back(r->id);
   return ids;
 }
@@ -33,6 +35,7 @@ Outcome list_rules(const Arguments&) {
 
 Outcome explain(const Arguments& arguments) {
   const std::string& id = arguments.positional.front();
+  if (const Topic* topic = find_topic(id)) return write_stdout(topic_text(*topic, kRulesWidth));
   const Rule* rule = find_rule(id);
   if (!rule) return Outcome::usage(no_such_rule(id));
   std::string out = fmt::format("{}: {}\n\n", rule->id, rule->summary);
@@ -80,8 +83,9 @@ const Command kExplain{
     .name = "explain",
     .summary = "explain a rule: meaning, computation, what to change",
     .positional = "RULE",
-    .positional_help = "a rule's name, as findings show it",
-    .examples = {{"profgpu explain data-loading-bound", "why the GPU waits for input, and every remedy"}},
+    .positional_help = "a rule's name, as findings show it, or deepspeed",
+    .examples = {{"profgpu explain data-loading-bound", "why the GPU waits for input, and every remedy"},
+                 {"profgpu explain deepspeed", "what DeepSpeed's log shows, and which settings change the speed"}},
     .candidates = rule_ids,
     .run = explain,
 };

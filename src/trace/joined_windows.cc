@@ -246,6 +246,11 @@ void move_small_tables(const Trace& w, const Place& place, Trace& joined) {
       joined.captured_calls.push_back({place(c.activity), place(c.call)});
   for (const Interval& i : place.given.empty() ? w.windows : subtract(w.windows, place.given))
     joined.windows.push_back({i.start + place.shift_ns, i.end + place.shift_ns});
+  for (LogStep s : w.log_steps) {
+    s.start_ns += place.shift_ns;
+    joined.log_steps.push_back(std::move(s));
+  }
+  if (!joined.log) joined.log = w.log;
   joined.cut_off |= w.cut_off;
   joined.events += w.events;
   joined.issues.insert(joined.issues.end(), w.issues.begin(), w.issues.end());

@@ -5,11 +5,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "trace/flight_dump.h"
+#include "trace/run_log.h"
 #include "trace/sample.h"
 #include "trace/string_pool.h"
 
@@ -302,6 +305,9 @@ class Trace {
   std::vector<Interval> windows;   ///< profiler windows in time order, at least one unless the trace is empty
   std::vector<TraceIssue> issues;
   SampleLog samples;               ///< of the devices meanwhile; in Unix time
+  std::vector<LogStep> log_steps;  ///< of a trace made from a log: its steps, by time; starts are on this clock
+  std::shared_ptr<const RunLog> log;          ///< the whole log that it was made from
+  std::shared_ptr<const FlightDump> flight;   ///< the dump of NCCL's flight recorder that it was made from
 
   /// Whether it is a log of samples and nothing else.
   [[nodiscard]] bool only_samples() const { return host.size() + activity.size() == 0 && !samples.empty(); }

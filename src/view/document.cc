@@ -66,6 +66,7 @@ class Document {
     ranks();
     times();
     serving();
+    parts(run_parts(report_, first_rows_ > 0 ? first_rows_ : SIZE_MAX), 0);
     telemetry();
     findings();
     checklist();
@@ -88,6 +89,7 @@ class Document {
     if (name == "checklist") return checklist();
     if (name == "inputs") return inputs();
     if (name == "cluster") return cluster(0);
+    if (name == "log" || name == "hang") return parts(run_parts(report_, rows_ > 0 ? rows_ : SIZE_MAX), 0);
     const Section* section = find_section(name);
     for (const RankReport& rank : report_.ranks)
       if (section) rank_section(*section, rank, section_value(rank, section->name));
@@ -191,12 +193,13 @@ class Document {
     bullets(part.sentences);
   }
 
-  void cluster(size_t first) {
-    const std::vector<ReportPart> parts = cluster_parts(report_, parts_);
-    for (size_t i = first; i < parts.size(); ++i) {
-      heading(parts[i].title);
-      bullets(parts[i].sentences);
-      if (!parts[i].table.rows.empty()) table(parts[i].table, {}, Holds::kWords);
+  void cluster(size_t first) { parts(cluster_parts(report_, parts_), first); }
+
+  void parts(const std::vector<ReportPart>& all, size_t first) {
+    for (size_t i = first; i < all.size(); ++i) {
+      heading(all[i].title);
+      bullets(all[i].sentences);
+      if (!all[i].table.rows.empty()) table(all[i].table, {}, Holds::kWords);
     }
   }
 

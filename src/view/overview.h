@@ -76,6 +76,13 @@ struct ReportPart {
 
 /// Steps of an inference engine by kind, and what there is to say of tokens and of the time between steps.
 ReportPart serving_part(const Serving& serving);
+/// Who waits in which collective.
+ReportPart flight_part(const FlightReport& flight, size_t most);
+/// Rates of collectives by size; what NCCL says of its way.
+ReportPart link_part(const LogReport& log, size_t most);
+ReportPart nccl_part(const NcclReport& nccl);
+/// What tells of the job as a whole: its hang, and what its own logs say, one part each; `most`: rows of a table.
+std::vector<ReportPart> run_parts(const Report& report, size_t most);
 /// Those that have something to say; none for one rank. `most`: late ranks that have a part of their own, and calls
 /// named that lack ranks (0: all).
 std::vector<ReportPart> cluster_parts(const Report& report, size_t most);

@@ -34,6 +34,8 @@ struct ReportDocument {
     std::vector<Record> telemetry;
     for (const DeviceTelemetry& device : report.telemetry) telemetry.push_back(telemetry_record(device));
     if (!telemetry.empty()) v("telemetry", InFull<Record>{telemetry});
+    if (!report.logs.empty()) v("logs", InFull<LogReport>{report.logs});
+    if (report.flight) v("flight_recorder", value_of(*report.flight));
     v("findings", InFull<Finding>{report.findings}), v("checklist", report.checklist), v("next", report.next);
   }
 };

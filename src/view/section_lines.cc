@@ -149,6 +149,8 @@ Lines finding_lines(const Report& report, const PresentOptions& options, bool wh
 std::vector<std::string> section_names(const Report& report) {
   std::vector<std::string> names{"findings", "checklist", "inputs"};
   if (report.job) names.emplace_back("cluster");
+  if (!report.logs.empty()) names.emplace_back("log");
+  if (report.flight) names.emplace_back("hang");
   if (report.ranks.empty()) return names;
   for (const Section& section : sections()) names.emplace_back(section.name);
   return names;
@@ -303,6 +305,16 @@ void add_cluster(const Report& report, const PresentOptions& options, SectionLin
   }
 }
 
+void add_logs(const Report& report, SectionLines& to) {
+  for (const LogReport& log : report.logs) {
+    Value whole = value_of(log);
+    Record known;   // a log has few of the fields
+    for (const auto& [name, value] : whole.record()->fields)
+      if (!value.is_null() && (value.table() == nullptr || !value.table()->rows.empty())) known.add(name, value);
+    to.value("Log " + log.path, known);
+  }
+}
+
 }  // namespace
 
 Lines section_lines(const Report& report, const PresentOptions& options) {
@@ -313,6 +325,8 @@ Lines section_lines(const Report& report, const PresentOptions& options) {
   else if (!has_section(report, options.section))
     lines.text(Line(), "no section " + options.section + " here; there are: " + joined(section_names(report)));
   else if (options.section == "cluster") add_cluster(report, options, lines);
+  else if (options.section == "log") add_logs(report, lines);
+  else if (options.section == "hang") lines.value("NCCL flight recorder", value_of(*report.flight));
   else add_rank_sections(report, *find_section(options.section), lines);
   return std::move(lines.out);
 }

@@ -74,8 +74,8 @@ Lines summed_inputs(const Report& report, int width) {
   int64_t events = 0, bytes = 0;
   const std::string folder = folder_of_inputs(report);
   for (const InputFile& input : report.inputs) events += input.events, bytes += input.file_bytes;
-  const std::string files = plural(static_cast<int64_t>(report.inputs.size()), "file", "files") + " of " +
-                            plural(static_cast<int64_t>(report.ranks.size()), "rank", "ranks");
+  std::string files = plural(static_cast<int64_t>(report.inputs.size()), "file", "files");
+  if (!report.ranks.empty()) files += " of " + plural(static_cast<int64_t>(report.ranks.size()), "rank", "ranks");
   const std::string what = plural(events, "event", "events") + ", " + format_bytes(static_cast<double>(bytes)) +
                            counted_steps(report);
   if (folder.empty()) return input_line(files, {what, device_names(report), frameworks(report)}, width);
@@ -234,9 +234,23 @@ Lines serving_lines(const Report& report, const PresentOptions& options) {
   return out;
 }
 
+Lines log_lines(const Report& report, const PresentOptions& options) {
+  Lines out;
+  for (const ReportPart& part : run_parts(report, static_cast<size_t>(first_screen_rows(options)))) {
+    append_apart(out, {Line(part.title, Style::kStrong)});
+    for (const std::string& text : part.sentences)
+      append(out, wrapped_after(Line().skip(2), sanitised(text), options.width));
+    if (part.table.rows.empty()) continue;
+    append(out, value_grid(part.table, {.rows = part.table.rows.size(), .aligned = true}).lines(options.width));
+  }
+  return out;
+}
+
 Lines time_lines(const Report& report, const PresentOptions& options) {
   const RankReport* rank = report.rank_in_focus();
   if (!rank) return {};
+  const bool untold = std::ranges::all_of(report.logs, [](const LogReport& log) { return log.breakdown.empty(); });
+  if (!report.logs.empty() && untold && rank->devices.empty()) return {};   // a log without timers: one part, all other
   const std::vector<DeviceOverview> devices = device_overviews(*rank);
   std::vector<Panel> panels{step_panel(report, *rank)};
   if (devices.size() == 1) panels.push_back(device_panel(devices.front()));
@@ -262,6 +276,8 @@ std::string name_of(const Check& check) {
 }  // namespace
 
 Lines checklist_lines(const Report& report, const PresentOptions& options) {
+  const auto unknown = [](const Check& c) { return c.verdict == Verdict::kUnknown; };
+  if (std::ranges::all_of(report.checklist, unknown) && !report.logs.empty()) return {};   // a log answers none
   if (report.checklist.empty()) return {};
   Line line("Checklist   ", Style::kStrong);
   const int indent = line.width();
@@ -366,6 +382,7 @@ Lines first_screen(const Report& report, const PresentOptions& options) {
     parts.push_back(time_lines(report, options));
     parts.push_back(serving_lines(report, options));
   }
+  parts.push_back(log_lines(report, options));
   parts.push_back(telemetry_lines(report, options));
   parts.push_back(finding_lines(report, options, false));
   if (!report.ranks.empty()) {

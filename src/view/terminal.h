@@ -15,6 +15,8 @@ Lines input_lines(const Report& report, const PresentOptions& options);
 /// The ranks of a job side by side.
 Lines rank_lines(const Report& report, const PresentOptions& options);
 /// Bars: where a step's time goes, and what the devices do.
+/// What the job's own logs say.
+Lines log_lines(const Report& report, const PresentOptions& options);
 Lines time_lines(const Report& report, const PresentOptions& options);
 /// What costs time and what to change; `whole` adds reasons, figures and all evidence.
 Lines finding_lines(const Report& report, const PresentOptions& options, bool whole);

@@ -246,6 +246,16 @@ export interface Step {
   sequences: number | null;
   tokens: number | null;
   context_tokens: number | null;
+  iterations: number;
+  loss: number | null;
+  learning_rate: number | null;
+  grad_norm: number | null;
+  samples_per_s: number | null;
+  tokens_per_s: number | null;
+  device_tokens_per_s: number | null;
+  tflops: number | null;
+  mfu_pct: number | null;
+  skipped: number | null;
 }
 export interface PhaseRow {
   name: string;

@@ -9,6 +9,8 @@
 #include "analyse/rank/rank_report.h"
 #include "analyse/rank/telemetry.h"
 #include "analyse/report/report.h"
+#include "analyse/run/flight_report.h"
+#include "analyse/run/log_report.h"
 
 namespace profgpu {
 
@@ -29,6 +31,8 @@ struct Report {
   std::vector<RankReport> ranks;
   std::shared_ptr<const Job> job;  ///< the `cluster` of the document; null for one rank
   std::vector<DeviceTelemetry> telemetry;   ///< from samples; empty: there are none
+  std::vector<LogReport> logs;              ///< from what the job printed
+  std::optional<FlightReport> flight;       ///< from dumps of NCCL's flight recorder
   std::vector<Finding> findings; ///< most expensive first
   std::vector<Check> checklist;
   std::string verdict;           ///< one or two sentences: where the time goes and what it costs

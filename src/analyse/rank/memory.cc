@@ -125,8 +125,31 @@ void summarise(const Facts& facts, const std::vector<MemoryEvent>& events, Memor
 
 }  // namespace
 
+namespace {
+
+// Of the rank that the steps are of where the lines say whose memory they tell of, else of all: the peak is the
+// fullest device's.
+Memory memory_of_log(const Facts& facts) {
+  const Trace& trace = facts.trace();
+  Memory memory;
+  const auto raise = [](std::optional<int64_t>& peak, const std::optional<int64_t>& value) {
+    if (value && *value > peak.value_or(-1)) peak = value;
+  };
+  const std::optional<int> rank = trace.distributed.rank;
+  for (const LogMemory& m : trace.log->memory) {
+    if (rank && m.rank && *rank != *m.rank) continue;
+    raise(memory.peak_allocated_bytes, m.allocated_bytes), raise(memory.peak_allocated_bytes, m.max_allocated_bytes);
+    raise(memory.peak_reserved_bytes, m.reserved_bytes), raise(memory.peak_reserved_bytes, m.max_reserved_bytes);
+    raise(memory.capacity_bytes, m.capacity_bytes);
+  }
+  return memory;
+}
+
+}  // namespace
+
 Memory Memory::compute(const Facts& facts) {
   const Trace& trace = facts.trace();
+  if (trace.log != nullptr && trace.memory.empty()) return memory_of_log(facts);
   Memory memory;
   count_allocator_calls(facts, memory);
   std::map<int32_t, std::vector<MemoryEvent>> by_device;
@@ -268,6 +291,7 @@ std::optional<PageMemory> memory_over_time(const Facts& facts, int64_t shift_ns)
   const Memory& summary = facts.get<Memory>();
   if (!summary.peak_allocated_bytes) return std::nullopt;
   const std::vector<MemoryEvent> events = events_of(trace, summary.device);
+  if (events.empty()) return std::nullopt;   // a log has peaks and no course
   PageMemory memory;
   memory.device = summary.device;
   add_course(events, shift_ns, memory);

@@ -242,6 +242,7 @@ std::vector<OpRow> OpRow::rows(const Facts& facts) { return facts.get<Ops>().row
 Ops Ops::compute(const Facts& facts) {
   Ops ops;
   ops.of_activity = innermost_ranges(facts);
+  if (!facts.trace().log_steps.empty()) return ops;   // ranges of a log are its lines, and no ops
   OpWalk(facts, ops.rows).walk();
   std::sort(ops.rows.begin(), ops.rows.end(), [](const OpRow& a, const OpRow& b) {
     if (a.cpu_self_ns != b.cpu_self_ns) return a.cpu_self_ns > b.cpu_self_ns;

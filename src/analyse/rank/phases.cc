@@ -409,8 +409,35 @@ std::vector<Phase> Phases::all() const {
   return phases;
 }
 
+namespace {
+
+// As the log's own timers have it, one after the other from the step's start; what none of them covers is other.
+Phases phases_of_log(const Facts& facts) {
+  constexpr std::array<Phase, kLogPhases> kOfLog = {Phase::kDataLoading, Phase::kForward, Phase::kBackward,
+                                                    Phase::kOptimizer, Phase::kCommunication, Phase::kCheckpoint,
+                                                    own_phase(0)};
+  Phases phases;
+  std::vector<PhaseSegment> painted;
+  for (const LogStep& s : facts.trace().log_steps) {
+    int64_t at = s.start_ns;
+    const int64_t end = s.start_ns + s.duration_ns.value_or(0);
+    for (size_t p = 0; p < kLogPhases; ++p) {
+      const int64_t until = at + std::clamp<int64_t>(s.phase_ns[p], 0, end - at);
+      if (until > at) painted.push_back({at, until, kOfLog[p], 0});
+      if (until > at && is_own(kOfLog[p])) phases.own = {"forward-backward"};
+      at = until;
+    }
+  }
+  add_segments(facts.get<Steps>(), painted, phases);
+  add_totals(facts, phases);
+  return phases;
+}
+
+}  // namespace
+
 Phases Phases::compute(const Facts& facts) {
   const Steps& steps = facts.get<Steps>();
+  if (!facts.trace().log_steps.empty()) return phases_of_log(facts);
   Phases phases;
   phases.of_activity.resize(facts.trace().activity.size(), Phase::kOther);
   if (!steps.thread.valid()) {

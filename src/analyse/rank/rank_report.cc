@@ -131,6 +131,7 @@ Quality Quality::compute(const Facts& facts) {
   const Trace& trace = facts.trace();
   Quality quality;
   auto& issues = quality.issues;
+  if (!trace.log_steps.empty()) return quality;   // the log says itself what it lacks
   if (trace.activity.size() == 0)
     issues.push_back({TraceIssueKind::kNoDeviceActivity, 1,
                       "no GPU activity in the file: device figures are missing" + where_activity_may_be(trace)});

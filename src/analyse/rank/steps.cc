@@ -289,8 +289,33 @@ int64_t Steps::measured_wall_ns() const { return sum_of(measured(), &Step::durat
 
 int64_t Steps::total_wall_ns() const { return sum_of(steps, &Step::duration_ns); }
 
+namespace {
+
+// A log's steps are its lines.
+Steps steps_of_log(const Facts& facts) {
+  const Trace& trace = facts.trace();
+  Steps all;
+  all.annotated = true;
+  all.thread = busiest_thread(trace);
+  for (const LogStep& line : trace.log_steps) {
+    const Interval time{line.start_ns, line.start_ns + line.duration_ns.value_or(0)};
+    Step& s = all.steps.emplace_back(step_of("step " + std::to_string(line.number), line.number, time));
+    s.iterations = line.iterations;
+    s.log = line.figures;
+  }
+  mark_left_out(trace, all.steps);
+  std::erase_if(all.steps, [&](const Step& s) {
+    return s.index < facts.options().first_step || s.index >= facts.options().end_step;
+  });
+  mark_measured(all.steps);
+  return all;
+}
+
+}  // namespace
+
 Steps Steps::compute(const Facts& facts) {
   const Trace& trace = facts.trace();
+  if (!trace.log_steps.empty()) return steps_of_log(facts);
   Steps all;
   const std::vector<StepRange> of_engine = engine_ranges(facts);
   const std::vector<StepRange> found = step_ranges(facts, of_engine);

@@ -24,6 +24,8 @@ struct Step {
   HostId range;                ///< the annotation; invalid for the step named `trace`
   EngineStep batch;            ///< from an inference engine's range name; else only its kind is set
   bool incomplete = false;     ///< the recording ended soon after its start: it launched no device work
+  int64_t iterations = 1;      ///< that a line of a log stands for; times are of one
+  LogFigures log;              ///< other figures of that line
   [[nodiscard]] Interval interval() const { return {start_ns, start_ns + duration_ns}; }
 
   void fields(auto&& v) const {
@@ -32,6 +34,10 @@ struct Step {
     v("device_idle_ns", only_if(device >= 0, device_idle_ns)), v("warmup", warmup);
     v("incomplete", incomplete), v("kind", unless_empty(step_kind_name(batch.kind)));
     v("sequences", batch.sequences), v("tokens", batch.tokens), v("context_tokens", batch.context_tokens);
+    v("iterations", iterations), v("loss", log.loss), v("learning_rate", log.learning_rate);
+    v("grad_norm", log.grad_norm), v("samples_per_s", log.samples_per_s), v("tokens_per_s", log.tokens_per_s);
+    v("device_tokens_per_s", log.device_tokens_per_s), v("tflops", log.tflops), v("mfu_pct", log.mfu_pct);
+    v("skipped", log.skipped);
   }
 };
 

@@ -70,7 +70,7 @@ std::string_view Locator::at_name() const {
 }
 
 std::string_view verdict_kind_name(VerdictKind kind) {
-  constexpr std::string_view kNames[] = {"bottleneck", "healthy", "hang", "capture", "inconclusive"};
+  constexpr std::string_view kNames[] = {"bottleneck", "healthy", "hang", "failure", "capture", "inconclusive"};
   return kNames[static_cast<size_t>(kind)];
 }
 

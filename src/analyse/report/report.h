@@ -186,6 +186,7 @@ enum class VerdictKind : uint8_t {
   kBottleneck,     ///< there is something to gain, and the verdict names it
   kHealthy,        ///< no findings above info
   kHang,           ///< the job does not end
+  kFailure,        ///< the run ended by an error, a signal or the scheduler
   kCapture,        ///< a graph is being captured: not a run
   kInconclusive,   ///< too little was recorded
 };

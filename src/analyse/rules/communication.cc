@@ -4,6 +4,7 @@
 
 #include "analyse/job/parallelism.h"
 #include "analyse/rank/collectives.h"
+#include "analyse/rules/log_checks.h"
 #include "analyse/rules/measure.h"
 
 namespace profgpu {
@@ -193,22 +194,42 @@ bool settle_exposed_communication(const Rule& rule, const Evidence& evidence, co
 constexpr double kMinExposedPct = 5;          // with less exposed communication faster transfers gain nothing
 constexpr int64_t kLargeMessage = 16 << 20;   // output.md: latency is negligible from 16 MiB on
 
+// The bus bandwidth that a benchmark on the same machines reached, of a group as large or larger.
+std::optional<double> measured_link_gbps(const Evidence& evidence, const Traffic& t) {
+  std::optional<double> most;
+  for (const LogReport& log : evidence.logs)
+    for (const LinkSummary& s : log.links)
+      if (s.op == t.name && s.peak_busbw_gbps && (s.ranks == 0 || s.ranks >= t.group_size))
+        most = std::max(most.value_or(0), *s.peak_busbw_gbps);
+  return most;
+}
+
+// Of what a benchmark reached where one is beside the traces, else of the table's rate. Of groups beyond one node the
+// table says nothing: the network sets the rate.
+std::optional<double> share_of_link_pct(const Evidence& evidence, const Traffic& t) {
+  const std::optional<double> measured = measured_link_gbps(evidence, t);
+  if (!measured || *measured <= 0 || !t.busbw_gbps) return t.link_pct();
+  return 100 * *t.busbw_gbps / *measured;
+}
+
 std::optional<Finding> check_low_bus_bandwidth(const Rule& rule, const Evidence& evidence) {
   if (evidence.job == nullptr) return std::nullopt;
   const double threshold = evidence.thresholds.of(rule);
   const Traffic* worst = nullptr;
   for (const Traffic& t : evidence.job->traffic) {
-    // Groups beyond one node have no link_pct(): the network's rate is unknown.
-    if (t.message_bytes.value_or(0) < kLargeMessage || !t.link_pct()) continue;
-    if (worst == nullptr || *t.link_pct() < *worst->link_pct()) worst = &t;
+    const auto share = share_of_link_pct(evidence, t);
+    if (t.message_bytes.value_or(0) < kLargeMessage || !share) continue;
+    if (worst == nullptr || *share < *share_of_link_pct(evidence, *worst)) worst = &t;
   }
-  if (worst == nullptr || !rule.beyond(*worst->link_pct(), threshold)) return std::nullopt;
-  const double value = *worst->link_pct();
+  if (worst == nullptr || !rule.beyond(*share_of_link_pct(evidence, *worst), threshold)) return std::nullopt;
+  const double value = *share_of_link_pct(evidence, *worst);
+  const std::optional<double> measured = measured_link_gbps(evidence, *worst);
   Finding f = rule.finding(value, threshold);
   f.ranks = evidence.job->ranks;
   f.what = fmt::format("{} reaches {:.0f} GB/s on a {:.0f} GB/s link", worst->name, *worst->busbw_gbps,
-                       *worst->link_gbps);
-  f.why = fmt::format("Bus bandwidth of large {} calls is {} of the peak of {}.", worst->name, format_percent(value),
+                       measured ? *measured : *worst->link_gbps);
+  f.why = fmt::format("Bus bandwidth of large {} calls is {} of the {} of {}.", worst->name, format_percent(value),
+                      measured ? "rate that a benchmark reached beside these traces, on a group" : "peak",
                       evidence.ranks.front().measure.device_name);
   const auto exposed = [](const RankDiagnosis& r) { return r.measure.exposed_communication_pct; };
   const double most = exposed(*std::ranges::max_element(evidence.ranks, {}, exposed));
@@ -225,6 +246,8 @@ std::string call_text(const MissingCalls& hang) {
 }
 
 std::optional<Finding> check_collective_hang(const Rule& rule, const Evidence& evidence) {
+  if (evidence.flight && evidence.flight->hangs())
+    return flight_hang(rule, *evidence.flight, evidence.thresholds.of(rule));
   const MissingCalls* hang = evidence.hang();
   const double threshold = evidence.thresholds.of(rule);
   if (hang == nullptr || !rule.beyond(static_cast<double>(hang->others), threshold)) return std::nullopt;
@@ -293,6 +316,7 @@ extern const Rule kExposedCommunication = {
                return only_if(m.device().communication_ns != 0, m.exposed_communication_pct());
              },
              .describe = describe_exposed_communication},
+    .log = {.value = reduction_pct, .describe = describe_reductions},
     .settle = settle_exposed_communication,
     .job_cost = {.change = "communication_free", .required = true},
     .checklist = {{.order = 4,
@@ -347,7 +371,9 @@ extern const Rule kCollectiveHang = {
         "waits for something else or dies, the others wait in it until a timeout ends the job.",
     .computation =
         "Value: ranks that wait until their traces end in the first collective at which another rank of the group, "
-        "with a trace here, never arrives. Needs traces of several ranks. The cost is not estimated.",
+        "with a trace here, never arrives. Needs traces of several ranks. From dumps of NCCL's flight recorder: ranks "
+        "that wait, each in its first call that has not completed, for the suspects at which following the waits from "
+        "rank to rank ends. The cost is not estimated.",
     .advice = {
         "py-spy dump --pid PID on the rank's host, or gdb -p PID: where is it instead?",
         "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1: PyTorch's flight recorder has each rank's "

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "analyse/rank/places.h"
+#include "analyse/rules/log_checks.h"
 #include "analyse/rules/measure.h"
 
 namespace profgpu {
@@ -228,6 +229,7 @@ extern const Rule kDataLoadingBound = {
     .rank = {.value = [](const Measured& m) { return only_if(delays_steps(m), m.phase_pct(Phase::kDataLoading)); },
              .describe = describe_data_loading_bound,
              .host_alone = true},
+    .log = {.value = loading_pct, .describe = describe_loading},
     .job_cost = {.change = "input_free"},
     .checklist = {{.order = 2,
                    .id = "data-loading",
@@ -264,6 +266,7 @@ extern const Rule kCheckpointStall = {
     .rank = {.value = [](const Measured& m) { return std::optional(m.phase_pct(Phase::kCheckpoint)); },
              .describe = describe_checkpoint_stall,
              .host_alone = true},
+    .log = {.value = checkpoint_pct, .describe = describe_checkpoints},
     .job_cost = {.change = "checkpoint_free"},
 };
 

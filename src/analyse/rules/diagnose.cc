@@ -228,6 +228,22 @@ std::optional<Finding> finding_of_samples(const Rule& rule, const Evidence& evid
   return f;
 }
 
+std::optional<Finding> finding_of_logs(const Rule& rule, const Evidence& evidence) {
+  if (rule.log.value == nullptr) return std::nullopt;
+  const double limit = evidence.thresholds.of(rule);
+  const LogReport* worst = nullptr;
+  double most = 0;
+  for (const LogReport& log : evidence.logs) {
+    const std::optional<double> value = rule.log.value(log);
+    if (!value || !rule.beyond(*value, limit) || (worst != nullptr && !rule.beyond(*value, most))) continue;
+    worst = &log, most = *value;
+  }
+  if (worst == nullptr) return std::nullopt;
+  Finding f = rule.finding(most, limit);
+  rule.log.describe(*worst, f);
+  return f;
+}
+
 }  // namespace
 
 Severity Rule::severity_at(double value) const {
@@ -277,6 +293,7 @@ Diagnosis diagnose(const Evidence& evidence) {
     std::optional<Finding> finding = worst_of_ranks(i, evidence);
     if (!finding && rule->job != nullptr) finding = rule->job(*rule, evidence);
     if (!finding) finding = finding_of_samples(*rule, evidence);
+    if (!finding) finding = finding_of_logs(*rule, evidence);
     if (!finding) continue;
     default_fix(*rule, *finding);
     findings.push_back({rule, *std::move(finding)});

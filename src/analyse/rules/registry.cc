@@ -8,7 +8,8 @@ extern const Rule kLowGpuUtilization, kDataLoadingBound, kHostBoundLaunches, kDe
     kMemoryFragmentation, kCheckpointStall, kDominantKernel, kThermalThrottle, kPowerCap, kProfilerOverhead, kFirstUse,
     kUntracedWork, kGraphCapture, kFusableElementwise, kUnfusedAttention, kSmallBatch, kExposedCopies,
     kLateCopy, kRedundantSyncCopies, kLayoutCopies, kMisalignedGemm, kGraphBreaks, kRecompiles, kEagerInference,
-    kPythonGc;
+    kPythonGc, kRunFailure, kSkippedSteps, kPipelineBubble, kOptimizerOffload, kSlowTransport, kNcclWarnings,
+    kWrongResults;
 
 const std::vector<const Rule*>& rules() {
   static const std::vector<const Rule*> all = {
@@ -18,7 +19,8 @@ const std::vector<const Rule*>& rules() {
       &kMemoryNearCapacity, &kMemoryFragmentation, &kCheckpointStall, &kDominantKernel, &kThermalThrottle, &kPowerCap,
       &kProfilerOverhead, &kFirstUse, &kUntracedWork, &kGraphCapture, &kFusableElementwise, &kUnfusedAttention,
       &kSmallBatch, &kExposedCopies, &kLateCopy, &kRedundantSyncCopies, &kLayoutCopies, &kMisalignedGemm,
-      &kGraphBreaks, &kRecompiles, &kEagerInference, &kPythonGc};
+      &kGraphBreaks, &kRecompiles, &kEagerInference, &kPythonGc, &kRunFailure,
+      &kSkippedSteps, &kPipelineBubble, &kOptimizerOffload, &kSlowTransport, &kNcclWarnings, &kWrongResults};
   return all;
 }
 

@@ -17,6 +17,8 @@
 #include "analyse/rank/phases.h"
 #include "analyse/rank/telemetry.h"
 #include "analyse/report/report.h"
+#include "analyse/run/flight_report.h"
+#include "analyse/run/log_report.h"
 
 namespace profgpu {
 
@@ -86,6 +88,8 @@ struct Evidence {
   std::vector<RankDiagnosis> ranks;        ///< by rank; empty: samples alone
   const Job* job = nullptr;                ///< null for one rank
   std::vector<DeviceTelemetry> telemetry;  ///< by device; empty: no samples
+  std::vector<LogReport> logs;             ///< from what the job printed
+  std::optional<FlightReport> flight;      ///< from dumps of NCCL's flight recorder
   Thresholds thresholds;
 
   /// Of the first rank with device activity; null: none.
@@ -116,6 +120,12 @@ struct SampleCheck {
   std::optional<double> (*value)(const DeviceTelemetry&) = nullptr;
   void (*describe)(const DeviceTelemetry&, Finding&) = nullptr;
   bool without_trace = false;   ///< only without traces, which are more precise
+};
+
+/// Checks what the job printed, if nothing else has a finding. The worst log represents all of them.
+struct LogCheck {
+  std::optional<double> (*value)(const LogReport&) = nullptr;
+  void (*describe)(const LogReport&, Finding&) = nullptr;   ///< sets what, why, fix and evidence; a cost if known
 };
 
 /// Cost from the job's what-ifs.
@@ -192,6 +202,7 @@ struct Rule {
   RankCheck rank = {};
   std::optional<Finding> (*job)(const Rule&, const Evidence&) = nullptr;
   SampleCheck samples = {};
+  LogCheck log = {};
   /// Corrects a rank's own finding once the job is known; false: it no longer holds.
   bool (*settle)(const Rule&, const Evidence&, const RankMeasure&, Finding&) = nullptr;
 
@@ -241,5 +252,7 @@ struct RuleFinding {
 };
 std::vector<Check> checklist(const Evidence& evidence, const std::vector<RuleFinding>& findings);
 ReportVerdict verdict(const Evidence& evidence, const std::vector<RuleFinding>& findings);
+/// Of a job with nothing but what it printed.
+ReportVerdict verdict_of_log(const LogReport& log, const std::vector<RuleFinding>& findings);
 
 }  // namespace profgpu

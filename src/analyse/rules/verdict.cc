@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "analyse/report/quantity.h"
+#include "analyse/rules/log_checks.h"
 #include "analyse/rules/measure.h"
 #include "analyse/rules/rule.h"
 #include "base/text.h"
@@ -67,6 +68,7 @@ std::string verdict_of_samples(const std::vector<DeviceTelemetry>& telemetry,
 
 // A hang is more important than anything else.
 std::string hang(const Evidence& evidence) {
+  if (evidence.flight && evidence.flight->hangs()) return flight_sentence(*evidence.flight);
   const MissingCalls* never = evidence.hang();
   if (never == nullptr) return "";
   const std::string step = never->step >= 0 ? fmt::format(" in step {}", never->step) : "";
@@ -174,10 +176,14 @@ Check measured_check(const Evidence& evidence, const ChecklistEntry& entry) {
 }  // namespace
 
 ReportVerdict verdict(const Evidence& evidence, const std::vector<RuleFinding>& findings) {
+  if (std::string hung = hang(evidence); !hung.empty()) return {std::move(hung), VerdictKind::kHang};
+  const bool only_logs = evidence.first_device() == nullptr && evidence.telemetry.empty() && !evidence.logs.empty();
+  if (only_logs) return verdict_of_log(evidence.logs.front(), findings);
+  if (evidence.ranks.empty() && evidence.telemetry.empty() && evidence.flight)
+    return {"No rank was waiting in a collective when these dumps were written.", VerdictKind::kInconclusive};
   if (evidence.ranks.empty())
     return {verdict_of_samples(evidence.telemetry, findings),
             std::ranges::any_of(findings, is_serious) ? VerdictKind::kBottleneck : VerdictKind::kHealthy};
-  if (std::string hung = hang(evidence); !hung.empty()) return {std::move(hung), VerdictKind::kHang};
   return verdict_of_steps(evidence, findings);
 }
 

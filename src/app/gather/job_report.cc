@@ -32,6 +32,17 @@ Issue issue_of(const TraceIssue& i) {
   return {std::string(trace_issue_name(i.kind)), i.count, severity_of(i.kind), i.text};
 }
 
+void JobNotes::take(const Trace& trace) {
+  if (trace.log != nullptr && std::ranges::count(logs, trace.log) == 0) logs.push_back(trace.log);
+  if (trace.flight != nullptr) flights.push_back(trace.flight);
+}
+
+void JobNotes::take(JobNotes others) {
+  for (std::shared_ptr<const RunLog>& log : others.logs)
+    if (std::ranges::count(logs, log) == 0) logs.push_back(std::move(log));
+  std::ranges::move(others.flights, std::back_inserter(flights));
+}
+
 void RankResult::number(int rank) {
   report.rank = digest.rank = diagnosis.measure.rank = rank;
   for (std::optional<Finding>& f : diagnosis.findings)
@@ -276,10 +287,14 @@ Report job_report(JobRead read, const Thresholds& thresholds) {
   evidence.thresholds = thresholds;
   evidence.job = read.job.get();
   add_telemetry(read, evidence, report);
+  for (const std::shared_ptr<const RunLog>& log : read.notes.logs) evidence.logs.push_back(log_report(log));
+  if (!read.notes.flights.empty()) evidence.flight = flight_report(read.notes.flights);
   add_ranks(std::move(read.ranks), evidence, report);
   Diagnosis said = diagnose(evidence);
   report.job = std::move(read.job);
   report.telemetry = std::move(evidence.telemetry);
+  report.logs = std::move(evidence.logs);
+  report.flight = std::move(evidence.flight);
   report.findings = std::move(said.findings);
   report.checklist = std::move(said.checklist);
   report.verdict = std::move(said.verdict.text);

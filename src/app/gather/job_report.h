@@ -18,6 +18,18 @@
 
 namespace profgpu {
 
+/// What tells of a job as a whole, beside its ranks' traces: what it printed, and what NCCL
+/// wrote down when it hung.
+struct JobNotes {
+  std::vector<std::shared_ptr<const RunLog>> logs;          ///< in the order of the paths
+  std::vector<std::shared_ptr<const FlightDump>> flights;   ///< likewise
+
+  /// Takes what a part's trace has of it; each log once, however many ranks it is of.
+  void take(const Trace& trace);
+  void take(JobNotes others);
+  [[nodiscard]] bool empty() const { return logs.empty() && flights.empty(); }
+};
+
 struct RankResult {
   RankReport report;
   RankDigest digest;
@@ -43,6 +55,7 @@ struct UnitOutcome {
   std::optional<RankOutline> outline;        ///< with the result, where asked for
   std::unique_ptr<TraceFacts> trace;         ///< likewise
   std::vector<SampleLog> samples;            ///< of parts that are samples, in their order
+  JobNotes notes;                            ///< of all parts
 };
 
 /// What one of several processes read.
@@ -51,8 +64,8 @@ struct ShareRead {
   std::vector<std::pair<size_t, UnitOutcome>> outcomes;   ///< by place of the unit
 };
 
-/// For other processes. Samples are left out: whoever needs them reads them again. So are outlines and traces, which
-/// nobody asks several processes for.
+/// For other processes. Samples and notes are left out: whoever needs them reads them again. So are outlines and traces,
+/// which nobody asks several processes for.
 std::string encoded(const ShareRead& share);
 /// The error: not what encoded() wrote.
 Result<ShareRead> decoded_share(const std::string& bytes);
@@ -85,6 +98,7 @@ struct JobRead {
   std::vector<InputSource> sources;   ///< in the order of the paths; of a folder, by name
   std::vector<RankResult> ranks;      ///< by rank; none: samples alone
   SampleLog samples;                  ///< of sample files, as they have them
+  JobNotes notes;
   /// See analyse_ranks(). Null: one rank, or to be worked out.
   std::unique_ptr<const Job> job;
   RankFiles files;                    ///< of the ranks

@@ -108,6 +108,7 @@ UnitOutcome read_outcome(const InputUnit& unit, const JobOptions& options, const
   std::vector<Trace> traces;
   for (ReadPart& r : read->parts) {
     if (r.part.has_samples) out.samples.push_back(std::move(r.trace.samples));
+    out.notes.take(r.trace);
     traces.push_back(std::move(r.trace));
     out.parts.push_back(std::move(r.part));
   }
@@ -173,7 +174,8 @@ class Assembly {
     auto by_rank = parts_by_rank(parts_);
     if (!by_rank) return by_rank.error();
     JobRead job;
-    if (Status status = add_samples(job); !status) return status.error();
+    if (Status status = read_again_what_was_left_out(); !status) return status.error();
+    add_samples(job);
     const bool keep = keeps(units_.units, options_);
     job.files = RankFiles(std::move(units_.units), *by_rank, parts_, unit_of_);
     for (const auto& [rank, of_rank] : *by_rank) {
@@ -184,7 +186,7 @@ class Assembly {
       if (read->trace) job.traces.emplace(rank, std::move(read->trace));
     }
     if (job.ranks.empty())
-      for (InputPart& p : parts_) p.source.rank = 0;
+      for (InputPart& p : parts_) p.source.rank = p.stated_rank.value_or(0);
     job.sources = sources_of(std::move(parts_), units_, left_out);
     return job;
   }
@@ -209,27 +211,37 @@ class Assembly {
   [[nodiscard]] bool read_together(const std::vector<size_t>& of_rank) const {
     const size_t unit = unit_of_[of_rank.front()];
     size_t traces = 0;
-    for (size_t i = 0; i < parts_.size(); ++i) traces += unit_of_[i] == unit && !parts_[i].only_samples;
+    for (size_t i = 0; i < parts_.size(); ++i) traces += unit_of_[i] == unit && !parts_[i].of_no_rank;
     return traces == of_rank.size() &&
            std::all_of(of_rank.begin(), of_rank.end(), [&](size_t i) { return unit_of_[i] == unit; });
   }
 
-  Status add_samples(JobRead& job) {
-    std::vector<SampleLog> logs;
-    std::set<size_t> sampled;
-    for (size_t i = 0; i < parts_.size(); ++i)
-      if (parts_[i].has_samples) sampled.insert(unit_of_[i]);
-    for (const size_t u : sampled) {
-      if (outcomes_[u].samples.empty()) {   // another process read them
-        auto read = read_unit(units_.units[u], {});
-        if (!read) return read.error();
-        for (ReadPart& r : read->parts)
-          if (r.part.has_samples) logs.push_back(std::move(r.trace.samples));
+  // Samples and notes of units that another process read.
+  Status read_again_what_was_left_out() {
+    std::set<size_t> missing;
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      const UnitOutcome& o = outcomes_[unit_of_[i]];
+      if ((parts_[i].has_samples && o.samples.empty()) || (parts_[i].has_notes && o.notes.empty()))
+        missing.insert(unit_of_[i]);
+    }
+    for (const size_t u : missing) {
+      auto read = read_unit(units_.units[u], {});
+      if (!read) return read.error();
+      for (ReadPart& r : read->parts) {
+        outcomes_[u].notes.take(r.trace);
+        if (r.part.has_samples) outcomes_[u].samples.push_back(std::move(r.trace.samples));
       }
-      std::move(outcomes_[u].samples.begin(), outcomes_[u].samples.end(), std::back_inserter(logs));
+    }
+    return ok();
+  }
+
+  void add_samples(JobRead& job) {
+    std::vector<SampleLog> logs;
+    for (UnitOutcome& o : outcomes_) {
+      std::move(o.samples.begin(), o.samples.end(), std::back_inserter(logs));
+      job.notes.take(std::move(o.notes));
     }
     job.samples = joined_samples(std::move(logs));
-    return ok();
   }
 
   InputUnits units_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,6 +23,8 @@ struct MergedRank {
   int64_t process = 0;
   std::vector<int64_t> processes = {};
   bool numbered = true;   ///< the file says which rank it is; else ranks of several such files follow each other
+  std::shared_ptr<const RunLog> log;   ///< the log, if it was read to find its ranks
+  int place = -1;      ///< in RunLog::ranks; -1: none
 };
 
 struct ImportOptions {
@@ -51,11 +54,17 @@ struct Importer {
   std::vector<MergedRank> (*merged_ranks)(const std::string& path) = nullptr;
   /// Looks further into a file that sniff() takes, where its first bytes do not tell. Null: they do.
   bool (*knows)(const std::string& path) = nullptr;
+  /// Whether a file whose head no importer knows is of this format; it is read for that. Null: a head tells.
+  bool (*search)(const std::string& path) = nullptr;
+  /// It describes a whole job, or its end: beside traces its files are of no rank.
+  bool beside_traces = false;
 };
 
 const std::vector<const Importer*>& importers();
 /// By the head of the file `path`; null: none reads it.
 const Importer* find_importer(std::string_view head, const std::string& path);
+/// Of a file whose head tells nothing.
+const Importer* search_importer(const std::string& path);
 
 struct Imported {
   Trace trace;

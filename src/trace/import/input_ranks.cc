@@ -75,7 +75,7 @@ void assign_ranks(std::vector<InputPart>& parts, const Links& links) {
   std::set<int> taken;
   std::vector<InputPart*> unnamed;
   for (InputPart& p : parts) {
-    if (p.only_samples) {
+    if (p.of_no_rank) {
       p.source.rank = kNoRank;
       continue;
     }
@@ -192,7 +192,7 @@ std::string left_out_text(const std::vector<std::string>& left_out) {
 std::vector<size_t> windows_of_one_rank(const std::vector<InputPart>& parts) {
   std::vector<size_t> places;
   for (size_t i = 0; i < parts.size(); ++i)
-    if (!parts[i].only_samples) places.push_back(i);
+    if (!parts[i].of_no_rank) places.push_back(i);
   const bool alike = std::all_of(places.begin(), places.end(),
                                  [&](size_t i) { return own_rank(parts[i]) == own_rank(parts[places.front()]); });
   return alike && in_order_of_time(kNoRank, parts, places) ? places : std::vector<size_t>();

@@ -101,6 +101,8 @@ Head head_of(const std::string& path) {
   text.resize((*source)->read(text.data(), text.size()));
   Head head{find_importer(text, path), (*source)->file_bytes()};
   const TextSource::End end = (*source)->end();
+  if (head.importer == nullptr && end != TextSource::End::kUnreadable && !text.empty())
+    head.importer = search_importer(path);
   if (end == TextSource::End::kUnreadable && !holds_recording(head)) {
     head.importer = nullptr;
     head.why = {path + ": " + (*source)->problem()};
@@ -135,14 +137,24 @@ class TraceUnits {
 
   void add(const InputUnit::File& file, std::optional<int> stated) {
     const int rank = file.merged ? file.merged->rank : stated.value_or(rank_in_name(file.path));
+    const bool alone = file.importer != nullptr && file.importer->beside_traces;   // no window of a rank's trace
+    traces_ |= !alone && file.importer != nullptr;
     const size_t next = all_.units.size();
-    const size_t at = rank >= 0 ? unit_of_.try_emplace(rank, next).first->second : next;
+    const size_t at = rank >= 0 && !alone ? unit_of_.try_emplace(rank, next).first->second : next;
     InputUnit& unit = at == next ? all_.units.emplace_back() : all_.units[at];
     unit.files.push_back(file);
     unit.bytes += file.bytes;
   }
+  /// All files are added; `recorded`: there are recordings.
+  void finish(bool recorded) {
+    if (!traces_ && !recorded) return;
+    for (InputUnit& unit : all_.units)
+      for (InputUnit::File& file : unit.files)
+        file.of_no_rank = file.importer != nullptr && file.importer->beside_traces;
+  }
 
  private:
+  bool traces_ = false;
   InputUnits& all_;
   std::map<int, size_t> unit_of_;
 };
@@ -227,6 +239,11 @@ WindowFacts window_facts(const Trace& trace) {
   if (!trace.windows.empty())
     facts.extent = {trace.windows.front().start + trace.base_time_ns, trace.windows.back().end + trace.base_time_ns};
   facts.host = trace.host_name;
+  for (const LogStep& s : trace.log_steps) {
+    facts.first_step = std::min(facts.first_step, s.number);
+    facts.last_step = std::max(facts.last_step, s.number);
+  }
+  if (!trace.log_steps.empty()) return facts;
   for (const Thread& t : trace.threads)
     if (t.begin < t.end && t.process != "0") facts.processes.insert(t.process);
   for (size_t i = 0; i < trace.strings.size(); ++i) {
@@ -291,6 +308,7 @@ Result<InputUnits> find_units(const std::vector<std::string>& paths, const Impor
   }
   add_executions(std::move(executions), next, traces, all);
   for (InputUnit::File& file : recordings) file.index = next++;
+  traces.finish(!recordings.empty());
   if (Status status = add_recordings(recordings, options, all); !status) return status.error();
   if (!clocks.empty()) {
     const auto shared = std::make_shared<const SessionClocks>(std::move(clocks));
@@ -326,13 +344,15 @@ Result<UnitRead> read_unit(const InputUnit& unit, const ImportOptions& options) 
                                   [](const TraceIssue& i) { return i.kind == TraceIssueKind::kTruncated; });
     InputPart& part = r.part;
     part.index = file.index;
-    const std::string label = file.merged ? " [" + file.merged->label + "]" : "";
+    const std::string label = file.merged && !file.merged->label.empty() ? " [" + file.merged->label + "]" : "";
     part.source = {file.path + label, std::string(file.importer->name), std::string(file.importer->noun), file.bytes,
                    r.trace.events, 0, std::move(r.trace.issues)};
     r.trace.issues.clear();
     part.stated_rank = r.trace.distributed.rank;
     part.only_samples = r.trace.only_samples();
     part.has_samples = !r.trace.samples.empty();
+    part.of_no_rank = part.only_samples || file.of_no_rank || (file.importer->beside_traces && r.trace.log_steps.empty());
+    part.has_notes = r.trace.log != nullptr || r.trace.flight != nullptr;
     part.on_device = r.trace.activity.size() > 0;
     part.window = window_facts(r.trace);
   }

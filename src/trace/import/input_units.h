@@ -35,7 +35,7 @@ struct InputSource {
   int64_t file_bytes = 0;
   int64_t events = 0;
   static constexpr int kNoRank = -1;
-  int rank = 0;                 ///< kNoRank: none (samples of devices beside traces, files of another run)
+  int rank = 0;                 ///< kNoRank: none (samples or a log beside traces, files of another run)
   std::vector<TraceIssue> issues;
 };
 
@@ -56,6 +56,8 @@ struct InputPart {
   std::optional<int> stated_rank;        ///< by the file itself
   bool recording = false, only_samples = false, on_device = false;   ///< the last: it has device activity
   bool has_samples = false;              ///< of devices, beside what else there is
+  bool of_no_rank = false;               ///< samples, and what describes the job as a whole
+  bool has_notes = false;                ///< a log, or a dump of NCCL's flight recorder
   WindowFacts window;
   Interval life;                         ///< of a recording: when its processes certainly existed, in Unix time
 };
@@ -77,6 +79,7 @@ struct InputUnit {
     Error why_unknown = {};
     int64_t bytes = 0;                   ///< on disk
     std::optional<MergedRank> merged = {};   ///< only this rank of it
+    bool of_no_rank = false;             ///< since there are traces
   };
   std::vector<File> files;
   int64_t bytes = 0;                     ///< on disk

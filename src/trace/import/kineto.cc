@@ -293,7 +293,11 @@ Result<Trace> KinetoReader::finish(TraceBuilder& builder, int threads) {
 
 bool sniff_kineto(std::string_view head) {
   const size_t i = head.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
-  return i != head.npos && (head[i] == '{' || head[i] == '[');
+  if (i == head.npos || (head[i] != '{' && head[i] != '[')) return false;
+  // Lines of logs begin so as well, with a time or a Python dict.
+  const size_t next = head.find_first_not_of(" \t\r\n", i + 1);
+  return next == head.npos || (head[i] == '{' ? head[next] == '"' || head[next] == '}'
+                                              : head[next] == '{' || head[next] == ']');
 }
 
 Peek peek_kineto(std::string_view head) {

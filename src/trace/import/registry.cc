@@ -5,12 +5,12 @@
 namespace profgpu {
 
 extern const Importer kSamples, kRecording, kRocpd, kNsight, kNsightReport, kRocprofJson, kRocprofCsv,
-    kExecutionTrace, kKineto;
+    kExecutionTrace, kFlightRecorder, kNcclTestsJson, kTrainingLog, kKineto;
 
 const std::vector<const Importer*>& importers() {
   static const std::vector<const Importer*> all = {
-      &kNsightReport, &kRocprofCsv,  &kSamples,        &kRecording, &kRocpd,
-      &kNsight,       &kRocprofJson, &kExecutionTrace, &kKineto};
+      &kNsightReport, &kRocprofCsv,     &kSamples,        &kRecording,     &kRocpd,       &kNsight,
+      &kRocprofJson,  &kExecutionTrace, &kFlightRecorder, &kNcclTestsJson, &kTrainingLog, &kKineto};
   return all;
 }
 
@@ -18,6 +18,12 @@ const Importer* find_importer(std::string_view head, const std::string& path) {
   const auto known = std::find_if(importers().begin(), importers().end(), [&](const Importer* i) {
     return i->sniff(head) && (i->knows == nullptr || i->knows(path));
   });
+  return known != importers().end() ? *known : nullptr;
+}
+
+const Importer* search_importer(const std::string& path) {
+  const auto known = std::find_if(importers().begin(), importers().end(),
+                                  [&](const Importer* i) { return i->search != nullptr && i->search(path); });
   return known != importers().end() ? *known : nullptr;
 }
 

@@ -33,8 +33,13 @@ Result<Trace> read(const std::string& path, const ImportOptions&) {
 }  // namespace
 
 extern const Importer kSamples;
-const Importer kSamples = {"samples", "samples of devices",
-                           "samples of devices, CSV or JSON lines: profgpu log's and nvidia-smi --query-gpu's",
-                           "gpu.jsonl, gpu.csv, gpu.csv.gz", looks_like_samples, read};
+const Importer kSamples = {.name = "samples",
+                           .noun = "samples of devices",
+                           .summary =
+                               "samples of devices, CSV or JSON lines: profgpu log's and nvidia-smi --query-gpu's",
+                           .examples = "gpu.jsonl, gpu.csv, gpu.csv.gz",
+                           .sniff = looks_like_samples,
+                           .read = read,
+                           .beside_traces = true};
 
 }  // namespace profgpu

@@ -1,0 +1,286 @@
+// Rules of which only a job's own log can tell.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "analyse/report/quantity.h"
+#include "analyse/rules/log_checks.h"
+#include "analyse/rules/measure.h"
+#include "base/text.h"
+
+namespace profgpu {
+namespace {
+
+struct EndWords {
+  std::string_view kind, what, fix;
+};
+constexpr std::array kEnds = {
+    EndWords{"out_of_memory", "a device ran out of memory",
+             "smaller micro-batch or sequence, activation checkpointing, more sharding; expandable_segments:True where "
+             "much is reserved and not allocated"},
+    EndWords{"host_out_of_memory", "the host ran out of memory",
+             "fewer loader workers, smaller prefetch; look for a list that grows; --mem of the job"},
+    EndWords{"collective_timeout", "a collective timed out",
+             "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1, and give the dumps to analyze: they say "
+             "which rank never came"},
+    EndWords{"nccl_error", "NCCL reported an error", "run again with NCCL_DEBUG=INFO and give that log to analyze"},
+    EndWords{"device_error", "a device reported an error",
+             "CUDA_LAUNCH_BLOCKING=1 names the operator; look for Xid messages on that node: profgpu doctor"},
+    EndWords{"exception", "the program raised an exception", "see the traceback above that line"},
+    EndWords{"killed", "a process was killed",
+             "exit code -9: look for the out-of-memory killer in the host's kernel log; -11: a crash in native code"},
+    EndWords{"terminated", "the job was terminated from outside", "who ended it, and why, is in the scheduler's log"},
+    EndWords{"time_limit", "the job's time limit was reached",
+             "checkpoint before the limit (--signal), or ask for more time"},
+    EndWords{"preempted", "the job was preempted", "checkpoint on the signal that comes before, and requeue"},
+    EndWords{"node_failure", "a node failed", "leave that node out and start again from the last checkpoint"},
+    EndWords{"not_finite", "the loss was no longer a number",
+             "lower learning rate, gradient clipping, bf16 instead of fp16"},
+};
+
+const EndWords* words_of(std::string_view kind) {
+  return first_where(kEnds, [&](const EndWords& e) { return e.kind == kind; });
+}
+
+std::optional<double> run_failure(const LogReport& log) { return only_if(log.end.failed(), 1.0); }
+
+void describe_run_failure(const LogReport& log, Finding& f) {
+  const LogEnd& end = log.end;
+  const EndWords* words = words_of(end.kind);
+  const std::string when = end.after_step    ? fmt::format(" after step {}", *end.after_step)
+                           : log.has_steps() ? ""
+                                             : " before its first step";
+  f.what = fmt::format("the run ended{}: {}", when, words != nullptr ? words->what : end.kind);
+  f.severity = end.kind == "terminated" || end.kind == "time_limit" || end.kind == "preempted" ? Severity::kWarning
+                                                                                               : Severity::kCritical;
+  const std::string where = end.rank           ? fmt::format(" of rank {}", *end.rank)
+                            : end.node.empty() ? ""
+                                               : " of " + end.node;
+  f.why =
+      fmt::format("Line {}{} is the first of its kind behind the last step, and the likely cause of those that follow.",
+                  end.line.value_or(0), where);
+  if (end.rank) f.ranks = {*end.rank};
+  if (words != nullptr) f.fix.emplace_back(words->fix);
+  f.evidence.push_back(fmt::format("line {}: {}", end.line.value_or(0), end.text));
+  if (end.bytes) f.evidence.push_back("asked for: " + format_bytes(static_cast<double>(*end.bytes)));
+}
+
+// The first updates are skipped on purpose, until a dynamic loss scale is found.
+std::optional<double> skipped_pct(const LogReport& log) {
+  if (!log.has_steps() || log.throughput.iterations <= 0) return std::nullopt;
+  int64_t skipped = log.loss.skipped, all = log.throughput.iterations;
+  const auto& ranks = log.log->ranks;
+  if (!ranks.empty() && !ranks.front().steps.empty()) {
+    const LogStep& first = ranks.front().steps.front();
+    skipped -= first.figures.skipped.value_or(0), all -= first.iterations;
+  }
+  const int64_t lines = std::ranges::count(log.log->events, LogEventKind::kSkipped, &LogEvent::kind);
+  if (skipped == 0 && lines > 20) skipped = lines - 20;  // DeepSpeed says each; about so many find the scale
+  return all > 0 ? std::optional(100 * static_cast<double>(skipped) / static_cast<double>(all)) : std::nullopt;
+}
+
+void describe_skipped(const LogReport& log, Finding& f) {
+  f.what = fmt::format("{} of the iterations make no update: gradients overflow", format_percent(*f.value));
+  f.why = "Their work is thrown away, and the loss scale falls each time.";
+  f.fix = {"bf16 instead of fp16: it needs no loss scale",
+           "a larger loss_scale_window, gradient clipping, a lower learning rate"};
+  set_log_cost(f, log, *f.value / 100 * static_cast<double>(log.throughput.mean_ns.value_or(0)));
+}
+
+struct Schedule {
+  double stages = 0, micro_batches = 0;
+  [[nodiscard]] double bubble() const { return (stages - 1) / (micro_batches + stages - 1); }
+};
+
+std::optional<Schedule> schedule_of(const LogReport& log) {
+  const auto stages = log.setting("pipeline_parallel"), micro = log.setting("micro_batch_size");
+  auto data = log.setting("data_parallel");
+  const auto world = log.setting("world_size"), tensor = log.setting("tensor_parallel");
+  if (!data && stages && world && *stages > 0)
+    data = *world / std::max<int64_t>(*stages * tensor.value_or(1) * log.setting("context_parallel").value_or(1), 1);
+  auto batch = log.setting("global_batch_size");
+  for (const LogRank& r : log.log->ranks)
+    if (!r.steps.empty() && r.steps.back().figures.samples) batch = r.steps.back().figures.samples;
+  if (!stages || *stages < 2 || !micro || !data || !batch || *micro <= 0 || *data <= 0) return std::nullopt;
+  const double of_rank = static_cast<double>(*batch) / static_cast<double>(*micro) / static_cast<double>(*data);
+  return of_rank >= 1 ? std::optional(Schedule{static_cast<double>(*stages), of_rank}) : std::nullopt;
+}
+
+std::optional<double> bubble_pct(const LogReport& log) {
+  const auto schedule = schedule_of(log);
+  return schedule && log.has_steps() ? std::optional(100 * schedule->bubble()) : std::nullopt;
+}
+
+void describe_bubble(const LogReport& log, Finding& f) {
+  const Schedule s = *schedule_of(log);
+  f.what = fmt::format("{:.0f} pipeline stages have {:.0f} micro-batch{} a step: each stage idles {} of it", s.stages,
+                       s.micro_batches, s.micro_batches == 1 ? "" : "es", format_percent(*f.value));
+  f.why =
+      "A stage waits until the first micro-batch has come down to it, and again at the step's end: (p − 1) / (m + p − "
+      "1) "
+      "of the passes, for p stages and m micro-batches.";
+  f.fix = {
+      fmt::format("{:.0f} micro-batches or more a step (a larger global batch, or a smaller micro-batch): under 20 %",
+                  std::ceil(4 * (s.stages - 1))),
+      "interleaved stages (--num-layers-per-virtual-pipeline-stage), or fewer stages and more tensor or data "
+      "parallelism"};
+  const double waits_ns = stage_waits_ns(log), step_ns = static_cast<double>(log.throughput.mean_ns.value_or(0));
+  if (waits_ns <= 0 || step_ns <= 0) return;
+  f.evidence.push_back(fmt::format("the rank that prints waits {} a step for other stages ({})",
+                                   format_duration(waits_ns), format_percent(100 * waits_ns / step_ns)));
+  set_log_cost(f, log, std::min(waits_ns, *f.value / 100 * step_ns));
+}
+
+std::optional<double> offload_pct(const LogReport& log) {
+  const std::string offload = log.setting_text("offload_optimizer");
+  if (offload.empty() || offload == "none" || offload == "false") return std::nullopt;
+  return only_if(!log.breakdown.empty(), log.phase_pct(LogPhase::kOptimizer));
+}
+
+void describe_offload(const LogReport& log, Finding& f) {
+  f.what = fmt::format("the off-loaded optimizer takes {} of the step", format_percent(*f.value));
+  f.why = "Its states lie in the host's memory: gradients go there, the CPU updates, parameters come back.";
+  f.fix = {
+      "keep the states on the devices if memory allows: \"offload_optimizer\": {\"device\": \"none\"}, or more ranks "
+      "to share them",
+      "\"pin_memory\": true, DeepSpeedCPUAdam, and CPU cores bound to each rank (deepspeed --bind_cores_to_rank)",
+      "more micro-batches a step: one update for more work"};
+  set_log_cost(f, log, *f.value / 100 * static_cast<double>(log.throughput.mean_ns.value_or(0)));
+}
+
+}  // namespace
+
+extern const Rule kRunFailure = {
+    .id = "run-failure",
+    .summary = "the log says that the run ended by an error, a signal or the scheduler",
+    .unit = "count",
+    .threshold = 0,
+    .severity = Severity::kCritical,
+    .meaning =
+        "What a job prints when it falls is long: one rank's error makes the others' collectives fail, and at last "
+        "whoever is left is ended. The line named here is the likely first cause.",
+    .computation =
+        "Of lines behind the last step: a node's failure, the scheduler's limits, a device's or host's memory, a "
+        "device's error, an exception, NCCL's errors, a collective's timeout, a signal, in this order; of one "
+        "kind the first line. No cost.",
+    .advice = {"follow the line named in the evidence; what stands behind it is mostly a consequence",
+               "checkpoint often enough that a restart is cheap, and test the restart",
+               "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 keeps what each rank waited for, for when it hangs again"},
+    .log = {.value = run_failure, .describe = describe_run_failure},
+};
+
+extern const Rule kSkippedSteps = {
+    .id = "skipped-updates",
+    .summary = "many iterations make no update, as gradients overflow",
+    .unit = "%",
+    .threshold = 5,
+    .meaning =
+        "With fp16 a dynamic loss scale is halved, and the update left out, whenever a gradient overflows. Now and "
+        "then that is how it works; often it is wasted time, or a training that diverges.",
+    .computation =
+        "Value: iterations that were skipped, of all behind the first line, in which the scale is searched for. "
+        "Cost: their time.",
+    .advice = {"bf16 instead of fp16",
+               "a larger loss_scale_window; gradient clipping; a lower learning rate or longer warm-up"},
+    .verdict = "{} of the iterations make no update.",
+    .log = {.value = skipped_pct, .describe = describe_skipped},
+};
+
+extern const Rule kPipelineBubble = {
+    .id = "pipeline-bubble",
+    .summary = "too few micro-batches for the stages of a pipeline",
+    .unit = "%",
+    .threshold = 20,
+    .severe = 50,
+    .meaning = "A pipeline fills and drains in each step. With few micro-batches that is most of it.",
+    .computation =
+        "Value: (p - 1) / (m + p - 1), of p stages and m micro-batches a step, which follow from the sizes that "
+        "the log states; interleaved stages make it smaller. Cost: what the rank that prints waits for other "
+        "stages by its timers, at most that share of the step; none without timers.",
+    .advice = {"at least four times as many micro-batches as stages", "interleaved or zero-bubble schedules",
+               "fewer stages where memory allows: more tensor parallelism within a node, sharded optimizer states"},
+    .verdict = "The pipeline has too few micro-batches: its stages idle {} of a step.",
+    .log = {.value = bubble_pct, .describe = describe_bubble},
+};
+
+extern const Rule kOptimizerOffload = {
+    .id = "optimizer-offload",
+    .summary = "an optimizer that is off-loaded to the CPU takes much of the step",
+    .unit = "%",
+    .threshold = 20,
+    .severe = 50,
+    .meaning =
+        "Off-loading saves device memory and costs time: the update runs on the CPU, and gradients and parameters "
+        "cross the bus.",
+    .computation =
+        "Value: the optimizer's share of the mean step by the program's timers, where its configuration says that "
+        "it is off-loaded. Cost: that time; an update on the devices takes a small part of it.",
+    .advice = {"states on the devices if they fit: more ranks, ZeRO stage 2 or 3 without off-loading, 8-bit states",
+               "pinned memory, DeepSpeedCPUAdam, cores bound to ranks",
+               "larger batches: fewer updates for the same work"},
+    .verdict = "The update on the CPU takes {} of each step.",
+    .log = {.value = offload_pct, .describe = describe_offload},
+};
+
+namespace {
+
+std::string log_speed(const LogReport& log) {
+  const LogThroughput& t = log.throughput;
+  std::string speed = fmt::format("A step takes {}", format_duration(static_cast<double>(t.mean_ns.value_or(0))));
+  if (t.samples_per_s) speed += fmt::format(", {:.3g} samples a second", *t.samples_per_s);
+  if (t.tflops) speed += fmt::format(", {:.3g} TFLOP/s a GPU", *t.tflops);
+  if (t.mfu_pct) speed += fmt::format(", MFU {:.1f} %", *t.mfu_pct);
+  return speed;
+}
+
+ReportVerdict sentence_without_steps(const std::vector<RuleFinding>& findings) {
+  const RuleFinding* worst = first_where(
+      findings, [](const RuleFinding& a) { return a.rule != &kRunFailure && a.finding.severity != Severity::kInfo; });
+  if (worst == nullptr) return {"The log reports no step.", VerdictKind::kInconclusive};
+  return {fmt::format("{}{}.", upper(worst->finding.what.front()), worst->finding.what.substr(1)),
+          VerdictKind::kBottleneck};
+}
+
+ReportVerdict sentence_on_links(const LogReport& log, const std::vector<RuleFinding>& findings) {
+  const LinkSummary& link =
+      *std::ranges::max_element(log.links, {}, [](const LinkSummary& s) { return s.peak_busbw_gbps.value_or(0); });
+  std::string text = link.op.empty() ? "Collectives" : words(link.op);
+  text.front() = upper(text.front());
+  if (link.ranks > 0) text += fmt::format(" of {} ranks", link.ranks);
+  text += fmt::format(" reaches {:.1f} GB/s bus bandwidth", link.peak_busbw_gbps.value_or(0));
+  const ReportVerdict worst = sentence_without_steps(findings);
+  if (worst.kind == VerdictKind::kBottleneck) return {text + ". " + worst.text, worst.kind};
+  return {text + ".", VerdictKind::kHealthy};
+}
+
+ReportVerdict sentence_on_speed(const LogReport& log, const std::vector<RuleFinding>& findings) {
+  if (!log.has_steps() && !log.links.empty()) return sentence_on_links(log, findings);
+  if (!log.has_steps()) return sentence_without_steps(findings);
+  const std::string speed = log_speed(log);
+  const RuleFinding* worst = first_where(findings, [&](const RuleFinding& a) {
+    return a.rule != &kRunFailure && a.finding.severity != Severity::kInfo && !a.rule->symptom;
+  });
+  if (worst != nullptr) return {fmt::format("{}; {}.", speed, worst->finding.what), VerdictKind::kBottleneck};
+  if (log.breakdown.empty())
+    return {speed + "; the log has no timers that say where the time goes.", VerdictKind::kInconclusive};
+  const auto largest = std::ranges::max_element(log.breakdown, {}, &LogPhaseRow::mean_ns);
+  return {fmt::format("{}; nothing stands out, the largest part is {} ({:.0f} %).", speed, words(largest->name),
+                      largest->step_pct),
+          VerdictKind::kHealthy};
+}
+
+}  // namespace
+
+ReportVerdict verdict_of_log(const LogReport& log, const std::vector<RuleFinding>& findings) {
+  const ReportVerdict speed = sentence_on_speed(log, findings);
+  const RuleFinding* failure = first_where(findings, [](const RuleFinding& a) { return a.rule == &kRunFailure; });
+  if (failure == nullptr) return speed;
+  const std::string& what = failure->finding.what;
+  std::string text = fmt::format("{}{} (line {}).", upper(what.front()), what.substr(1), log.end.line.value_or(0));
+  if (log.has_steps()) text += " " + speed.text;
+  return {std::move(text), VerdictKind::kFailure};
+}
+
+}  // namespace profgpu

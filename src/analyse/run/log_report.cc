@@ -1,0 +1,345 @@
+#include "analyse/run/log_report.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <span>
+
+#include "base/statistics.h"
+
+namespace profgpu {
+namespace {
+
+constexpr size_t kMaxStalls = 2'000;
+constexpr double kSlow = 1.5;                 // medians: what Steps calls warm-up
+constexpr int64_t kClock_ns = 2'000'000'000;  // clock times may be whole seconds
+constexpr int64_t kShortestGap_ns = 5'000'000'000;
+
+struct Rows {
+  const LogRank* process = nullptr;
+  size_t warmup = 0;     // leading steps
+  double median_ns = 0;  // of the measured ones
+
+  [[nodiscard]] bool empty() const { return process == nullptr || process->steps.empty(); }
+  [[nodiscard]] std::span<const LogStep> all() const { return process->steps; }
+  [[nodiscard]] std::span<const LogStep> measured() const { return all().subspan(warmup); }
+};
+
+std::vector<int64_t> durations(std::span<const LogStep> steps) {
+  std::vector<int64_t> out;
+  for (const LogStep& s : steps) out.push_back(s.duration_ns.value_or(0));
+  return out;
+}
+
+Rows rows_of(const LogRank& process) {
+  Rows rows{&process, 0, 0};
+  if (process.steps.empty()) return rows;
+  const auto usual = static_cast<double>(lower_median(durations(rows.all())));
+  const auto slow = [&](const LogStep& s) { return static_cast<double>(*s.duration_ns) > kSlow * usual; };
+  while (rows.warmup < process.steps.size() && slow(process.steps[rows.warmup])) ++rows.warmup;
+  if (rows.warmup == process.steps.size()) rows.warmup = 0;  // nothing but warm-up: all count
+  rows.median_ns = percentile(durations(rows.measured()), 50).value_or(0);
+  return rows;
+}
+
+int64_t mean_ns(std::span<const LogStep> steps) {
+  double sum = 0;
+  for (const LogStep& s : steps) sum += static_cast<double>(*s.duration_ns);
+  return steps.empty() ? 0 : whole_ns(sum / static_cast<double>(steps.size()));
+}
+
+// Of the lines that print it.
+std::optional<double> mean_figure(std::span<const LogStep> steps, std::optional<double> LogFigures::*figure) {
+  double sum = 0;
+  int64_t n = 0;
+  for (const LogStep& s : steps)
+    if (s.figures.*figure) sum += *(s.figures.*figure), ++n;
+  return n > 0 ? std::optional(sum / static_cast<double>(n)) : std::nullopt;
+}
+
+LogThroughput throughput(const Rows& rows) {
+  LogThroughput t;
+  const std::span<const LogStep> measured = rows.measured();
+  t.lines = static_cast<int64_t>(rows.all().size());
+  t.warmup_lines = static_cast<int64_t>(rows.warmup);
+  for (const LogStep& s : rows.all()) t.iterations += s.iterations;
+  const std::vector<int64_t> each = durations(measured);
+  t.mean_ns = mean_ns(measured);
+  t.median_ns = whole_ns(rows.median_ns);
+  t.p95_ns = whole_ns(percentile(each, 95));
+  t.min_ns = *std::ranges::min_element(each), t.max_ns = *std::ranges::max_element(each);
+  t.samples_per_s = mean_figure(measured, &LogFigures::samples_per_s);
+  t.tokens_per_s = mean_figure(measured, &LogFigures::tokens_per_s);
+  t.device_tokens_per_s = mean_figure(measured, &LogFigures::device_tokens_per_s);
+  t.tflops = mean_figure(measured, &LogFigures::tflops);
+  t.mfu_pct = mean_figure(measured, &LogFigures::mfu_pct);
+  return t;
+}
+
+std::vector<LogPhaseRow> breakdown(const Rows& rows) {
+  std::array<double, kLogPhases> sum{};
+  double step = 0;
+  int64_t timed = 0;
+  for (const LogStep& s : rows.measured()) {
+    if (!s.timed()) continue;
+    ++timed;
+    int64_t left = *s.duration_ns;
+    for (size_t p = 0; p < kLogPhases; ++p) {
+      const int64_t part = std::clamp<int64_t>(s.phase_ns[p], 0, left);
+      sum[p] += static_cast<double>(part), left -= part;
+    }
+    step += static_cast<double>(*s.duration_ns);
+  }
+  std::vector<LogPhaseRow> out;
+  if (timed == 0) return out;
+  double other = step;
+  const auto add = [&](std::string_view name, double ns) {
+    if (ns > 0) out.push_back({std::string(name), whole_ns(ns / static_cast<double>(timed)), 100 * ns / step});
+  };
+  for (size_t p = 0; p < kLogPhases; ++p) add(log_phase_name(static_cast<LogPhase>(p)), sum[p]), other -= sum[p];
+  add("other", other);
+  return out;
+}
+
+std::vector<LogTimerRow> timers(const LogRank& process, int64_t step_ns) {
+  std::vector<LogTimerRow> out;
+  for (const LogTimer& t : process.timers) {
+    if (t.count == 0) continue;
+    const double mean = t.sum_ns / static_cast<double>(t.count);
+    LogTimerRow& row = out.emplace_back();
+    row = {t.name,
+           t.phase ? std::string(log_phase_name(*t.phase)) : "",
+           t.count,
+           whole_ns(mean),
+           whole_ns(t.min_ns),
+           whole_ns(t.max_ns),
+           {}};
+    if (step_ns > 0) row.step_pct = 100 * mean / static_cast<double>(step_ns);
+  }
+  std::ranges::stable_sort(out, std::greater(), &LogTimerRow::mean_ns);
+  return out;
+}
+
+std::vector<LogMemoryRow> memory(const RunLog& log) {
+  std::map<int, LogMemoryRow> by_rank;
+  const auto raise = [](std::optional<int64_t>& peak, const std::optional<int64_t>& value) {
+    if (value && *value > peak.value_or(-1)) peak = value;
+  };
+  for (const LogMemory& m : log.memory) {
+    if (!m.allocated_bytes && !m.max_allocated_bytes && !m.reserved_bytes && !m.max_reserved_bytes && !m.capacity_bytes)
+      continue;
+    LogMemoryRow& row = by_rank[m.rank.value_or(-1)];
+    row.rank = m.rank;
+    ++row.lines;
+    raise(row.peak_allocated_bytes, m.allocated_bytes), raise(row.peak_allocated_bytes, m.max_allocated_bytes);
+    raise(row.peak_reserved_bytes, m.reserved_bytes), raise(row.peak_reserved_bytes, m.max_reserved_bytes);
+    raise(row.capacity_bytes, m.capacity_bytes);
+  }
+  std::vector<LogMemoryRow> out;
+  for (auto& [rank, row] : by_rank) out.push_back(std::move(row));
+  std::ranges::stable_sort(out, std::greater(), [](const LogMemoryRow& r) {
+    return std::pair(r.peak_reserved_bytes.value_or(0), r.peak_allocated_bytes.value_or(0));
+  });
+  return out;
+}
+
+LogLoss loss(const Rows& rows) {
+  LogLoss out;
+  for (const LogStep& s : rows.all()) {
+    out.skipped += s.figures.skipped.value_or(0), out.not_finite += s.figures.not_finite.value_or(0);
+    if (!s.figures.loss) continue;
+    if (!out.first) out.first = s.figures.loss;
+    out.last = s.figures.loss;
+    if (!out.lowest || *s.figures.loss < *out.lowest) out.lowest = s.figures.loss, out.lowest_step = s.number;
+  }
+  return out;
+}
+
+LogWarmup warmup(const Rows& rows) {
+  LogWarmup out;
+  out.lines = static_cast<int64_t>(rows.warmup);
+  for (const LogStep& s : rows.all().first(rows.warmup))
+    out.extra_ns += std::max<int64_t>(s.whole_ns() - whole_ns(rows.median_ns * static_cast<double>(s.iterations)), 0);
+  return out;
+}
+
+// What a clock saw between two lines beyond what the later one states of its steps.
+std::optional<int64_t> gap_ns(const LogStep& before, const LogStep& step) {
+  if (!before.printed_ns || !step.printed_ns || step.derived || step.number <= before.number) return std::nullopt;
+  return *step.printed_ns - *before.printed_ns - step.whole_ns();
+}
+
+class Stalls {
+ public:
+  Stalls(const RunLog& log, const Rows& rows) : log_(log), rows_(rows) {
+    for (const LogEvent& e : log.events)
+      if (e.kind == LogEventKind::kCheckpoint || e.kind == LogEventKind::kEvaluation)
+        add({std::string(log_event_name(e.kind)), e.step, e.line, e.duration_ns, e.text});
+    if (rows.empty()) return;
+    for (size_t i = 1; i < rows.all().size(); ++i) add_gap(rows.all()[i - 1], rows.all()[i]);
+    for (const LogStep& s : rows.measured()) add_slow(s);
+    std::ranges::stable_sort(all_, {}, &LogStall::line);
+  }
+  std::vector<LogStall> all_;
+
+ private:
+  void add(LogStall stall) {
+    if (all_.size() < kMaxStalls) all_.push_back(std::move(stall));
+  }
+  // Time outside of steps belongs to what is printed between their lines, if that states none itself.
+  void add_gap(const LogStep& before, const LogStep& step) {
+    const auto gap = gap_ns(before, step);
+    const double least = std::max(static_cast<double>(kClock_ns), 0.5 * rows_.median_ns);
+    if (!gap || static_cast<double>(*gap) < least) return;
+    for (LogStall& s : all_) {
+      if (s.line <= before.line || s.line >= step.line) continue;
+      if (!s.duration_ns) s.duration_ns = gap;
+      return;
+    }
+    if (*gap >= kShortestGap_ns && static_cast<double>(*gap) >= 2 * rows_.median_ns)
+      add({"gap", step.number, step.line, gap, ""});
+  }
+  void add_slow(const LogStep& s) {
+    const double over = static_cast<double>(*s.duration_ns) - rows_.median_ns;
+    if (static_cast<double>(*s.duration_ns) <= kSlow * rows_.median_ns) return;
+    add({"slow_step", s.number, s.line, whole_ns(over * static_cast<double>(s.iterations)), ""});
+  }
+
+  const RunLog& log_;
+  const Rows& rows_;
+};
+
+LogWall wall(const Rows& rows) {
+  LogWall out;
+  for (const LogStep& s : rows.all()) out.in_steps_ns += s.whole_ns();
+  const LogStep &first = rows.all().front(), &last = rows.all().back();
+  const bool stated = std::ranges::none_of(rows.all(), &LogStep::derived);
+  if (!first.printed_ns || !last.printed_ns || !stated || last.number <= first.number) return out;
+  out.wall_ns = *last.printed_ns - *first.printed_ns + first.whole_ns();
+  out.outside_ns = std::max<int64_t>(*out.wall_ns - out.in_steps_ns, 0);
+  return out;
+}
+
+// Of what is printed when a job falls, the first of these is the cause: one rank's error makes the others' collectives
+// fail, those their processes, and at last whoever is left is ended.
+constexpr std::array kCauses = {
+    LogEventKind::kNodeFailure,       LogEventKind::kTimeLimit,       LogEventKind::kPreempted,
+    LogEventKind::kOutOfMemory,       LogEventKind::kHostOutOfMemory, LogEventKind::kDeviceError,
+    LogEventKind::kNotFinite,         LogEventKind::kException,       LogEventKind::kNcclError,
+    LogEventKind::kCollectiveTimeout, LogEventKind::kKilled,          LogEventKind::kTerminated,
+};
+
+LogEnd end_of(const RunLog& log) {
+  int64_t last_line = 0;
+  std::optional<int64_t> last_step;
+  for (const LogRank& r : log.ranks)
+    if (!r.steps.empty() && r.steps.back().line > last_line)
+      last_line = r.steps.back().line, last_step = r.steps.back().number;
+  const auto first_of = [&](LogEventKind kind) -> const LogEvent* {
+    const auto at =
+        std::ranges::find_if(log.events, [&](const LogEvent& e) { return e.kind == kind && e.line > last_line; });
+    return at != log.events.end() ? &*at : nullptr;
+  };
+  const LogEvent* found = nullptr;
+  for (const LogEventKind kind : kCauses)
+    if (found == nullptr) found = first_of(kind);
+  const LogEvent* finished = first_of(LogEventKind::kFinished);
+  // What is ended after its training was done was not cut short.
+  if (finished != nullptr &&
+      (found == nullptr || (found->kind == LogEventKind::kTerminated && finished->line < found->line)))
+    found = finished;
+  if (found == nullptr) return {"unknown", {}, last_step, {}, "", "", {}};
+  return {std::string(log_event_name(found->kind)),
+          found->line,
+          last_step,
+          found->rank,
+          found->node,
+          found->text,
+          found->bytes};
+}
+
+std::vector<LogProcess> processes(const RunLog& log) {
+  std::vector<LogProcess> out;
+  if (log.ranks.size() < 2) return out;
+  for (const LogRank& r : log.ranks) {
+    const Rows rows = rows_of(r);
+    out.push_back({r.rank, r.node, static_cast<int64_t>(r.steps.size()), mean_ns(rows.measured()),
+                   whole_ns(percentile(durations(rows.measured()), 95).value_or(0))});
+  }
+  std::ranges::stable_sort(out, std::greater(), &LogProcess::mean_ns);
+  return out;
+}
+
+std::optional<NcclReport> nccl(const NcclLog& log) {
+  if (log.lines == 0) return std::nullopt;
+  NcclReport out;
+  out.version = log.version, out.network = log.network, out.network_devices = log.network_devices;
+  if (log.ranks > 0) out.ranks = log.ranks;
+  if (log.hosts > 0) out.hosts = log.hosts;
+  if (log.channels > 0) out.channels = log.channels;
+  for (const auto& [name, count] : log.transports) out.transports.push_back({name, count});
+  std::ranges::stable_sort(out.transports, std::greater(), &NcclTransport::connections);
+  for (const NcclLog::Remark& r : log.remarks) out.remarks.push_back({r.kind, r.text, r.line, r.count});
+  out.environment = log.environment;
+  out.lines = log.lines;
+  return out;
+}
+
+std::vector<LogModuleRow> modules(const RunLog& log) {
+  std::vector<LogModuleRow> out;
+  const double whole = log.modules.empty() ? 0 : static_cast<double>(log.modules.front().latency_ns.value_or(0));
+  for (const LogModule& m : log.modules) {
+    LogModuleRow& row = out.emplace_back();
+    row = {m.depth, m.name, m.type, m.parameters, m.macs, m.flops_per_s, m.latency_ns, {}};
+    if (whole > 0 && m.latency_ns) row.latency_pct = 100 * static_cast<double>(*m.latency_ns) / whole;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string LogReport::setting_text(const std::string& name) const {
+  const auto at = log->settings.find(name);
+  return at != log->settings.end() ? at->second : "";
+}
+
+const LogTimerRow* LogReport::timer(std::string_view name) const {
+  return first_where(timers, [&](const LogTimerRow& t) { return t.name == name; });
+}
+
+double LogReport::phase_pct(LogPhase phase) const {
+  const LogPhaseRow* row =
+      first_where(breakdown, [&](const LogPhaseRow& r) { return r.name == log_phase_name(phase); });
+  return row != nullptr ? row->step_pct : 0;
+}
+
+LogReport log_report(std::shared_ptr<const RunLog> log) {
+  LogReport r;
+  r.log = std::move(log);
+  const RunLog& of = *r.log;
+  r.path = of.path, r.families = of.families, r.lines = of.lines;
+  for (const auto& [name, value] : of.settings) r.settings.push_back({name, value});
+  const auto most = std::ranges::max_element(of.ranks, {}, [](const LogRank& p) { return p.steps.size(); });
+  const Rows rows = most != of.ranks.end() ? rows_of(*most) : Rows();
+  if (!rows.empty()) {
+    r.throughput = throughput(rows);
+    r.breakdown = breakdown(rows);
+    r.timers = timers(*most, *r.throughput.mean_ns);
+    r.warmup = warmup(rows);
+    r.loss = loss(rows);
+    r.wall = wall(rows);
+  }
+  r.memory = memory(of);
+  for (const LogMemory& m : of.memory)
+    if (m.host_bytes) r.host_memory_bytes = std::max(r.host_memory_bytes.value_or(0), *m.host_bytes);
+  r.stalls = Stalls(of, rows).all_;
+  r.end = end_of(of);
+  r.processes = processes(of);
+  r.modules = modules(of);
+  r.link_rates = link_rows(of.rates);
+  r.links = link_summaries(r.link_rates);
+  r.nccl = nccl(of.nccl);
+  return r;
+}
+
+}  // namespace profgpu

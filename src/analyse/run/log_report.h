@@ -1,0 +1,233 @@
+// LogReport: what a job's own log says of its speed, of what its steps are made of, of what they stopped for and of how
+// the run ended.
+//
+// Means are over the measured lines (not warm-up) of the process that printed most; a line that stands for several
+// iterations counts once, as a step of a report does.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analyse/report/document.h"
+#include "analyse/run/link_rates.h"
+#include "trace/run_log.h"
+
+namespace profgpu {
+
+/// Of the measured steps.
+struct LogThroughput {
+  int64_t lines = 0, warmup_lines = 0;
+  int64_t iterations = 0;                                             ///< that all lines stand for
+  std::optional<int64_t> mean_ns, median_ns, p95_ns, min_ns, max_ns;  ///< of one step
+  std::optional<double> samples_per_s, tokens_per_s, device_tokens_per_s, tflops,
+      mfu_pct;  ///< means of what is printed
+
+  void fields(auto&& v) const {
+    v("lines", lines), v("warmup_lines", warmup_lines), v("iterations", iterations), v("mean_ns", mean_ns);
+    v("median_ns", median_ns), v("p95_ns", p95_ns), v("min_ns", min_ns), v("max_ns", max_ns);
+    v("samples_per_s", samples_per_s), v("tokens_per_s", tokens_per_s);
+    v("device_tokens_per_s", device_tokens_per_s), v("tflops", tflops), v("mfu_pct", mfu_pct);
+  }
+};
+
+struct LogPhaseRow {
+  std::string name;  ///< a phase, or "other": what no timer covers
+  int64_t mean_ns = 0;
+  double step_pct = 0;
+
+  void fields(auto&& v) const { v("name", name), v("mean_ns", mean_ns), v("step_pct", step_pct); }
+};
+
+/// One of the program's own timers.
+struct LogTimerRow {
+  std::string name;
+  std::string phase;  ///< empty: within another timer
+  int64_t count = 0;
+  int64_t mean_ns = 0, min_ns = 0, max_ns = 0;  ///< of one iteration; over ranks where the log states several
+  std::optional<double> step_pct;               ///< of the mean step
+
+  void fields(auto&& v) const {
+    v("name", name), v("phase", unless_empty(phase)), v("count", count), v("mean_ns", mean_ns), v("min_ns", min_ns);
+    v("max_ns", max_ns), v("step_pct", step_pct);
+  }
+};
+
+struct LogMemoryRow {
+  std::optional<int> rank;
+  std::optional<int64_t> peak_allocated_bytes, peak_reserved_bytes, capacity_bytes;
+  int64_t lines = 0;
+
+  void fields(auto&& v) const {
+    v("rank", rank), v("peak_allocated_bytes", peak_allocated_bytes), v("peak_reserved_bytes", peak_reserved_bytes);
+    v("capacity_bytes", capacity_bytes), v("lines", lines);
+  }
+};
+
+struct LogLoss {
+  std::optional<double> first, last, lowest;
+  std::optional<int64_t> lowest_step;
+  int64_t skipped = 0, not_finite = 0;  ///< iterations without an update, with a NaN
+
+  void fields(auto&& v) const {
+    v("first", first), v("last", last), v("lowest", lowest), v("lowest_step", lowest_step), v("skipped", skipped);
+    v("not_finite", not_finite);
+  }
+};
+
+/// Leading lines that took longer than the others.
+struct LogWarmup {
+  int64_t lines = 0;
+  int64_t extra_ns = 0;  ///< beyond as many iterations at the median
+
+  void fields(auto&& v) const { v("lines", lines), v("extra_ns", extra_ns); }
+};
+
+/// What the training stopped for, or a step that took long.
+struct LogStall {
+  std::string kind;  ///< checkpoint, evaluation, slow_step, gap
+  std::optional<int64_t> step;
+  int64_t line = 0;
+  std::optional<int64_t> duration_ns;  ///< of slow steps beyond the median; none: not known
+  std::string text;
+
+  void fields(auto&& v) const {
+    v("kind", kind), v("step", step), v("line", line), v("duration_ns", duration_ns), v("text", unless_empty(text));
+  }
+};
+
+struct LogEnd {
+  std::string kind;  ///< an event's name, or "unknown"
+  std::optional<int64_t> line;
+  std::optional<int64_t> after_step;
+  std::optional<int> rank;
+  std::string node;
+  std::string text;              ///< the line
+  std::optional<int64_t> bytes;  ///< out of memory: what was asked for
+  [[nodiscard]] bool failed() const { return kind != "finished" && kind != "unknown"; }
+
+  void fields(auto&& v) const {
+    v("kind", kind), v("line", line), v("after_step", after_step), v("rank", rank), v("node", unless_empty(node));
+    v("text", unless_empty(text)), v("bytes", bytes);
+  }
+};
+
+struct LogProcess {
+  std::optional<int> rank;
+  std::string node;
+  int64_t lines = 0;
+  int64_t mean_ns = 0, p95_ns = 0;  ///< of the measured steps
+
+  void fields(auto&& v) const {
+    v("rank", rank), v("node", unless_empty(node)), v("lines", lines), v("mean_ns", mean_ns), v("p95_ns", p95_ns);
+  }
+};
+
+struct LogModuleRow {
+  int64_t depth = 0;
+  std::string name, type;
+  std::optional<double> parameters, macs, flops_per_s;
+  std::optional<int64_t> latency_ns;
+  std::optional<double> latency_pct;  ///< of the whole model's
+
+  void fields(auto&& v) const {
+    v("depth", depth), v("name", name), v("type", unless_empty(type)), v("parameters", parameters), v("macs", macs);
+    v("flops_per_s", flops_per_s), v("latency_ns", latency_ns), v("latency_pct", latency_pct);
+  }
+};
+
+/// What a clock on the wall says of the time from the first line of a step to the last.
+struct LogWall {
+  std::optional<int64_t> wall_ns;  ///< none: lines carry no clock time
+  int64_t in_steps_ns = 0;
+  std::optional<int64_t> outside_ns;
+
+  void fields(auto&& v) const { v("wall_ns", wall_ns), v("in_steps_ns", in_steps_ns), v("outside_ns", outside_ns); }
+};
+
+struct LogSetting {
+  std::string name, value;
+
+  void fields(auto&& v) const { v("name", name), v("value", value); }
+};
+
+struct NcclTransport {
+  std::string transport;                        ///< "P2P/direct pointer", "NET/IB/GDRDMA"
+  int64_t connections = 0;
+
+  void fields(auto&& v) const { v("transport", transport), v("connections", connections); }
+};
+
+struct NcclRemark {
+  std::string kind, text;
+  int64_t line = 0, count = 0;                  ///< of the first such line
+
+  void fields(auto&& v) const { v("kind", kind), v("text", text), v("line", line), v("count", count); }
+};
+
+/// What NCCL says of itself (NCCL_DEBUG=INFO).
+struct NcclReport {
+  std::string version, network, network_devices;
+  std::optional<int64_t> ranks, hosts, channels;
+  std::vector<NcclTransport> transports;        ///< most connections first
+  std::vector<NcclRemark> remarks;              ///< fall-backs and warnings, by line
+  std::map<std::string, std::string> environment;
+  int64_t lines = 0;
+
+  void fields(auto&& v) const {
+    v("version", unless_empty(version)), v("network", unless_empty(network));
+    v("network_devices", unless_empty(network_devices)), v("ranks", ranks), v("hosts", hosts), v("channels", channels);
+    v("transports", transports), v("remarks", remarks), v("environment", settings()), v("lines", lines);
+  }
+  [[nodiscard]] std::vector<LogSetting> settings() const {
+    std::vector<LogSetting> all;
+    for (const auto& [name, value] : environment) all.push_back({name, value});
+    return all;
+  }
+};
+
+struct LogReport {
+  std::string path;
+  std::vector<std::string> families;
+  int64_t lines = 0;
+  std::vector<LogSetting> settings;
+  LogThroughput throughput;
+  std::vector<LogPhaseRow> breakdown;  ///< of the mean measured step; empty: the log has no timers
+  std::vector<LogTimerRow> timers;     ///< longest first
+  std::vector<LogMemoryRow> memory;    ///< fullest first
+  std::optional<int64_t> host_memory_bytes;
+  LogWarmup warmup;
+  LogLoss loss;
+  std::vector<LogStall> stalls;  ///< by line
+  LogWall wall;
+  LogEnd end;
+  std::vector<LogProcess> processes;  ///< slowest first; empty: one alone
+  std::vector<LogModuleRow> modules;
+  std::vector<LinkSummary> links;               ///< of measured collectives
+  std::vector<LinkRow> link_rates;
+  std::optional<NcclReport> nccl;
+  std::shared_ptr<const RunLog> log;  ///< what it is of
+
+  [[nodiscard]] bool has_steps() const { return throughput.lines > 0; }
+  [[nodiscard]] std::optional<int64_t> setting(const std::string& name) const { return log->setting(name); }
+  [[nodiscard]] std::string setting_text(const std::string& name) const;
+  [[nodiscard]] const LogTimerRow* timer(std::string_view name) const;
+  /// Of the mean step; 0: not timed.
+  [[nodiscard]] double phase_pct(LogPhase phase) const;
+
+  void fields(auto&& v) const {
+    v("path", path), v("families", families), v("lines", lines), v("settings", settings);
+    v("throughput", only_if(has_steps(), throughput));
+    v("breakdown", breakdown), v("timers", timers), v("memory", memory), v("host_memory_bytes", host_memory_bytes);
+    v("warmup", only_if(has_steps(), warmup)), v("loss", only_if(loss.last.has_value(), loss)), v("stalls", stalls);
+    v("wall", only_if(has_steps(), wall)), v("end", end);
+    v("processes", processes), v("modules", modules);
+    v("links", links), v("link_rates", link_rates), v("nccl", nccl);
+  }
+};
+
+LogReport log_report(std::shared_ptr<const RunLog> log);
+
+}  // namespace profgpu

@@ -1,0 +1,330 @@
+// PyTorch's flight recorder of NCCL (TORCH_NCCL_TRACE_BUFFER_SIZE): one file a rank, pickle or JSON.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/decimal.h"
+#include "base/json_reader.h"
+#include "base/text.h"
+#include "base/text_source.h"
+#include "trace/flight_dump.h"
+#include "trace/import/importer.h"
+#include "trace/import/input_units.h"
+#include "trace/import/pickle_json.h"
+#include "trace/trace_builder.h"
+
+namespace profgpu {
+namespace {
+
+constexpr size_t kMostDump = size_t{1} << 30;  // bytes; a buffer of 20,000 calls with stacks takes 100 MB
+constexpr size_t kMostCalls = 1'000'000;
+constexpr size_t kMostFrames = 8;
+constexpr size_t kMostSizes = 120;  // characters of the sizes that are kept for people
+constexpr int kMostRanks = 10'000'000;
+
+std::string_view unquoted_number(std::string_view token) {
+  if (token.size() >= 2 && token.front() == '"' && token.back() == '"') return token.substr(1, token.size() - 2);
+  return token;
+}
+
+class DumpReader {
+ public:
+  DumpReader(JsonReader json, FlightDump& out) : json_(json), out_(out) {}
+
+  bool read() {
+    return read_object(json_, [&](std::string_view key) {
+      if (key == "version") return text(out_.version);
+      if (key == "nccl_version" || key == "comm_lib_version") return text(out_.nccl_version);
+      if (key == "pg_config" && json_.peek() == '{') return groups();
+      if (key == "pg_status" && json_.peek() == '{') return statuses();
+      if (key == "entries" && json_.peek() == '[') return read_array(json_, [&] { return call(); });
+      return json_.skip_value();
+    });
+  }
+
+ private:
+  bool text(std::string& value) {
+    JsonString token;
+    std::string_view raw;
+    if (json_.peek() != '"') return json_.raw_value(raw) && (raw == "null" || (value = raw, true));
+    int64_t replaced = 0;
+    return json_.string(token) && (value = unescaped(token, replaced), true);
+  }
+  // A whole number, or a text that is one.
+  bool number(std::optional<int64_t>& value) {
+    std::string_view raw;
+    if (!json_.raw_value(raw)) return false;
+    value = whole_number(unquoted_number(raw));
+    return true;
+  }
+  bool number(int64_t& value) {
+    std::optional<int64_t> read;
+    if (!number(read)) return false;
+    value = read.value_or(value);
+    return true;
+  }
+
+  bool groups() {
+    return read_object(json_, [&](std::string_view id) {
+      FlightGroup& group = out_.groups[place_of(std::string(id))];
+      if (json_.peek() != '{') return json_.skip_value();
+      return read_object(json_, [&](std::string_view key) {
+        if (key == "desc") return text(group.description);
+        if (key == "ranks") return ranks(group.ranks);
+        return json_.skip_value();
+      });
+    });
+  }
+  // "[0, 1, 2]" as a text, or an array.
+  bool ranks(std::vector<int>& all) {
+    std::string_view raw;
+    if (!json_.raw_value(raw)) return false;
+    all.clear();
+    for (size_t i = 0; i < raw.size();) {
+      size_t end = i;
+      while (end < raw.size() && is_digit(raw[end])) ++end;
+      const auto rank = end > i ? whole_number(raw.substr(i, end - i)) : std::nullopt;
+      if (rank && *rank < kMostRanks) all.push_back(static_cast<int>(*rank));
+      i = std::max(end, i + 1);
+    }
+    return true;
+  }
+  bool statuses() {
+    return read_object(json_, [&](std::string_view id) {
+      FlightStatus& status = out_.status.emplace_back();
+      status.local_id = whole_number(id).value_or(-1);
+      if (json_.peek() != '{') return json_.skip_value();
+      return read_object(json_, [&](std::string_view key) {
+        if (key == "last_enqueued_collective") return number(status.last_enqueued);
+        if (key == "last_completed_collective") return number(status.last_completed);
+        return json_.skip_value();
+      });
+    });
+  }
+
+  struct Draft {
+    FlightCall call;
+    std::string group, description, state;
+    std::optional<int64_t> local_id, collective, p2p, either, completed_ns, started_ns, p2p_flag;
+    bool retired = false;
+  };
+
+  bool call() {
+    if (json_.peek() != '{') return json_.skip_value();
+    Draft d;
+    const bool whole = read_object(json_, [&](std::string_view key) { return field(key, d); });
+    if (whole && out_.calls.size() < kMostCalls) take(std::move(d));
+    return whole;
+  }
+  bool field(std::string_view key, Draft& d) {
+    if (key == "record_id") return number(d.call.record);
+    if (key == "pg_id") return number(d.local_id);
+    if (key == "process_group") return process_group(d);
+    if (key == "collective_seq_id") return number(d.collective);
+    if (key == "p2p_seq_id") return number(d.p2p);
+    if (key == "seq_id") return number(d.either);
+    if (key == "profiling_name") return text(d.call.name);
+    if (key == "state") return text(d.state);
+    if (key == "time_created_ns") return number(d.call.created_ns);
+    if (key == "time_discovered_started_ns") return number(d.started_ns);
+    if (key == "time_discovered_completed_ns") return number(d.completed_ns);
+    if (key == "timeout_ms") return number(d.call.timeout_ms);
+    if (key == "retired") return flag(d.retired);
+    if (key == "is_p2p") return flag(d.call.p2p);
+    if (key == "input_sizes") return sizes(d.call);
+    if (key == "input_dtypes") return dtypes(d.call.dtype);
+    if (key == "frames" && json_.peek() == '[') return frames(d.call.frames);
+    return json_.skip_value();
+  }
+  bool flag(bool& value) {
+    std::string_view raw;
+    if (!json_.raw_value(raw)) return false;
+    value = raw == "true" || raw == "1";
+    return true;
+  }
+  bool process_group(Draft& d) {
+    if (json_.peek() != '[') return text(d.group);
+    size_t i = 0;
+    return read_array(json_, [&] {
+      return i++ == 0 ? text(d.group) : i == 2 ? text(d.description) : json_.skip_value();
+    });
+  }
+  bool sizes(FlightCall& c) {
+    std::string_view raw;
+    if (!json_.raw_value(raw)) return false;
+    c.elements = elements_of(raw);
+    for (const char x : raw.substr(0, kMostSizes)) {
+      c.sizes += x;
+      if (x == ',') c.sizes += ' ';
+    }
+    std::erase(c.sizes, '\n');
+    return true;
+  }
+  // Of "[[2048,1,5120],[16]]" the sum of each inner list's product; an empty inner list is a scalar.
+  static int64_t elements_of(std::string_view raw) {
+    double sum = 0, product = 1;
+    int depth = 0;
+    for (size_t i = 0; i < raw.size();) {
+      size_t end = i;
+      while (end < raw.size() && is_digit(raw[end])) ++end;
+      if (end > i)
+        product *= static_cast<double>(whole_number(raw.substr(i, end - i)).value_or(1));
+      else if (raw[i] == '[' && ++depth == 2)
+        product = 1;
+      else if (raw[i] == ']' && depth-- == 2)
+        sum += product;
+      i = std::max(end, i + 1);
+    }
+    return sum < 9e18 ? static_cast<int64_t>(sum) : -1;
+  }
+  bool dtypes(std::string& first) {
+    if (json_.peek() != '[') return text(first);
+    size_t i = 0;
+    return read_array(json_, [&] { return i++ == 0 ? text(first) : json_.skip_value(); });
+  }
+  // Those of the program: what PyTorch itself adds tells nobody where that is.
+  bool frames(std::vector<std::string>& all) {
+    return read_array(json_, [&] {
+      if (json_.peek() != '{') return json_.skip_value();
+      std::string name, file;
+      std::optional<int64_t> line;
+      const bool whole = read_object(json_, [&](std::string_view key) {
+        if (key == "name") return text(name);
+        if (key == "filename") return text(file);
+        return key == "line" ? number(line) : json_.skip_value();
+      });
+      const bool own = file.find("/torch/") == file.npos && !file.starts_with("torch/") && file != "??";
+      if (own && !name.empty() && all.size() < kMostFrames)
+        all.push_back(fmt::format("{} ({}:{})", name, file.substr(file.rfind('/') + 1), line.value_or(0)));
+      return whole;
+    });
+  }
+
+  void take(Draft d) {
+    FlightCall& c = d.call;
+    if (d.group.empty()) d.group = "local " + std::to_string(d.local_id.value_or(0));  // version 1 has no names
+    c.group = place_of(d.group);
+    FlightGroup& group = out_.groups[c.group];
+    if (group.description.empty()) group.description = d.description;
+    group.local_id = d.local_id.value_or(-1);
+    if (c.name.starts_with("nccl:")) c.name.erase(0, 5);
+    for (const std::string_view word : {"send ", "recv "}) peers(word, c);
+    c.sequence = (c.p2p ? d.p2p : d.collective).value_or(d.either.value_or(0));
+    const bool completed = d.state == "completed" || d.completed_ns.value_or(0) > 0;
+    const bool started = d.state == "started" || d.started_ns.value_or(0) > 0;
+    c.state = completed ? FlightState::kCompleted : started ? FlightState::kStarted : FlightState::kScheduled;
+    if (completed || d.retired) out_.only_pending = false;
+    if (d.retired) c.state = FlightState::kCompleted;  // the watchdog was done with it
+    out_.calls.push_back(std::move(c));
+  }
+  // "send 0->1", "recv 1<-0".
+  static void peers(std::string_view word, FlightCall& c) {
+    if (!c.name.starts_with(word)) return;
+    const std::string_view rest = std::string_view(c.name).substr(word.size());
+    const size_t arrow = rest.find_first_of("-<");
+    if (arrow == rest.npos || arrow + 2 >= rest.size()) return;
+    const auto own = whole_number(rest.substr(0, arrow)), peer = whole_number(rest.substr(arrow + 2));
+    if (!own || !peer || *own < 0 || *peer < 0 || *own >= kMostRanks || *peer >= kMostRanks) return;
+    c.p2p = true, c.sends = word == "send ";
+    c.from = static_cast<int>(c.sends ? *own : *peer), c.to = static_cast<int>(c.sends ? *peer : *own);
+    c.name = word.substr(0, 4);
+  }
+
+  uint32_t place_of(const std::string& name) {
+    const auto [at, fresh] = place_.try_emplace(name, static_cast<uint32_t>(out_.groups.size()));
+    if (fresh) out_.groups.push_back({name, "", {}, -1});
+    return at->second;
+  }
+
+  JsonReader json_;
+  FlightDump& out_;
+  std::map<std::string, uint32_t> place_;
+};
+
+// The last number of a name: PyTorch appends the rank to TORCH_NCCL_DEBUG_INFO_TEMP_FILE, others put a suffix behind
+// it.
+std::optional<int> rank_of_dump(std::string_view path) {
+  std::string_view name = path.substr(path.rfind('/') + 1);
+  for (const std::string_view suffix : {".gz", ".zst", ".json", ".pickle", ".pkl", ".txt"})
+    if (name.ends_with(suffix)) name.remove_suffix(suffix.size());
+  const int named = rank_in_name(name);
+  if (named >= 0) return named;
+  size_t begin = name.size();
+  while (begin > 0 && is_digit(name[begin - 1])) --begin;
+  const auto rank = whole_number(name.substr(begin));
+  return rank && *rank < kMostRanks ? std::optional(static_cast<int>(*rank)) : std::nullopt;
+}
+
+std::string all_text(TextSource& source) {
+  constexpr size_t kPiece = size_t{1} << 20;
+  std::string text;
+  for (size_t size = kPiece; size == kPiece && text.size() < kMostDump;) {
+    const size_t before = text.size();
+    text.resize(before + kPiece);
+    size = source.read(text.data() + before, kPiece);
+    text.resize(before + size);
+  }
+  return text;
+}
+
+Result<std::shared_ptr<const FlightDump>> read_dump(const std::string& path) {
+  auto source = open_text(path);
+  if (!source) return source.error();
+  std::string head(16, '\0');
+  head.resize((*source)->read(head.data(), head.size()));
+  source = open_text(path);
+  if (!source) return source.error();
+  auto dump = std::make_shared<FlightDump>();
+  dump->path = path;
+  dump->rank = rank_of_dump(path);
+  std::string text;
+  if (looks_like_pickle(head)) {
+    auto json = pickle_as_json(**source);
+    if (!json) return Error{path + ": " + json.error().message, json.error().hint};
+    text = std::move(json->json);
+    if (json->cut) dump->problem = "is not whole: the pickle ends early";
+  } else {
+    text = all_text(**source);
+  }
+  if ((*source)->end() == TextSource::End::kUnreadable) return Error{path + ": " + (*source)->problem()};
+  const bool whole = DumpReader(JsonReader::over(text), *dump).read();
+  if (!whole && dump->problem.empty()) dump->problem = "is not whole: the JSON ends early, or stops being JSON";
+  return std::shared_ptr<const FlightDump>(std::move(dump));
+}
+
+Result<Trace> read_flight(const std::string& path, const ImportOptions&) {
+  auto dump = read_dump(path);
+  if (!dump) return dump.error();
+  TraceBuilder builder;
+  Trace& header = builder.header();
+  header.distributed.rank = (*dump)->rank;
+  if (!(*dump)->problem.empty()) header.issues.push_back({TraceIssueKind::kTruncated, 1, (*dump)->problem});
+  Trace trace = builder.finish(1);
+  trace.events = static_cast<int64_t>((*dump)->calls.size());
+  trace.flight = *std::move(dump);
+  return trace;
+}
+
+// A profiler's trace states process groups and NCCL's version too, in its distributedInfo.
+bool looks_like_flight(std::string_view head) {
+  const size_t begin = head.find_first_not_of(" \t\r\n");
+  if (begin == head.npos || (head[begin] != '{' && !looks_like_pickle(head))) return false;
+  const auto says = [&](std::string_view word) { return head.find(word) != head.npos; };
+  if (says("schemaVersion") || says("traceEvents") || says("distributedInfo")) return false;
+  return says("pg_status") || (says("record_id") && says("profiling_name")) || (says("entries") && says("pg_config"));
+}
+
+}  // namespace
+
+extern const Importer kFlightRecorder;
+const Importer kFlightRecorder = {
+    .name = "flight_recorder",
+    .noun = "NCCL flight recorder dump",
+    .summary = "what each rank had called when a job hung: PyTorch's flight recorder of NCCL, pickle or JSON",
+    .examples = "nccl_trace_rank_3, one a rank",
+    .sniff = looks_like_flight,
+    .read = read_flight,
+    .beside_traces = true};
+
+}  // namespace profgpu

@@ -1,0 +1,383 @@
+// A few lines of each family, as its programs print them.
+#include <gtest/gtest.h>
+
+#include "trace/import/log/log_text_test.h"
+
+namespace profgpu {
+namespace {
+
+const LogTimer* timer(const LogRank& rank, std::string_view name) {
+  for (const LogTimer& t : rank.timers)
+    if (t.name == name) return &t;
+  return nullptr;
+}
+
+TEST(Megatron, NewFormatWithTimersAcrossRanks) {
+  const RunLog log = log_of(R"(
+(min, max) time across ranks (ms):
+    model-and-optimizer-setup ......................: (1345.37, 1359.59)
+ [2024-05-01 12:00:10] iteration       10/     100 | consumed samples:          640 | elapsed time per iteration (ms): 512.3 | throughput per GPU (TFLOP/s/GPU): 50.7 | learning rate: 1.000000E-04 | global batch size:    64 | lm loss: 9.1E+00 | loss scale: 1.0 | grad norm: 1.234 | number of skipped iterations:   1 | number of nan iterations:   2 |
+(min, max) time across ranks (ms):
+    forward-backward ...............................: (400.00, 420.00)
+    forward-compute ................................: (150.00, 160.00)
+    backward-compute ...............................: (220.00, 230.00)
+    batch-generator ................................: (2.00, 10.00)
+    forward-recv ...................................: (5.00, 90.00)
+    all-grads-sync .................................: (30.00, 33.00)
+    optimizer ......................................: (20.00, 21.00)
+ [2024-05-01 12:00:16] iteration       20/     100 | consumed samples:         1280 | elapsed time per iteration (ms): 500.0 | throughput per GPU (TFLOP/s/GPU): 52.0 | learning rate: 1.000000E-04 | global batch size:    64 | lm loss: 8.1E+00 |
+saving checkpoint at iteration      20 to /ckpt in torch_dist format
+  successfully saved checkpoint from iteration      20 to /ckpt
+(min, max) time across ranks (ms):
+    save-checkpoint ................................: (2500.00, 2600.00)
+)");
+  const LogStep& first = only_step(log);
+  EXPECT_EQ(first.number, 10);
+  EXPECT_EQ(first.iterations, 10);
+  EXPECT_EQ(first.duration_ns, 512300000);
+  EXPECT_EQ(first.figures.tflops, 50.7);
+  EXPECT_EQ(first.figures.samples, 64);
+  EXPECT_EQ(first.figures.loss, 9.1);
+  EXPECT_EQ(first.figures.grad_norm, 1.234);
+  EXPECT_EQ(first.figures.skipped, 1);
+  EXPECT_EQ(first.figures.not_finite, 2);
+  EXPECT_EQ(first.phase(LogPhase::kForward), 150000000);  // less the batches that are fetched in it
+  EXPECT_EQ(first.phase(LogPhase::kDataLoading), 10000000);
+  EXPECT_EQ(first.phase(LogPhase::kBackward), 230000000);
+  EXPECT_EQ(first.phase(LogPhase::kCommunication), 35000000);  // least of each: the rest is waiting
+  EXPECT_EQ(first.phase(LogPhase::kOptimizer), 21000000);
+  EXPECT_EQ(first.phase(LogPhase::kForwardBackward), 0);
+  EXPECT_EQ(timer(log.ranks[0], "forward-recv")->max_ns, 90e6);
+  EXPECT_EQ(timer(log.ranks[0], "model-and-optimizer-setup"), nullptr);
+  EXPECT_TRUE(log.dated);
+  // Printed at :16, ten of 500 ms before that.
+  EXPECT_EQ(log.ranks[0].steps[1].start_ns - first.start_ns,
+            16'000'000'000 - 5'000'000'000 - (10'000'000'000 - 5'123'000'000));
+  int64_t saved = 0;
+  for (const LogEvent& e : log.events)
+    if (e.kind == LogEventKind::kCheckpoint) saved = std::max(saved, e.duration_ns.value_or(0));
+  EXPECT_EQ(saved, 2600000000);
+}
+
+TEST(Megatron, DescendantsWriteFieldsTheirWay) {
+  const RunLog log = log_of(
+      "[2024-09-16 22:59:19.287338][INFO][training_log:661] -  iteration=       1/  635782 | consumed_samples=         "
+      "768 | "
+      "elapsed_time_per_iteration_ms=29570.0 | learning_rate=9.4372e-09 | global_batch_size=768 | lm loss=11.167250 | "
+      "samples_per_second=25.972 | tokens_per_gpu_per_second_tgs=4432.597 | [LM]TFLOPs=20.30 | [DS]TFLOPs=26.18 |\n"
+      "09/12/2024 13:00:00 [INFO|DP=0]: iteration: 2 / 100 | consumed_tokens: 262K | elapsed_time_per_iteration_ms: "
+      "2.6K | "
+      "tokens_per_sec: 101K | tokens_per_sec_per_gpu: 50.5K | global_batch_size: 256 | lm_loss: 10.8 | lr: 3e-05 | "
+      "model_tflops_per_gpu: 12.5 | grad_norm: 2\n");
+  ASSERT_EQ(log.ranks.size(), 1u);
+  ASSERT_EQ(log.ranks[0].steps.size(), 2u);
+  EXPECT_EQ(log.ranks[0].steps[0].duration_ns, 29570000000);
+  EXPECT_EQ(log.ranks[0].steps[0].figures.tflops, 20.30);
+  EXPECT_EQ(log.ranks[0].steps[0].figures.device_tokens_per_s, 4432.597);
+  EXPECT_EQ(log.ranks[0].steps[1].duration_ns, 2600000000);
+  EXPECT_EQ(log.ranks[0].steps[1].figures.tokens_per_s, 101000);
+  EXPECT_EQ(log.ranks[0].steps[1].figures.loss, 10.8);
+}
+
+TEST(DeepSpeed, BreakdownOfOldAndNewVersions) {
+  for (const bool old : {true, false}) {
+    std::string text;
+    const std::string head = "[2024-05-01 12:00:00,500] [INFO] [logging.py:96:log_dist] [Rank 0] ";
+    for (int step = 1; step <= 3; ++step) {
+      const std::string f = old ? "forward" : "fwd", b = old ? "backward" : "bwd";
+      text += head + (old ? "rank=0 " : "") + "time (ms) | " + f + "_microstep: 40.00 | " + b + "_microstep: 80.00 | " +
+              b + "_inner_microstep: 60.00 | " + b + "_allreduce_microstep: 20.00 | step_microstep: 30.00\n";
+      text += head + "time (ms) | " + f + ": 40.00 | " + b + ": 80.00 | " + b + "_inner: 60.00 | " + b +
+              "_allreduce: 20.00 | step: 30.25\n";
+      text += head + "step=" + std::to_string(step) + ", skipped=1, lr=[1e-05], mom=[(0.9, 0.999)]\n";
+      text += "[2024-05-01 12:00:01,500] [INFO] [timer.py:199:stop] epoch=0/micro_step=" + std::to_string(step) +
+              "/global_step=" + std::to_string(step) +
+              ", RunningAvgSamplesPerSec=10.5, CurrSamplesPerSec=11.5, MemAllocated=3.5GB, MaxMemAllocated=7.25GB\n";
+    }
+    const RunLog log = log_of(text);
+    ASSERT_EQ(log.ranks.size(), 1u) << old;
+    ASSERT_EQ(log.ranks[0].steps.size(), 3u) << old;
+    const LogStep& s = log.ranks[0].steps[2];
+    EXPECT_EQ(s.number, 3);
+    EXPECT_EQ(s.duration_ns, 150250000);
+    EXPECT_EQ(s.phase(LogPhase::kForward), 40000000);
+    EXPECT_EQ(s.phase(LogPhase::kBackward), 60000000);
+    EXPECT_EQ(s.phase(LogPhase::kCommunication), 20000000);
+    EXPECT_EQ(s.phase(LogPhase::kOptimizer), 30250000);
+    EXPECT_EQ(s.figures.samples_per_s, 11.5);
+    EXPECT_EQ(s.figures.learning_rate, 1e-05);
+    EXPECT_EQ(log.memory.at(0).max_allocated_bytes, 7784628224);
+    EXPECT_EQ(log.settings.at("skipped_steps"), "1");
+  }
+}
+
+TEST(DeepSpeed, RatesTellTheTimeWithTheBatch) {
+  std::string text = "[2024-05-01 12:00:00,500] [INFO] [config.py:752:print]   train_batch_size ............. 64\n";
+  for (int step = 10; step <= 30; step += 10)
+    text += "epoch=0/micro_step=0/global_step=" + std::to_string(step) +
+            ", RunningAvgSamplesPerSec=10, CurrSamplesPerSec=32, MemAllocated=3GB, MaxMemAllocated=7GB\n";
+  const RunLog log = log_of(text);
+  ASSERT_EQ(log.ranks.at(0).steps.size(), 3u);
+  EXPECT_EQ(log.ranks[0].steps[1].duration_ns, 2000000000);
+  EXPECT_TRUE(log.ranks[0].steps[1].derived);
+  EXPECT_EQ(log.ranks[0].steps[1].iterations, 10);
+}
+
+TEST(DeepSpeed, PipelineEngine) {
+  const RunLog log = log_of(
+      "steps: 10 loss: 7.4010 iter time (s): 0.512 samples/sec: 31.250\n"
+      "steps: 20 loss: 7.1010 iter time (s): 0.500 samples/sec: 32.000\n");
+  EXPECT_EQ(only_step(log).duration_ns, 512000000);
+  EXPECT_EQ(only_step(log).figures.loss, 7.401);
+  EXPECT_EQ(only_step(log).iterations, 10);
+}
+
+TEST(DeepSpeed, GluedBehindAProgressBar) {
+  const RunLog log = log_of(
+      "  0%|          | 0/3 [00:00<?, ?it/s]time (ms) | fwd: 1.00 | bwd: 2.00 | bwd_inner: 1.50 | bwd_allreduce: 0.50 "
+      "| step: 3.00\n");
+  EXPECT_EQ(only_step(log).duration_ns, 6000000);
+}
+
+TEST(MemoryLines, SeveralRanksOnOneLine) {
+  const RunLog log = log_of(
+      "[Rank 7] (after 20 iterations) memory (MB) | allocated: 1.5 | max allocated: 2.0 | reserved: 3.0 | max "
+      "reserved: 4.0"
+      "[Rank 6] (after 20 iterations) memory (MB) | allocated: 5.0 | max allocated: 6.0 | reserved: 7.0 | max "
+      "reserved: 8.0\n"
+      "[2021-05-25 06:37:59,223] [INFO] [utils.py:589:see_memory_usage] MA 3.62 GB         Max_MA 4.93 GB         CA "
+      "6.08 GB         Max_CA 6 GB \n");
+  ASSERT_EQ(log.memory.size(), 3u);
+  EXPECT_EQ(log.memory[0].rank, 7);
+  EXPECT_EQ(log.memory[1].rank, 6);
+  EXPECT_EQ(log.memory[1].max_reserved_bytes, 8 << 20);
+  EXPECT_EQ(log.memory[0].allocated_bytes, 3 << 19);
+  EXPECT_EQ(log.memory[0].step, 20);
+  EXPECT_EQ(log.memory[2].max_reserved_bytes, 6528350290);  // not less than what is reserved now
+}
+
+TEST(TorchTitan, WithColours) {
+  std::string text =
+      "[rank0]:[titan] 2024-12-05 12:00:00,000 - root - INFO - Building 2-D device mesh with ['dp_shard', 'tp'], [4, "
+      "2]\n"
+      "[rank0]:[titan] 2024-12-05 12:00:00,100 - root - INFO - Trainer is initialized with local batch size 8, global "
+      "batch "
+      "size 32, gradient accumulation steps 1, sequence length 2048, total steps 1000 (warmup 200)\n";
+  for (int step = 1; step <= 21; step += 10)
+    text += "[rank0]:[titan] 2024-12-05 12:00:" + std::to_string(10 + step) +
+            ",250 - root - INFO - \x1b[31mstep: " + std::to_string(step) +
+            "  \x1b[32mloss: 12.2718  \x1b[38;2;180;60;0mgrad_norm:  1.2345  \x1b[33mmemory:  5.52GiB(5.81%)  "
+            "\x1b[34mtps: 8,192  \x1b[36mtflops: 1.23  \x1b[35mmfu: 12.34%\x1b[39m\n";
+  const RunLog log = log_of(text);
+  ASSERT_EQ(log.ranks.size(), 1u);
+  EXPECT_EQ(log.ranks[0].rank, 0);
+  ASSERT_EQ(log.ranks[0].steps.size(), 3u);
+  const LogStep& s = log.ranks[0].steps[1];
+  EXPECT_EQ(s.number, 11);
+  EXPECT_EQ(s.iterations, 10);
+  EXPECT_EQ(s.duration_ns, 1000000000);  // 8 * 2048 tokens of a device, of which two share each batch
+  EXPECT_EQ(s.figures.mfu_pct, 12.34);
+  EXPECT_EQ(s.figures.device_tokens_per_s, 8192);
+  EXPECT_EQ(s.figures.tokens_per_s, 65536);
+  EXPECT_EQ(s.figures.loss, 12.2718);
+  EXPECT_EQ(log.setting("world_size"), 8);
+  EXPECT_NEAR(static_cast<double>(*log.memory.at(0).capacity_bytes), 95.0 * (1 << 30), 1e8);
+}
+
+TEST(TorchTitan, WithoutSizesByTheClock) {
+  const RunLog log = log_of(
+      "[titan] 2024-12-05 12:00:10,000 - root - INFO - step: 10  loss:  7.9  memory: 5.00GiB(5.00%)  tps: 1,234  "
+      "tflops: 1.23  mfu: 12.34%\n"
+      "[titan] 2024-12-05 12:00:15,500 - root - INFO - step: 20  loss:  7.8  memory: 5.00GiB(5.00%)  tps: 1,234  "
+      "tflops: 1.23  mfu: 12.34%\n");
+  ASSERT_EQ(log.ranks.at(0).steps.size(), 1u);  // of the first one no time is known
+  EXPECT_EQ(log.ranks[0].untimed, 1);
+  EXPECT_EQ(log.ranks[0].steps[0].duration_ns, 550000000);
+}
+
+TEST(Loop, LinesAfterNanoGpt) {
+  struct Case {
+    const char* line;
+    int64_t number, ns;
+    double loss;
+  };
+  const Case all[] = {
+      {"iter 10: loss 2.3170, time 12.34ms, mfu 12.34%", 10, 12340000, 2.317},
+      {"step    7 | loss: 4.231000 | lr 6.0000e-04 | norm: 1.2000 | dt: 100.12ms | tok/sec: 5200.12", 7, 100120000,
+       4.231},
+      {"step 10/1000 | train loss 3.250000 | norm 1.2 | lr 1e-4 | (100.25 ms | 5200 tok/s)", 10, 100250000, 3.25},
+      {"2024-05-01 12:00:00,000 - INFO - step 3: loss=1.5, time=0.25s", 3, 250000000, 1.5},
+      {"[step 12/500] loss 2.5 time: 0.5", 12, 500000000, 2.5},
+  };
+  for (const Case& c : all) {
+    const RunLog log = log_of(c.line);
+    ASSERT_EQ(log.ranks.size(), 1u) << c.line;
+    EXPECT_EQ(only_step(log).number, c.number) << c.line;
+    EXPECT_EQ(only_step(log).duration_ns, c.ns) << c.line;
+    EXPECT_EQ(only_step(log).figures.loss, c.loss) << c.line;
+    EXPECT_EQ(only_step(log).iterations, 1) << c.line;
+  }
+  EXPECT_TRUE(log_of("step 3 of the guide: the loss is what you time").ranks.empty());
+}
+
+TEST(Loop, ImageNetExample) {
+  const RunLog log = log_of(
+      "Epoch: [0][ 11/500]\tTime  0.123 ( 0.130)\tData  0.001 ( 0.020)\tLoss 6.9e+00 (6.9e+00)\tAcc@1   0.00 (  "
+      "0.10)\n");
+  EXPECT_EQ(only_step(log).duration_ns, 123000000);
+  EXPECT_EQ(only_step(log).phase(LogPhase::kDataLoading), 1000000);
+}
+
+TEST(HuggingFace, DictLinesBetweenBars) {
+  std::string text = "  Total optimization steps = 40\n\r  0%|          | 0/40 [00:00<?, ?it/s]";
+  for (int step = 10; step <= 40; step += 10) {
+    text +=
+        "\r 25%|##        | " + std::to_string(step) + "/40 [00:" + std::to_string(step + 5) + "<00:30,  2.00it/s]\r";
+    text += "                                        \r{'loss': '2.31" + std::to_string(step) +
+            "', 'grad_norm': '1.5', 'learning_rate': '4.5e-05', 'epoch': '0.1'}\n";
+  }
+  text +=
+      "{'train_runtime': 45.0, 'train_samples_per_second': 10.0, 'train_steps_per_second': 0.9, 'train_loss': 2.0, "
+      "'epoch': 1.0}\n";
+  const RunLog log = log_of(text);
+  ASSERT_EQ(log.ranks.size(), 1u);
+  ASSERT_EQ(log.ranks[0].steps.size(), 4u);
+  EXPECT_EQ(log.ranks[0].steps[1].number, 20);
+  EXPECT_EQ(log.ranks[0].steps[1].iterations, 10);
+  EXPECT_EQ(log.ranks[0].steps[1].figures.loss, 2.3120);
+  EXPECT_EQ(log.ranks[0].steps[1].duration_ns, 500000000);  // ten seconds are too few to trust a bar's clock
+  EXPECT_EQ(log.events.back().kind, LogEventKind::kFinished);
+}
+
+TEST(HuggingFace, WithoutABarStepsHaveTheMean) {
+  const RunLog log = log_of(
+      "  Num Epochs = 2\n  Total optimization steps = 40\n"
+      "{'loss': 2.3, 'grad_norm': 1.5, 'learning_rate': 4.5e-05, 'epoch': 1.0}\n"
+      "{'loss': 2.1, 'grad_norm': 1.5, 'learning_rate': 4.5e-05, 'epoch': 2.0}\n"
+      "{'train_runtime': 80.0, 'train_steps_per_second': 0.5, 'epoch': 2.0}\n");
+  ASSERT_EQ(log.ranks.at(0).steps.size(), 2u);
+  EXPECT_EQ(log.ranks[0].steps[0].number, 20);
+  EXPECT_EQ(log.ranks[0].steps[0].duration_ns, 2000000000);
+  EXPECT_EQ(log.settings.at("step_time"), "mean");
+}
+
+TEST(Lightning, BarsOfEpochs) {
+  std::string text;
+  for (int batch = 0; batch <= 100; batch += 10)
+    text += "\rEpoch 1:  10%|#         | " + std::to_string(batch) + "/100 [00:" + std::string(batch < 20 ? "0" : "") +
+            std::to_string(batch / 2) + "<00:45,  2.00it/s, v_num=0, train_loss=2.5]";
+  const RunLog log = log_of(text + "\n");
+  ASSERT_EQ(log.ranks.size(), 1u);
+  EXPECT_EQ(log.ranks[0].steps.front().duration_ns, 500000000);
+  EXPECT_EQ(log.ranks[0].steps.back().number, 180);
+  EXPECT_EQ(log.ranks[0].steps.back().figures.loss, 2.5);
+}
+
+TEST(Lightning, CsvOfTheThroughputMonitor) {
+  const RunLog log = log_of(
+      "device/batches_per_sec,device/mfu,epoch,step,train_loss\n"
+      "2.0,0.25,0,9,\n"
+      ",,0,9,3.5\n"
+      "4.0,0.5,0,19,\n");
+  ASSERT_EQ(log.ranks.at(0).steps.size(), 2u);
+  EXPECT_EQ(log.ranks[0].steps[0].duration_ns, 500000000);
+  EXPECT_EQ(log.ranks[0].steps[0].figures.mfu_pct, 25);
+  EXPECT_EQ(log.ranks[0].steps[0].figures.loss, 3.5);
+  EXPECT_EQ(log.ranks[0].steps[1].iterations, 10);
+}
+
+TEST(Mlperf, BlocksAreSteps) {
+  std::string text;
+  const auto record = [&](int64_t ms, const std::string& key, const std::string& metadata) {
+    text += ":::MLLOG {\"namespace\": \"\", \"time_ms\": " + std::to_string(1592428880000 + ms) +
+            ", \"event_type\": \"INTERVAL_START\", \"key\": \"" + key + "\", \"value\": null, \"metadata\": {" +
+            metadata + "}}\n";
+  };
+  for (int block = 1; block <= 3; ++block) {
+    record(block * 10000, "block_start", "\"first_epoch_num\": " + std::to_string(block));
+    record(block * 10000 + 8500, "block_stop", "\"first_epoch_num\": " + std::to_string(block));
+    record(block * 10000 + 8600, "eval_start", "");
+    record(block * 10000 + 9600, "eval_stop", "");
+  }
+  record(50000, "run_stop", "\"status\": \"success\"");
+  const RunLog log = log_of(text);
+  ASSERT_EQ(log.ranks.at(0).steps.size(), 3u);
+  EXPECT_EQ(log.ranks[0].steps[2].number, 3);
+  EXPECT_EQ(log.ranks[0].steps[2].duration_ns, 8500000000);
+  EXPECT_EQ(log.events.front().kind, LogEventKind::kEvaluation);
+  EXPECT_EQ(log.events.front().duration_ns, 1000000000);
+  EXPECT_EQ(log.events.back().kind, LogEventKind::kFinished);
+}
+
+TEST(JobSetup, ArgumentsAndConfigurations) {
+  const RunLog log = log_of(R"(
+using world size: 64, data-parallel-size: 2, tensor-model-parallel size: 4, pipeline-model-parallel size: 8
+------------------------ arguments ------------------------
+  micro_batch_size ................................ 4
+  deepspeed_activation_checkpointing  True
+  secret_token .................................... abcdef
+  seq_length ...................................... 2048
+-------------------- end of arguments ---------------------
+    "zero_optimization": {
+        "stage": 3,
+        "offload_optimizer": {
+            "device": "cpu",
+        },
+        "overlap_comm": true,
+        "reduce_bucket_size": 5.0e+07,
+)");
+  EXPECT_EQ(log.settings.at("world_size"), "64");
+  EXPECT_EQ(log.settings.at("data_parallel"), "2");
+  EXPECT_EQ(log.settings.at("tensor_parallel"), "4");
+  EXPECT_EQ(log.settings.at("pipeline_parallel"), "8");
+  EXPECT_EQ(log.settings.at("micro_batch_size"), "4");
+  EXPECT_EQ(log.settings.at("sequence_length"), "2048");
+  EXPECT_EQ(log.settings.at("zero_stage"), "3");
+  EXPECT_EQ(log.settings.at("offload_optimizer"), "cpu");
+  EXPECT_EQ(log.settings.at("overlap_comm"), "true");
+  EXPECT_EQ(log.settings.at("reduce_bucket_size"), "50000000");
+  for (const auto& [name, value] : log.settings) EXPECT_EQ(value.find("abcdef"), value.npos) << name;
+}
+
+TEST(RunEnd, FirstSignsAreKept) {
+  struct Case {
+    const char* line;
+    LogEventKind kind;
+  };
+  const Case all[] = {
+      {"[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has a total capacity of "
+       "79.15 GiB of which 1.06 GiB is free.",
+       LogEventKind::kOutOfMemory},
+      {"RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 31.75 GiB total capacity; 29.00 GiB "
+       "already allocated; 5 MiB free; 30.00 GiB reserved in total by PyTorch)",
+       LogEventKind::kOutOfMemory},
+      {"[rank1]:[E512 12:00:00.1 ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog caught collective operation timeout: "
+       "WorkNCCL(SeqNum=7, OpType=ALLREDUCE)",
+       LogEventKind::kCollectiveTimeout},
+      {"slurmstepd: error: *** JOB 12 ON node1 CANCELLED AT 2021-05-23T08:45:57 DUE TO TIME LIMIT ***",
+       LogEventKind::kTimeLimit},
+      {"slurmstepd: error: *** JOB 12 ON node1 CANCELLED AT 2021-05-23T08:45:57 DUE TO PREEMPTION ***",
+       LogEventKind::kPreempted},
+      {"slurmstepd: error: Detected 1 oom-kill event(s) in StepId=1.0.", LogEventKind::kHostOutOfMemory},
+      {"torch.distributed.DistBackendError: NCCL error in: x.cpp:1, unhandled system error, ncclSystemError",
+       LogEventKind::kNcclError},
+      {"RuntimeError: CUDA error: an illegal memory access was encountered", LogEventKind::kDeviceError},
+      {"Segmentation fault (core dumped)", LogEventKind::kKilled},
+      {"Main process received SIGTERM, exiting", LogEventKind::kTerminated},
+  };
+  for (const Case& c : all) {
+    const RunLog log = log_of(c.line);
+    ASSERT_EQ(log.events.size(), 1u) << c.line;
+    EXPECT_EQ(log.events[0].kind, c.kind) << c.line;
+  }
+  EXPECT_EQ(log_of(all[0].line).events[0].rank, 3);
+  EXPECT_EQ(log_of(all[0].line).events[0].bytes, int64_t{2} << 30);
+  EXPECT_EQ(log_of(all[1].line).memory.at(0).capacity_bytes, 34091302912);
+  const RunLog traced = log_of("Traceback (most recent call last):\n  File \"x.py\", line 1\nValueError: bad\n");
+  ASSERT_EQ(traced.events.size(), 1u);
+  EXPECT_EQ(traced.events[0].kind, LogEventKind::kException);
+  EXPECT_TRUE(log_of("ValueError: bad\n").events.empty());
+}
+
+}  // namespace
+}  // namespace profgpu

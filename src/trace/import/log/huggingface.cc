@@ -1,0 +1,146 @@
+// The Hugging Face Trainer: dict lines between the drawings of a progress bar, and the same of trainer_state.json.
+//
+//   {'loss': 2.3174, 'grad_norm': 1.23, 'learning_rate': 4.5e-05, 'epoch': 0.1}        new versions quote the numbers
+//   {'eval_loss': 2.1, 'eval_runtime': 12.3, 'eval_samples_per_second': 81.2, …}
+//   {'train_runtime': 919.097, 'train_samples_per_second': 1.088, 'train_steps_per_second': 0.017, 'epoch': 1.0}
+//
+// The lines state no time. It is that of the bar where there is one, else the mean of the whole training.
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "base/text.h"
+#include "trace/import/log/log_family.h"
+#include "trace/import/log/progress_bar.h"
+
+namespace profgpu {
+namespace {
+
+constexpr std::string_view kTrainerName = "huggingface";
+
+// Of a Python dict or a JSON object on one line; a key with its quotes.
+std::optional<double> member(std::string_view text, std::string_view key) {
+  for (const char quote : {'\'', '"'}) {
+    const std::string quoted = quote + std::string(key) + quote + ":";
+    if (const auto value = number_after(text, quoted)) return value;
+  }
+  return std::nullopt;
+}
+
+bool is_training_bar(const BarDrawing& bar) {
+  if (bar.title.empty()) return true;
+  const std::string title = lower_case(bar.title);
+  return has(title, "train") || has(title, "step");
+}
+
+class Trainer : public LogReading {
+ public:
+  bool read(const LogLine& line, LogBuilder& rows) override {
+    bool known = read_bar(line, rows);
+    const std::string_view text = line.message;
+    if (const auto runtime = member(text, "train_runtime"); runtime && *runtime > 0) {
+      known = read_end(text, *runtime, line, rows);
+    } else if (member(text, "eval_runtime") || member(text, "eval_loss")) {
+      LogEvent& e = rows.event(LogEventKind::kEvaluation, line);
+      if (const auto time = member(text, "eval_runtime")) e.duration_ns = std::llround(*time * 1e9);
+      if (course_.number() >= 0) e.step = course_.number();
+      known = true;
+    } else if (member(text, "loss") && (member(text, "epoch") || member(text, "learning_rate"))) {
+      known = read_loss(text, line, rows);
+    }
+    if (known) rows.found(kTrainerName);
+    return known;
+  }
+
+  void end(LogBuilder& rows) override {
+    LogLine none{};
+    LogSeries& series = rows.series(kTrainerName, none);
+    if (series.steps.empty() && trains_) series.steps = course_.steps();
+    const bool timed = std::ranges::any_of(series.steps, [](const LogStep& s) { return s.duration_ns.has_value(); });
+    if (timed || !runtime_s_ || steps_of_all(rows) <= 0) return;
+    const auto mean_ns = std::llround(*runtime_s_ * 1e9 / static_cast<double>(steps_of_all(rows)));
+    if (series.steps.empty()) {
+      LogStep& all = series.steps.emplace_back();
+      all.number = all.iterations = steps_of_all(rows);
+      all.line = end_line_;
+    }
+    for (LogStep& s : series.steps)
+      if (!s.duration_ns && mean_ns > 0) s.duration_ns = mean_ns, s.derived = true;
+    rows.setting("step_time", "mean");
+  }
+
+ private:
+  bool read_bar(const LogLine& line, LogBuilder& rows) {
+    const auto bar = bar_drawing(line.message);
+    if (!bar || !is_training_bar(*bar)) return false;
+    const auto all = rows.setting("total_steps");
+    if (all ? bar->total != *all : bar_total_ != 0 && bar->total != bar_total_) return false;  // another bar
+    trains_ |= all.has_value() || !bar->title.empty();
+    bar_total_ = bar->total;
+    course_.add(*bar, bar->done, line.number);
+    return false;  // a bar alone makes no log
+  }
+
+  bool read_loss(std::string_view text, const LogLine& line, LogBuilder& rows) {
+    trains_ = true;
+    const std::optional<int64_t> number = step_of(text, rows);
+    if (!number) return true;
+    LogLine job = line;  // the job's: processes that print it as well repeat it
+    job.rank = -1, job.node = {};
+    LogStep* before = rows.last(kTrainerName, job);
+    const int64_t from = before != nullptr ? before->number : 0;
+    if (*number == from) return true;
+    LogStep* step = rows.step(kTrainerName, job, *number);
+    if (step == nullptr) return true;
+    if (course_.number() >= *number) step->duration_ns = course_.step_ns(from, *number), step->derived = true;
+    LogFigures& f = step->figures;
+    f.loss = member(text, "loss");
+    f.grad_norm = member(text, "grad_norm");
+    f.learning_rate = member(text, "learning_rate");
+    return true;
+  }
+
+  // As stated, else of the bar, else by the epoch.
+  std::optional<int64_t> step_of(std::string_view text, const LogBuilder& rows) const {
+    if (const auto step = member(text, "step"); step && *step >= 0 && *step < 1e15) return std::llround(*step);
+    if (course_.number() >= 0) return course_.number();
+    const auto epoch = member(text, "epoch");
+    const auto all = rows.setting("total_steps"), epochs = rows.setting("epochs");
+    if (!epoch || !all || !epochs || *epochs <= 0 || *epoch < 0 || *epoch > 1e6) return std::nullopt;
+    return std::llround(*epoch / static_cast<double>(*epochs) * static_cast<double>(*all));
+  }
+
+  bool read_end(std::string_view text, double runtime_s, const LogLine& line, LogBuilder& rows) {
+    if (end_line_ > 0) return true;  // each process says so
+    end_line_ = line.number;
+    runtime_s_ = runtime_s;
+    steps_per_s_ = member(text, "train_steps_per_second");
+    samples_per_s_ = member(text, "train_samples_per_second");
+    if (const auto step = member(text, "step")) last_step_ = std::llround(*step);
+    rows.event(LogEventKind::kFinished, line);
+    return true;
+  }
+
+  int64_t steps_of_all(const LogBuilder& rows) const {
+    if (last_step_ > 0) return last_step_;
+    if (const auto all = rows.setting("total_steps")) return *all;
+    if (bar_total_ > 0) return bar_total_;
+    const bool known = runtime_s_ && steps_per_s_ && *steps_per_s_ * *runtime_s_ < 1e12;
+    return known ? std::llround(*steps_per_s_ * *runtime_s_) : 0;  // of three digits after the point
+  }
+
+  BarCourse course_;
+  bool trains_ = false;  // what the bar counts are steps of a training
+  int64_t bar_total_ = 0, end_line_ = 0, last_step_ = 0;
+  std::optional<double> runtime_s_, steps_per_s_, samples_per_s_;
+};
+
+}  // namespace
+
+extern const LogFamily kHuggingFace;
+const LogFamily kHuggingFace = {kTrainerName,
+                                "Hugging Face Trainer: dict lines, progress bars, trainer_state.json",
+                                {"'loss'", "\"loss\"", "eval_loss", "eval_runtime", "train_runtime", "%|"},
+                                [] { return std::unique_ptr<LogReading>(new Trainer); }};
+
+}  // namespace profgpu

@@ -1,0 +1,175 @@
+#include "trace/import/log/log_builder.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "trace/import/log/log_family.h"
+
+namespace profgpu {
+namespace {
+
+constexpr size_t kMaxEvents = 20'000;  // more of a kind tell nothing new
+constexpr size_t kMaxMemory = 200'000;
+constexpr size_t kMaxSeries = 20'000;  // processes times families; a log of noise may seem to have more
+constexpr size_t kRepeats = 64;        // steps looked back at for one that another process printed
+constexpr int64_t kNearLines = 32;     // a restart prints more lines than that
+
+size_t place_of(std::string_view family) {
+  const auto& all = log_families();
+  return static_cast<size_t>(std::ranges::find(all, family, [](const LogFamily* f) { return f->name; }) - all.begin());
+}
+
+bool has_time(const LogStep& step) {
+  return step.duration_ns || step.printed_ns || step.figures.samples_per_s || step.figures.device_tokens_per_s;
+}
+
+LogRank process_of(const LogSeries& series) {
+  LogRank process;
+  if (series.rank >= 0) process.rank = series.rank;
+  process.node = series.node;
+  process.family = series.family;
+  process.steps = series.steps;
+  process.timers = series.timers;
+  return process;
+}
+
+// The process whose steps another family's lines tell of: the same, else the only one, if neither says otherwise.
+LogRank* told_of(std::vector<LogRank>& ranks, const LogSeries& series) {
+  for (LogRank& r : ranks)
+    if (r.rank.value_or(-1) == series.rank && r.node == series.node) return &r;
+  if (ranks.size() != 1) return nullptr;
+  const bool same = !ranks[0].rank || series.rank < 0 || *ranks[0].rank == series.rank;
+  return same ? ranks.data() : nullptr;
+}
+
+void complete(LogRank& process, const LogSeries& series) {
+  std::unordered_map<int64_t, const LogStep*> by_number;
+  for (const LogStep& s : series.steps) by_number[s.number] = &s;
+  for (LogStep& s : process.steps) {
+    const auto at = by_number.find(s.number);
+    if (at == by_number.end()) continue;
+    s.figures.complete(at->second->figures);
+    if (!s.timed()) s.phase_ns = at->second->phase_ns;
+    if (!s.printed_ns) s.printed_ns = at->second->printed_ns;
+  }
+  for (const LogTimer& t : series.timers)
+    if (std::ranges::count(process.timers, t.name, &LogTimer::name) == 0) process.timers.push_back(t);
+}
+
+}  // namespace
+
+LogTimer& LogSeries::timer(std::string_view name) {
+  if (next_timer >= timers.size()) next_timer = 0;
+  if (!timers.empty() && timers[next_timer].name == name) return timers[next_timer++];
+  for (size_t i = 0; i < timers.size(); ++i)  // a few dozen
+    if (timers[i].name == name) return next_timer = i + 1, timers[i];
+  next_timer = 0;
+  return timers.emplace_back(LogTimer{std::string(name), {}, 0, 0, 0, 0});
+}
+
+LogSeries& LogBuilder::series(std::string_view family, const LogLine& line) {
+  const auto same = [&](const LogSeries& s) {
+    return s.rank == line.rank && s.family == family && s.node == line.node;
+  };
+  if (latest_ != nullptr && same(*latest_)) return *latest_;
+  const auto found = std::ranges::find_if(series_, same);
+  if (found != series_.end()) return *(latest_ = &*found);
+  if (series_.size() >= kMaxSeries) return *(latest_ = &series_.back());
+  series_.push_back({family, line.rank, std::string(line.node), {}, {}, 0});
+  return *(latest_ = &series_.back());
+}
+
+LogStep* LogBuilder::last(std::string_view family, const LogLine& line) {
+  LogSeries& all = series(family, line);
+  return all.steps.empty() ? nullptr : &all.steps.back();
+}
+
+LogStep* LogBuilder::step(std::string_view family, const LogLine& line, int64_t number) {
+  std::vector<LogStep>& steps = series(family, line).steps;
+  found(family);
+  newest_step_ = number;
+  if (!steps.empty() && number <= steps.back().number) {
+    const size_t from = steps.size() - std::min(steps.size(), kRepeats);
+    const auto before = std::find_if(steps.begin() + static_cast<ptrdiff_t>(from), steps.end(),
+                                     [&](const LogStep& s) { return s.number == number; });
+    const bool near = line.number - steps.back().line < kNearLines;
+    if (near && before != steps.end()) return nullptr;
+    if (!near && number < steps.back().number) event(LogEventKind::kRestart, line).step = number;
+  }
+  LogStep& s = steps.emplace_back();
+  s.number = number;
+  s.iterations = 0;
+  s.line = line.number;
+  s.printed_ns = line.printed_ns;
+  return &s;
+}
+
+void LogBuilder::time(LogSeries& series, std::string_view name, std::optional<LogPhase> phase, int64_t least_ns,
+                      int64_t most_ns) {
+  LogTimer& t = series.timer(name);
+  const auto least = static_cast<double>(least_ns), most = static_cast<double>(most_ns);
+  if (t.count++ == 0) t.min_ns = least, t.max_ns = most, t.phase = phase;
+  t.sum_ns += most;
+  t.min_ns = std::min(t.min_ns, least);
+  t.max_ns = std::max(t.max_ns, most);
+}
+
+LogEvent& LogBuilder::event(LogEventKind kind, const LogLine& line) {
+  static thread_local LogEvent left_out;
+  if (log_.events.size() >= kMaxEvents) return left_out = {};
+  LogEvent& e = log_.events.emplace_back();
+  e.kind = kind;
+  e.line = line.number;
+  if (line.rank >= 0) e.rank = line.rank;
+  e.node = line.node;
+  e.printed_ns = line.printed_ns;
+  e.step = newest_step_;
+  e.text = quotable(line.text);
+  return e;
+}
+
+void LogBuilder::memory(LogMemory row, const LogLine& line) {
+  if (log_.memory.size() >= kMaxMemory) return;
+  row.line = line.number;
+  if (line.rank >= 0) row.rank = line.rank;
+  if (!row.step) row.step = newest_step_;
+  log_.memory.push_back(std::move(row));
+}
+
+void LogBuilder::setting(std::string_view name, std::string_view value) {
+  log_.settings.try_emplace(std::string(name), value);
+}
+
+void LogBuilder::found(std::string_view family) {
+  if (log_.families.empty() || log_.families.back() != family)
+    if (std::ranges::count(log_.families, family) == 0) log_.families.emplace_back(family);
+}
+
+RunLog LogBuilder::finished() const {
+  RunLog log = log_;
+  // The first family of which a step has a time, or may be given one.
+  size_t first = SIZE_MAX;
+  for (const LogSeries& s : series_)
+    if (std::ranges::any_of(s.steps, has_time)) first = std::min(first, place_of(s.family));
+  // Lines of one process need not all say whose they are: those that do not are of the only one that does.
+  const auto of_first = [&](const LogSeries& s) { return place_of(s.family) == first && !s.steps.empty(); };
+  const auto labelled = std::ranges::count_if(series_, [&](const LogSeries& s) { return of_first(s) && s.rank >= 0; });
+  std::vector<const LogSeries*> others;
+  for (const LogSeries& s : series_) {
+    if (of_first(s) && (s.rank >= 0 || labelled != 1))
+      log.ranks.push_back(process_of(s));
+    else
+      others.push_back(&s);
+  }
+  std::ranges::stable_sort(others, {}, [](const LogSeries* s) { return place_of(s->family); });
+  for (const LogSeries* s : others)
+    if (LogRank* process = told_of(log.ranks, *s)) complete(*process, *s);
+  for (LogRank& process : log.ranks) set_times(process, log);
+  std::erase_if(log.ranks, [](const LogRank& r) { return r.steps.empty(); });
+  std::ranges::stable_sort(log.ranks, {}, [](const LogRank& r) { return std::pair(r.rank.value_or(-1), r.node); });
+  std::ranges::stable_sort(log.events, {}, &LogEvent::line);
+  set_base(log);
+  return log;
+}
+
+}  // namespace profgpu

@@ -1,0 +1,79 @@
+// What families of lines tell of a run, gathered and put together.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trace/import/log/log_line.h"
+#include "trace/run_log.h"
+
+namespace profgpu {
+
+/// Steps of one family and process.
+struct LogSeries {
+  std::string_view family;
+  int rank = -1;
+  std::string node;
+  std::vector<LogStep> steps;  ///< iterations 0: to be counted from the numbers
+  std::vector<LogTimer> timers;
+
+  /// Programs print their timers in the same order each time, which makes this fast.
+  LogTimer& timer(std::string_view name);
+  size_t next_timer = 0;
+};
+
+class LogBuilder {
+ public:
+  /// The steps of a family that the process of `line` printed. `family` is one of log_families()' names.
+  LogSeries& series(std::string_view family, const LogLine& line);
+  /// A step of a family, begun by `line`. Null: the line repeats a step that the family gave already, as another
+  /// process does that is not told apart. A number that goes back some lines later is a restart.
+  LogStep* step(std::string_view family, const LogLine& line, int64_t number);
+  /// The last one of the same family and process; null: there is none.
+  LogStep* last(std::string_view family, const LogLine& line);
+  /// One more value of a timer; of one iteration. The least and the most over ranks where several are told, else the
+  /// same.
+  static void time(LogSeries& series, std::string_view name, std::optional<LogPhase> phase, int64_t least_ns,
+                   int64_t most_ns);
+
+  LogEvent& event(LogEventKind kind, const LogLine& line);
+  /// Those of one device; line, rank and step are set.
+  void memory(LogMemory row, const LogLine& line);
+  /// The first value that is stated stays.
+  void setting(std::string_view name, std::string_view value);
+  [[nodiscard]] std::optional<int64_t> setting(const std::string& name) const { return log_.setting(name); }
+  RunLog& log() { return log_; }
+  void found(std::string_view family);
+  /// Of the last line that reports on a step.
+  [[nodiscard]] std::optional<int64_t> newest_step() const { return newest_step_; }
+  /// The last step of the process that printed last, whose time may not be known yet; null: there is none.
+  [[nodiscard]] const LogStep* newest() const {
+    return latest_ != nullptr && !latest_->steps.empty() ? &latest_->steps.back() : nullptr;
+  }
+  [[nodiscard]] const std::vector<LogEvent>& events() const { return log_.events; }
+
+  /// What is known so far. Steps of the family that comes first in log_families() stand for a process; others add what
+  /// they know of the same steps.
+  [[nodiscard]] RunLog finished() const;
+
+ private:
+  std::deque<LogSeries> series_;  // they stay where they are
+  LogSeries* latest_ = nullptr;
+  RunLog log_;
+  std::optional<int64_t> newest_step_;
+};
+
+// In log_times.cc.
+
+/// Sets iterations, durations and starts of steps: durations that no line states come from rates or clock times. Steps
+/// without any are left out and counted.
+void set_times(LogRank& process, const RunLog& log);
+/// Puts starts on one clock: RunLog::base_ns is set.
+void set_base(RunLog& log);
+
+}  // namespace profgpu

@@ -1,0 +1,182 @@
+#include "trace/import/log/log_reader.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/text_source.h"
+
+namespace profgpu {
+namespace {
+
+constexpr size_t kPiece = 1 << 18;
+constexpr size_t kPadding = 64;                  // readable bytes behind a piece
+constexpr int64_t kSearched = int64_t{4} << 30;  // bytes of a file without a telling head: seconds
+
+}  // namespace
+
+LogReader::LogReader() {
+  uint64_t bit = 1;
+  for (const LogFamily* family : log_families()) {
+    for (const std::string_view word : family->words) scan_.add(word, bit);
+    families_.push_back({bit, family->begin(), family->name});
+    bit <<= 1;
+  }
+  scan_.add("\x1b[", escape_ = bit);
+}
+
+void LogReader::feed(std::string_view text) {
+  rows_.log().text_bytes += static_cast<int64_t>(text.size());
+  while (!text.empty()) {
+    if (skips_) {
+      const size_t end = text.find_first_of("\r\n");
+      if (end == text.npos) return;
+      number_ += text[end] == '\n';
+      skips_ = false;
+      text.remove_prefix(end + 1);
+    } else if (rest_.empty()) {
+      lines_of(text);
+      text = {};
+    } else {
+      text = complete_rest(text);
+    }
+    if (rest_.size() >= kMaxLine) make_room();
+  }
+}
+
+// The line that the last piece left over, up to its end or as far as there is room. Returns what is left of the text.
+std::string_view LogReader::complete_rest(std::string_view text) {
+  const size_t end = std::min(text.find('\n'), text.size());
+  const size_t part = std::min(end, kMaxLine - std::min(kMaxLine, rest_.size()));
+  rest_.append(text.substr(0, part));
+  text.remove_prefix(part);
+  if (part < end || text.empty()) return text;
+  give_rest();
+  ++number_;
+  return text.substr(1);
+}
+
+void LogReader::give_rest() {
+  std::string whole = std::move(rest_);
+  rest_.clear();
+  const size_t size = whole.size();
+  whole.append(kPadding, '\0');
+  line(whole.data(), whole.data() + size);
+}
+
+// What ends with a carriage return is whole; else the line is too long, and its rest is left out.
+void LogReader::make_room() {
+  const size_t end = rest_.rfind('\r');
+  std::string left = end == rest_.npos ? std::string() : rest_.substr(end + 1);
+  skips_ = end == rest_.npos;
+  rows_.log().cut_lines += skips_;
+  if (!skips_) rest_.resize(end);
+  give_rest();
+  rest_ = std::move(left);
+}
+
+void LogReader::lines_of(std::string_view text) {
+  const char* at = text.data();
+  const char* end = at + text.size();
+  while (at < end) {
+    const auto* line_end = static_cast<const char*>(std::memchr(at, '\n', static_cast<size_t>(end - at)));
+    if (line_end == nullptr) break;
+    line(at, line_end);
+    ++number_;
+    at = line_end + 1;
+  }
+  rest_.assign(at, end);
+}
+
+// A progress bar draws itself anew after each carriage return: each drawing is a line of its own.
+void LogReader::line(const char* begin, const char* end) {
+  const auto size = static_cast<size_t>(end - begin);
+  if (size > kMaxLine && std::memchr(begin, '\r', size) == nullptr) ++rows_.log().cut_lines;
+  const uint64_t found = scan_(begin, end);
+  if ((found & ~escape_) == 0 && !open_) return;
+  while (begin < end) {
+    const auto* part_end = static_cast<const char*>(std::memchr(begin, '\r', static_cast<size_t>(end - begin)));
+    if (part_end == nullptr) part_end = end;
+    if (part_end > begin) part({begin, std::min(static_cast<size_t>(part_end - begin), kMaxLine)}, found);
+    begin = part_end + 1;
+  }
+}
+
+void LogReader::part(std::string_view text, uint64_t found) {
+  if ((found & escape_) != 0) {
+    plain_.assign(text);
+    strip_escapes(plain_);
+    text = plain_;
+  }
+  give(log_line(text, number_), found);
+}
+
+void LogReader::give(const LogLine& line, uint64_t found) {
+  bool known = false, open = false;
+  for (Family& f : families_) {
+    const bool wanted = (f.bit & found) != 0 || (open_ && f.reading->expects_more());
+    if (wanted && f.reading->read(line, rows_)) rows_.found(f.name), known = true;
+    if (wanted) open |= f.reading->expects_more();
+  }
+  open_ = open;
+  records_ += known;
+}
+
+void LogReader::end() {
+  const bool unended = !rest_.empty() || skips_;
+  give_rest();
+  number_ += unended;
+  skips_ = false;
+  for (Family& f : families_) f.reading->end(rows_);
+  rows_.log().lines = number_ - 1;
+  rows_.log().records = records_;
+}
+
+Result<RunLog> read_log(const std::string& path, const std::function<void(int64_t, int64_t)>& more) {
+  auto source = open_text(path);
+  if (!source) return source.error();
+  LogReader reader;
+  std::string piece(kPiece + kPadding, '\0');
+  for (;;) {
+    const size_t size = (*source)->read(piece.data(), kPiece);
+    if (size > 0) reader.feed({piece.data(), size});
+    if (more) more((*source)->file_bytes_read(), (*source)->file_bytes());
+    if (size < kPiece) break;
+  }
+  if ((*source)->end() == TextSource::End::kUnreadable) return Error{path + ": " + (*source)->problem()};
+  reader.end();
+  RunLog log = reader.log();
+  log.path = path;
+  const bool cut = (*source)->end() != TextSource::End::kComplete;
+  if (cut) log.problem = (*source)->problem();
+  return log;
+}
+
+bool head_of_log(std::string_view head) {
+  LogReader reader;
+  std::string text(head);
+  text.append(kPadding, '\0');
+  reader.feed({text.data(), head.size()});
+  return reader.records() > 0;
+}
+
+bool holds_log(const std::string& path) {
+  auto source = open_text(path);
+  if (!source) return false;
+  LogReader reader;
+  std::string piece(kPiece + kPadding, '\0');
+  for (int64_t read = 0; read < kSearched && reader.records() == 0;) {
+    const size_t size = (*source)->read(piece.data(), kPiece);
+    // Weights, archives and other data are no log: it may have dirt in it, but is text.
+    const auto zeros = std::count(piece.data(), piece.data() + size, '\0');
+    if (read == 0 && zeros * 16 > static_cast<ptrdiff_t>(size)) return false;
+    reader.feed({piece.data(), size});
+    read += static_cast<int64_t>(size);
+    if (size < kPiece) {
+      reader.end();
+      break;
+    }
+  }
+  return reader.records() > 0;
+}
+
+}  // namespace profgpu

@@ -1,0 +1,87 @@
+#include "trace/import/log/log_reader.h"
+
+#include <gtest/gtest.h>
+
+#include "trace/import/log/log_text_test.h"
+
+namespace profgpu {
+namespace {
+
+constexpr std::string_view kTwo =
+    " iteration        1/    1000 | elapsed time per iteration (ms): 1000.5 | lm loss: 1.2E+01 |\n"
+    "noise\r\n"
+    " iteration        2/    1000 | elapsed time per iteration (ms): 500.0 | lm loss: 1.1E+01 |";
+
+TEST(LogReader, AnyPiecesGiveTheSame) {
+  for (size_t piece = 1; piece < 120; ++piece) {
+    const RunLog log = log_of(kTwo, piece);
+    ASSERT_EQ(log.ranks.size(), 1u) << piece;
+    ASSERT_EQ(log.ranks[0].steps.size(), 2u) << piece;
+    EXPECT_EQ(log.ranks[0].steps[0].duration_ns, 1000500000);
+    EXPECT_EQ(log.ranks[0].steps[1].line, 3);
+    EXPECT_EQ(log.lines, 3);
+    EXPECT_EQ(log.text_bytes, static_cast<int64_t>(kTwo.size()));
+  }
+}
+
+TEST(LogReader, ALongLineIsCutAndCounted) {
+  for (const size_t piece : {size_t{1000}, size_t{1} << 18, size_t{5} << 20}) {
+    std::string text(3 << 20, 'x');
+    text += "\n" + std::string(kTwo);
+    const RunLog log = log_of(text, piece);
+    ASSERT_EQ(log.ranks.size(), 1u);
+    EXPECT_EQ(log.ranks[0].steps.size(), 2u);
+    EXPECT_EQ(log.ranks[0].steps[0].line, 2);
+    EXPECT_EQ(log.cut_lines, 1) << piece;
+  }
+}
+
+TEST(LogReader, DirtAroundLinesDoesNotMatter) {
+  std::string text(1000, '\0');
+  text += "\xff\xfe\x80\n\n\n" + std::string(kTwo) + "\n\x1b[2K\r";
+  const RunLog log = log_of(text);
+  ASSERT_EQ(log.ranks.size(), 1u);
+  EXPECT_EQ(log.ranks[0].steps.size(), 2u);
+}
+
+TEST(LogReader, NothingIsNoLog) {
+  EXPECT_TRUE(log_of("").empty());
+  EXPECT_TRUE(log_of("hello\nworld\n").empty());
+  EXPECT_TRUE(log_of("Error: something\nError\n").ranks.empty());
+}
+
+TEST(LogReader, ProcessesAreToldApart) {
+  std::string text;
+  for (int step = 1; step <= 5; ++step)
+    for (int rank = 0; rank < 3; ++rank)
+      text += "[rank" + std::to_string(rank) + "]: iter " + std::to_string(step) + ": loss 2.5, time " +
+              std::to_string(100 + rank) + ".00ms, mfu 10.0%\n";
+  const RunLog log = log_of(text);
+  ASSERT_EQ(log.ranks.size(), 3u);
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(log.ranks[static_cast<size_t>(rank)].rank, rank);
+    EXPECT_EQ(log.ranks[static_cast<size_t>(rank)].steps.size(), 5u);
+    EXPECT_EQ(log.ranks[static_cast<size_t>(rank)].steps[4].duration_ns, (100 + rank) * 1000000);
+  }
+}
+
+TEST(LogReader, RepeatedLinesOfOtherProcessesCountOnce) {
+  std::string text;
+  for (int step = 1; step <= 5; ++step)
+    for (int copy = 0; copy < 4; ++copy) text += "iter " + std::to_string(step) + ": loss 2.5, time 100.00ms\n";
+  EXPECT_EQ(log_of(text).ranks.at(0).steps.size(), 5u);
+}
+
+TEST(LogReader, ARestartGoesOn) {
+  std::string text;
+  for (int step = 1; step <= 5; ++step) text += "iter " + std::to_string(step) + ": loss 2.5, time 100.00ms\n";
+  for (int i = 0; i < 100; ++i) text += "loading\n";
+  for (int step = 4; step <= 8; ++step) text += "iter " + std::to_string(step) + ": loss 2.5, time 100.00ms\n";
+  const RunLog log = log_of(text);
+  EXPECT_EQ(log.ranks.at(0).steps.size(), 10u);
+  ASSERT_EQ(log.events.size(), 1u);
+  EXPECT_EQ(log.events[0].kind, LogEventKind::kRestart);
+}
+
+}  // namespace
+}  // namespace profgpu

@@ -1,0 +1,130 @@
+// NCCL's own lines (NCCL_DEBUG=INFO or WARN), also RCCL's: version, network, transports, fall-backs, warnings.
+#include <algorithm>
+#include <array>
+
+#include "base/text.h"
+#include "trace/import/log/log_family.h"
+
+namespace profgpu {
+namespace {
+
+constexpr std::string_view kDebugName = "nccl_debug";
+constexpr size_t kMostRemarks = 200, kMostTransports = 64, kMostSettings = 200;
+
+struct NcclSign {
+  std::string_view words;
+  std::string_view kind;
+};
+// What a line with these words tells. The first that fits.
+constexpr std::array kNcclSigns = {
+    NcclSign{"GPU Direct RDMA Disabled", "no_gpu_direct_rdma"},
+    NcclSign{"NET/IB : No device found", "no_infiniband"},
+    NcclSign{"P2P is disabled between", "no_p2p"},
+    NcclSign{"Could not enable P2P", "no_p2p"},
+    NcclSign{"Missing \"iommu=pt\"", "iommu"},
+    NcclSign{"ACS is enabled", "pcie_acs"},
+    NcclSign{"Call to ibv_reg_mr failed", "registration_failed"},
+    NcclSign{"Got completion from peer", "network_error"},
+    NcclSign{"Got async event", "network_error"},
+    NcclSign{"port error", "network_error"},
+    NcclSign{"No space left on device", "shared_memory_full"},
+    NcclSign{"Error while creating shared memory segment", "shared_memory_full"},
+    NcclSign{"socket progress", "network_error"},
+};
+
+class NcclDebug : public LogReading {
+ public:
+  bool read(const LogLine& line, LogBuilder& rows) override {
+    const std::string_view text = line.text;
+    NcclLog& log = rows.log().nccl;
+    const auto info = after(text, "NCCL INFO "), warn = after(text, "NCCL WARN ");
+    if (!info && !warn) return read_version(text, log);
+    ++log.lines;
+    rows.found(kDebugName);
+    const std::string_view said = without_blanks(info ? *info : *warn);
+    for (const NcclSign& sign : kNcclSigns)
+      if (has(said, sign.words)) {
+        remark(sign.kind, said, line, log);
+        return true;
+      }
+    if (warn)
+      remark("warning", said, line, log);
+    else
+      read_info(said, log);
+    return true;
+  }
+
+ private:
+  static bool read_version(std::string_view text, NcclLog& log) {
+    const auto version = after(text, "NCCL version ");
+    if (!version || version->empty() || !is_digit(version->front())) return false;
+    if (log.version.empty()) log.version = quotable(version->substr(0, version->find(' ')));
+    return true;
+  }
+  static void read_info(std::string_view said, NcclLog& log) {
+    if (said.starts_with("NCCL version ")) {
+      read_version(said, log);
+    } else if (said.starts_with("Using network ")) {
+      log.network = quotable(without_blanks(said.substr(14)));
+    } else if (const auto devices = after(said, "NET/IB : Using ")) {
+      log.network_devices = quotable(without_blanks(devices->substr(0, devices->find(';'))));
+    } else if (const auto sockets = after(said, "NET/Socket : Using ")) {
+      log.network_devices = quotable(without_blanks(*sockets));
+    } else if (said.starts_with("Channel ")) {
+      read_channel(said, log);
+    } else if (const auto ranks = integer_after(said, "nranks "), more = integer_after(said, "nRanks ");
+               ranks || more) {
+      log.ranks =
+          static_cast<int>(std::clamp<int64_t>(std::max(ranks.value_or(0), more.value_or(0)), log.ranks, 10'000'000));
+      if (const auto nodes = integer_after(said, "nNodes "))
+        log.hosts = static_cast<int>(std::clamp<int64_t>(*nodes, log.hosts, 10'000'000));
+    } else if (has(said, " coll channels")) {
+      log.channels = static_cast<int>(std::clamp<int64_t>(leading_integer(said).value_or(0), log.channels, 1024));
+    } else if (const size_t set = said.find(" set by environment to "); set != said.npos) {
+      read_setting(said.substr(0, set), said.substr(set + 23), log);
+    }
+  }
+  // "Channel 00/0 : 0[0] -> 1[1] via P2P/direct pointer/read", "Channel 01 : 3[cb0] -> 4[10] [send] via
+  // NET/IB/0/GDRDMA"
+  static void read_channel(std::string_view said, NcclLog& log) {
+    const auto via = after(said, " via ");
+    if (!via) return;
+    std::string way = quotable(without_blanks(*via));
+    if (way.starts_with("NET/")) {
+      const bool direct = has(way, "GDRDMA");
+      const size_t device = way.find('/', 4);
+      way = way.substr(0, device) + (direct ? "/GDRDMA" : "");
+    } else {
+      for (const std::string_view end : {"/read", "/write"})
+        if (way.ends_with(end)) way.resize(way.size() - end.size());
+    }
+    if (log.transports.size() < kMostTransports || log.transports.contains(way)) ++log.transports[way];
+  }
+  static void read_setting(std::string_view name, std::string_view value, NcclLog& log) {
+    const size_t begin = name.rfind("NCCL_");
+    if (begin == name.npos || log.environment.size() >= kMostSettings) return;
+    value = without_blanks(value);
+    if (value.ends_with('.')) value.remove_suffix(1);
+    log.environment.try_emplace(quotable(name.substr(begin)), quotable(value));
+  }
+  static void remark(std::string_view kind, std::string_view said, const LogLine& line, NcclLog& log) {
+    const auto same = std::ranges::find_if(log.remarks, [&](const NcclLog::Remark& r) {
+      return r.kind == kind &&
+             (kind != "warning" || std::string_view(r.text).substr(0, 40) == quotable(said).substr(0, 40));
+    });
+    if (same != log.remarks.end())
+      ++same->count;
+    else if (log.remarks.size() < kMostRemarks)
+      log.remarks.push_back({std::string(kind), quotable(said), line.number, 1});
+  }
+};
+
+}  // namespace
+
+extern const LogFamily kNcclDebug;
+const LogFamily kNcclDebug = {kDebugName,
+                              "NCCL_DEBUG=INFO: version, network, transports, fall-backs, warnings",
+                              {"NCCL INFO", "NCCL WARN", "NCCL version"},
+                              [] { return std::unique_ptr<LogReading>(new NcclDebug); }};
+
+}  // namespace profgpu

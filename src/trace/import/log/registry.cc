@@ -1,0 +1,15 @@
+#include "trace/import/log/log_family.h"
+
+namespace profgpu {
+
+extern const LogFamily kMegatron, kTorchTitan, kDeepSpeed, kLoop, kHuggingFace, kLightning, kMlperf, kMemoryLines,
+    kJobSetup, kDeepSpeedProfile, kStalls, kRunEnd, kNcclTests, kNcclDebug;
+
+const std::vector<const LogFamily*>& log_families() {
+  static const std::vector<const LogFamily*> all = {
+      &kMegatron,    &kTorchTitan, &kDeepSpeed,        &kLoop,   &kHuggingFace, &kLightning, &kMlperf,
+      &kMemoryLines, &kJobSetup,   &kDeepSpeedProfile, &kStalls, &kRunEnd,      &kNcclTests, &kNcclDebug};
+  return all;
+}
+
+}  // namespace profgpu

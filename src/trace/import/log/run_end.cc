@@ -1,0 +1,149 @@
+// How a run ended, or what it survived: errors of Python, CUDA and NCCL, signals, Slurm's and torchrun's last words.
+// Which of several such lines is the cause is for the analysis to say; here each is kept, with its line.
+#include <algorithm>
+#include <array>
+
+#include "base/text.h"
+#include "trace/import/log/log_family.h"
+
+namespace profgpu {
+namespace {
+
+struct Sign {
+  std::string_view words;  // in the line, as printed
+  LogEventKind kind;
+  std::string_view also = {};  // likewise
+};
+
+// The first that fits.
+constexpr std::array kSigns = {
+    Sign{"CUDA out of memory", LogEventKind::kOutOfMemory},
+    Sign{"HIP out of memory", LogEventKind::kOutOfMemory},
+    Sign{"OutOfMemoryError", LogEventKind::kOutOfMemory},
+    Sign{"CUDA error: out of memory", LogEventKind::kOutOfMemory},
+    Sign{"CUBLAS_STATUS_ALLOC_FAILED", LogEventKind::kOutOfMemory},
+    Sign{"DefaultCPUAllocator: can't allocate memory", LogEventKind::kHostOutOfMemory},
+    Sign{"oom-kill", LogEventKind::kHostOutOfMemory},
+    Sign{"oom_kill", LogEventKind::kHostOutOfMemory},
+    Sign{"Out Of Memory", LogEventKind::kHostOutOfMemory, "slurm"},
+    Sign{"OUT_OF_MEMORY", LogEventKind::kHostOutOfMemory},
+    Sign{"MemoryError", LogEventKind::kHostOutOfMemory},
+    Sign{"collective operation timeout", LogEventKind::kCollectiveTimeout},
+    Sign{"Watchdog caught collective", LogEventKind::kCollectiveTimeout},
+    Sign{"Timed out initializing process group", LogEventKind::kCollectiveTimeout},
+    Sign{"wait timeout after", LogEventKind::kCollectiveTimeout},
+    Sign{"Monitored barrier", LogEventKind::kCollectiveTimeout, "timed out"},
+    Sign{"DUE TO TIME LIMIT", LogEventKind::kTimeLimit},
+    Sign{"DUE TO PREEMPTION", LogEventKind::kPreempted},
+    Sign{"DUE TO NODE FAILURE", LogEventKind::kNodeFailure},
+    Sign{"NODE_FAIL", LogEventKind::kNodeFailure},
+    Sign{"CANCELLED AT", LogEventKind::kTerminated},
+    Sign{"ncclUnhandledCudaError", LogEventKind::kNcclError},
+    Sign{"ncclSystemError", LogEventKind::kNcclError},
+    Sign{"ncclInternalError", LogEventKind::kNcclError},
+    Sign{"ncclRemoteError", LogEventKind::kNcclError},
+    Sign{"ncclInvalidUsage", LogEventKind::kNcclError},
+    Sign{"NCCL error", LogEventKind::kNcclError},
+    Sign{"NCCL Error", LogEventKind::kNcclError},
+    Sign{"CUDA error:", LogEventKind::kDeviceError},
+    Sign{"HIP error:", LogEventKind::kDeviceError},
+    Sign{"CUDNN_STATUS_", LogEventKind::kDeviceError},
+    Sign{"CUBLAS_STATUS_", LogEventKind::kDeviceError},
+    Sign{"NVRM: Xid", LogEventKind::kDeviceError},
+    Sign{"Segmentation fault", LogEventKind::kKilled},
+    Sign{"Bus error", LogEventKind::kKilled},
+    Sign{"exitcode: -9", LogEventKind::kKilled},
+    Sign{"exitcode  : -9", LogEventKind::kKilled},
+    Sign{"Signal 9 (SIGKILL)", LogEventKind::kKilled},
+    Sign{"Signal 11 (SIGSEGV)", LogEventKind::kKilled},
+    Sign{"Signal 7 (SIGBUS)", LogEventKind::kKilled},
+    Sign{"SignalException", LogEventKind::kTerminated},
+    Sign{"received SIGTERM", LogEventKind::kTerminated},
+    Sign{"Received signal 15", LogEventKind::kTerminated},
+    Sign{"KeyboardInterrupt", LogEventKind::kTerminated},
+    Sign{"Training completed", LogEventKind::kFinished},
+    Sign{"[after training is done]", LogEventKind::kFinished},
+    Sign{"[exiting program at iteration", LogEventKind::kFinished},
+    Sign{"exiting program after", LogEventKind::kFinished},
+    Sign{"ChildFailedError", LogEventKind::kException},
+};
+
+// What a line has that is worth a look.
+std::vector<std::string_view> end_words() {
+  std::vector<std::string_view> words = {"Traceback (most recent call last)",
+                                         "Error: ",
+                                         "Exception: ",
+                                         "loss is nan",
+                                         "Loss is NaN",
+                                         "NaN in loss",
+                                         "loss is inf"};
+  for (const Sign& s : kSigns) words.push_back(s.words);
+  return words;
+}
+
+// The name of an exception class: "RuntimeError: …", "torch.distributed.DistBackendError: …".
+bool is_exception(std::string_view text) {
+  const size_t end = text.find(": ");
+  if (end == text.npos || end > 96) return false;
+  const std::string_view name = text.substr(0, end);
+  if (!name.ends_with("Error") && !name.ends_with("Exception")) return false;
+  return std::ranges::all_of(name, [](char c) { return is_letter(c) || is_digit(c) || c == '.' || c == '_'; });
+}
+
+class RunEnd : public LogReading {
+ public:
+  bool read(const LogLine& line, LogBuilder& rows) override {
+    const std::string_view text = line.text;
+    if (line.message.starts_with("Traceback (most recent call last)")) return in_traceback_ = true;
+    for (const Sign& s : kSigns) {
+      if (!has(text, s.words) || (!s.also.empty() && !has(text, s.also))) continue;
+      add(s.kind, line, rows);
+      return s.kind != LogEventKind::kException;
+    }
+    if ((has(text, "loss is nan") || has(text, "Loss is NaN") || has(text, "NaN in loss") ||
+         has(text, "loss is inf"))) {
+      add(LogEventKind::kNotFinite, line, rows);
+      return true;
+    }
+    if (!is_exception(line.message)) return false;
+    // Beside a traceback it is its last line; else programs that go on print such words too.
+    const bool traced = in_traceback_;
+    in_traceback_ = false;
+    if (traced) add(LogEventKind::kException, line, rows);
+    return traced;
+  }
+
+ private:
+  void add(LogEventKind kind, const LogLine& line, LogBuilder& rows) {
+    LogEvent& e = rows.event(kind, line);
+    in_traceback_ = false;
+    if (kind != LogEventKind::kOutOfMemory) return;
+    if (const auto asked = after(line.text, "Tried to allocate ")) e.bytes = leading_bytes(*asked);
+    LogMemory row{};
+    if (const auto all = after(line.text, "total capacity of ")) row.capacity_bytes = leading_bytes(*all);
+    if (const auto all = after(line.text, "GiB total capacity"))
+      row.capacity_bytes = before_unit(line.text, " GiB total capacity");
+    if (const auto used = after(line.text, "allocated memory ")) row.allocated_bytes = leading_bytes(*used);
+    if (!row.allocated_bytes) row.allocated_bytes = before_unit(line.text, " GiB already allocated");
+    row.reserved_bytes = before_unit(line.text, " GiB reserved in total");
+    if (row.capacity_bytes || row.allocated_bytes) rows.memory(row, line);
+  }
+
+  // "31.75 GiB total capacity": the number before the words.
+  static std::optional<int64_t> before_unit(std::string_view text, std::string_view words) {
+    const size_t end = text.find(words);
+    if (end == text.npos || end == 0) return std::nullopt;
+    const size_t begin = text.find_last_not_of("0123456789.", end - 1);
+    return leading_bytes(std::string(text.substr(begin == text.npos ? 0 : begin + 1, end - begin - 1)) + " GiB");
+  }
+
+  bool in_traceback_ = false;
+};
+
+}  // namespace
+
+extern const LogFamily kRunEnd;
+const LogFamily kRunEnd = {"run_end", "how a run ended: out of memory, NCCL timeouts, errors, signals, Slurm's words",
+                           end_words(), [] { return std::unique_ptr<LogReading>(new RunEnd); }};
+
+}  // namespace profgpu

@@ -1,0 +1,45 @@
+// What the flight recorders of NCCL say, in sentences and one table.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analyse/report/quantity.h"
+#include "analyse/run/flight_report.h"
+#include "base/text.h"
+#include "view/overview.h"
+#include "view/wording.h"
+
+namespace profgpu {
+namespace {
+
+Value ranks_value(const std::vector<int>& ranks) { return ranks.empty() ? Value() : Value(ranks_text(ranks)); }
+
+Table waits_table(const FlightReport& flight, size_t most) {
+  Table table{{"call", "group", "waiting", "missing", "behind", "completed"}, {}};
+  std::vector<FlightWait> waits = flight.waits;  // those of most ranks first
+  std::ranges::stable_sort(waits, std::greater(), [](const FlightWait& w) { return w.waiting.size(); });
+  for (const FlightWait& w : waits) {
+    if (table.rows.size() >= most) break;
+    table.rows.push_back({fmt::format("{} #{}", w.name, w.sequence),
+                          w.description.empty() ? w.process_group : w.description, ranks_value(w.waiting),
+                          ranks_value(w.missing), ranks_value(w.behind), ranks_value(w.completed)});
+  }
+  return table;
+}
+
+}  // namespace
+
+ReportPart flight_part(const FlightReport& flight, size_t most) {
+  ReportPart part{"NCCL flight recorder", {}, {}};
+  std::string text = fmt::format("{} of {} ranks, {}", plural(flight.dumps, "dump", "dumps"),
+                                 flight.world_size ? format_count(*flight.world_size) : "an unknown number of",
+                                 plural(flight.open_calls, "open call", "open calls"));
+  if (!flight.nccl_version.empty()) text += ", NCCL " + flight.nccl_version;
+  part.sentences.push_back(std::move(text));
+  if (!flight.without_dump.empty()) part.sentences.push_back("no dump of " + ranks_text(flight.without_dump));
+  if (!flight.hangs()) part.sentences.push_back("no rank waits in a collective");
+  part.table = waits_table(flight, most);
+  return part;
+}
+
+}  // namespace profgpu

@@ -1,0 +1,129 @@
+// What a job's own log says, in sentences and one table.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analyse/report/quantity.h"
+#include "analyse/run/log_report.h"
+#include "base/text.h"
+#include "view/overview.h"
+#include "view/wording.h"
+
+namespace profgpu {
+namespace {
+
+std::string time_text(int64_t ns) { return format_duration(static_cast<double>(ns)); }
+
+std::string speed_text(const LogThroughput& t) {
+  std::string text = fmt::format("{} of {}: mean {}", plural(t.lines, "line", "lines"),
+                                 plural(t.iterations, "step", "steps"), time_text(*t.mean_ns));
+  text += fmt::format(", median {}, p95 {}, longest {}", time_text(*t.median_ns), time_text(*t.p95_ns),
+                      time_text(*t.max_ns));
+  if (t.samples_per_s) text += fmt::format("; {} samples/s", format_number(*t.samples_per_s));
+  if (t.tokens_per_s)
+    text += fmt::format("; {} tokens/s", format_number(*t.tokens_per_s));
+  else if (t.device_tokens_per_s)
+    text += fmt::format("; {} tokens/s a GPU", format_number(*t.device_tokens_per_s));
+  if (t.tflops) text += fmt::format("; {} TFLOP/s a GPU", format_number(*t.tflops));
+  if (t.mfu_pct) text += fmt::format("; MFU {}", format_percent(*t.mfu_pct));
+  return text;
+}
+
+std::string memory_text(const LogReport& log) {
+  const LogMemoryRow& most = log.memory.front();
+  const auto bytes = [](int64_t n) { return format_bytes(static_cast<double>(n)); };
+  std::string text;
+  if (most.peak_allocated_bytes) text += bytes(*most.peak_allocated_bytes) + " allocated";
+  if (most.peak_reserved_bytes) append_listed(text, bytes(*most.peak_reserved_bytes) + " reserved");
+  const bool used = !text.empty();
+  if (most.capacity_bytes) text += (used ? " of " : "") + bytes(*most.capacity_bytes) + (used ? "" : " a device");
+  if (log.host_memory_bytes) append_listed(text, bytes(*log.host_memory_bytes) + " used on the host", "; ");
+  const std::string who =
+      most.rank && used && log.memory.size() > 1 ? fmt::format("rank {} is fullest, ", *most.rank) : "";
+  return "memory: " + who + text;
+}
+
+// "2 checkpoints, 34.1 s; 1 evaluation"
+std::string stalls_text(const LogReport& log) {
+  struct Kind {
+    std::string_view code;
+    const char *one, *several;
+  };
+  constexpr Kind kKinds[] = {{"checkpoint", "checkpoint", "checkpoints"},
+                             {"evaluation", "evaluation", "evaluations"},
+                             {"slow_step", "slow step", "slow steps"},
+                             {"gap", "gap between steps", "gaps between steps"}};
+  std::string text;
+  for (const Kind& kind : kKinds) {
+    int64_t count = 0, sum = 0, timed = 0;
+    for (const LogStall& s : log.stalls)
+      if (s.kind == kind.code) ++count, sum += s.duration_ns.value_or(0), timed += s.duration_ns.has_value();
+    if (count == 0) continue;
+    text += (text.empty() ? "" : "; ") + plural(count, kind.one, kind.several);
+    if (timed > 0) text += fmt::format(", {}{}", timed < count ? "of which known: " : "", time_text(sum));
+  }
+  return text;
+}
+
+std::string end_text(const LogReport& log) {
+  const LogEnd& end = log.end;
+  const std::string after = end.after_step ? fmt::format(" after step {}", *end.after_step) : "";
+  if (end.kind == "unknown")
+    return log.has_steps() ? fmt::format("end: the log stops{} and does not say why", after) : "";
+  if (end.kind == "finished") return fmt::format("end: the training finished{}", after);
+  return fmt::format("end: {}{}, line {}: {}", words(end.kind), after, end.line.value_or(0), end.text);
+}
+
+Table timer_table(const LogReport& log, size_t most) {
+  Table table{{"timer", "phase", "mean_ns", "step_pct"}, {}};
+  for (const LogTimerRow& t : log.timers)
+    if (table.rows.size() < most)
+      table.rows.push_back({t.name, t.phase.empty() ? Value() : Value(words(t.phase)), t.mean_ns, t.step_pct});
+  return table;
+}
+
+Table process_table(const LogReport& log, size_t most) {
+  Table table{{"rank", "node", "lines", "mean_ns", "p95_ns"}, {}};
+  for (const LogProcess& p : log.processes)
+    if (table.rows.size() < most)
+      table.rows.push_back({p.rank, p.node.empty() ? Value() : Value(p.node), p.lines, p.mean_ns, p.p95_ns});
+  return table;
+}
+
+}  // namespace
+
+ReportPart log_part(const LogReport& log, size_t most) {
+  ReportPart part{"The log says", {}, {}};
+  const auto say = [&](std::string text) {
+    if (!text.empty()) part.sentences.push_back(std::move(text));
+  };
+  if (log.has_steps()) say(speed_text(log.throughput));
+  if (log.warmup.lines > 0) say(fmt::format("warm-up: {} more than usual", time_text(log.warmup.extra_ns)));
+  if (log.loss.first && log.loss.last)
+    say(fmt::format(
+        "loss: {} at first, {} at last{}", format_number(*log.loss.first), format_number(*log.loss.last),
+        log.loss.skipped > 0 ? fmt::format("; {} iterations without an update", format_count(log.loss.skipped)) : ""));
+  if (!log.memory.empty()) say(memory_text(log));
+  say(stalls_text(log));
+  if (log.wall.wall_ns && log.wall.outside_ns.value_or(0) > *log.wall.wall_ns / 100)
+    say(fmt::format("{} of {} by the clock lie outside of steps", time_text(*log.wall.outside_ns),
+                    time_text(*log.wall.wall_ns)));
+  say(end_text(log));
+  part.table = log.processes.empty() ? timer_table(log, most) : process_table(log, most);
+  return part;
+}
+
+std::vector<ReportPart> run_parts(const Report& report, size_t most) {
+  std::vector<ReportPart> parts;
+  if (report.flight) parts.push_back(flight_part(*report.flight, most));
+  for (const LogReport& log : report.logs) {
+    ReportPart part = log_part(log, most);
+    if (report.logs.size() > 1) part.title += " (" + log.path.substr(log.path.rfind('/') + 1) + ")";
+    if (!part.sentences.empty() || !part.table.rows.empty()) parts.push_back(std::move(part));
+    if (!log.link_rates.empty()) parts.push_back(link_part(log, most));
+    if (log.nccl) parts.push_back(nccl_part(*log.nccl));
+  }
+  return parts;
+}
+
+}  // namespace profgpu

@@ -1,0 +1,218 @@
+"""Logs of trainings: real ones against regular expressions, and made ones of each family."""
+import glob
+import gzip
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import time
+
+import pytest
+
+import log_reference
+import log_writer
+from conftest import ROOT
+
+SHARED = os.path.join(ROOT, '..', 'shared', 'logs')
+
+
+def analyzed(profgpu, *paths):
+    run = profgpu('analyze', *map(str, paths), '--json')
+    assert run.returncode == 0, run.stderr
+    return json.loads(run.stdout)
+
+
+def shared_logs():
+    return [p for p in sorted(glob.glob(os.path.join(SHARED, '*'))) if 'megatron' in p]
+
+
+@pytest.mark.skipif(not shared_logs(), reason='the real logs are not here')
+@pytest.mark.parametrize('path', shared_logs(), ids=os.path.basename)
+def test_real_logs_equal_regular_expressions(profgpu, path):
+    with open(path, encoding='utf-8', errors='replace') as f:
+        text = f.read()
+    report = analyzed(profgpu, path)
+    expected = log_reference.steps(text)
+    rank, = report['ranks']
+    assert [(s['index'], s['duration_ns']) for s in rank['steps']] == expected
+    numbers = [n for n, _ in expected]
+    assert [s['iterations'] for s in rank['steps'][1:]] == [b - a for a, b in zip(numbers, numbers[1:])]
+    times = log_reference.measured([t for _, t in expected])
+    throughput = report['logs'][0]['throughput']
+    assert throughput['mean_ns'] == pytest.approx(sum(times) / len(times), abs=1)
+    assert throughput['p95_ns'] == pytest.approx(log_reference.percentile(times, 95), abs=1)
+    assert rank['average_step']['duration_ns'] == pytest.approx(throughput['mean_ns'], abs=1)
+    rates = log_reference.tflops(text)
+    assert [s['tflops'] for s in rank['steps'] if s['tflops'] is not None] == pytest.approx(rates)
+    allocated, reserved = log_reference.memory(text)
+    assert rank['memory']['peak_allocated_bytes'] == allocated
+    assert rank['memory']['peak_reserved_bytes'] == reserved
+
+
+@pytest.mark.skipif(not shared_logs(), reason='the real logs are not here')
+@pytest.mark.parametrize('path', sorted(glob.glob(os.path.join(SHARED, '*'))), ids=os.path.basename)
+def test_a_page_of_a_real_log(profgpu, tmp_path, path):
+    page = tmp_path / 'report.html'
+    assert profgpu('analyze', path, '--html', page).returncode == 0 and page.stat().st_size > 1000
+    assert profgpu('export', path, '--to', 'chrome', '-o', tmp_path / 'steps.json').returncode in (0, 1)
+
+
+def written(tmp_path, text, name='train.log'):
+    path = tmp_path / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def rules(report):
+    return [f['rule'] for f in report['findings']]
+
+
+def test_a_stall_and_its_step_are_told(profgpu, tmp_path):
+    times = [2000.0] + [500.0] * 30
+    times[20] = 1500.0
+    text = log_writer.megatron(times)
+    report = analyzed(profgpu, written(tmp_path, text))
+    expected = log_reference.measured([t for _, t in log_reference.steps(text)])
+    log, = report['logs']
+    assert log['throughput']['warmup_lines'] == 1 and log['throughput']['iterations'] == 310
+    assert log['throughput']['mean_ns'] == pytest.approx(sum(expected) / len(expected), abs=1)
+    assert [(s['kind'], s['step']) for s in log['stalls']] == [('slow_step', 210)]
+    assert report['warmup_steps'] == 1 and report['measured_steps'] == 30
+    assert all(s['iterations'] == 10 for s in report['ranks'][0]['steps'][1:])
+
+
+def test_a_healthy_log_has_no_finding(profgpu, tmp_path):
+    report = analyzed(profgpu, written(tmp_path, log_writer.megatron([500.0] * 20)))
+    assert [f for f in report['findings'] if f['severity'] != 'info'] == []
+    assert report['verdict'].startswith('A step takes 500')
+
+
+def test_deepspeed_says_what_to_set(profgpu, tmp_path):
+    config = log_writer.configuration(stage=2, overlap_comm='false', reduce_bucket_size=5000000)
+    report = analyzed(profgpu, written(tmp_path, log_writer.deepspeed(20, bwd=160.0, reduce=100.0, config=config)))
+    finding = next(f for f in report['findings'] if f['rule'] == 'exposed-communication')
+    assert finding['value'] == pytest.approx(100 * 100 / 230)
+    assert 'overlap_comm' in finding['fix'][0] and 'reduce_bucket_size' in finding['fix'][1]
+    quiet = analyzed(profgpu, written(tmp_path, log_writer.deepspeed(20, reduce=5.0, config=config)))
+    assert 'exposed-communication' not in rules(quiet)
+    phases = {p['name']: p['mean_ns'] for p in quiet['logs'][0]['breakdown']}
+    assert phases == {'forward': 40_000_000, 'backward': 75_000_000, 'communication': 5_000_000, 'optimizer': 30_000_000}
+
+
+def test_an_update_on_the_cpu_is_named(profgpu, tmp_path):
+    config = log_writer.configuration(stage=2, offload_optimizer='{\n            "device": "cpu"\n        }')
+    report = analyzed(profgpu, written(tmp_path, log_writer.deepspeed(20, step=150.0, config=config)))
+    assert 'optimizer-offload' in rules(report)
+
+
+@pytest.mark.parametrize('line, kind', [
+    ('[rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 1 has a total capacity of 79.15 GiB of which '
+     '1.06 GiB is free.', 'out_of_memory'),
+    ('[rank1]:[E512 12:00:00.1 ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, '
+     'OpType=ALLREDUCE)', 'collective_timeout'),
+    ('slurmstepd: error: *** JOB 12 ON node1 CANCELLED AT 2021-05-23T08:45:57 DUE TO TIME LIMIT ***', 'time_limit'),
+    ('RuntimeError: CUDA error: an illegal memory access was encountered', 'device_error')])
+def test_how_a_run_ended(profgpu, tmp_path, line, kind):
+    text = log_writer.megatron([500.0] * 20) + line + '\nTerminated\n'
+    report = analyzed(profgpu, written(tmp_path, text))
+    end = report['logs'][0]['end']
+    assert (end['kind'], end['line'], end['after_step']) == (kind, 21, 200)
+    assert 'run-failure' in rules(report) and report['verdict_kind'] == 'failure' and '(line 21)' in report['verdict']
+
+
+def test_ranks_of_one_log_are_told_apart(profgpu, tmp_path):
+    lines = [log_writer.titan(12, rank).splitlines(True) for rank in range(4)]
+    text = ''.join(line for group in zip(*lines) for line in group)
+    report = analyzed(profgpu, written(tmp_path, text))
+    assert [r['rank'] for r in report['ranks']] == [0, 1, 2, 3]
+    assert all(s['duration_ns'] == 5_000_000_000 for r in report['ranks'] for s in r['steps'][1:])
+    assert len(report['logs']) == 1 and len(report['logs'][0]['processes']) == 4
+
+
+def test_secrets_stay_in_the_log(profgpu, tmp_path):
+    secret = 'hf_AbCdEfGhIjKlMnOpQrStUvWxYz012345'
+    text = log_writer.megatron([500.0] * 12) + \
+        f'torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. token={secret} WANDB_API_KEY: {"0123456789" * 4}\n'
+    path = written(tmp_path, text)
+    for words in (['--json'], [], ['--format', 'markdown'], ['--section', 'log'], ['--format', 'html']):
+        out = profgpu('analyze', path, *words).stdout.decode()
+        assert secret not in out and '0123456789' * 4 not in out, words
+
+
+def test_damaged_logs_still_tell(profgpu, tmp_path):
+    text = log_writer.megatron([500.0] * 20).encode()
+    for damaged in (text[:-100], b'\x00' * 500 + text, text.replace(b'\n', b'\r\n'), text + b'x' * (3 << 20), b'\xff\xfe\n' + text + b'\x1b[2K\r'):
+        report = analyzed(profgpu, written(tmp_path, damaged))
+        assert len(report['ranks'][0]['steps']) >= 19
+    for nothing in (b'', b'\x00' * 4096, b'hello\nworld\n', os.urandom(4096)):
+        assert profgpu('analyze', written(tmp_path, nothing)).returncode == 1
+    packed = tmp_path / 'train.log.gz'
+    packed.write_bytes(gzip.compress(text))
+    assert len(analyzed(profgpu, packed)['ranks'][0]['steps']) == 20
+    packed.write_bytes(gzip.compress(os.urandom(100) + text)[:-40])
+    assert profgpu('analyze', packed).returncode in (0, 1)
+    assert sorted(os.listdir(tmp_path)) == ['train.log', 'train.log.gz']
+
+
+def test_logs_compare_as_traces_do(profgpu, tmp_path):
+    slow, fast = (written(tmp_path, log_writer.megatron([t + i % 3 for i in range(40)]), f'{t}.log') for t in (500.0, 400.0))
+    run = profgpu('diff', slow, fast, '--json')
+    assert run.returncode == 0 and json.loads(run.stdout)['verdict'] == 'faster'
+    assert profgpu('diff', fast, slow, '--fail-on', 'step_time > +3%').returncode == 3
+    history = tmp_path / 'history.sqlite'
+    assert profgpu('baseline', 'save', 'a', slow, '--file', history).returncode == 0
+    assert b'503' in profgpu('history', '--file', history).stdout or b'501' in profgpu('history', '--file', history).stdout
+
+
+def test_a_trainer_state_is_a_log(profgpu, tmp_path):
+    history = [{'step': n, 'loss': 3 - n / 100, 'epoch': n / 40, 'learning_rate': 1e-5} for n in range(10, 50, 10)]
+    history.append({'step': 40, 'epoch': 1.0, 'train_runtime': 80.0, 'train_steps_per_second': 0.5})
+    report = analyzed(profgpu, written(tmp_path, json.dumps({'global_step': 40, 'log_history': history, 'max_steps': 40}, indent=2), 'trainer_state.json'))
+    steps = report['ranks'][0]['steps']
+    assert [s['index'] for s in steps] == [10, 20, 30, 40] and all(s['duration_ns'] == 2_000_000_000 for s in steps)
+    assert [s['loss'] for s in steps] == [2.9, 2.8, 2.7, 2.6]
+
+
+def wait_for(condition):
+    for _ in range(6000):
+        if condition():
+            return
+        time.sleep(0.01)
+    raise AssertionError('it does not come')
+
+
+@pytest.mark.parametrize('ends', ['by itself', 'by Ctrl-C'])
+def test_a_growing_log_is_followed(profgpu, tmp_path, ends):
+    lines = log_writer.megatron([500.0] * 20).splitlines(True)
+    path = written(tmp_path, ''.join(lines[:5]))
+    master, screen = pty.openpty()
+    program = os.environ.get('PROFGPU') or os.path.join(ROOT, 'build', 'release', 'profgpu')
+    run = subprocess.Popen([program, 'analyze', path, '--follow', '--json'], stdout=subprocess.PIPE, stderr=screen, stdin=subprocess.DEVNULL)
+    os.close(screen)
+    shown = b''
+
+    def sees(words):
+        nonlocal shown
+        while select.select([master], [], [], 0)[0]:
+            shown += os.read(master, 65536)
+        return words in shown
+    wait_for(lambda: sees(b'step 50'))
+    with open(path, 'a') as f:
+        f.writelines(lines[5:])
+        f.flush()
+        wait_for(lambda: sees(b'step 200'))
+        if ends == 'by itself':
+            f.write('[exiting program at iteration 200] datetime: 2024-05-01 12:03:00\n')
+        else:
+            run.send_signal(signal.SIGINT)
+    out, _ = run.communicate(timeout=60)
+    assert run.returncode == 0 and len(json.loads(out)['ranks'][0]['steps']) == 20
+    os.close(master)
+
+
+def test_following_what_is_no_file(profgpu, tmp_path):
+    assert profgpu('analyze', '--follow', tmp_path / 'none.log').returncode == 1
+    assert profgpu('analyze', '--follow', tmp_path).returncode == 1
+    assert profgpu('analyze', '--follow', '-').returncode == 2
