@@ -71,7 +71,7 @@ std::vector<MergedRank> merged_kineto_ranks(const std::string& path) {
     std::copy(piece.end() - static_cast<ptrdiff_t>(kept), piece.end(), text.begin());
   }
   std::vector<MergedRank> ranks;
-  for (const std::string& label : labels) ranks.push_back({label, 0, static_cast<int>(labels.size()), false, {}, -1});
+  for (const std::string& label : labels) ranks.push_back({.label = label, .ranks = static_cast<int>(labels.size())});
   std::stable_sort(ranks.begin(), ranks.end(),
                    [](const MergedRank& a, const MergedRank& b) { return place_of(a.label) < place_of(b.label); });
   if (!numbered_by_label(ranks))
