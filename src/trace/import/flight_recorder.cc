@@ -319,7 +319,7 @@ bool looks_like_flight(std::string_view head) {
 
 extern const Importer kFlightRecorder;
 const Importer kFlightRecorder = {
-    .name = "flight_recorder",
+    .name = "flight-recorder",
     .noun = "NCCL flight recorder dump",
     .summary = "what each rank had called when a job hung: PyTorch's flight recorder of NCCL, pickle or JSON",
     .examples = "nccl_trace_rank_3, one a rank",

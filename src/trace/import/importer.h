@@ -23,7 +23,7 @@ struct MergedRank {
   int64_t process = 0;
   std::vector<int64_t> processes = {};
   bool numbered = true;   ///< the file says which rank it is; else ranks of several such files follow each other
-  std::shared_ptr<const RunLog> log;   ///< the log, if it was read to find its ranks
+  std::shared_ptr<const RunLog> log = {};   ///< the log, if it was read to find its ranks
   int place = -1;      ///< in RunLog::ranks; -1: none
 };
 

@@ -156,7 +156,7 @@ bool looks_like_test_json(std::string_view head) {
 
 extern const Importer kNcclTestsJson;
 const Importer kNcclTestsJson = {
-    .name = "nccl_tests",
+    .name = "nccl-tests",
     .noun = "nccl-tests result",
     .summary = "rates of collectives by size: nccl-tests' JSON (-J); its text is read as a log",
     .examples = "all_reduce.json",

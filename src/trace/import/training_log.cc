@@ -188,7 +188,7 @@ bool looks_like_log(std::string_view head) {
 
 extern const Importer kTrainingLog;
 const Importer kTrainingLog = {
-    .name = "training_log",
+    .name = "training-log",
     .noun = "training log",
     .summary =
         "what a training prints: Megatron, DeepSpeed, torchtitan, Hugging Face, Lightning, MLPerf, loops of your own",
