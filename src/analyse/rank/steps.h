@@ -25,7 +25,7 @@ struct Step {
   EngineStep batch;            ///< from an inference engine's range name; else only its kind is set
   bool incomplete = false;     ///< the recording ended soon after its start: it launched no device work
   int64_t iterations = 1;      ///< that a line of a log stands for; times are of one
-  LogFigures log;              ///< other figures of that line
+  LogFigures log = {};            ///< other figures of that line
   [[nodiscard]] Interval interval() const { return {start_ns, start_ns + duration_ns}; }
 
   void fields(auto&& v) const {
