@@ -79,7 +79,7 @@ Plain plain_number(std::string_view text, std::string_view& rest) {
   size_t i = 0, count = 0;
   const bool negative = !text.empty() && text.front() == '-';
   i += negative;
-  for (; i < text.size() && is_digit(text[i]); ++i, ++count) p.digits = p.digits * 10 + (text[i] - '0');
+  for (; i < text.size() && is_digit(text[i]) && count <= 15; ++i, ++count) p.digits = p.digits * 10 + (text[i] - '0');
   if (count == 0 || count > 15) return p;
   if (i + 1 < text.size() && text[i] == '.' && is_digit(text[i + 1]))
     for (++i; i < text.size() && is_digit(text[i]) && count <= 15; ++i, ++count, ++p.fraction)
