@@ -27,7 +27,7 @@ def test_traces_and_a_log(profgpu, folder):
     assert [r['rank'] for r in report['ranks']] == [0, 1] and all(r['devices'] for r in report['ranks'])
     assert report['logs'][0]['throughput']['lines'] == 12
     formats = {i['path'].rsplit('/', 1)[1]: (i['format'], i['rank']) for i in report['inputs']}
-    assert formats['train.log'] == ('training_log', None)
+    assert formats['train.log'] == ('training-log', None)
     alone = report_of(profgpu, *sorted(p for p in folder.iterdir() if p.name != 'train.log'))
     assert [f['rule'] for f in report['findings']] == [f['rule'] for f in alone['findings']]
 
