@@ -161,6 +161,13 @@ bool has_only_threads(const Report& report) {
   return missing.contains("no_host_events") && missing.contains("no_device_activity");
 }
 
+// The section that says most beyond the first screen.
+std::string_view next_section(const Report& report) {
+  const RankReport* rank = report.rank_in_focus();
+  if (rank != nullptr && rank->snapshot && rank->devices.empty() && rank->ops.empty()) return " --section snapshot";
+  return has_only_threads(report) ? " --section threads" : " --section kernels --top 30";
+}
+
 std::vector<std::string> next_commands(const AnalyzeOptions& options, const Report& report) {
   std::vector<std::string> next;
   const auto loud = std::ranges::find_if(report.findings, [](const Finding& f) { return f.severity != Severity::kInfo; });
@@ -181,8 +188,7 @@ std::vector<std::string> next_commands(const AnalyzeOptions& options, const Repo
     return next;
   }
   if (report.ranks.size() > 1) next.push_back("profgpu analyze" + paths + " --section cluster");
-  next.push_back("profgpu analyze" + paths +
-                 (has_only_threads(report) ? " --section threads" : " --section kernels --top 30"));
+  next.push_back("profgpu analyze" + paths + std::string(next_section(report)));
   if (!options.page) next.push_back("profgpu analyze" + paths + " --html report.html");
   return next;
 }

@@ -225,17 +225,19 @@ class PickleReader {
   Step damaged(std::string_view what) { return fail(pickle::damaged(what, window_.position())); }
   Step no_value() { return damaged("an opcode has nothing to work on"); }
 
+  // Rows that follow those of `run` become part of it.
+  static bool joins(Value& run, Value value) {
+    if (!value.is(PickleKind::kRows) || !run.is_of(value.table())) return false;
+    const bool follows = run.row() + run.count() == value.row();
+    if (!follows || run.count() + value.count() > Value::kMaxRun) return false;
+    run = Value::rows(run.table(), run.row(), run.count() + value.count());
+    return true;
+  }
+
   // The stack. Neighbors that are consecutive rows are one entry; a mark keeps them apart.
   [[nodiscard]] size_t floor() const { return marks_.empty() ? 0 : marks_.back(); }
   Step push(Value value) {
-    if (value.is(PickleKind::kRows) && stack_.size() > floor()) {
-      Value& below = stack_.back();
-      const bool follows = below.is_of(value.table()) && below.row() + below.count() == value.row();
-      if (follows && below.count() + value.count() <= Value::kMaxRun) {
-        below = Value::rows(below.table(), below.row(), below.count() + value.count());
-        return Step::kGoOn;
-      }
-    }
+    if (stack_.size() > floor() && joins(stack_.back(), value)) return Step::kGoOn;
     if (stack_.size() >= PickleLimits::kValues) return fail(pickle::too_large("more values", window_.position()));
     stack_.push_back(value);
     return Step::kGoOn;
@@ -279,9 +281,12 @@ class PickleReader {
     const Value rows = sink_.sequence(objects_, Value(), items);
     if (!rows.is_nothing()) return push(rows);
     if (Step opened = open(false); opened != Step::kGoOn) return opened;
-    return keep(objects_.containers_.back(), items);
+    return keep(objects_.containers_.back(), items, false);
   }
-  Step keep(Container& container, std::span<const Value> items) {
+  Step keep(Container& container, std::span<const Value> items, bool is_dict) {
+    // Python writes a long list in pieces of a thousand items.
+    if (!is_dict && !items.empty() && !container.items.empty() && joins(container.items.back(), items.front()))
+      items = items.subspan(1);
     objects_.values_ += items.size();
     if (objects_.values_ > PickleLimits::kValues) return fail(pickle::too_large("more values", window_.position()));
     for (const Value& item : items) refer(item);
@@ -309,7 +314,7 @@ class PickleReader {
       return damaged("items go into something that holds none");
     Container& holds = objects_.containers_[container.index()];
     const Value rows = holds.items.empty() ? made(Value()) : Value();
-    if (rows.is_nothing()) return keep(holds, items);
+    if (rows.is_nothing()) return keep(holds, items, is_dict);
     if (holds.memo != UINT32_MAX) memo_[holds.memo] = packed(rows);
     holds.became = rows;
     forget(container.index());

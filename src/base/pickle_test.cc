@@ -148,6 +148,20 @@ TEST(Pickle, RowsThatFollowEachOtherAreOneItem) {
   EXPECT_EQ(value_of("("s + row(3) + row(4) + "0\x85."s), "[#3]");
 }
 
+TEST(Pickle, RowsThatComeInPiecesAreOneItem) {
+  Bytes source("]\x94("s + row(3) + row(4) + "e("s + row(5) + row(6) + "e" + row(7) + "a."s, 1 << 20);
+  TestSink sink;
+  PickleReader<TestSink> reader(source, sink);
+  const auto read = reader.read();
+  ASSERT_TRUE(static_cast<bool>(read));
+  const auto items = reader.objects().items(read->root);
+  ASSERT_EQ(items.size(), 1U);
+  EXPECT_EQ(items[0], PickleValue::rows(1, 0, 5));
+  // A dict keeps its pairs.
+  EXPECT_EQ(value_of("}("s + "\x8c\x01" "a" + row(1) + "\x8c\x01" "b" + row(2) + "u("s + "\x8c\x01" "c" + row(3) + "u."s),
+            "{'a', #1, 'b', #2, 'c', #3}");
+}
+
 TEST(Pickle, ADictThatIsReferredToBeforeItIsCompleteBecomesItsRow) {
   // A list within the dict refers to the dict; both are seen again behind it.
   EXPECT_EQ(value_of("(}\x94(\x8c\x03row\x94K\x05\x8c\x01l\x94]\x94h\x00\x61uh\x00h\x03t."s), "[#5, #5, [#5]]");

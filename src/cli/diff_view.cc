@@ -229,6 +229,33 @@ DiffTable sweep_table(const Diff& diff) {
   return t;
 }
 
+// "The peak is 6.5 GiB instead of 7.0 GiB (−7.1 %): most of it by step (optim.py:77), optimizer_state."
+std::string memory_headline(const Comparison& c) {
+  const auto* peak = first_where(c.memory, [](const NumberChange& n) { return n.name == "peak_allocated_bytes"; });
+  if (peak == nullptr || !peak->before || !peak->after) return "No steps to time: memory side by side.";
+  if (*peak->before == *peak->after) return "The memory peak is the same: " + format_bytes(*peak->after) + ".";
+  const NumberChange& most = c.memory_lines.front();
+  const double change = *most.after - *most.before;
+  return fmt::format("The memory peak is {} instead of {} ({}); the line with the largest change, {}, holds {} {}.",
+                     format_bytes(*peak->after), format_bytes(*peak->before), relative(*peak->before, *peak->after),
+                     most.name, format_bytes(std::abs(change)), change < 0 ? "less" : "more");
+}
+
+// Lines of the program, the largest change first.
+DiffTable memory_line_table(const std::vector<NumberChange>& rows, int top) {
+  DiffTable t{"Memory at the peak by line", Grid({{"line"}, {"before", true}, {"after", true}, {"change", true}})};
+  const auto shown = top > 0 ? std::min(rows.size(), static_cast<size_t>(top)) : rows.size();
+  for (size_t i = 0; i < shown; ++i) {
+    const double before = *rows[i].before, after = *rows[i].after;
+    if (before == after) break;
+    t.grid.add_row({{rows[i].name},
+                    {format_bytes(before)},
+                    {format_bytes(after)},
+                    {(after < before ? "−" : "+") + format_bytes(std::abs(after - before))}});
+  }
+  return t;
+}
+
 DiffView diff_view(const Diff& diff, int top) {
   const Comparison& c = diff.comparisons.back();
   DiffView view;
@@ -237,7 +264,8 @@ DiffView diff_view(const Diff& diff, int top) {
   if (c.steps) {
     describe_steps(c, diff, view);
   } else {
-    view.headline = "No steps to time: the devices' samples side by side.";
+    view.headline =
+        c.memory_lines.empty() ? "No steps to time: the devices' samples side by side." : memory_headline(c);
   }
   const auto add = [&](DiffTable t) {
     if (!t.grid.empty()) view.tables.push_back(std::move(t));
@@ -250,6 +278,7 @@ DiffView diff_view(const Diff& diff, int top) {
   add(difference_table("Ops on the host, a step", "op", c.ops, top, true));
   add(difference_table("Collectives, a step", "collective", c.collectives, top, true));
   add(number_table("Memory", c.memory));
+  add(memory_line_table(c.memory_lines, top));
   add(number_table("Devices", c.telemetry));
   return view;
 }

@@ -2,6 +2,7 @@
 #include <map>
 
 #include "trace/intervals.h"
+#include "trace/memory_snapshot.h"
 #include "trace/trace_builder.h"
 
 namespace profgpu {
@@ -299,9 +300,32 @@ void sort_joined_tables(Trace& joined) {
   std::sort(joined.windows.begin(), joined.windows.end());
 }
 
-}  // namespace
+using Snapshots = std::vector<std::shared_ptr<const MemorySnapshot>>;
 
-Trace joined_windows(std::vector<Trace> windows) {
+// Snapshots of memory are windows of nothing: they go out, but for one where there is nothing else.
+Snapshots taken_snapshots(std::vector<Trace>& windows) {
+  Snapshots all;
+  for (Trace& w : windows) all.insert(all.end(), w.snapshots.begin(), w.snapshots.end());
+  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a->last_us < b->last_us; });
+  const auto first =
+      std::stable_partition(windows.begin(), windows.end(), [](const Trace& w) { return !w.only_snapshots(); });
+  Interval time{INT64_MAX, INT64_MIN};
+  int64_t events = 0;
+  for (auto w = first; w != windows.end(); ++w) {
+    time = {std::min(time.start, w->windows.front().start), std::max(time.end, w->windows.front().end)};
+    events += w->events;
+  }
+  if (first != windows.begin()) {
+    windows.erase(first, windows.end());
+  } else {
+    windows.erase(windows.begin() + 1, windows.end());
+    windows.front().windows = {time};
+    windows.front().events = events;
+  }
+  return all;
+}
+
+Trace joined_traces(std::vector<Trace> windows) {
   if (windows.size() == 1) return std::move(windows.front());
   Trace joined;
   describe(windows, joined);
@@ -328,6 +352,16 @@ Trace joined_windows(std::vector<Trace> windows) {
   }
   index_launches(joined);
   sort_joined_tables(joined);
+  return joined;
+}
+
+}  // namespace
+
+Trace joined_windows(std::vector<Trace> windows) {
+  if (windows.size() == 1) return std::move(windows.front());
+  Snapshots snapshots = taken_snapshots(windows);
+  Trace joined = joined_traces(std::move(windows));
+  joined.snapshots = std::move(snapshots);
   return joined;
 }
 

@@ -18,6 +18,8 @@
 
 namespace profgpu {
 
+struct MemorySnapshot;
+
 struct HostTag;
 struct ActivityTag;
 struct ThreadTag;
@@ -308,9 +310,12 @@ class Trace {
   std::vector<LogStep> log_steps;  ///< of a trace made from a log: its steps, by time; starts are on this clock
   std::shared_ptr<const RunLog> log;          ///< the whole log that it was made from
   std::shared_ptr<const FlightDump> flight;   ///< the dump of NCCL's flight recorder that it was made from
+  std::vector<std::shared_ptr<const MemorySnapshot>> snapshots;   ///< of PyTorch's allocator, by time
 
   /// Whether it is a log of samples and nothing else.
   [[nodiscard]] bool only_samples() const { return host.size() + activity.size() == 0 && !samples.empty(); }
+  /// Whether snapshots of memory are all that it has.
+  [[nodiscard]] bool only_snapshots() const { return host.size() + activity.size() == 0 && !snapshots.empty(); }
   [[nodiscard]] std::string_view name(HostId h) const { return strings[host.name[h.value]]; }
   [[nodiscard]] std::string_view name(ActivityId a) const { return strings[activity.name[a.value]]; }
   /// Invalid: the range has none.

@@ -66,6 +66,7 @@ class Document {
     ranks();
     times();
     serving();
+    snapshot();
     parts(run_parts(report_, first_rows_ > 0 ? first_rows_ : SIZE_MAX), 0);
     telemetry();
     findings();
@@ -140,7 +141,7 @@ class Document {
   }
 
   void times() {
-    if (!rank_) return;
+    if (!rank_ || !has_times(*rank_)) return;
     const StepOverview step = step_overview(*rank_);
     Grid grid({{""}, {"time", true}, {"share", true}});
     std::vector<double> bars;
@@ -191,6 +192,18 @@ class Document {
     heading(part.title + rank_suffix(report_, *rank_));
     table(part.table, {}, Holds::kWords);
     bullets(part.sentences);
+  }
+
+  void snapshot() {
+    if (!rank_ || !rank_->snapshot) return;
+    const size_t lines = rows_ > 0 ? rows_ : rank_->snapshot->peak.holders.size();
+    const SnapshotParts parts = snapshot_parts(*rank_->snapshot, rank_->memory.capacity_bytes, lines);
+    if (report_.verdict.find(parts.sentence) == std::string::npos) to_.paragraph({{parts.sentence}});
+    for (const ReportPart* part : {&parts.categories, &parts.holders}) {
+      heading(part->title + rank_suffix(report_, *rank_));
+      table(part->table, {}, Holds::kWords);
+      bullets(part->sentences);
+    }
   }
 
   void cluster(size_t first) { parts(cluster_parts(report_, parts_), first); }

@@ -44,6 +44,9 @@ std::optional<double> cost_of_step(const Report& report, const Finding& finding)
 /// itself.
 std::string ranks_concerned(const Report& report, const Finding& finding);
 
+/// Whether anything was recorded that takes time: a memory snapshot alone has none.
+bool has_times(const RankReport& rank);
+
 struct JobOverview {
   std::string title;                  ///< "8 ranks on 2 hosts: data parallel (DDP), 87 % of communication hidden"
   std::vector<std::string> missing;   ///< collectives that ranks never came to, or have no record of
@@ -83,6 +86,14 @@ ReportPart link_part(const LogReport& log, size_t most);
 ReportPart nccl_part(const NcclReport& nccl);
 /// What tells of the job as a whole: its hang, and what its own logs say, one part each; `most`: rows of a table.
 std::vector<ReportPart> run_parts(const Report& report, size_t most);
+
+/// Who holds the memory at the peak: categories, then the lines of the program, at most `lines` of them.
+struct SnapshotParts {
+  std::string sentence;
+  ReportPart categories, holders;
+};
+SnapshotParts snapshot_parts(const SnapshotSection& snapshot, std::optional<int64_t> capacity_bytes, size_t lines);
+
 /// Those that have something to say; none for one rank. `most`: late ranks that have a part of their own, and calls
 /// named that lack ranks (0: all).
 std::vector<ReportPart> cluster_parts(const Report& report, size_t most);

@@ -25,7 +25,7 @@ std::string counted_steps(const Report& report) {
   const bool whole = !report.ranks.empty() && report.ranks.front().steps.is_whole_trace();
   const int64_t count = report.measured_steps + report.warmup_steps + report.incomplete_steps;
   if (count <= 0) return {};
-  if (whole) return ", no steps marked";
+  if (whole) return has_times(report.ranks.front()) ? ", no steps marked" : "";
   std::string text = ", " + plural(count, "step", "steps");
   std::string left_out;
   if (report.warmup_steps > 0) append_listed(left_out, format_count(report.warmup_steps) + " warm-up");
@@ -246,9 +246,31 @@ Lines log_lines(const Report& report, const PresentOptions& options) {
   return out;
 }
 
+Lines snapshot_lines(const Report& report, const PresentOptions& options) {
+  const RankReport* rank = report.rank_in_focus();
+  if (!rank || !rank->snapshot) return {};
+  const size_t shown =
+      options.top > 0 ? static_cast<size_t>(first_screen_rows(options)) : rank->snapshot->peak.holders.size();
+  const SnapshotParts parts = snapshot_parts(*rank->snapshot, rank->memory.capacity_bytes, shown);
+  Lines out;
+  // Of a snapshot alone it is the report's first sentence.
+  if (report.verdict.find(parts.sentence) == std::string::npos)
+    append(out, wrapped_after(Line(), parts.sentence, options.width, Style::kPlain));
+  for (const ReportPart* part : {&parts.categories, &parts.holders}) {
+    Lines lines{Line(part->title + rank_suffix(report, *rank), Style::kStrong)};
+    append(lines,
+           value_grid(part->table, {.rows = part->table.rows.size(), .aligned = true}).lines(layout_width(options)));
+    for (const std::string& text : part->sentences) append(lines, wrapped_after(Line().skip(2), text, options.width));
+    append_apart(out, std::move(lines));
+  }
+  if (shown < rank->snapshot->peak.holders.size())
+    out.push_back(more_line(rank->snapshot->peak.holders.size() - shown, "--section snapshot"));
+  return out;
+}
+
 Lines time_lines(const Report& report, const PresentOptions& options) {
   const RankReport* rank = report.rank_in_focus();
-  if (!rank) return {};
+  if (!rank || !has_times(*rank)) return {};
   const bool untold = std::ranges::all_of(report.logs, [](const LogReport& log) { return log.breakdown.empty(); });
   if (!report.logs.empty() && untold && rank->devices.empty()) return {};   // a log without timers: one part, all other
   const std::vector<DeviceOverview> devices = device_overviews(*rank);
@@ -381,6 +403,7 @@ Lines first_screen(const Report& report, const PresentOptions& options) {
     parts.push_back(rank_lines(report, options));
     parts.push_back(time_lines(report, options));
     parts.push_back(serving_lines(report, options));
+    parts.push_back(snapshot_lines(report, options));
   }
   parts.push_back(log_lines(report, options));
   parts.push_back(telemetry_lines(report, options));

@@ -60,8 +60,10 @@ constexpr int kMaxShownDepth = 12;
 void show(const PickleObjects& objects, const Rows& sink, PickleValue v, int depth, std::string& out) {
   v = objects.resolved(v);
   out += static_cast<char>('a' + static_cast<int>(v.kind()));
-  if (const auto whole = objects.integer(v)) out += std::to_string(*whole);
-  else if (const auto number = objects.number(v)) out += std::to_string(*number);
+  if (const auto whole = objects.integer(v))
+    out += std::to_string(*whole);
+  else if (const auto number = objects.number(v))
+    out += std::to_string(*number);
   if (v.is(PickleKind::kText)) out += sink.texts[v.index()];
   if (v.is(PickleKind::kRows)) out += std::to_string(v.row()) + "+" + std::to_string(v.count());
   if (depth > kMaxShownDepth || out.size() > 100'000) return;

@@ -360,6 +360,142 @@ export interface Memory {
   allocator_calls: number;
   timeline: MemoryPoint[];
 }
+export interface SnapshotDevice {
+  device: number;
+  segments: number;
+  blocks: number;
+  events: number;
+  reserved_bytes: number;
+  allocated_bytes: number;
+  active_bytes: number;
+  requested_bytes: number;
+  largest_free_block_bytes: number;
+  peak_allocated_bytes: number;
+  peak_event: number | null;
+  peak_reserved_bytes: number | null;
+}
+export interface BlockStateRow {
+  device: number;
+  state: string;
+  pool: string;
+  total_bytes: number;
+  requested_bytes: number;
+  blocks: number;
+}
+export interface CategoryRow {
+  category: string;
+  held_bytes: number;
+  blocks: number;
+  peak_pct: number;
+  certain_bytes: number;
+  inferred_bytes: number;
+  attention_bytes: number;
+}
+export interface HolderRow {
+  function: string;
+  file: string | null;
+  line: number | null;
+  category: string;
+  op: string | null;
+  held_bytes: number;
+  blocks: number;
+  peak_pct: number;
+}
+export interface SnapshotPeak {
+  device: number;
+  event: number | null;
+  time_ns: number | null;
+  step: number | null;
+  phase: string;
+  allocated_bytes: number;
+  reserved_bytes: number | null;
+  unused_bytes: number | null;
+  categories: CategoryRow[];
+  holders: HolderRow[];
+}
+export interface GrowingLine {
+  function: string;
+  file: string | null;
+  line: number | null;
+  category: string;
+  cause: string;
+  growth_bytes: number;
+  low_bytes: number;
+  high_bytes: number;
+  held_bytes: number;
+  blocks: number;
+}
+export interface OutOfMemory {
+  device: number;
+  event: number;
+  time_ns: number | null;
+  requested_bytes: number;
+  device_free_bytes: number;
+  allocated_bytes: number;
+  reserved_bytes: number | null;
+  unused_bytes: number | null;
+  largest_free_block_bytes: number | null;
+  cause: string;
+  function: string;
+  file: string | null;
+  line: number | null;
+}
+export interface PeakSpike {
+  function: string;
+  file: string | null;
+  line: number | null;
+  held_bytes: number;
+  peak_without_bytes: number;
+  lifetime_events: number;
+}
+export interface SavingRow {
+  change: string;
+  assumes: string;
+  peak_bytes: number;
+  saved_bytes: number;
+}
+export interface SettingRow {
+  settings: string;
+  peak_reserved_bytes: number;
+  saved_bytes: number;
+}
+export interface SnapshotReplay {
+  exact: boolean;
+  departs_event: number | null;
+  departure: string | null;
+  peak_reserved_bytes: number;
+  settings: SettingRow[];
+}
+export interface SnapshotPoint {
+  event: number;
+  time_ns: number | null;
+  allocated_bytes: number;
+  reserved_bytes: number | null;
+}
+export interface SnapshotSection {
+  segments: number;
+  blocks: number;
+  events: number;
+  reserved_bytes: number;
+  allocated_bytes: number;
+  active_bytes: number;
+  requested_bytes: number;
+  peak_allocated_bytes: number;
+  peak_event: number | null;
+  truncated: boolean;
+  steps: number | null;
+  duplicate_parameter_bytes: number | null;
+  allocator_settings: string | null;
+  devices: SnapshotDevice[];
+  states: BlockStateRow[];
+  peak: SnapshotPeak;
+  growth: GrowingLine[];
+  oom: OutOfMemory | null;
+  spike: PeakSpike | null;
+  savings: SavingRow[];
+  replay: SnapshotReplay | null;
+  timeline: SnapshotPoint[];
+}
 export interface Makeup {
   phase: string;
   state: string;
@@ -437,6 +573,7 @@ export interface RankSections {
   launch: Launch;
   collectives: CollectiveRow[];
   memory: Memory;
+  snapshot: SnapshotSection | null;
   measured: MeasuredSteps;
   threads: ThreadTime[];
 }

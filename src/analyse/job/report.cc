@@ -41,12 +41,22 @@ void put_in_order(std::vector<RankStanding>& all) {
   });
 }
 
+// A memory snapshot alone tells nothing of time.
+bool is_snapshot_alone(const RankReport& rank) { return rank.snapshot && rank.devices.empty() && rank.ops.empty(); }
+
 }  // namespace
 
 void compare_ranks(Report& report) {
   report.standings.clear();
   report.focus = report.ranks.empty() ? -1 : 0;
   if (report.ranks.size() < 2) return;
+  if (std::ranges::all_of(report.ranks, is_snapshot_alone)) {
+    const auto failed_bytes = [](const RankReport& r) {
+      return r.snapshot->oom ? r.snapshot->oom->requested_bytes : -1;
+    };
+    report.focus = static_cast<int>(std::ranges::max_element(report.ranks, {}, failed_bytes) - report.ranks.begin());
+    return;
+  }
   std::map<int, const Straggler*> stragglers;
   if (report.job)
     for (const Straggler& s : report.job->stragglers) stragglers.try_emplace(s.rank, &s);

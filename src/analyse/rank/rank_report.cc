@@ -132,6 +132,7 @@ Quality Quality::compute(const Facts& facts) {
   Quality quality;
   auto& issues = quality.issues;
   if (!trace.log_steps.empty()) return quality;   // the log says itself what it lacks
+  if (trace.only_snapshots()) return quality;
   if (trace.activity.size() == 0)
     issues.push_back({TraceIssueKind::kNoDeviceActivity, 1,
                       "no GPU activity in the file: device figures are missing" + where_activity_may_be(trace)});
@@ -159,7 +160,10 @@ namespace {
 // Rows and optional parts are computed here; other analyses are facts.
 template <class T>
 T made(const Facts& facts) {
-  if constexpr (requires { T::value_type::rows(facts); }) return T::value_type::rows(facts);
+  if constexpr (std::is_same_v<T, std::optional<SnapshotSection>>)
+    return facts.get<Snapshot>().section;
+  else if constexpr (requires { T::value_type::rows(facts); })
+    return T::value_type::rows(facts);
   else if constexpr (requires { T::value_type::compute(facts); }) return T::value_type::compute(facts);
   else return facts.get<T>();
 }

@@ -20,6 +20,7 @@
 #include "analyse/rank/ops.h"
 #include "analyse/rank/phases.h"
 #include "analyse/rank/serving.h"
+#include "analyse/rank/snapshot.h"
 #include "analyse/rank/steps.h"
 #include "analyse/rank/threads.h"
 #include "analyse/report/document.h"
@@ -59,6 +60,7 @@ struct RankReport {
   Launch launch;
   std::vector<CollectiveRow> collectives;
   Memory memory;
+  std::optional<SnapshotSection> snapshot;  ///< of PyTorch's allocator, where one was taken
   MeasuredSteps measured;
   std::vector<ThreadTime> threads;
 
@@ -77,6 +79,8 @@ struct RankReport {
     visit(Section{"launch", "Launches", "cost and latency of launches"}, self.launch);
     visit(Section{"collectives", "Collectives", "collectives by name, dtype, group and size", true}, self.collectives);
     visit(Section{"memory", "Memory", "device memory according to the framework's allocator"}, self.memory);
+    visit(Section{"snapshot", "Memory snapshot", "memory at its peak by category and line; growth, out of memory"},
+          self.snapshot);
     visit(Section{"measured", "Measured steps", "parts of the measured steps, for `profgpu diff`"}, self.measured);
     visit(Section{"threads", "Threads", "CPU time of each thread, time blocked, and the blocking system calls"},
           self.threads);

@@ -11,6 +11,7 @@
 #include "analyse/rank/frameworks.h"
 #include "analyse/rank/memory.h"
 #include "analyse/rank/places.h"
+#include "analyse/rank/snapshot.h"
 #include "analyse/rank/threads.h"
 #include "base/text.h"
 #include "trace/intervals.h"
@@ -209,8 +210,11 @@ void set_cost(Finding& finding, int64_t wall_ns, int64_t cost_ns) {
 
 std::optional<double> reserved_pct(const Measured& measured) {
   const Memory& memory = measured.facts().get<Memory>();
-  if (!memory.peak_reserved_bytes || !memory.capacity_bytes) return std::nullopt;
-  return percent_of(*memory.peak_reserved_bytes, *memory.capacity_bytes);
+  const auto& snapshot = measured.facts().get<Snapshot>().section;
+  std::optional<int64_t> reserved = memory.peak_reserved_bytes;
+  if (!reserved && snapshot) reserved = snapshot->peak.reserved_bytes;
+  if (!reserved || !memory.capacity_bytes) return std::nullopt;
+  return percent_of(*reserved, *memory.capacity_bytes);
 }
 
 bool is_upload(const Trace& trace, ActivityId copy) {
@@ -295,6 +299,9 @@ RankMeasure rank_measure(const Measured& m) {
     out.phases.push_back({std::string(phases.name(p)), ns, m.wall_pct(ns)});
   }
   out.accumulates = phases.optimizer_steps > 0 && phases.backward_passes > phases.optimizer_steps;
+  if (const auto& snapshot = m.facts().get<Snapshot>().section)
+    out.memory_peak = peak_sentence(*snapshot, m.facts().get<Memory>().capacity_bytes);
+  out.only_snapshot = m.trace().only_snapshots();
   if (m.has_device()) measure_device(m, out);
   else out.host_places = host_places(m);
   return out;

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "analyse/rank/memory.h"
+#include "analyse/rank/snapshot.h"
+#include "analyse/report/quantity.h"
 #include "analyse/rules/measure.h"
 #include "trace/health.h"
 
@@ -31,13 +33,40 @@ void describe_memory_growth_samples(const DeviceTelemetry& d, Finding& f) {
                       60 * *d.memory_growth_bytes_per_s / kMiB, left / *d.memory_growth_bytes_per_s / 60);
 }
 
+// Growth per step in a snapshot's history.
+int64_t snapshot_growth_bytes(const Measured& m) {
+  const auto& snapshot = m.facts().get<Snapshot>().section;
+  int64_t bytes = 0;
+  if (snapshot)
+    for (const GrowingLine& line : snapshot->growth) bytes += line.growth_bytes;
+  return bytes;
+}
+
+// Of the device, or of the peak where a snapshot alone does not know the device's memory.
 std::optional<double> memory_growth_value(const Measured& m) {
   const Memory& memory = m.facts().get<Memory>();
+  if (const int64_t bytes = snapshot_growth_bytes(m); bytes > 0)
+    return percent_of(bytes, memory.capacity_bytes.value_or(m.facts().get<Snapshot>().section->peak_allocated_bytes));
   if (m.steps() < kMinGrowing || !memory.growth_bytes_per_step || !memory.capacity_bytes) return std::nullopt;
   return 100.0 * *memory.growth_bytes_per_step / *memory.capacity_bytes;
 }
 
+void describe_snapshot_growth(const Measured& m, Finding& f) {
+  const SnapshotSection& snapshot = *m.facts().get<Snapshot>().section;
+  const auto bytes = [](int64_t n) { return format_bytes(static_cast<double>(n)); };
+  f.what = fmt::format("memory grows from step to step, most in {}", snapshot.growth.front().place());
+  f.why = fmt::format("Lines that hold more after each step: {}. Together they grow by {} per step, {:.2f} % of the {}.",
+                      snapshot.growth.size(), bytes(snapshot_growth_bytes(m)), *f.value,
+                      m.facts().get<Memory>().capacity_bytes ? "device's memory" : "peak");
+  for (size_t i = 0; i < std::min<size_t>(snapshot.growth.size(), 3); ++i) {
+    const GrowingLine& line = snapshot.growth[i];
+    f.evidence.push_back(fmt::format("{}: {} per step, {} in {} blocks after the last one", line.place(),
+                                     bytes(line.growth_bytes), bytes(line.bytes), line.blocks));
+  }
+}
+
 void describe_memory_growth(const Measured& m, Finding& f) {
+  if (snapshot_growth_bytes(m) > 0) return describe_snapshot_growth(m, f);
   f.what = "allocated memory grows from step to step";
   f.why = fmt::format("It grows by {:.1f} MiB per step, {:.2f} % of the device's memory.",
                       *m.facts().get<Memory>().growth_bytes_per_step / kMiB, *f.value);
@@ -61,8 +90,8 @@ void describe_memory_near_capacity_samples(const DeviceTelemetry& d, Finding& f)
 void describe_memory_near_capacity(const Measured& m, Finding& f) {
   const Memory& memory = m.facts().get<Memory>();
   f.what = fmt::format("memory peaks at {} of the device", format_percent(*f.value));
-  f.why = why_near_capacity(static_cast<double>(*memory.peak_reserved_bytes),
-                            static_cast<double>(*memory.capacity_bytes), "reserved");
+  const auto capacity_bytes = static_cast<double>(*memory.capacity_bytes);
+  f.why = why_near_capacity(*f.value / 100 * capacity_bytes, capacity_bytes, "reserved");
 }
 
 // The next batch's size is unknown here: a device counts as full when the allocator has little left.
@@ -78,10 +107,21 @@ std::optional<Advice> memory_now(const Rule&, const DeviceNow& d) {
 
 constexpr double kMinTightPct = 80;   // of the device: below, unused reserved memory does no harm
 
+std::optional<double> memory_fragmentation_value(const Measured& m) {
+  const auto& snapshot = m.facts().get<Snapshot>().section;
+  if (!snapshot || !snapshot->peak.reserved_bytes) return m.facts().get<Memory>().fragmentation_pct;
+  return percent_of(*snapshot->peak.unused_bytes, *snapshot->peak.reserved_bytes);
+}
+
 void describe_memory_fragmentation(const Measured& m, Finding& f) {
   if (reserved_pct(m).value_or(0) <= kMinTightPct) f.severity = Severity::kInfo;
   f.what = fmt::format("{:.0f} % of the reserved memory is unused at the peak", *f.value);
   f.why = "The allocator's free blocks don't fit the requests, so it takes more memory from the device.";
+  if (const auto& s = m.facts().get<Snapshot>().section; s && s->replay)
+    for (const SettingRow& row : s->replay->settings)
+      f.evidence.push_back(fmt::format("replayed with {}: a reserved peak of {} instead of {}", row.settings,
+                                       format_bytes(static_cast<double>(row.peak_reserved_bytes)),
+                                       format_bytes(static_cast<double>(s->replay->peak_reserved_bytes))));
 }
 
 constexpr int64_t kMinSteps = 2;
@@ -111,11 +151,12 @@ extern const Rule kMemoryGrowth = {
         "grows, something keeps tensors alive, and the job will run out of memory.",
     .computation =
         "Value: Theil-Sen slope of the lowest allocation in each measured step (at least four), as a share of the "
-        "device's capacity per step; of samples without steps, per minute, over at least half a minute. No cost: it "
-        "costs nothing until it fails.",
+        "device's capacity per step; of samples without steps, per minute, over at least half a minute; of a memory "
+        "snapshot, the slope of what each line holds after the optimizer's steps, if its 95 % interval is above 0, as a "
+        "share of the peak where the capacity is unknown. No cost: it costs nothing until it fails.",
     .advice = {
         "keep numbers, not graphs: losses.append(loss.item()) or loss.detach(), never loss itself",
-        "find what stays: torch.cuda.memory._record_memory_history(), _dump_snapshot() and pytorch.org/memory_viz",
+        "find what stays: torch.cuda.memory._record_memory_history() and _dump_snapshot(), then profgpu analyze",
         "clear lists of outputs, hidden states or metrics",
         "no retain_graph=True where it is not needed",
         "check hooks and callbacks that capture tensors, and exceptions that keep frames alive",
@@ -171,16 +212,14 @@ extern const Rule kMemoryFragmentation = {
         "at the peak means fragmentation: free memory in pieces of the wrong size.",
     .computation =
         "Value: 100 (reserved - allocated) / reserved at the reserved peak; if the peak lasts, when most is allocated. "
-        "Above info only if over 80 % of the device's memory is reserved. No cost.",
+        "Of a memory snapshot: at the allocated peak. Above info only if over 80 % of the device's memory is reserved. No cost.",
     .advice = {
         "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; max_split_size_mb:128 in older PyTorch",
         "pad or bucket batches to few shapes; run the largest batch first",
         "no large temporary tensors between long-lived ones: allocate buffers once",
     },
     .seen = {Locator::At::kMemoryPeak, {}},
-    .rank = {.value = [](const Measured& m) { return m.facts().get<Memory>().fragmentation_pct; },
-             .describe = describe_memory_fragmentation,
-             .host_alone = true},
+    .rank = {.value = memory_fragmentation_value, .describe = describe_memory_fragmentation, .host_alone = true},
 };
 
 extern const Rule kAllocatorChurn = {

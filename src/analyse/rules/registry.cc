@@ -9,7 +9,7 @@ extern const Rule kLowGpuUtilization, kDataLoadingBound, kHostBoundLaunches, kDe
     kUntracedWork, kGraphCapture, kFusableElementwise, kUnfusedAttention, kSmallBatch, kExposedCopies,
     kLateCopy, kRedundantSyncCopies, kLayoutCopies, kMisalignedGemm, kGraphBreaks, kRecompiles, kEagerInference,
     kPythonGc, kRunFailure, kSkippedSteps, kPipelineBubble, kOptimizerOffload, kSlowTransport, kNcclWarnings,
-    kWrongResults;
+    kWrongResults, kOom, kPeakSpike, kRetainedGraph, kDuplicateWeights, kOversizedWorkspace;
 
 const std::vector<const Rule*>& rules() {
   static const std::vector<const Rule*> all = {
@@ -20,7 +20,8 @@ const std::vector<const Rule*>& rules() {
       &kProfilerOverhead, &kFirstUse, &kUntracedWork, &kGraphCapture, &kFusableElementwise, &kUnfusedAttention,
       &kSmallBatch, &kExposedCopies, &kLateCopy, &kRedundantSyncCopies, &kLayoutCopies, &kMisalignedGemm,
       &kGraphBreaks, &kRecompiles, &kEagerInference, &kPythonGc, &kRunFailure,
-      &kSkippedSteps, &kPipelineBubble, &kOptimizerOffload, &kSlowTransport, &kNcclWarnings, &kWrongResults};
+      &kSkippedSteps, &kPipelineBubble, &kOptimizerOffload, &kSlowTransport, &kNcclWarnings, &kWrongResults, &kOom,
+      &kPeakSpike, &kRetainedGraph, &kDuplicateWeights, &kOversizedWorkspace};
   return all;
 }
 

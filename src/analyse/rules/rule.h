@@ -40,6 +40,8 @@ struct RankMeasure {
 
   std::vector<Place> host_places;        ///< without a device: where the step's thread spends most time
   bool cut_off = false;                  ///< a file of it ends early
+  std::string memory_peak;               ///< what a memory snapshot says, in a sentence; empty: there is none
+  bool only_snapshot = false;            ///< and nothing else is known of the rank
 
   bool has_device = false;               ///< the rest is about the busiest device
   std::string device_label, device_name; ///< "GPU 0"; empty: unknown name

@@ -129,6 +129,29 @@ ReportVerdict verdict_of_use(const Evidence& evidence, const std::vector<RuleFin
           unclear ? VerdictKind::kInconclusive : VerdictKind::kHealthy};
 }
 
+// Whose finding stands for those of all ranks.
+const RankMeasure* described(const Evidence& evidence, const RuleFinding& f) {
+  const auto index = static_cast<size_t>(std::ranges::find(rules(), f.rule) - rules().begin());
+  const RankDiagnosis* rank = first_where(evidence.ranks, [&](const RankDiagnosis& r) {
+    return r.findings[index] && r.findings[index]->what == f.finding.what;
+  });
+  return rank != nullptr ? &rank->measure : nullptr;
+}
+
+// Memory snapshots alone know nothing of time.
+ReportVerdict verdict_of_snapshots(const Evidence& evidence, const std::vector<RuleFinding>& findings) {
+  const RuleFinding* serious = first_where(findings, is_serious);
+  const RankMeasure* concerned = serious != nullptr ? described(evidence, *serious) : nullptr;
+  const RankMeasure& m = concerned != nullptr ? *concerned : evidence.ranks.front().measure;
+  const std::string rank = evidence.ranks.size() > 1 ? fmt::format("Rank {}: ", m.rank) : "";
+  if (serious == nullptr) return {rank + m.memory_peak, VerdictKind::kHealthy};
+  const Finding& f = serious->finding;
+  if (!f.verdict.empty()) return {fmt::format("{}{} {}", rank, f.verdict, m.memory_peak), VerdictKind::kBottleneck};
+  std::string what = f.what;
+  what.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(what.front())));
+  return {fmt::format("{}{} {}.", rank, m.memory_peak, what), VerdictKind::kBottleneck};
+}
+
 ReportVerdict verdict_of_steps(const Evidence& evidence, const std::vector<RuleFinding>& findings) {
   const RankMeasure* with_device = evidence.first_device();
   const RankMeasure& m = with_device != nullptr ? *with_device : evidence.ranks.front().measure;
@@ -184,11 +207,13 @@ ReportVerdict verdict(const Evidence& evidence, const std::vector<RuleFinding>& 
   if (evidence.ranks.empty())
     return {verdict_of_samples(evidence.telemetry, findings),
             std::ranges::any_of(findings, is_serious) ? VerdictKind::kBottleneck : VerdictKind::kHealthy};
+  if (std::ranges::all_of(evidence.ranks, &RankMeasure::only_snapshot, &RankDiagnosis::measure))
+    return verdict_of_snapshots(evidence, findings);
   return verdict_of_steps(evidence, findings);
 }
 
 std::vector<Check> checklist(const Evidence& evidence, const std::vector<RuleFinding>& findings) {
-  if (evidence.ranks.empty()) return {};
+  if (std::ranges::all_of(evidence.ranks, &RankMeasure::only_snapshot, &RankDiagnosis::measure)) return {};
   const RankMeasure* first = evidence.first_device();
   std::vector<std::pair<const ChecklistEntry*, const Rule*>> entries;
   for (const Rule* rule : rules())

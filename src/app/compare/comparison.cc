@@ -195,6 +195,17 @@ std::vector<NumberChange> numbers(const std::map<std::string, double>& before,
   return rows;
 }
 
+// A line that one side does not have holds nothing there.
+std::vector<NumberChange> line_changes(const RunSummary& before, const RunSummary& after) {
+  if (before.memory_lines.empty() || after.memory_lines.empty()) return {};
+  std::vector<NumberChange> rows = numbers(before.memory_lines, after.memory_lines);
+  const auto change = [](const NumberChange& n) { return std::abs(n.after.value_or(0) - n.before.value_or(0)); };
+  for (NumberChange& n : rows) n.before = n.before.value_or(0), n.after = n.after.value_or(0);
+  std::stable_sort(rows.begin(), rows.end(),
+                   [&](const NumberChange& a, const NumberChange& b) { return change(a) > change(b); });
+  return rows;
+}
+
 const FindingSummary* find(const RunSummary& run, const std::string& rule) {
   for (const FindingSummary& f : run.findings)
     if (f.rule == rule) return &f;
@@ -226,6 +237,7 @@ std::vector<FindingChange> finding_changes(const RunSummary& before, const RunSu
 std::vector<std::string> comparison_notes(const RunSummary& before, const RunSummary& after) {
   std::vector<std::string> notes;
   const auto say = [&](const RunSummary& run) {
+    if (run.only_snapshot) return;
     if (run.step_count > 0 && !run.annotated)
       notes.push_back(run.label + " marks no steps: all of it counts as one");
     else if (run.steps_ns.size() == 1)
@@ -247,15 +259,18 @@ std::vector<std::string> comparison_notes(const RunSummary& before, const RunSum
 
 Result<Comparison> compare(const RunSummary& before, const RunSummary& after) {
   Comparison c;
-  const bool steps = before.step_count > 0 && after.step_count > 0;
+  const bool steps = before.step_count > 0 && after.step_count > 0 && !before.only_snapshot && !after.only_snapshot;
+  const bool lines = !before.memory_lines.empty() && !after.memory_lines.empty();
   const bool telemetry = !before.telemetry.empty() && !after.telemetry.empty();
-  if (!steps && !telemetry)
+  if (!steps && !telemetry && !lines)
     return Error{
         before.label + " and " + after.label + " have nothing in common: one has steps, the other only samples",
         "compare two traces, or two sample logs, or add samples with --samples when analysing"};
   c.telemetry = telemetry ? numbers(before.telemetry, after.telemetry) : std::vector<NumberChange>();
   c.findings = finding_changes(before, after);
   c.notes = comparison_notes(before, after);
+  c.memory_lines = line_changes(before, after);
+  if (lines) c.memory = numbers(before.memory, after.memory);
   if (!steps) return c;
   if (before.wall_ns > 0) c.steps = step_ratio(before.steps_ns, after.steps_ns);
   c.before_step_ns = std::llround(before.mean_step_ns());

@@ -77,6 +77,7 @@ struct Comparison {
   std::vector<Difference> phases, states;   ///< in the order of the report, and by change
   std::vector<Difference> kernels, categories, ops, collectives;   ///< largest change first
   std::vector<NumberChange> memory, telemetry;
+  std::vector<NumberChange> memory_lines;  ///< bytes at the peak by line of the program, largest change first
   std::vector<FindingChange> findings;
   std::vector<std::string> notes;    ///< what makes the runs hard to compare
 };

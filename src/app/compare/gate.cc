@@ -110,7 +110,10 @@ std::optional<Measured> measured(const Gate& gate, const Comparison& c) {
   if (gate.metric == "step_time" || gate.metric == "step_time_median") return of_steps(gate, c);
   if (gate.metric == "peak_memory") {
     const auto reserved = of_numbers(c.memory, "peak_reserved_bytes");
-    return reserved ? reserved : of_numbers(c.memory, "peak_allocated_bytes");
+    const auto allocated = of_numbers(c.memory, "peak_allocated_bytes");
+    // Snapshots know to the byte what was asked for; what is reserved for it grows in steps.
+    const bool of_snapshots = !c.memory_lines.empty() && allocated.has_value();
+    return reserved && !of_snapshots ? reserved : allocated;
   }
   if (gate.metric == "memory_growth") return of_numbers(c.memory, "growth_bytes_per_step");
   if (gate.metric == "energy_per_step") return of_numbers(c.telemetry, "energy_per_step_j");
@@ -305,7 +308,8 @@ Record diff_record(const Diff& diff) {
   r.add("phases", difference_table(c.phases, false)).add("states", difference_table(c.states, false));
   r.add("kernels", kernel_table(c.kernels)).add("categories", difference_table(c.categories, false));
   r.add("ops", difference_table(c.ops, true)).add("collectives", difference_table(c.collectives, true));
-  r.add("memory", number_table(c.memory)).add("telemetry", number_table(c.telemetry));
+  r.add("memory", number_table(c.memory)).add("memory_lines", number_table(c.memory_lines));
+  r.add("telemetry", number_table(c.telemetry));
   r.add("findings", finding_table(c.findings)).add("gates", gate_table(diff.gates));
   r.add("runs", runs).add("notes", value_of(c.notes));
   return r;

@@ -68,6 +68,7 @@ class Reader {
     ops(measured);
     collectives(measured);
     memory(record_of(rank.at("memory")));
+    snapshot(record_of(rank.at("snapshot")));
     for (const Row& d : rows_of(rank.at("devices")))
       if (const std::string name = text_of(d.at("name"));
           !name.empty() && std::find(run_.devices.begin(), run_.devices.end(), name) == run_.devices.end())
@@ -76,6 +77,7 @@ class Reader {
   }
 
   void finish() {
+    for (const auto& [name, value] : snapshot_) run_.memory.try_emplace(name, value);
     for (const auto& [key, ns] : makeup_) run_.makeup.push_back({key.first, key.second, ns});
     for (const auto& [name, p] : phases_) run_.phases[name] = sums(p);
     for (const auto& [name, p] : states_) run_.states[name] = sums(p);
@@ -164,7 +166,27 @@ class Reader {
     }
   }
 
+  // Where the trace tells nothing of memory, the snapshot stands for it. Several ranks: the largest of each line.
+  void snapshot(const Record& s) {
+    if (s.fields.empty()) return;
+    const Record& peak = record_of(s.at("peak"));
+    const auto most = [](std::map<std::string, double>& all, const std::string& name, const Value& v) {
+      if (is_number(v)) all[name] = std::max(all[name], v.number());
+    };
+    most(snapshot_, "peak_allocated_bytes", s.at("peak_allocated_bytes"));
+    for (const Row& d : rows_of(s.at("devices"))) most(snapshot_, "peak_reserved_bytes", d.at("peak_reserved_bytes"));
+    std::map<std::string, double> lines;
+    for (const Row& r : rows_of(peak.at("holders"))) {
+      std::string name = text_of(r.at("function"));
+      if (const std::string file = text_of(r.at("file")); !file.empty())
+        name += " (" + file + ":" + std::to_string(whole_of(r.at("line"))) + ")";
+      lines[name + ", " + text_of(r.at("category"))] += r.at("held_bytes").number();
+    }
+    for (const auto& [name, bytes] : lines) run_.memory_lines[name] = std::max(run_.memory_lines[name], bytes);
+  }
+
   RunSummary& run_;
+  std::map<std::string, double> snapshot_;
   std::map<Key, int64_t> makeup_;
   std::map<std::string, Pool> phases_, states_;
   std::map<Key, std::pair<Work, Pool>> work_;
@@ -233,7 +255,11 @@ Result<RunSummary> run_summary(const Value& document, std::string label) {
   reader.finish();
   read_telemetry(d.at("telemetry"), run);
   read_findings(d, run);
-  if (run.step_count == 0 && run.telemetry.empty())
+  const auto inputs = rows_of(d.at("inputs"));
+  run.only_snapshot = !inputs.empty() && std::all_of(inputs.begin(), inputs.end(), [](const Row& input) {
+    return text_of(input.at("format")) == "memory-snapshot";
+  });
+  if (run.step_count == 0 && run.telemetry.empty() && run.memory_lines.empty())
     return Error{"neither steps nor samples in it", "is it the document of `profgpu analyze --json`?"};
   return run;
 }

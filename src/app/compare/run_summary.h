@@ -57,8 +57,11 @@ struct RunSummary {
   std::map<std::string, OpTime> ops;
   std::map<std::string, CollectiveTime> collectives;   ///< by name and message size
   std::map<std::string, double> memory;                ///< peak_reserved_bytes ..., the largest rank's
+  std::map<std::string, double> memory_lines;          ///< bytes at the peak of a memory snapshot, by line and category
   std::map<std::string, double> telemetry;  ///< power_w, energy_j_per_step, utilization_pct ..., of all devices
   std::vector<FindingSummary> findings;
+
+  bool only_snapshot = false;  ///< of memory: nothing else is known
 
   [[nodiscard]] double mean_step_ns() const {
     return step_count > 0 ? static_cast<double>(wall_ns) / static_cast<double>(step_count) : 0;

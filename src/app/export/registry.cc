@@ -22,6 +22,7 @@ extern const DataTable kDeviceData, kStepData, kPhaseData, kPhaseSegmentData, kI
     kOpNameData, kLaunchData, kCollectiveData, kMemoryData, kThreadTimeData;
 extern const DataTable kRankData, kWindowData, kMetadataData, kDevicePropertyData, kIssueData, kStragglerData,
     kSampleData, kSampleDeviceData, kSampleProcessData, kMarkData;
+extern const DataTable kSnapshotEventData, kSnapshotSegmentData, kSnapshotBlockData;
 
 const std::vector<const DataTable*>& data_tables() {
   static const std::vector<const DataTable*> all = {
@@ -30,7 +31,8 @@ const std::vector<const DataTable*>& data_tables() {
       &kLaunchData,     &kCollectiveData,  &kCollectiveCallData, &kStragglerData, &kMemoryData,      &kMemoryEventData,
       &kCounterData,    &kSyncData,        &kBackwardData, &kThreadTimeData,     &kThreadSampleData, &kThreadWaitData,
       &kRankData,       &kWindowData,      &kMetadataData, &kDevicePropertyData, &kIssueData,        &kSampleData,
-      &kSampleDeviceData, &kSampleProcessData, &kMarkData};
+      &kSampleDeviceData, &kSampleProcessData, &kMarkData, &kSnapshotEventData, &kSnapshotSegmentData,
+      &kSnapshotBlockData};
   return all;
 }
 

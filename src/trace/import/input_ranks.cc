@@ -70,6 +70,20 @@ void give_rank(InputPart& part, int rank, const Links& links) {
 // As recorded, else by name. A recording's name begins with that of its host, which may look like a rank.
 int own_rank(const InputPart& p) { return p.stated_rank.value_or(p.recording ? kNoRank : rank_in_name(p.source.path)); }
 
+// The rank of the one trace or recording within whose time a snapshot of memory was taken, or of the only one.
+int rank_of_snapshot(const InputPart& snapshot, const std::vector<InputPart>& parts) {
+  std::set<int> all, meanwhile;
+  for (const InputPart& p : parts) {
+    if (p.only_snapshot || p.source.rank == kNoRank) continue;
+    all.insert(p.source.rank);
+    const Interval& time = p.window.extent;
+    if (time.start <= snapshot.window.extent.end && snapshot.window.extent.start <= time.end)
+      meanwhile.insert(p.source.rank);
+  }
+  const std::set<int>& found = all.size() == 1 ? all : meanwhile;
+  return found.size() == 1 ? *found.begin() : kNoRank;
+}
+
 // As recorded, else by name, else that of another file of the same process, else the next free one.
 void assign_ranks(std::vector<InputPart>& parts, const Links& links) {
   std::set<int> taken;
@@ -88,7 +102,10 @@ void assign_ranks(std::vector<InputPart>& parts, const Links& links) {
   int next = 0;
   std::vector<InputPart*> guessed;
   std::map<std::set<std::string>, std::vector<const InputPart*>> by_process;
+  std::ranges::stable_partition(unnamed, [](const InputPart* p) { return !p->only_snapshot; });
   for (InputPart* p : unnamed) {
+    if (p->only_snapshot) p->source.rank = rank_of_snapshot(*p, parts);
+    if (p->only_snapshot && p->source.rank >= 0) continue;
     auto& others = by_process[p->window.processes];
     for (size_t i = 0; i < others.size() && p->source.rank < 0; ++i)
       if (same_process(others[i]->window, p->window)) give_rank(*p, others[i]->source.rank, links);
@@ -121,8 +138,9 @@ void settle(std::vector<InputPart>& parts, const Links& links, std::vector<size_
   const auto say = [&](InputPart& part, int64_t count, std::string text) {
     part.source.issues.push_back({TraceIssueKind::kNote, count, std::move(text)});
   };
-  const auto stranger =
-      std::find_if(of_rank.begin(), recordings, [&](size_t i) { return recording_of(parts[i], links) == nullptr; });
+  const auto stranger = std::find_if(of_rank.begin(), recordings, [&](size_t i) {
+    return !parts[i].only_snapshot && recording_of(parts[i], links) == nullptr;
+  });
   if (stranger != recordings) {
     say(parts[*stranger], of_rank.end() - recordings,
         fmt::format(
@@ -134,7 +152,7 @@ void settle(std::vector<InputPart>& parts, const Links& links, std::vector<size_
   }
   std::erase_if(of_rank, [&](size_t i) {
     InputPart& trace = parts[i];
-    if (trace.recording) return false;
+    if (trace.recording || trace.only_snapshot) return false;
     const InputPart& recording = *recording_of(trace, links);
     const bool less_detail = recording.on_device && !trace.on_device;
     if (less_detail)
@@ -158,9 +176,10 @@ Status in_order_of_time(int rank, const std::vector<InputPart>& parts, std::vect
   });
   for (size_t i = 0; i < of_rank.size(); ++i) {
     const InputPart& a = parts[of_rank[i]];
-    const auto next = std::find_if(of_rank.begin() + static_cast<int64_t>(i) + 1, of_rank.end(),
-                                   [&](size_t n) { return parts[n].recording == a.recording; });
-    if (next == of_rank.end()) continue;
+    const auto next = std::find_if(of_rank.begin() + static_cast<int64_t>(i) + 1, of_rank.end(), [&](size_t n) {
+      return parts[n].recording == a.recording && !parts[n].only_snapshot;
+    });
+    if (next == of_rank.end() || a.only_snapshot) continue;
     const InputPart& b = parts[*next];
     const std::string why = not_successive(a.window, b.window);
     if (why.empty()) continue;
@@ -176,6 +195,22 @@ Status in_order_of_time(int rank, const std::vector<InputPart>& parts, std::vect
                      : "give one run at a time; compare files of different runs with `profgpu diff`"};
   }
   return ok();
+}
+
+// Of several snapshots of a rank the last one is analyzed.
+void note_earlier_snapshots(std::vector<InputPart>& parts, const std::vector<size_t>& of_rank) {
+  std::vector<InputPart*> snapshots;
+  for (const size_t i : of_rank)
+    if (parts[i].only_snapshot) snapshots.push_back(&parts[i]);
+  const auto last = std::ranges::max_element(snapshots.rbegin(), snapshots.rend(), {},
+                                             [](const InputPart* p) { return p->window.extent.end; });
+  for (InputPart* p : snapshots)
+    if (p != *last)
+      p->source.issues.push_back(
+          {TraceIssueKind::kNote, 1,
+           fmt::format("this snapshot was not analyzed, since a later one of its rank is there ({}); "
+                       "`profgpu diff` compares them",
+                       (*last)->source.path)});
 }
 
 // "2; a.json: an empty file; b.json: not a trace": how many, and why the first ones were left out.
@@ -212,6 +247,7 @@ Result<std::map<int, std::vector<size_t>>> parts_by_rank(std::vector<InputPart>&
   for (auto& [rank, of_rank] : by_rank) {
     settle(parts, links, of_rank);
     if (Status status = in_order_of_time(rank, parts, of_rank); !status) return status.error();
+    note_earlier_snapshots(parts, of_rank);
   }
   return by_rank;
 }

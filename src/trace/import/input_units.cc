@@ -353,6 +353,7 @@ Result<UnitRead> read_unit(const InputUnit& unit, const ImportOptions& options) 
     part.has_samples = !r.trace.samples.empty();
     part.of_no_rank = part.only_samples || file.of_no_rank || (file.importer->beside_traces && r.trace.log_steps.empty());
     part.has_notes = r.trace.log != nullptr || r.trace.flight != nullptr;
+    part.only_snapshot = r.trace.only_snapshots();
     part.on_device = r.trace.activity.size() > 0;
     part.window = window_facts(r.trace);
   }

@@ -54,7 +54,8 @@ struct InputPart {
   InputSource source;
   std::vector<InputSource> beside;       ///< further files that the trace was made from
   std::optional<int> stated_rank;        ///< by the file itself
-  bool recording = false, only_samples = false, on_device = false;   ///< the last: it has device activity
+  bool recording = false, only_samples = false, only_snapshot = false;
+  bool on_device = false;                ///< it has device activity
   bool has_samples = false;              ///< of devices, beside what else there is
   bool of_no_rank = false;               ///< samples, and what describes the job as a whole
   bool has_notes = false;                ///< a log, or a dump of NCCL's flight recorder

@@ -85,7 +85,7 @@ export function findingList(context: Context): HTMLElement {
   const { findings, measured_steps: steps } = context.analysis;
   const scale = steps > 0 ? `costs are wall time of ${steps} measured step${steps > 1 ? 's' : ''}, divided by them` : '';
   return element('section', { class: 'findings', 'aria-labelledby': 'findings-title' },
-    element('h2', { id: 'findings-title' }, 'Findings', element('span', { class: 'quiet' }, findings.length > 0 ? `dearest first; ${scale}` : '')),
+    element('h2', { id: 'findings-title' }, 'Findings', element('span', { class: 'quiet' }, findings.length > 0 ? ['dearest first', scale].filter(Boolean).join('; ') : '')),
     findings.length === 0
       ? element('p', { class: 'nothing' }, 'None: no rule found anything to change.')
       : element('ol', {}, ...findings.map((finding) => findingItem(finding, context))));

@@ -83,6 +83,7 @@ export const memory: View = {
   title: 'Memory',
   of_rank: true,
   absent: (context) => withoutEvents(context) ?? (known(context) ? null
+    : context.rank.snapshot ? 'The page has no view of memory snapshots. profgpu analyze FILE --section snapshot shows who holds the memory at the peak.'
     : 'The trace holds no allocations of device memory. Record them with profile(profile_memory=True), or take a snapshot with torch.cuda.memory._record_memory_history().'),
   mount(root, context) {
     const { data, rank } = context;

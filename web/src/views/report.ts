@@ -30,19 +30,26 @@ export interface Analysis {
 // A report of samples alone has no rank; its views are those of one that did nothing.
 const kNoRank: RankReport = {
   rank: 0, world_size: null, host: null, frameworks: [], devices: [], steps: [], phases: [], idle: [], kernels: [], ops: [], launch: null,
-  collectives: [], memory: null,
+  collectives: [], memory: null, snapshot: null,
 };
 
 const list = <T>(value: unknown): T[] => (Array.isArray(value) ? (value as T[]) : []);
 
+/** A memory snapshot alone has no times: the step that it counts as is none to show. */
+function withoutTimes(rank: RankReport): RankReport {
+  const times = !rank.snapshot || rank.devices.length > 0 || rank.ops.length > 0;
+  return times ? rank : { ...rank, steps: [], phases: [], idle: [], average_step: null };
+}
+
 /** Lists that are missing are empty, so that a view need not ask. */
 export function analysisOf(document: Record<string, unknown>): Analysis {
-  const ranks = list<RankReport>(document.ranks).map((rank) => ({
+  const ranks = list<RankReport>(document.ranks).map((rank) => withoutTimes({
     ...rank,
     devices: list<DeviceRow>(rank.devices), steps: list<Step>(rank.steps), phases: list<PhaseRow>(rank.phases),
     idle: list<IdleRow>(rank.idle), kernels: list<KernelRow>(rank.kernels), ops: list<OpRow>(rank.ops),
     collectives: list<CollectiveRow>(rank.collectives), frameworks: list<string>(rank.frameworks),
   }));
+  const stepped = ranks.length === 0 || ranks.some((rank) => rank.steps.length > 0 || !rank.snapshot);
   const inputs = list<Input>(document.inputs).map((input) => ({ ...input, issues: list<Issue>(input.issues) }));
   const findings = list<Finding>(document.findings).map((finding) => ({
     ...finding, ranks: list<number>(finding.ranks), fix: list<string>(finding.fix), evidence: list<string>(finding.evidence),
@@ -51,7 +58,7 @@ export function analysisOf(document: Record<string, unknown>): Analysis {
   }));
   return {
     verdict: typeof document.verdict === 'string' ? document.verdict : '',
-    measured_steps: Number(document.measured_steps ?? 0), warmup_steps: Number(document.warmup_steps ?? 0),
+    measured_steps: stepped ? Number(document.measured_steps ?? 0) : 0, warmup_steps: Number(document.warmup_steps ?? 0),
     incomplete_steps: Number(document.incomplete_steps ?? 0),
     inputs, ranks: ranks.length > 0 ? ranks : [kNoRank], findings, cluster: (document.cluster as Cluster | null | undefined) ?? null,
     checklist: list<Check>(document.checklist), next: list<string>(document.next),

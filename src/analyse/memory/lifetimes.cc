@@ -1,0 +1,160 @@
+#include "analyse/memory/lifetimes.h"
+
+#include <algorithm>
+#include <map>
+
+namespace profgpu {
+namespace {
+
+/// Pairs one device's events.
+class Pairing {
+ public:
+  Pairing(const MemorySnapshot& snapshot, MemoryHistory& history)
+      : events_(snapshot.events), history_(history), live_(snapshot.events.count_addresses()) {}
+
+  void run() {
+    // Room for what turns out to have been there before; growing would hold everything twice.
+    size_t made = 0;
+    for (uint32_t row = history_.first; row < history_.end; ++row)
+      made += events_.action(row) == AllocationAction::kAlloc ? 1 : 0;
+    made_.reserve(made + made / 16 + 4096);
+    for (uint32_t row = history_.first; row < history_.end; ++row) {
+      const AllocationAction action = events_.action(row);
+      if (action == AllocationAction::kAlloc)
+        make(row);
+      else if (action == AllocationAction::kFreeCompleted)
+        release(row);
+    }
+  }
+  [[nodiscard]] bool is_live(uint64_t address) const {
+    const auto place = events_.find_address(address);
+    return place && live_[*place] != 0;
+  }
+  void add_before(const Allocation& a) {
+    before_.push_back(a);
+    history_.initial_bytes += a.bytes;
+  }
+  // Which are known only now; the level of every event is higher by what was there before the first.
+  void finish() {
+    history_.truncated = !before_.empty();
+    made_.insert(made_.begin(), before_.begin(), before_.end());
+    history_.allocations = std::move(made_);
+    history_.peak_bytes = history_.initial_bytes + std::max<int64_t>(highest_, 0);
+    if (highest_ > 0) history_.peak_row = highest_row_;
+  }
+
+ private:
+  void make(uint32_t row) {
+    made_.push_back({row, Allocation::kOutside, events_.stack(row), pool_of(row), events_.bytes(row)});
+    live_[events_.address_place(row)] = static_cast<uint32_t>(made_.size());
+    level_ += events_.bytes(row);
+    if (level_ > highest_) highest_ = level_, highest_row_ = row;
+  }
+  void release(uint32_t row) {
+    uint32_t& live = live_[events_.address_place(row)];
+    if (live == 0) {
+      add_before({Allocation::kOutside, row, MemoryStacks::kNone, pool_of(row), events_.bytes(row)});
+      level_ -= events_.bytes(row);
+      return;
+    }
+    Allocation& a = made_[live - 1];
+    a.freed = row;
+    level_ -= a.bytes;
+    live = 0;
+  }
+  [[nodiscard]] uint32_t pool_of(uint32_t row) const {
+    const uint32_t pool = events_.kind_of(row).pool;
+    return pool == UINT32_MAX ? 0 : pool;
+  }
+
+  const AllocationEvents& events_;
+  MemoryHistory& history_;
+  std::vector<Allocation> before_, made_;
+  std::vector<uint32_t> live_;       // by place of the address: place in made_ + 1
+  int64_t level_ = 0, highest_ = 0;  // relative to before the first event
+  uint32_t highest_row_ = 0;
+};
+
+void add_initial_blocks(const MemorySnapshot& snapshot, const MemoryHistory& history, Pairing& pairing) {
+  for (const MemorySegment& s : snapshot.segments) {
+    if (s.device != history.device) continue;
+    for (uint32_t b = s.first_block; b < s.first_block + s.blocks; ++b) {
+      const MemoryBlock& block = snapshot.blocks[b];
+      if (block.state != BlockState::kAllocated || pairing.is_live(block.address)) continue;
+      pairing.add_before({Allocation::kOutside, Allocation::kOutside, block.stack, s.pool, block.requested});
+    }
+  }
+}
+
+// Backward from what the snapshot says at the end.
+std::optional<int64_t> reserved_before(const MemorySnapshot& snapshot, const MemoryHistory& history) {
+  if (snapshot.cut) return std::nullopt;
+  int64_t reserved = 0;
+  for (const MemorySegment& s : snapshot.segments)
+    if (s.device == history.device) reserved += s.total;
+  for (uint32_t row = history.first; row < history.end; ++row) reserved -= reserved_change(snapshot.events, row);
+  return reserved >= 0 ? std::optional(reserved) : std::nullopt;
+}
+
+}  // namespace
+
+int64_t reserved_change(const AllocationEvents& events, uint32_t row) {
+  switch (events.action(row)) {
+    case AllocationAction::kSegmentAlloc:
+    case AllocationAction::kSegmentMap:
+      return events.bytes(row);
+    case AllocationAction::kSegmentFree:
+    case AllocationAction::kSegmentUnmap:
+      return -events.bytes(row);
+    default:
+      return 0;
+  }
+}
+
+std::vector<MemoryHistory> memory_histories(const MemorySnapshot& snapshot) {
+  std::map<int32_t, MemoryHistory> by_device;
+  for (const MemorySegment& s : snapshot.segments) by_device[s.device].device = s.device;
+  for (const DeviceEvents& d : snapshot.traces) {
+    MemoryHistory& history = by_device[d.device];
+    history.device = d.device;
+    history.first = static_cast<uint32_t>(d.first);
+    history.end = static_cast<uint32_t>(d.first + d.count);
+  }
+  std::vector<MemoryHistory> all;
+  for (auto& [device, history] : by_device) {
+    Pairing pairing(snapshot, history);
+    pairing.run();
+    // Of a cut file the events that made its blocks may be in the part that is missing.
+    if (!snapshot.cut) add_initial_blocks(snapshot, history, pairing);
+    pairing.finish();
+    history.initial_reserved_bytes = reserved_before(snapshot, history);
+    all.push_back(std::move(history));
+  }
+  return all;
+}
+
+LevelWalk::LevelWalk(const MemorySnapshot& snapshot, const MemoryHistory& history)
+    : events_(snapshot.events),
+      history_(history),
+      live_(snapshot.events.count_addresses()),
+      row_(history.first),
+      allocated_(history.initial_bytes),
+      reserved_(history.initial_reserved_bytes) {}
+
+bool LevelWalk::next(MemoryLevel& level) {
+  if (row_ >= history_.end) return false;
+  const AllocationAction action = events_.action(row_);
+  if (action == AllocationAction::kAlloc) {
+    live_[events_.address_place(row_)] = row_ + 1;
+    allocated_ += events_.bytes(row_);
+  } else if (action == AllocationAction::kFreeCompleted) {
+    uint32_t& live = live_[events_.address_place(row_)];
+    allocated_ -= events_.bytes(live == 0 ? row_ : live - 1);
+    live = 0;
+  }
+  if (reserved_) *reserved_ += reserved_change(events_, row_);
+  level = {row_++, allocated_, reserved_};
+  return true;
+}
+
+}  // namespace profgpu

@@ -1,0 +1,185 @@
+#include "analyse/memory/memory_categories.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/text.h"
+
+namespace profgpu {
+namespace {
+
+using Category = MemoryCategory;
+constexpr uint32_t kOutside = Allocation::kOutside;
+
+// The names that PyTorch's profiler gives categories.
+std::optional<Category> recorded_category(std::string_view name) {
+  constexpr std::pair<std::string_view, Category> kNames[] = {{"PARAMETER", Category::kParameter},
+                                                              {"GRADIENT", Category::kGradient},
+                                                              {"OPTIMIZER_STATE", Category::kOptimizerState},
+                                                              {"ACTIVATION", Category::kActivation},
+                                                              {"TEMPORARY", Category::kTemporary},
+                                                              {"AUTOGRAD_DETAIL", Category::kTemporary},
+                                                              {"INPUT", Category::kActivation}};
+  for (const auto& [known, category] : kNames) {
+    const auto same = [](char a, char b) { return lower(a) == lower(b); };
+    if (name.size() == known.size() && std::equal(name.begin(), name.end(), known.begin(), same)) return category;
+  }
+  return std::nullopt;
+}
+
+class Classifier {
+ public:
+  Classifier(const MemorySnapshot& snapshot, const MemoryHistory& history, const StackBook& stacks,
+             const MemoryPhases& phases)
+      : snapshot_(snapshot),
+        history_(history),
+        stacks_(stacks),
+        phases_(phases),
+        last_row_(history.end > 0 ? history.end - 1 : 0) {}
+
+  std::vector<CategoryOf> run() {
+    std::vector<CategoryOf> all;
+    all.reserve(history_.allocations.size());
+    for (const Allocation& a : history_.allocations) all.push_back(of(a));
+    by_size(all);
+    return all;
+  }
+
+ private:
+  [[nodiscard]] CategoryOf of(const Allocation& a) const {
+    if (a.made != kOutside) {
+      const StringId recorded = snapshot_.events.kind_of(a.made).category;
+      if (recorded.valid())
+        if (const auto category = recorded_category(snapshot_.strings[recorded]))
+          return {*category, Certainty::kCertain};
+    }
+    if (snapshot_.pools[a.pool] != std::pair<int64_t, int64_t>(0, 0))
+      return {Category::kGraphPool, Certainty::kCertain};
+    switch (stacks_.of(a.stack).role) {
+      case MemoryRole::kWorkspace:
+        return {Category::kWorkspace, Certainty::kCertain};
+      case MemoryRole::kCache:
+        return {Category::kCache, Certainty::kLikely};
+      case MemoryRole::kCommunication:
+        return {Category::kCommunication, Certainty::kLikely};
+      case MemoryRole::kParameter:
+        return parameter(a);
+      case MemoryRole::kGradient:
+        return kept(a, MemoryPhase::kBackward, Category::kGradient, Certainty::kCertain);
+      case MemoryRole::kBackward:
+        return kept(a, MemoryPhase::kBackward, Category::kGradient, Certainty::kLikely);
+      case MemoryRole::kOptimizer:
+        return kept(a, MemoryPhase::kOptimizer, Category::kOptimizerState, Certainty::kLikely);
+      case MemoryRole::kForward:
+      case MemoryRole::kProgram:
+        return of_forward(a);
+      case MemoryRole::kUnknown:
+        break;
+    }
+    return a.made == kOutside ? of_before(a) : without_stack(a);
+  }
+
+  // Moving and loading makes copies that are gone at once.
+  [[nodiscard]] CategoryOf parameter(const Allocation& a) const {
+    return a.freed == kOutside ? CategoryOf{Category::kParameter, Certainty::kLikely}
+                               : CategoryOf{Category::kTemporary, Certainty::kLikely};
+  }
+  // What is still there when the phase that made it is over, or the recording is.
+  [[nodiscard]] CategoryOf kept(const Allocation& a, MemoryPhase phase, Category category, Certainty certainty) const {
+    const bool over = a.freed == kOutside || phases_.at(a.freed) != phase || step_of(a.freed) != step_of(a.made) ||
+                      phases_.backward_passes(a.freed) != backward_of(a.made);
+    return over ? CategoryOf{category, certainty} : CategoryOf{Category::kTemporary, Certainty::kLikely};
+  }
+  [[nodiscard]] CategoryOf of_forward(const Allocation& a) const {
+    const uint32_t end = a.freed == kOutside ? last_row_ : a.freed;
+    const bool backward = phases_.backward_passes(end) > backward_of(a.made);
+    // Alive at the end of a forward that the recording does not see the backward of.
+    const bool unfinished = a.freed == kOutside;
+    const bool forward = stacks_.of(a.stack).role == MemoryRole::kForward;
+    if (backward || (unfinished && forward)) return {Category::kActivation, Certainty::kLikely};
+    if (unfinished) return {Category::kUnknown, Certainty::kInferred};
+    return {Category::kTemporary, Certainty::kLikely};
+  }
+  [[nodiscard]] CategoryOf of_before(const Allocation& a) const {
+    if (a.freed == kOutside) return {};
+    switch (phases_.at(a.freed)) {
+      case MemoryPhase::kBackward:
+        return {Category::kActivation, Certainty::kInferred};
+      // Gradients of before are freed before the next backward pass; later it is a state that the optimizer replaces.
+      case MemoryPhase::kOptimizer:
+        return {phases_.backward_passes(a.freed) > 0 ? Category::kOptimizerState : Category::kGradient,
+                Certainty::kInferred};
+      default:
+        return {};
+    }
+  }
+  // Of a recording that keeps no frames of C++ it is autograd's.
+  [[nodiscard]] CategoryOf without_stack(const Allocation& a) const {
+    if (stacks_.empty() || stacks_.has_native_frames()) return {};
+    return kept(a, MemoryPhase::kBackward, Category::kGradient, Certainty::kInferred);
+  }
+
+  [[nodiscard]] uint32_t step_of(uint32_t row) const { return row == kOutside ? 0 : phases_.step(row); }
+  [[nodiscard]] uint32_t backward_of(uint32_t row) const { return row == kOutside ? 0 : phases_.backward_passes(row); }
+
+  // Modules run, and there is neither a backward pass nor an optimizer: what stays of before is the model.
+  [[nodiscard]] bool only_forwards() const {
+    if (phases_.all_backward_passes() > 0 || phases_.has_steps()) return false;
+    for (const MemoryAnnotation& a : snapshot_.annotations)
+      if (snapshot_.strings[a.name].starts_with("Optimizer.")) return false;
+    return std::any_of(history_.allocations.begin(), history_.allocations.end(),
+                       [&](const Allocation& a) { return stacks_.of(a.stack).role == MemoryRole::kForward; });
+  }
+  // Parameters are as large as their gradients, and so are most optimizers' states.
+  void by_size(std::vector<CategoryOf>& all) const {
+    constexpr int64_t kMaxStates = 2;                          // of a parameter: Adam's
+    std::map<int64_t, std::map<uint32_t, int64_t>> gradients;  // by bytes and backward pass: how many
+    std::map<int64_t, int64_t> parameters, states;
+    for (size_t i = 0; i < all.size(); ++i) {
+      const Allocation& a = history_.allocations[i];
+      if (all[i].category == Category::kGradient && a.made != kOutside)
+        ++gradients[a.bytes][phases_.backward_passes(a.made)];
+      if (all[i].category == Category::kParameter) ++parameters[a.bytes];
+      if (all[i].category == Category::kOptimizerState) ++states[a.bytes];
+    }
+    const bool inference = only_forwards();
+    for (size_t i = 0; i < all.size(); ++i) {
+      const Allocation& a = history_.allocations[i];
+      if (a.made != kOutside || a.freed != kOutside || all[i].category != Category::kUnknown) continue;
+      if (inference) all[i] = {Category::kParameter, Certainty::kInferred};
+      const auto same = gradients.find(a.bytes);
+      if (same == gradients.end()) continue;
+      int64_t each = 0;
+      for (const auto& [pass, count] : same->second) each = std::max(each, count);
+      if (parameters[a.bytes] < each) {
+        ++parameters[a.bytes];
+        all[i] = {Category::kParameter, Certainty::kInferred};
+      } else if (states[a.bytes] < kMaxStates * each) {
+        ++states[a.bytes];
+        all[i] = {Category::kOptimizerState, Certainty::kInferred};
+      }
+    }
+  }
+
+  const MemorySnapshot& snapshot_;
+  const MemoryHistory& history_;
+  const StackBook& stacks_;
+  const MemoryPhases& phases_;
+  uint32_t last_row_;
+};
+
+}  // namespace
+
+std::string_view memory_category_name(MemoryCategory category) {
+  constexpr std::string_view kNames[kMemoryCategories] = {"parameter", "gradient",      "optimizer_state", "activation",
+                                                          "temporary", "communication", "kv_cache",        "graph_pool",
+                                                          "workspace", "unknown"};
+  return kNames[static_cast<size_t>(category)];
+}
+
+std::vector<CategoryOf> memory_categories(const MemorySnapshot& snapshot, const MemoryHistory& history,
+                                          const StackBook& stacks, const MemoryPhases& phases) {
+  return Classifier(snapshot, history, stacks, phases).run();
+}
+
+}  // namespace profgpu

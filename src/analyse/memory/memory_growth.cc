@@ -1,0 +1,101 @@
+#include "analyse/memory/memory_growth.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <unordered_map>
+
+namespace profgpu {
+namespace {
+
+constexpr size_t kMaxPoints = 200;  // pairs of them grow with the square
+
+// Rows at which levels are compared: the ends of all steps but the first, thinned where there are many.
+std::vector<uint32_t> compared_ends(const MemoryPhases& phases) {
+  std::vector<uint32_t> ends(phases.step_ends());
+  if (ends.size() < kMinGrowthSteps + 1) return {};
+  ends.erase(ends.begin());
+  std::vector<uint32_t> thinned;
+  const size_t each = (ends.size() + kMaxPoints - 1) / kMaxPoints;
+  for (size_t i = 0; i < ends.size(); i += each) thinned.push_back(ends[i]);
+  return thinned;
+}
+
+struct HeldByStack {
+  std::vector<int64_t> change;  // by place in the ends: what is more there than at the one before
+  std::array<int64_t, kMemoryCategories> by_category{};
+  int64_t bytes = 0, blocks = 0;
+};
+
+struct Slope {
+  double median = 0, low = 0, high = 0;
+};
+
+// Of levels at equal distances of `each` steps. The interval's ranks: Kendall's variance n (n - 1)(2n + 5) / 18.
+Slope slope_of(const std::vector<int64_t>& levels, double each) {
+  std::vector<double> slopes;
+  for (size_t i = 0; i < levels.size(); ++i)
+    for (size_t j = i + 1; j < levels.size(); ++j)
+      slopes.push_back(static_cast<double>(levels[j] - levels[i]) / (static_cast<double>(j - i) * each));
+  std::sort(slopes.begin(), slopes.end());
+  const auto n = static_cast<double>(levels.size()), count = static_cast<double>(slopes.size());
+  const double reach = 1.959964 * std::sqrt(n * (n - 1) * (2 * n + 5) / 18);
+  const auto at = [&](double rank) { return slopes[static_cast<size_t>(std::clamp(rank, 0.0, count - 1))]; };
+  const size_t half = slopes.size() / 2;
+  const double median = slopes.size() % 2 == 1 ? slopes[half] : (slopes[half - 1] + slopes[half]) / 2;
+  return {median, at(std::floor((count - reach) / 2)), at(std::ceil((count + reach) / 2))};
+}
+
+MemoryCategory most_of(const std::array<int64_t, kMemoryCategories>& bytes) {
+  return static_cast<MemoryCategory>(std::max_element(bytes.begin(), bytes.end()) - bytes.begin());
+}
+
+GrowthCause cause_of(const StackFacts& stack) {
+  if (stack.collector) return GrowthCause::kCycle;
+  const bool of_graph = stack.role == MemoryRole::kForward || stack.role == MemoryRole::kProgram;
+  return of_graph ? GrowthCause::kRetainedGraph : GrowthCause::kUnknown;
+}
+
+}  // namespace
+
+std::string_view growth_cause_name(GrowthCause cause) {
+  constexpr std::string_view kNames[] = {"unknown", "retained_graph", "reference_cycle"};
+  return kNames[static_cast<size_t>(cause)];
+}
+
+std::vector<GrowingStack> growing_stacks(const MemoryHistory& history, const std::vector<CategoryOf>& categories,
+                                         const StackBook& stacks, const MemoryPhases& phases) {
+  const std::vector<uint32_t> ends = compared_ends(phases);
+  if (ends.empty()) return {};
+  std::unordered_map<uint32_t, HeldByStack> by_stack;
+  for (size_t i = 0; i < history.allocations.size(); ++i) {
+    const Allocation& a = history.allocations[i];
+    if (a.made == Allocation::kOutside || a.stack == MemoryStacks::kNone) continue;
+    const auto from = std::lower_bound(ends.begin(), ends.end(), a.made + 1) - ends.begin();
+    const auto to = std::lower_bound(ends.begin(), ends.end(), a.freed) - ends.begin();  // kOutside: all
+    if (from >= to) continue;
+    HeldByStack& held = by_stack[a.stack];
+    held.change.resize(ends.size() + 1);
+    held.change[static_cast<size_t>(from)] += a.bytes;
+    held.change[static_cast<size_t>(to)] -= a.bytes;
+    held.by_category[static_cast<size_t>(categories[i].category)] += a.bytes;
+    if (static_cast<size_t>(to) == ends.size()) held.bytes += a.bytes, ++held.blocks;
+  }
+  const double each = static_cast<double>(phases.step_ends().size() - 1) / static_cast<double>(ends.size());
+  std::vector<GrowingStack> growing;
+  for (auto& [stack, held] : by_stack) {
+    std::vector<int64_t> levels;
+    int64_t level = 0;
+    for (size_t i = 0; i < ends.size(); ++i) levels.push_back(level += held.change[i]);
+    const Slope slope = slope_of(levels, std::max(each, 1.0));
+    if (slope.low <= 0) continue;
+    growing.push_back({stack, most_of(held.by_category), cause_of(stacks.of(stack)), slope.median, slope.low,
+                       slope.high, held.bytes, held.blocks});
+  }
+  std::sort(growing.begin(), growing.end(), [](const GrowingStack& a, const GrowingStack& b) {
+    return a.bytes_per_step != b.bytes_per_step ? a.bytes_per_step > b.bytes_per_step : a.stack < b.stack;
+  });
+  return growing;
+}
+
+}  // namespace profgpu

@@ -1,0 +1,38 @@
+// Lines of the program that hold more memory after each step than after the one before.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "analyse/memory/lifetimes.h"
+#include "analyse/memory/memory_categories.h"
+#include "analyse/memory/memory_phases.h"
+#include "analyse/memory/stack_facts.h"
+
+namespace profgpu {
+
+/// Where growth comes from, as far as the stack and the lifetime tell.
+enum class GrowthCause : uint8_t {
+  kUnknown,
+  kRetainedGraph,  ///< what a forward made outlives the steps: a loss or an output is kept together with its graph
+  kCycle,          ///< only Python's garbage collector frees it
+};
+std::string_view growth_cause_name(GrowthCause cause);
+
+/// Bytes that one stack holds after a step, over the steps: Theil-Sen slope, with its 95 % interval (Sen 1968).
+struct GrowingStack {
+  uint32_t stack = MemoryStacks::kNone;
+  MemoryCategory category = MemoryCategory::kUnknown;  ///< of most of the bytes
+  GrowthCause cause = GrowthCause::kUnknown;
+  double bytes_per_step = 0, low = 0, high = 0;
+  int64_t bytes = 0, blocks = 0;  ///< held after the last step
+};
+
+constexpr size_t kMinGrowthSteps = 4;  ///< after the first, in which optimizers make their states
+
+/// Those whose interval is above 0, the fastest first. Empty where fewer steps than kMinGrowthSteps are seen.
+std::vector<GrowingStack> growing_stacks(const MemoryHistory& history, const std::vector<CategoryOf>& categories,
+                                         const StackBook& stacks, const MemoryPhases& phases);
+
+}  // namespace profgpu

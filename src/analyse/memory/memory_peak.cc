@@ -1,0 +1,196 @@
+#include "analyse/memory/memory_peak.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <tuple>
+
+namespace profgpu {
+namespace {
+
+constexpr size_t kMaxHolders = 100;
+constexpr uint32_t kShortLived = 50;  // this part of the events
+
+double share_pct(int64_t part, int64_t all) {
+  return all > 0 ? 100 * static_cast<double>(part) / static_cast<double>(all) : 0;
+}
+
+std::vector<CategoryRow> category_rows(const MemoryHistory& history, const StackBook& stacks,
+                                       const std::vector<CategoryOf>& categories) {
+  std::array<CategoryRow, kMemoryCategories> rows;
+  for (size_t c = 0; c < rows.size(); ++c) rows[c].category = static_cast<MemoryCategory>(c);
+  for (size_t i = 0; i < history.allocations.size(); ++i) {
+    const Allocation& a = history.allocations[i];
+    if (!history.is_at_peak(a)) continue;
+    CategoryRow& row = rows[static_cast<size_t>(categories[i].category)];
+    row.bytes += a.bytes, ++row.blocks;
+    if (categories[i].certainty == Certainty::kCertain) row.certain_bytes += a.bytes;
+    if (categories[i].certainty == Certainty::kInferred && row.category != MemoryCategory::kUnknown)
+      row.inferred_bytes += a.bytes;
+    if (stacks.of(a.stack).attention) row.attention_bytes += a.bytes;
+  }
+  std::vector<CategoryRow> held;
+  for (CategoryRow& row : rows) {
+    row.peak_pct = share_pct(row.bytes, history.peak_bytes);
+    if (row.blocks > 0) held.push_back(row);
+  }
+  std::stable_sort(held.begin(), held.end(), [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+  return held;
+}
+
+std::string_view before_words(const Allocation& a) {
+  return a.made == Allocation::kOutside ? "(before the recording)" : "(no stack recorded)";
+}
+
+std::vector<HolderRow> holder_rows(const MemoryHistory& history, const StackBook& stacks,
+                                   const std::vector<CategoryOf>& categories) {
+  std::map<std::pair<uint32_t, MemoryCategory>, HolderRow> by_stack;  // a line is looked up once for each
+  std::map<std::tuple<MemoryLine, MemoryCategory, std::string>, HolderRow> by_line;
+  for (size_t i = 0; i < history.allocations.size(); ++i) {
+    const Allocation& a = history.allocations[i];
+    if (!history.is_at_peak(a)) continue;
+    HolderRow& row = by_stack[{a.stack, categories[i].category}];
+    if (row.blocks == 0 && a.stack == MemoryStacks::kNone) row.function = before_words(a);
+    row.bytes += a.bytes, ++row.blocks;
+  }
+  for (const auto& [key, of_stack] : by_stack) {
+    MemoryLine line = stacks.line(key.first);
+    if (!of_stack.function.empty()) line.function = of_stack.function;
+    HolderRow& row = by_line[{line, key.second, stacks.op(key.first)}];
+    row.function = line.function, row.file = line.file, row.line = line.line;
+    row.category = key.second, row.op = stacks.op(key.first);
+    row.bytes += of_stack.bytes, row.blocks += of_stack.blocks;
+  }
+  std::vector<HolderRow> rows;
+  for (auto& [key, row] : by_line) {
+    row.peak_pct = share_pct(row.bytes, history.peak_bytes);
+    rows.push_back(std::move(row));
+  }
+  std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+  if (rows.size() > kMaxHolders) rows.resize(kMaxHolders);
+  return rows;
+}
+
+// The highest level, had the marked allocations not been.
+int64_t peak_without(const MemorySnapshot& snapshot, const MemoryHistory& history, const std::vector<bool>& marked) {
+  int64_t level = 0;
+  size_t next = 0;
+  for (; next < history.allocations.size() && history.allocations[next].made == Allocation::kOutside; ++next)
+    if (!marked[next]) level += history.allocations[next].bytes;
+  int64_t highest = level;
+  std::vector<uint32_t> live(snapshot.events.count_addresses());  // place in allocations + 1
+  for (uint32_t row = history.first; row < history.end; ++row) {
+    const AllocationAction action = snapshot.events.action(row);
+    if (action == AllocationAction::kAlloc) {
+      live[snapshot.events.address_place(row)] = static_cast<uint32_t>(next + 1);
+      if (!marked[next]) level += history.allocations[next].bytes;
+      ++next;
+      highest = std::max(highest, level);
+    } else if (action == AllocationAction::kFreeCompleted) {
+      uint32_t& place = live[snapshot.events.address_place(row)];
+      if (place == 0)
+        level -= snapshot.events.bytes(row);
+      else if (!marked[place - 1])
+        level -= history.allocations[place - 1].bytes;
+      place = 0;
+    }
+  }
+  return highest;
+}
+
+}  // namespace
+
+SnapshotPeak snapshot_peak(const MemorySnapshot& snapshot, const MemoryHistory& history, const StackBook& stacks,
+                           const MemoryPhases& phases, const std::vector<CategoryOf>& categories) {
+  SnapshotPeak peak;
+  peak.device = history.device;
+  peak.allocated_bytes = history.peak_bytes;
+  peak.phase = memory_phase_name(MemoryPhase::kUnknown);
+  peak.reserved_bytes = history.initial_reserved_bytes;
+  if (history.peak_row) {
+    const uint32_t row = *history.peak_row;
+    peak.event = row - history.first;
+    if (const int64_t time_us = snapshot.events.time_us(row); time_us != AllocationEvent::kNoTime)
+      peak.time_ns = 1000 * time_us;
+    peak.phase = memory_phase_name(phases.at(row));
+    if (phases.has_steps()) peak.step = phases.step(row);
+    for (uint32_t i = history.first; i <= row && peak.reserved_bytes; ++i)
+      *peak.reserved_bytes += reserved_change(snapshot.events, i);
+  }
+  // A ring that lost events may tell less reserved than allocated.
+  if (peak.reserved_bytes && *peak.reserved_bytes < peak.allocated_bytes) peak.reserved_bytes.reset();
+  if (peak.reserved_bytes) peak.unused_bytes = *peak.reserved_bytes - peak.allocated_bytes;
+  peak.categories = category_rows(history, stacks, categories);
+  peak.holders = holder_rows(history, stacks, categories);
+  return peak;
+}
+
+std::optional<PeakSpike> peak_spike(const MemorySnapshot& snapshot, const MemoryHistory& history,
+                                    const StackBook& stacks, const std::vector<CategoryOf>& categories) {
+  if (!history.peak_row) return std::nullopt;
+  const uint32_t most = std::max<uint32_t>((history.end - history.first) / kShortLived, 1);
+  const auto is_short = [&](size_t i) {
+    const Allocation& a = history.allocations[i];
+    return categories[i].category == MemoryCategory::kTemporary && a.made != Allocation::kOutside &&
+           a.freed != Allocation::kOutside && a.freed - a.made <= most;
+  };
+  std::map<MemoryLine, PeakSpike> by_line;
+  for (size_t i = 0; i < history.allocations.size(); ++i) {
+    const Allocation& a = history.allocations[i];
+    if (!is_short(i) || !history.is_at_peak(a)) continue;
+    PeakSpike& s = by_line[stacks.line(a.stack)];
+    s.bytes += a.bytes;
+    s.lifetime_events = std::max<int64_t>(s.lifetime_events, a.freed - a.made);
+  }
+  const auto highest = std::max_element(by_line.begin(), by_line.end(),
+                                        [](const auto& a, const auto& b) { return a.second.bytes < b.second.bytes; });
+  if (highest == by_line.end()) return std::nullopt;
+  std::vector<bool> of_line(snapshot.stacks.stacks() + 1);  // by stack, looked up once; the last: none
+  for (uint32_t s = 0; s < snapshot.stacks.stacks(); ++s) of_line[s] = stacks.line(s) == highest->first;
+  of_line.back() = stacks.line(MemoryStacks::kNone) == highest->first;
+  std::vector<bool> marked(history.allocations.size());
+  for (size_t i = 0; i < marked.size(); ++i)
+    marked[i] = is_short(i) && of_line[std::min<size_t>(history.allocations[i].stack, of_line.size() - 1)];
+  PeakSpike spike = highest->second;
+  spike.function = highest->first.function, spike.file = highest->first.file, spike.line = highest->first.line;
+  spike.peak_without_bytes = peak_without(snapshot, history, marked);
+  return spike;
+}
+
+std::optional<int64_t> duplicate_parameters(const MemoryHistory& history, const StackBook& stacks,
+                                            const std::vector<CategoryOf>& categories) {
+  // Layers that lines of one model make alike are no copies: each such line has the sizes of its weight and bias alone.
+  constexpr size_t kMinSizes = 3;
+  struct Copy {
+    int64_t bytes = 0;
+    std::map<int64_t, int64_t> sizes;  // how many blocks of each
+  };
+  std::map<MemoryLine, Copy> by_line;
+  for (size_t i = 0; i < history.allocations.size(); ++i) {
+    const Allocation& a = history.allocations[i];
+    // Without a stack nothing tells copies apart.
+    if (categories[i].category != MemoryCategory::kParameter || !history.is_at_peak(a)) continue;
+    if (a.stack == MemoryStacks::kNone) continue;
+    Copy& copy = by_line[stacks.line(a.stack)];
+    copy.bytes += a.bytes, ++copy.sizes[a.bytes];
+  }
+  const auto is_copy = [&](const Copy& small, const Copy& large) {
+    return std::ranges::any_of(std::array{1, 2, 4}, [&](int64_t times) {
+      return std::ranges::equal(small.sizes, large.sizes, [&](const auto& s, const auto& l) {
+        return times * s.first == l.first && s.second == l.second;
+      });
+    });
+  };
+  int64_t bytes = 0;
+  for (auto a = by_line.begin(); a != by_line.end(); ++a)
+    for (auto b = std::next(a); b != by_line.end(); ++b) {
+      const auto& [small, large] =
+          std::minmax(a->second, b->second, [](const Copy& x, const Copy& y) { return x.bytes < y.bytes; });
+      const bool telling = share_pct(small.bytes, history.peak_bytes) >= 1 && small.sizes.size() >= kMinSizes;
+      if (telling && is_copy(small, large)) bytes += small.bytes;
+    }
+  return only_if(bytes > 0, bytes);
+}
+
+}  // namespace profgpu

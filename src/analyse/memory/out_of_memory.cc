@@ -1,0 +1,80 @@
+#include "analyse/memory/out_of_memory.h"
+
+#include <algorithm>
+
+namespace profgpu {
+namespace {
+
+constexpr int64_t kSmallBytes = 1 << 20;  // what asks for at most this is served from pools of its own
+
+// What is free in the snapshot is what was free then, unless something changed since.
+bool is_unchanged_since(const MemorySnapshot& snapshot, const MemoryHistory& history, uint32_t row) {
+  for (uint32_t i = row + 1; i < history.end; ++i) {
+    const AllocationAction action = snapshot.events.action(i);
+    if (action != AllocationAction::kSnapshot && action != AllocationAction::kOom && action != AllocationAction::kOther)
+      return false;
+  }
+  return !snapshot.cut;
+}
+
+int64_t largest_free_block(const MemorySnapshot& snapshot, int32_t device, int64_t stream, bool large) {
+  int64_t largest = 0;
+  for (const MemorySegment& s : snapshot.segments) {
+    if (s.device != device || s.stream != stream || s.large != large) continue;
+    for (uint32_t b = s.first_block; b < s.first_block + s.blocks; ++b)
+      if (snapshot.blocks[b].state == BlockState::kInactive) largest = std::max(largest, snapshot.blocks[b].size);
+  }
+  return largest;
+}
+
+const MemoryHistory* last_failing(const MemorySnapshot& snapshot, const std::vector<MemoryHistory>& histories,
+                                  uint32_t& row) {
+  const MemoryHistory* found = nullptr;
+  for (const MemoryHistory& history : histories)
+    for (uint32_t i = history.end; i-- > history.first;) {
+      if (snapshot.events.action(i) != AllocationAction::kOom) continue;
+      if (found == nullptr || snapshot.events.time_us(i) > snapshot.events.time_us(row)) found = &history, row = i;
+      break;
+    }
+  return found;
+}
+
+}  // namespace
+
+std::string_view oom_cause_name(OomCause cause) {
+  constexpr std::string_view kNames[] = {"unknown", "need", "fragmentation"};
+  return kNames[static_cast<size_t>(cause)];
+}
+
+std::optional<OutOfMemory> out_of_memory(const MemorySnapshot& snapshot, const std::vector<MemoryHistory>& histories,
+                                         const StackBook& stacks) {
+  uint32_t row = 0;
+  const MemoryHistory* history = last_failing(snapshot, histories, row);
+  if (history == nullptr) return std::nullopt;
+  const AllocationEvents& events = snapshot.events;
+  OutOfMemory oom;
+  oom.device = history->device;
+  oom.event = row - history->first;
+  if (const int64_t time_us = events.time_us(row); time_us != AllocationEvent::kNoTime) oom.time_ns = 1000 * time_us;
+  oom.requested_bytes = events.bytes(row);
+  oom.device_free_bytes = static_cast<int64_t>(events.address(row));
+  LevelWalk walk(snapshot, *history);
+  MemoryLevel level;
+  while (walk.next(level) && level.row < row) {
+  }
+  oom.allocated_bytes = level.allocated_bytes;
+  if (level.reserved_bytes && *level.reserved_bytes >= level.allocated_bytes) {
+    oom.reserved_bytes = level.reserved_bytes;
+    oom.unused_bytes = *level.reserved_bytes - level.allocated_bytes;
+    const bool enough = *oom.unused_bytes + oom.device_free_bytes >= oom.requested_bytes;
+    oom.cause = enough ? OomCause::kFragmentation : OomCause::kNeed;
+  }
+  if (is_unchanged_since(snapshot, *history, row))
+    oom.largest_free_block_bytes =
+        largest_free_block(snapshot, oom.device, events.kind_of(row).stream, oom.requested_bytes > kSmallBytes);
+  MemoryLine line = stacks.line(events.stack(row));
+  oom.function = std::move(line.function), oom.file = std::move(line.file), oom.line = line.line;
+  return oom;
+}
+
+}  // namespace profgpu

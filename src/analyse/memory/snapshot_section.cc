@@ -1,0 +1,204 @@
+#include "analyse/memory/snapshot_section.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analyse/memory/allocator_replay.h"
+#include "analyse/memory/lifetimes.h"
+#include "analyse/memory/memory_growth.h"
+#include "analyse/memory/memory_peak.h"
+#include "analyse/memory/memory_phases.h"
+#include "analyse/memory/memory_savings.h"
+#include "analyse/memory/out_of_memory.h"
+#include "analyse/memory/stack_facts.h"
+#include "analyse/report/quantity.h"
+
+namespace profgpu {
+namespace {
+
+constexpr size_t kTimelinePoints = 500, kMaxGrowing = 100;
+
+SnapshotDevice device_row(const MemorySnapshot& snapshot, const MemoryHistory& history) {
+  SnapshotDevice d;
+  d.device = history.device;
+  d.events = history.end - history.first;
+  for (const MemorySegment& s : snapshot.segments) {
+    if (s.device != history.device) continue;
+    ++d.segments;
+    d.blocks += s.blocks;
+    d.reserved_bytes += s.total, d.allocated_bytes += s.allocated, d.active_bytes += s.active;
+    d.requested_bytes += s.requested;
+    for (uint32_t b = s.first_block; b < s.first_block + s.blocks; ++b)
+      if (snapshot.blocks[b].state == BlockState::kInactive)
+        d.largest_free_block_bytes = std::max(d.largest_free_block_bytes, snapshot.blocks[b].size);
+  }
+  d.peak_allocated_bytes = history.peak_bytes;
+  if (history.peak_row) d.peak_event = *history.peak_row - history.first;
+  return d;
+}
+
+void add_states(const MemorySnapshot& snapshot, int32_t device, std::vector<BlockStateRow>& rows) {
+  for (const bool large : {true, false})
+    for (const BlockState state : {BlockState::kAllocated, BlockState::kPendingFree, BlockState::kInactive}) {
+      BlockStateRow row{device, std::string(block_state_name(state)), large ? "large" : "small"};
+      for (const MemorySegment& s : snapshot.segments) {
+        if (s.device != device || s.large != large) continue;
+        for (uint32_t b = s.first_block; b < s.first_block + s.blocks; ++b) {
+          const MemoryBlock& block = snapshot.blocks[b];
+          if (block.state != state) continue;
+          row.bytes += block.size, ++row.blocks;
+          if (state != BlockState::kInactive) row.requested_bytes += block.requested;
+        }
+      }
+      if (row.blocks > 0) rows.push_back(std::move(row));
+    }
+}
+
+SnapshotPoint point_of(const MemorySnapshot& snapshot, const MemoryHistory& history, const MemoryLevel& level) {
+  const int64_t time_us = snapshot.events.time_us(level.row);
+  return {level.row - history.first, only_if(time_us != AllocationEvent::kNoTime, 1000 * time_us),
+          level.allocated_bytes, level.reserved_bytes};
+}
+
+// Of each stretch of events the one with the highest level; sets the highest reserved of all.
+std::vector<SnapshotPoint> timeline(const MemorySnapshot& snapshot, const MemoryHistory& history,
+                                    std::optional<int64_t>& peak_reserved) {
+  std::vector<SnapshotPoint> points;
+  const uint32_t count = history.end - history.first;
+  const uint32_t stretch = std::max<uint32_t>((count + kTimelinePoints - 1) / kTimelinePoints, 1);
+  peak_reserved = history.initial_reserved_bytes;
+  LevelWalk walk(snapshot, history);
+  MemoryLevel level;
+  MemoryLevel top;
+  bool fresh = true;  // of a stretch
+  for (uint32_t i = 0; walk.next(level); ++i) {
+    if (level.reserved_bytes && peak_reserved) peak_reserved = std::max(*peak_reserved, *level.reserved_bytes);
+    if (fresh || level.allocated_bytes > top.allocated_bytes) top = level;
+    fresh = false;
+    if (i % stretch != stretch - 1 && i + 1 != count) continue;
+    points.push_back(point_of(snapshot, history, top));
+    fresh = true;
+  }
+  return points;
+}
+
+std::vector<GrowingLine> growing_lines(const std::vector<GrowingStack>& stacks, const StackBook& book) {
+  std::vector<GrowingLine> lines;
+  for (size_t i = 0; i < std::min(stacks.size(), kMaxGrowing); ++i) {
+    const GrowingStack& s = stacks[i];
+    MemoryLine at = book.line(s.stack);
+    lines.push_back({std::move(at.function), std::move(at.file), at.line, s.category,
+                     std::string(growth_cause_name(s.cause)), whole_ns(s.bytes_per_step), whole_ns(s.low),
+                     whole_ns(s.high), s.bytes, s.blocks});
+  }
+  return lines;
+}
+
+struct OtherSetting {
+  std::string_view text;
+  void (*apply)(AllocatorSettings&);
+};
+constexpr OtherSetting kOtherSettings[] = {
+    {"expandable_segments:True", [](AllocatorSettings& s) { s.expandable_segments = true; }},
+    {"max_split_size_mb:128", [](AllocatorSettings& s) { s.max_split_bytes = int64_t{128} << 20; }},
+    {"max_split_size_mb:512", [](AllocatorSettings& s) { s.max_split_bytes = int64_t{512} << 20; }},
+    {"roundup_power2_divisions:8", [](AllocatorSettings& s) { s.roundup_divisions.fill(8); }}};
+
+std::optional<SnapshotReplay> snapshot_replay(const MemorySnapshot& snapshot, const MemoryHistory& history) {
+  if (!can_replay(snapshot, history)) return std::nullopt;
+  const AllocatorReplay same = replayed(snapshot, history);
+  SnapshotReplay out;
+  out.exact = !same.departs_row;
+  if (same.departs_row) out.departs_event = *same.departs_row - history.first;
+  out.departure = same.departure;
+  out.peak_reserved_bytes = same.peak_reserved_bytes;
+  for (const OtherSetting& other : kOtherSettings) {
+    AllocatorSettings settings = snapshot.settings;
+    other.apply(settings);
+    if (!out.exact || settings == snapshot.settings) continue;
+    const int64_t peak = replayed_with(snapshot, history, settings).peak_reserved_bytes;
+    out.settings.push_back({std::string(other.text), peak, same.peak_reserved_bytes - peak});
+  }
+  std::stable_sort(out.settings.begin(), out.settings.end(),
+                   [](const SettingRow& a, const SettingRow& b) { return a.saved_bytes > b.saved_bytes; });
+  return out;
+}
+
+std::string place_of(const std::string& function, const std::string& file, int32_t line) {
+  return file.empty() ? function : fmt::format("{} ({}:{})", function, file, line);
+}
+
+}  // namespace
+
+std::string HolderRow::place() const { return place_of(function, file, line); }
+std::string GrowingLine::place() const { return place_of(function, file, line); }
+std::string OutOfMemory::place() const { return place_of(function, file, line); }
+std::string PeakSpike::place() const { return place_of(function, file, line); }
+
+SnapshotSection snapshot_section(const MemorySnapshot& snapshot) {
+  SnapshotSection out;
+  const StackBook stacks(snapshot);
+  const std::vector<MemoryHistory> histories = memory_histories(snapshot);
+  out.allocator_settings = snapshot.settings.text;
+  const MemoryHistory* highest = nullptr;
+  std::optional<int64_t> reserved;
+  for (const MemoryHistory& history : histories) {
+    SnapshotDevice d = device_row(snapshot, history);
+    out.segments += d.segments, out.blocks += d.blocks, out.events += d.events;
+    out.reserved_bytes += d.reserved_bytes, out.allocated_bytes += d.allocated_bytes;
+    out.active_bytes += d.active_bytes, out.requested_bytes += d.requested_bytes;
+    out.truncated |= history.truncated;
+    std::vector<SnapshotPoint> points = timeline(snapshot, history, d.peak_reserved_bytes);
+    if (highest == nullptr || history.peak_bytes > highest->peak_bytes)
+      highest = &history, out.timeline = std::move(points);
+    add_states(snapshot, d.device, out.states);
+    out.devices.push_back(std::move(d));
+  }
+  if (highest == nullptr) return out;
+  const MemoryPhases phases(snapshot, *highest, stacks);
+  const std::vector<CategoryOf> categories = memory_categories(snapshot, *highest, stacks, phases);
+  out.peak_allocated_bytes = highest->peak_bytes;
+  if (highest->peak_row) out.peak_event = *highest->peak_row - highest->first;
+  if (phases.has_steps())
+    out.steps = static_cast<int64_t>(phases.step_ends().size()) + (phases.is_optimizing() ? 1 : 0);
+  out.peak = snapshot_peak(snapshot, *highest, stacks, phases, categories);
+  out.spike = peak_spike(snapshot, *highest, stacks, categories);
+  out.duplicate_parameter_bytes = duplicate_parameters(*highest, stacks, categories);
+  out.growth = growing_lines(growing_stacks(*highest, categories, stacks, phases), stacks);
+  out.savings = memory_savings(snapshot, *highest, categories);
+  out.replay = snapshot_replay(snapshot, *highest);
+  out.oom = out_of_memory(snapshot, histories, stacks);
+  return out;
+}
+
+std::string_view category_words(MemoryCategory category) {
+  constexpr std::string_view kWords[kMemoryCategories] = {"parameters",        "gradients",
+                                                          "optimizer states",  "activations",
+                                                          "temporary tensors", "communication buffers",
+                                                          "key-value cache",   "CUDA graph pools",
+                                                          "workspaces",        "unattributed"};
+  return kWords[static_cast<size_t>(category)];
+}
+
+std::string peak_sentence(const SnapshotSection& snapshot, std::optional<int64_t> capacity_bytes) {
+  const SnapshotPeak& peak = snapshot.peak;
+  const auto bytes = [](int64_t n) { return format_bytes(static_cast<double>(n)); };
+  std::string text = "Peak " + bytes(peak.allocated_bytes);
+  if (capacity_bytes) text += " of " + bytes(*capacity_bytes);
+  if (peak.step && snapshot.steps.value_or(0) > 1) text += fmt::format(" at step {}", *peak.step);
+  if (peak.phase != "unknown") text += ", " + peak.phase;
+  constexpr double kShownPct = 0.5;  // of the peak
+  std::string parts;
+  for (const CategoryRow& c : peak.categories) {
+    if (c.peak_pct < kShownPct) continue;
+    parts += fmt::format("{}{} {}", parts.empty() ? ": " : ", ", category_words(c.category), bytes(c.bytes));
+    if (c.category == MemoryCategory::kActivation && c.attention_bytes > 0)
+      parts += fmt::format(" (of which attention {})", bytes(c.attention_bytes));
+  }
+  text += parts;
+  if (peak.unused_bytes && *peak.unused_bytes > 0) text += "; reserved but unused " + bytes(*peak.unused_bytes);
+  return text + ".";
+}
+
+}  // namespace profgpu

@@ -1,0 +1,242 @@
+// The section `snapshot`: what PyTorch's allocator held, at the snapshot and at the peak of its recorded history.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "analyse/memory/memory_categories.h"
+#include "analyse/report/document.h"
+#include "trace/memory_snapshot.h"
+
+namespace profgpu {
+
+/// Blocks of one state in segments of one kind.
+struct BlockStateRow {
+  int32_t device = 0;
+  std::string state;  ///< active_allocated, active_pending_free, inactive
+  std::string pool;   ///< large, small
+  int64_t bytes = 0, requested_bytes = 0, blocks = 0;
+
+  void fields(auto&& v) const {
+    v("device", device), v("state", state), v("pool", pool), v("total_bytes", bytes);
+    v("requested_bytes", requested_bytes), v("blocks", blocks);
+  }
+};
+
+struct SnapshotDevice {
+  int32_t device = 0;
+  int64_t segments = 0, blocks = 0, events = 0;
+  int64_t reserved_bytes = 0, allocated_bytes = 0, active_bytes = 0, requested_bytes = 0;
+  int64_t largest_free_block_bytes = 0;
+  int64_t peak_allocated_bytes = 0;            ///< as requested
+  std::optional<int64_t> peak_event;           ///< place in the device's trace; none: before the first
+  std::optional<int64_t> peak_reserved_bytes;  ///< highest; none: not known
+
+  void fields(auto&& v) const {
+    v("device", device), v("segments", segments), v("blocks", blocks), v("events", events);
+    v("reserved_bytes", reserved_bytes), v("allocated_bytes", allocated_bytes), v("active_bytes", active_bytes);
+    v("requested_bytes", requested_bytes), v("largest_free_block_bytes", largest_free_block_bytes);
+    v("peak_allocated_bytes", peak_allocated_bytes), v("peak_event", peak_event);
+    v("peak_reserved_bytes", peak_reserved_bytes);
+  }
+};
+
+/// What one category holds at the peak. Those of all categories add up to the peak.
+struct CategoryRow {
+  MemoryCategory category = MemoryCategory::kUnknown;
+  int64_t bytes = 0, blocks = 0;
+  double peak_pct = 0;
+  int64_t certain_bytes = 0;    ///< the file, the pool or the stack says it
+  int64_t inferred_bytes = 0;   ///< from lifetimes and sizes alone; the rest: from stack and lifetime
+  int64_t attention_bytes = 0;  ///< made in attention itself
+
+  void fields(auto&& v) const {
+    v("category", memory_category_name(category)), v("held_bytes", bytes), v("blocks", blocks), v("peak_pct", peak_pct);
+    v("certain_bytes", certain_bytes), v("inferred_bytes", inferred_bytes), v("attention_bytes", attention_bytes);
+  }
+};
+
+/// What one line of the program holds at the peak, by category.
+struct HolderRow {
+  std::string function, file;
+  int32_t line = 0;
+  MemoryCategory category = MemoryCategory::kUnknown;
+  std::string op;
+  int64_t bytes = 0, blocks = 0;
+  double peak_pct = 0;
+
+  [[nodiscard]] std::string place() const;  ///< "step (optim/adamw.py:77)"
+  void fields(auto&& v) const {
+    v("function", function), v("file", unless_empty(file)), v("line", only_if(line > 0, line));
+    v("category", memory_category_name(category)), v("op", unless_empty(op)), v("held_bytes", bytes), v("blocks", blocks);
+    v("peak_pct", peak_pct);
+  }
+};
+
+struct GrowingLine {
+  std::string function, file;
+  int32_t line = 0;
+  MemoryCategory category = MemoryCategory::kUnknown;
+  std::string cause;                                        ///< retained_graph, reference_cycle, unknown
+  int64_t growth_bytes = 0, low_bytes = 0, high_bytes = 0;  ///< a step, with the 95 % interval
+  int64_t bytes = 0, blocks = 0;                            ///< held after the last step
+
+  [[nodiscard]] std::string place() const;
+  void fields(auto&& v) const {
+    v("function", function), v("file", unless_empty(file)), v("line", only_if(line > 0, line));
+    v("category", memory_category_name(category)), v("cause", cause), v("growth_bytes", growth_bytes);
+    v("low_bytes", low_bytes), v("high_bytes", high_bytes), v("held_bytes", bytes), v("blocks", blocks);
+  }
+};
+
+enum class OomCause : uint8_t { kUnknown, kNeed, kFragmentation };
+std::string_view oom_cause_name(OomCause cause);
+
+/// An allocation that failed: the last one.
+struct OutOfMemory {
+  int32_t device = 0;
+  int64_t event = 0;  ///< place in the device's trace
+  std::optional<int64_t> time_ns;
+  int64_t requested_bytes = 0, device_free_bytes = 0;
+  int64_t allocated_bytes = 0;
+  std::optional<int64_t> reserved_bytes, unused_bytes;  ///< the second: reserved and not allocated
+  /// In the snapshot, of the pool that was asked; none where something was allocated or freed since.
+  std::optional<int64_t> largest_free_block_bytes;
+  OomCause cause = OomCause::kUnknown;  ///< fragmentation: what was unused would have been enough
+  std::string function, file;
+  int32_t line = 0;
+
+  [[nodiscard]] std::string place() const;
+  void fields(auto&& v) const {
+    v("device", device), v("event", event), v("time_ns", time_ns), v("requested_bytes", requested_bytes);
+    v("device_free_bytes", device_free_bytes), v("allocated_bytes", allocated_bytes);
+    v("reserved_bytes", reserved_bytes), v("unused_bytes", unused_bytes);
+    v("largest_free_block_bytes", largest_free_block_bytes), v("cause", oom_cause_name(cause));
+    v("function", function), v("file", unless_empty(file)), v("line", only_if(line > 0, line));
+  }
+};
+
+/// The line whose short-lived allocations stand highest above everything else.
+struct PeakSpike {
+  std::string function, file;
+  int32_t line = 0;
+  int64_t bytes = 0;               ///< that it holds at the peak
+  int64_t peak_without_bytes = 0;  ///< the peak, had it allocated nothing
+  int64_t lifetime_events = 0;     ///< the longest of them
+
+  [[nodiscard]] std::string place() const;
+  void fields(auto&& v) const {
+    v("function", function), v("file", unless_empty(file)), v("line", only_if(line > 0, line)), v("held_bytes", bytes);
+    v("peak_without_bytes", peak_without_bytes), v("lifetime_events", lifetime_events);
+  }
+};
+
+struct SnapshotPoint {
+  int64_t event = 0;
+  std::optional<int64_t> time_ns;
+  int64_t allocated_bytes = 0;
+  std::optional<int64_t> reserved_bytes;
+
+  void fields(auto&& v) const {
+    v("event", event), v("time_ns", time_ns), v("allocated_bytes", allocated_bytes),
+        v("reserved_bytes", reserved_bytes);
+  }
+};
+
+/// What other settings of the allocator would have given, from the first event on.
+struct SettingRow {
+  std::string settings;  ///< as in PYTORCH_CUDA_ALLOC_CONF
+  int64_t peak_reserved_bytes = 0;
+  int64_t saved_bytes = 0;  ///< of the recorded peak; below 0: it needs more
+
+  void fields(auto&& v) const {
+    v("settings", settings), v("peak_reserved_bytes", peak_reserved_bytes), v("saved_bytes", saved_bytes);
+  }
+};
+
+/// The recorded requests of the peak's device, played through a model of PyTorch's allocator.
+struct SnapshotReplay {
+  bool exact = false;                    ///< each segment and each block is where PyTorch has it, to the end
+  std::optional<int64_t> departs_event;  ///< the first event at which the model does something else
+  std::string departure;
+  int64_t peak_reserved_bytes = 0;
+  std::vector<SettingRow> settings;  ///< only where the replay is exact; what saves most first
+
+  void fields(auto&& v) const {
+    v("exact", exact), v("departs_event", departs_event), v("departure", unless_empty(departure));
+    v("peak_reserved_bytes", peak_reserved_bytes), v("settings", settings);
+  }
+};
+
+/// What a change to the job would make of the peak.
+struct SavingRow {
+  std::string change, assumes;
+  int64_t peak_bytes = 0, saved_bytes = 0;
+
+  void fields(auto&& v) const {
+    v("change", change), v("assumes", assumes), v("peak_bytes", peak_bytes), v("saved_bytes", saved_bytes);
+  }
+};
+
+/// The peak: what is said of it on the first screen.
+struct SnapshotPeak {
+  int32_t device = 0;
+  std::optional<int64_t> event, time_ns;
+  std::optional<int64_t> step;  ///< counted from the first that is seen; none: no optimizer steps
+  std::string phase;            ///< forward, backward, optimizer, unknown
+  int64_t allocated_bytes = 0;  ///< as requested: the categories add up to it
+  std::optional<int64_t> reserved_bytes, unused_bytes;
+  std::vector<CategoryRow> categories;  ///< largest first
+  std::vector<HolderRow> holders;       ///< largest first; at most 100
+
+  void fields(auto&& v) const {
+    v("device", device), v("event", event), v("time_ns", time_ns), v("step", step), v("phase", phase);
+    v("allocated_bytes", allocated_bytes), v("reserved_bytes", reserved_bytes), v("unused_bytes", unused_bytes);
+    v("categories", categories), v("holders", holders);
+  }
+};
+
+struct SnapshotSection {
+  int64_t segments = 0, blocks = 0, events = 0;  ///< of all devices
+  int64_t reserved_bytes = 0, allocated_bytes = 0, active_bytes = 0, requested_bytes = 0;
+  int64_t peak_allocated_bytes = 0;  ///< of the device whose peak is highest
+  std::optional<int64_t> peak_event;
+  bool truncated = false;                            ///< the history does not reach back to the first allocation
+  std::optional<int64_t> steps;                      ///< optimizer steps in the history
+  std::optional<int64_t> duplicate_parameter_bytes;  ///< held at the peak beside other copies, in other types
+  std::string allocator_settings;
+  std::vector<SnapshotDevice> devices;
+  std::vector<BlockStateRow> states;
+  SnapshotPeak peak;
+  std::vector<GrowingLine> growth;  ///< fastest first; at most 100
+  std::optional<OutOfMemory> oom;
+  std::optional<PeakSpike> spike;
+  std::vector<SavingRow> savings;        ///< largest first
+  std::optional<SnapshotReplay> replay;  ///< none: no history, or over four million events
+  std::vector<SnapshotPoint> timeline;   ///< of the peak's device: at most 500 points; keeps every peak
+
+  void fields(auto&& v) const {
+    v("segments", segments), v("blocks", blocks), v("events", events), v("reserved_bytes", reserved_bytes);
+    v("allocated_bytes", allocated_bytes), v("active_bytes", active_bytes), v("requested_bytes", requested_bytes);
+    v("peak_allocated_bytes", peak_allocated_bytes), v("peak_event", peak_event), v("truncated", truncated);
+    v("steps", steps), v("duplicate_parameter_bytes", duplicate_parameter_bytes);
+    v("allocator_settings", unless_empty(allocator_settings)), v("devices", devices), v("states", states);
+    v("peak", peak), v("growth", growth), v("oom", oom), v("spike", spike), v("savings", savings);
+    v("replay", replay);
+    v("timeline", timeline);
+  }
+};
+
+SnapshotSection snapshot_section(const MemorySnapshot& snapshot);
+
+/// "Peak 6.53 GiB at step 1, optimizer: activations 2.1 GiB (of which attention 0.4), ...; reserved but unused 410
+/// MiB." `capacity_bytes`: of the device, where it is known.
+std::string peak_sentence(const SnapshotSection& snapshot, std::optional<int64_t> capacity_bytes);
+/// "optimizer states"
+std::string_view category_words(MemoryCategory category);
+
+}  // namespace profgpu

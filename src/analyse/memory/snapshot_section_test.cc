@@ -1,0 +1,193 @@
+#include "analyse/memory/snapshot_section.h"
+
+#include <gtest/gtest.h>
+
+#include "analyse/memory/lifetimes.h"
+#include "support/memory_snapshot_builder.h"
+
+namespace profgpu {
+namespace {
+
+constexpr int64_t kMiB = 1 << 20;
+
+int64_t bytes_of(const SnapshotSection& s, MemoryCategory category) {
+  for (const CategoryRow& c : s.peak.categories)
+    if (c.category == category) return c.bytes;
+  return 0;
+}
+
+TEST(SnapshotSection, PairsAsPyTorchsViewerDoes) {
+  SnapshotBuilder b;
+  b.alloc(0x1000, 100);
+  b.free(0x9000, 70);  // made before the recording
+  b.alloc(0x2000, 50);
+  b.free(0x1000, 100);
+  b.alloc(0x1000, 30);
+  b.segment(0, 0x1000, 4 * kMiB, {{0x1000, 512, 30}, {0x2000, 512, 50}, {0x5000, 512, 7}});
+  const SnapshotSection s = snapshot_section(b.finish());
+  // Before: what was freed and what is alive without an event.
+  EXPECT_EQ(s.peak_allocated_bytes, 77 + 100);
+  EXPECT_EQ(s.peak_event, 0);
+  EXPECT_TRUE(s.truncated);
+  EXPECT_EQ(s.timeline.back().allocated_bytes, 30 + 50 + 7);
+  EXPECT_EQ(s.requested_bytes, 87);
+  EXPECT_EQ(s.allocated_bytes, 3 * 512);
+  EXPECT_EQ(s.segments, 1);
+  EXPECT_EQ(s.blocks, 3);
+}
+
+TEST(SnapshotSection, APeakBeforeTheFirstEventHasNone) {
+  SnapshotBuilder b;
+  b.free(0x1000, 100);
+  b.alloc(0x2000, 50);
+  const SnapshotSection s = snapshot_section(b.finish());
+  EXPECT_EQ(s.peak_allocated_bytes, 100);
+  EXPECT_FALSE(s.peak_event);
+}
+
+TEST(SnapshotSection, ReservedIsCountedBackwardsFromTheSnapshot) {
+  SnapshotBuilder b;
+  b.action(AllocationAction::kSegmentAlloc, 0x1000, 20 * kMiB);
+  b.alloc(0x1000, 10 * kMiB);
+  b.action(AllocationAction::kSegmentFree, 0x90000000, 2 * kMiB);
+  b.segment(0, 0x1000, 20 * kMiB, {{0x1000, 10 * kMiB, 10 * kMiB}});
+  const SnapshotSection s = snapshot_section(b.finish());
+  EXPECT_EQ(s.peak.reserved_bytes, 22 * kMiB);
+  EXPECT_EQ(s.peak.unused_bytes, 12 * kMiB);
+  EXPECT_EQ(s.devices.front().peak_reserved_bytes, 22 * kMiB);
+  EXPECT_EQ(s.timeline.back().reserved_bytes, 20 * kMiB);
+}
+
+/// A step of a model of two parameters, of which the recording sees all but the parameters' making.
+void add_step(SnapshotBuilder& b, bool first) {
+  b.alloc(0x10000, 4000, SnapshotBuilder::kForward);
+  b.alloc(0x20000, 500, SnapshotBuilder::kForward);
+  b.free(0x20000, 500);  // within the forward: temporary
+  b.alloc(0x30000, 1000, SnapshotBuilder::kGradient);
+  b.alloc(0x40000, 2000, SnapshotBuilder::kBackward);  // its gradient is taken over as it is
+  b.free(0x10000, 4000);
+  if (first)
+    for (uint64_t i = 0; i < 2; ++i)
+      b.alloc(0x50000 + 0x1000 * i, 1000, SnapshotBuilder::kOptimizer),
+          b.alloc(0x60000 + 0x1000 * i, 2000, SnapshotBuilder::kOptimizer);
+  b.alloc(0x70000, 2000, SnapshotBuilder::kOptimizer);
+  b.free(0x70000, 2000);
+  b.free(0x30000, 1000);
+  b.free(0x40000, 2000);
+}
+
+TEST(SnapshotSection, CategoriesAddUpToThePeakAndFollowStacksAndLifetimes) {
+  SnapshotBuilder b;
+  add_step(b, true);
+  b.segment(0, 0x1000, 4 * kMiB, {{0xa000, 1024, 1000}, {0xb000, 2048, 2000}, {0xc000, 512, 333}});
+  const SnapshotSection s = snapshot_section(b.finish());
+  EXPECT_EQ(s.steps, 1);
+  EXPECT_EQ(s.peak.phase, "optimizer");
+  EXPECT_EQ(bytes_of(s, MemoryCategory::kParameter), 3000);
+  EXPECT_EQ(bytes_of(s, MemoryCategory::kGradient), 3000);
+  EXPECT_EQ(bytes_of(s, MemoryCategory::kOptimizerState), 6000);
+  EXPECT_EQ(bytes_of(s, MemoryCategory::kTemporary), 2000);
+  EXPECT_EQ(bytes_of(s, MemoryCategory::kUnknown), 333);
+  int64_t sum = 0;
+  for (const CategoryRow& c : s.peak.categories) sum += c.bytes;
+  EXPECT_EQ(sum, s.peak_allocated_bytes);
+  int64_t held = 0;
+  for (const HolderRow& h : s.peak.holders) held += h.bytes;
+  EXPECT_EQ(held, s.peak_allocated_bytes);
+}
+
+TEST(SnapshotSection, ActivationsAreWhatTheBackwardPassFrees) {
+  SnapshotBuilder b;
+  b.alloc(0x10000, 9000, SnapshotBuilder::kForward);
+  b.alloc(0x20000, 500, SnapshotBuilder::kForward);
+  b.free(0x20000, 500);
+  b.alloc(0x30000, 1000, SnapshotBuilder::kBackward);
+  b.free(0x10000, 9000);
+  b.free(0x30000, 1000);
+  const SnapshotSection s = snapshot_section(b.finish());
+  EXPECT_EQ(bytes_of(s, MemoryCategory::kActivation), 9000);
+  EXPECT_EQ(bytes_of(s, MemoryCategory::kTemporary), 1000);
+  EXPECT_EQ(s.peak.holders.front().function, "forward");
+  EXPECT_EQ(s.peak.holders.front().file, "job/model.py");
+  EXPECT_EQ(s.peak.holders.front().line, 12);
+}
+
+TEST(SnapshotSection, WhatAForwardKeepsEveryStepIsARetainedGraph) {
+  SnapshotBuilder b;
+  for (uint64_t step = 0; step < 8; ++step) {
+    add_step(b, step == 0);
+    b.alloc(0x1000000 + 0x1000 * step, 512, SnapshotBuilder::kForward);  // nobody frees it
+  }
+  const SnapshotSection s = snapshot_section(b.finish());
+  ASSERT_EQ(s.growth.size(), 1U);
+  EXPECT_EQ(s.growth.front().cause, "retained_graph");
+  EXPECT_EQ(s.growth.front().growth_bytes, 512);
+  EXPECT_GT(s.growth.front().low_bytes, 0);
+}
+
+TEST(SnapshotSection, SteadyStepsDoNotGrow) {
+  SnapshotBuilder b;
+  for (int step = 0; step < 8; ++step) add_step(b, step == 0);
+  EXPECT_TRUE(snapshot_section(b.finish()).growth.empty());
+}
+
+TEST(SnapshotSection, TellsFragmentationFromNeed) {
+  const auto cause = [](int64_t asked) {
+    SnapshotBuilder b;
+    b.action(AllocationAction::kSegmentAlloc, 0x1000, 20 * kMiB);
+    b.alloc(0x1000, 8 * kMiB);
+    b.action(AllocationAction::kOom, kMiB, asked);
+    b.segment(0, 0x1000, 20 * kMiB,
+              {{0x1000, 8 * kMiB, 8 * kMiB},
+               {0x801000, 7 * kMiB, 0, BlockState::kInactive},
+               {0xf01000, 5 * kMiB, 0, BlockState::kInactive}});
+    return snapshot_section(b.finish()).oom;
+  };
+  const auto pieces = cause(10 * kMiB);
+  ASSERT_TRUE(pieces);
+  EXPECT_EQ(pieces->cause, OomCause::kFragmentation);
+  EXPECT_EQ(pieces->requested_bytes, 10 * kMiB);
+  EXPECT_EQ(pieces->device_free_bytes, kMiB);
+  EXPECT_EQ(pieces->unused_bytes, 12 * kMiB);
+  EXPECT_EQ(pieces->largest_free_block_bytes, 7 * kMiB);
+  EXPECT_EQ(cause(14 * kMiB)->cause, OomCause::kNeed);
+}
+
+TEST(SnapshotSection, AShortLivedPeakIsASpike) {
+  SnapshotBuilder b;
+  b.alloc(0x1000, 1000, SnapshotBuilder::kForward);
+  for (uint64_t i = 0; i < 100; ++i) {
+    b.alloc(0x2000 + i, 100, SnapshotBuilder::kForward);
+    b.free(0x2000 + i, 100);
+  }
+  b.alloc(0x3000, 5000, SnapshotBuilder::kOptimizer);
+  b.free(0x3000, 5000);
+  const SnapshotSection s = snapshot_section(b.finish());
+  ASSERT_TRUE(s.spike);
+  EXPECT_EQ(s.spike->function, "main");  // the line of the program, not the library's
+  EXPECT_EQ(s.spike->bytes, 5000);
+  EXPECT_EQ(s.spike->peak_without_bytes, 1100);
+}
+
+TEST(SnapshotSection, TellsCopiesOfAModelFromLayersAlike) {
+  const auto copied = [](const std::vector<int64_t>& moved, const std::vector<int64_t>& converted) {
+    SnapshotBuilder b;
+    uint64_t address = 0x1000;
+    for (const int64_t bytes : moved) b.alloc(address += 0x10000, bytes, SnapshotBuilder::kMoved);
+    for (const int64_t bytes : converted) b.alloc(address += 0x10000, bytes, SnapshotBuilder::kConverted);
+    return snapshot_section(b.finish()).duplicate_parameter_bytes;
+  };
+  EXPECT_EQ(copied({4000, 2000, 40, 40}, {2000, 1000, 20, 20}), 3040);
+  EXPECT_EQ(copied({4000, 2000, 40, 40}, {2000, 40, 4000, 40}), 6080);
+  EXPECT_EQ(copied({4000, 2000, 40, 40}, {2000, 1000, 20, 40}), std::nullopt);
+  EXPECT_EQ(copied({4000, 40, 4000, 40}, {4000, 40, 4000, 40}), std::nullopt);  // weights and biases of alike layers
+}
+
+TEST(SnapshotSection, NothingGivesNothing) {
+  const SnapshotSection s = snapshot_section(MemorySnapshot());
+  EXPECT_EQ(s.peak_allocated_bytes, 0);
+  EXPECT_TRUE(s.devices.empty());
+}
+
+}  // namespace
+}  // namespace profgpu

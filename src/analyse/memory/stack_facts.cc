@@ -1,0 +1,199 @@
+#include "analyse/memory/stack_facts.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "base/text.h"
+
+namespace profgpu {
+namespace {
+
+constexpr std::string_view kOps = "at::_ops::";
+
+bool has(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
+
+bool has_any(std::string_view text, std::initializer_list<std::string_view> parts) {
+  return std::any_of(parts.begin(), parts.end(), [&](std::string_view part) { return has(text, part); });
+}
+
+bool is_any(std::string_view text, std::initializer_list<std::string_view> all) {
+  return std::find(all.begin(), all.end(), text) != all.end();
+}
+
+/// What one frame says, wherever it stands.
+struct FrameFacts {
+  bool python = false, library = false;
+  bool engine = false, accumulates = false, optimizer = false, module = false, forward = false, init = false;
+  bool communicates = false, cache = false, workspace = false, attention = false, op = false, collector = false;
+};
+
+// Paths of Python's own library and of installed packages.
+bool is_library(std::string_view file) {
+  return has_any(file, {"/site-packages/", "/dist-packages/", "/lib/python3", "\\lib\\site-packages\\"}) ||
+         file.starts_with("<frozen") || file.starts_with("<string>") || file.starts_with("torch/");
+}
+
+FrameFacts python_facts(std::string_view name, std::string_view file) {
+  FrameFacts f;
+  f.python = true;
+  f.library = is_library(file);
+  // Since Python 3.11 names may be qualified: "Attention.forward".
+  const std::string_view last = name.substr(name.rfind('.') + 1);
+  f.engine = (file.ends_with("torch/autograd/__init__.py") || file.ends_with("torch/autograd/graph.py")) &&
+             is_any(last, {"backward", "_engine_run_backward", "grad"});
+  f.optimizer = has_any(file, {"/optim/", "/optimizers/", "/ops/adam/", "/ops/lamb/", "/ops/lion/"}) &&
+                !file.ends_with("lr_scheduler.py");
+  f.forward = last == "forward" || (last == "_call_impl" && file.ends_with("nn/modules/module.py"));
+  f.module = (file.ends_with("nn/modules/module.py") &&
+              is_any(last, {"_apply", "convert", "to", "cuda", "half", "float", "bfloat16", "load_state_dict"})) ||
+             file.ends_with("torch/nn/init.py") || file.ends_with("torch/nn/parameter.py") ||
+             is_any(last, {"from_pretrained", "_load_pretrained_model", "load_state_dict", "load_weights",
+                           "set_module_tensor_to_device", "load_file", "reset_parameters"});
+  f.init = last == "__init__";
+  f.communicates = is_any(last, {"unshard", "_unshard", "all_gather_into_tensor", "_all_gather_base",
+                                 "reduce_scatter_tensor", "_reduce_scatter_base", "all_reduce", "foreach_all_gather",
+                                 "foreach_reduce", "_alloc_padded_unsharded_flat_param", "allreduce_bucket"});
+  f.cache = has_any(file, {"cache_utils.py", "/kv_cache", "cache_engine", "/memory_pool.py"}) ||
+            is_any(last, {"_allocate_kv_cache", "initialize_kv_cache", "allocate_kv_cache"});
+  const auto lowered = [](std::string_view text) {
+    std::string out(text);
+    for (char& c : out) c = lower(c);
+    return out;
+  };
+  const std::string low = lowered(last);
+  f.attention = has_any(low, {"attention", "attn", "softmax"});
+  f.collector = last == "collect" && file.ends_with("gc.py");
+  return f;
+}
+
+FrameFacts native_facts(std::string_view name) {
+  FrameFacts f;
+  f.accumulates = has(name, "AccumulateGrad");
+  f.engine = has_any(name, {"torch::autograd::Engine::", "torch::autograd::generated::"}) && !has(name, "VariableType");
+  f.communicates = has_any(name, {"c10d::Reducer", "c10d::ProcessGroup", "c10d::nccl", "torch::cuda::nccl"});
+  f.workspace = has_any(name, {"Workspace", "workspace", "CUDABlasHandle", "cublasCreate", "cudnnCreate"});
+  f.op = name.starts_with(kOps);
+  f.collector = has_any(name, {"gc_collect", "PyGC_Collect"});
+  return f;
+}
+
+FrameFacts facts_of(std::string_view name, std::string_view file) {
+  const bool python = file.ends_with(".py") || file.starts_with("<ipython") || file.starts_with("<stdin>") ||
+                      file.starts_with("<frozen") || file.starts_with("<string>") || file.starts_with("/tmp/ipykernel");
+  return python ? python_facts(name, file) : native_facts(name);
+}
+
+// "torch::autograd::generated::MulBackward0::apply(...)" to "MulBackward0".
+std::string node_of(std::string_view name) {
+  constexpr std::string_view kGenerated = "torch::autograd::generated::";
+  const size_t at = name.find(kGenerated);
+  if (at == name.npos) return {};
+  const std::string_view node = name.substr(at + kGenerated.size());
+  if (node.starts_with("details::")) return {};   // what a node calls; the node itself is further out
+  return std::string(node.substr(0, std::min(node.find_first_of("_:("), node.size())));
+}
+
+// Keeps what the frames of one stack say, from the innermost outward.
+class StackReading {
+ public:
+  StackReading(const MemorySnapshot& snapshot, const std::vector<FrameFacts>& frames)
+      : snapshot_(snapshot), frames_(frames) {}
+
+  StackFacts read(const uint32_t* begin, const uint32_t* end) {
+    for (; begin != end; ++begin) add(*begin, frames_[*begin]);
+    if (facts_.line == UINT32_MAX) facts_.line = library_line_;
+    facts_.role = role();
+    facts_.attention = attention_ && facts_.role != MemoryRole::kOptimizer;
+    facts_.collector = seen_.collector;
+    return std::move(facts_);
+  }
+
+ private:
+  void add(uint32_t frame, const FrameFacts& f) {
+    if (f.op && !python_) facts_.op = snapshot_.stacks.frame(frame).name;
+    if (!python_ && f.engine && facts_.node.empty())
+      facts_.node = node_of(snapshot_.strings[snapshot_.stacks.frame(frame).name]);
+    // A layer of attention's own is a module like any other.
+    if (f.python && f.attention && !seen_.forward) attention_ = true;
+    if (f.python && facts_.line == UINT32_MAX) {
+      if (!f.library)
+        facts_.line = frame;
+      else if (library_line_ == UINT32_MAX)
+        library_line_ = frame;
+    }
+    python_ |= f.python;
+    if (f.python && f.init && !seen_.forward) seen_.init = true;
+    // What converts and moves modules, and is called from nowhere within a forward.
+    if (f.module && !seen_.forward) seen_.module = true;
+    seen_.engine |= f.engine, seen_.accumulates |= f.accumulates, seen_.optimizer |= f.optimizer;
+    seen_.forward |= f.forward, seen_.communicates |= f.communicates, seen_.cache |= f.cache;
+    seen_.workspace |= f.workspace, seen_.collector |= f.collector, seen_.python |= f.python;
+    any_ = true;
+  }
+  [[nodiscard]] MemoryRole role() const {
+    if (seen_.workspace) return MemoryRole::kWorkspace;
+    if (seen_.cache) return MemoryRole::kCache;
+    if (seen_.communicates) return MemoryRole::kCommunication;
+    if (seen_.accumulates) return MemoryRole::kGradient;
+    if (seen_.engine) return MemoryRole::kBackward;
+    if (seen_.optimizer) return MemoryRole::kOptimizer;
+    if (seen_.module && !seen_.forward) return MemoryRole::kParameter;
+    if (seen_.forward) return MemoryRole::kForward;
+    if (seen_.init) return MemoryRole::kParameter;
+    return any_ ? MemoryRole::kProgram : MemoryRole::kUnknown;
+  }
+
+  const MemorySnapshot& snapshot_;
+  const std::vector<FrameFacts>& frames_;
+  StackFacts facts_;
+  FrameFacts seen_;
+  uint32_t library_line_ = UINT32_MAX;
+  bool python_ = false, attention_ = false, any_ = false;
+};
+
+// The last two parts say where it is; what is before differs between machines.
+std::string short_path(std::string_view path) {
+  const size_t last = path.rfind('/');
+  if (last == path.npos || last == 0) return std::string(path);
+  const size_t before = path.rfind('/', last - 1);
+  return std::string(before == path.npos ? path : path.substr(before + 1));
+}
+
+}  // namespace
+
+StackBook::StackBook(const MemorySnapshot& snapshot) : snapshot_(snapshot) {
+  const MemoryStacks& stacks = snapshot.stacks;
+  std::vector<FrameFacts> frames;
+  frames.reserve(stacks.frames());
+  for (uint32_t i = 0; i < stacks.frames(); ++i) {
+    const MemoryFrame& f = stacks.frame(i);
+    frames.push_back(facts_of(snapshot.strings[f.name], snapshot.strings[f.file]));
+    native_ |= !frames.back().python;
+  }
+  facts_.reserve(stacks.stacks());
+  for (uint32_t s = 0; s < stacks.stacks(); ++s) {
+    const auto [begin, end] = stacks.frames_of(s);
+    facts_.push_back(StackReading(snapshot, frames).read(begin, end));
+  }
+}
+
+MemoryLine StackBook::line(uint32_t stack) const {
+  const StackFacts& facts = of(stack);
+  if (facts.line != UINT32_MAX) {
+    const MemoryFrame& f = snapshot_.stacks.frame(facts.line);
+    return {std::string(snapshot_.strings[f.name]), short_path(snapshot_.strings[f.file]), f.line};
+  }
+  if (!facts.node.empty()) return {facts.node, "", 0};
+  if (facts.role == MemoryRole::kGradient) return {"AccumulateGrad", "", 0};
+  if (const std::string name = op(stack); !name.empty()) return {"aten::" + name, "", 0};
+  return {facts.role == MemoryRole::kUnknown ? "(no stack recorded)" : "(library code)", "", 0};
+}
+
+std::string StackBook::op(uint32_t stack) const {
+  const StackFacts& facts = of(stack);
+  if (!facts.op.valid()) return {};
+  const std::string_view name = snapshot_.strings[facts.op].substr(kOps.size());
+  return std::string(name.substr(0, std::min(name.find(':'), name.size())));
+}
+
+}  // namespace profgpu

@@ -1,0 +1,63 @@
+// What a call stack says of the memory that was allocated in it: by which part of training, and at which line of the
+// program.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "trace/memory_snapshot.h"
+
+namespace profgpu {
+
+enum class MemoryRole : uint8_t {
+  kUnknown,   ///< no stack
+  kProgram,   ///< the program's own code, outside of any module's forward
+  kForward,   ///< a module's forward
+  kBackward,  ///< the autograd engine
+  kGradient,  ///< its accumulation of gradients
+  kOptimizer,
+  kParameter,      ///< modules are made, loaded, moved or converted
+  kCommunication,  ///< buckets and gathered shards
+  kCache,          ///< keys and values that an inference engine keeps
+  kWorkspace,      ///< scratch memory of cuBLAS, cuDNN and the like
+};
+
+struct StackFacts {
+  MemoryRole role = MemoryRole::kUnknown;
+  bool attention = false;      ///< within attention, but in none of its layers
+  bool collector = false;      ///< Python's garbage collector is in it
+  uint32_t line = UINT32_MAX;  ///< frame of the program's own code, the innermost; else of a library; UINT32_MAX: none
+  StringId op;                 ///< outermost "at::_ops::NAME::call" that the line calls; invalid: none
+  std::string node;            ///< of the backward pass: "MulBackward0"; else empty
+};
+
+/// The line of code that an allocation counts for.
+struct MemoryLine {
+  std::string function;  ///< or "MulBackward0", "(no stack recorded)"
+  std::string file;      ///< the last two parts of its path; empty: none
+  int32_t line = 0;
+  auto operator<=>(const MemoryLine&) const = default;
+};
+
+/// Of every stack of a snapshot, worked out once.
+class StackBook {
+ public:
+  explicit StackBook(const MemorySnapshot& snapshot);
+  /// Of no stack, too.
+  [[nodiscard]] const StackFacts& of(uint32_t stack) const { return stack < facts_.size() ? facts_[stack] : none_; }
+  [[nodiscard]] MemoryLine line(uint32_t stack) const;
+  /// "mul" of at::_ops::mul_Tensor::call; empty: not known.
+  [[nodiscard]] std::string op(uint32_t stack) const;
+  /// Whether frames of C++ were recorded: else what autograd's own threads allocate has no stack at all.
+  [[nodiscard]] bool has_native_frames() const { return native_; }
+  [[nodiscard]] bool empty() const { return facts_.empty(); }
+
+ private:
+  const MemorySnapshot& snapshot_;
+  std::vector<StackFacts> facts_;
+  StackFacts none_;
+  bool native_ = false;
+};
+
+}  // namespace profgpu

@@ -1,0 +1,262 @@
+// Rules of memory snapshots.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analyse/rank/memory.h"
+#include "analyse/rank/snapshot.h"
+#include "analyse/report/quantity.h"
+#include "analyse/rules/measure.h"
+
+namespace profgpu {
+namespace {
+
+const SnapshotSection* snapshot_of(const Measured& m) {
+  const auto& section = m.facts().get<Snapshot>().section;
+  return section ? &*section : nullptr;
+}
+
+std::string bytes_words(int64_t bytes) { return format_bytes(static_cast<double>(bytes)); }
+
+double peak_share_pct(const SnapshotSection& s, int64_t bytes) { return percent_of(bytes, s.peak_allocated_bytes); }
+
+// How often allocations failed is not the question: one ends the job.
+std::optional<double> oom_value(const Measured& m) {
+  const SnapshotSection* s = snapshot_of(m);
+  return s != nullptr && s->oom ? std::optional(static_cast<double>(s->oom->requested_bytes) / (1 << 30))
+                                : std::nullopt;
+}
+
+std::string oom_cause_words(const OutOfMemory& oom) {
+  switch (oom.cause) {
+    case OomCause::kFragmentation:
+      return fmt::format(
+          "The device had {} free and the allocator {} unused, enough together, but in pieces: fragmentation.",
+          bytes_words(oom.device_free_bytes), bytes_words(*oom.unused_bytes));
+    case OomCause::kNeed:
+      return fmt::format("The device had {} free and the allocator {} unused: the program needs more than there is.",
+                         bytes_words(oom.device_free_bytes), bytes_words(*oom.unused_bytes));
+    case OomCause::kUnknown:
+      break;
+  }
+  return fmt::format("The device had {} free. What the allocator had reserved then is not known.",
+                     bytes_words(oom.device_free_bytes));
+}
+
+void describe_oom(const Measured& m, Finding& f) {
+  const SnapshotSection& s = *snapshot_of(m);
+  const OutOfMemory& oom = *s.oom;
+  f.what = fmt::format("an allocation of {} fails in {}", bytes_words(oom.requested_bytes), oom.place());
+  f.why = oom_cause_words(oom);
+  if (oom.cause == OomCause::kFragmentation) {
+    f.fix = {"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", "pad or bucket batches to few shapes"};
+    f.own_fixes = true;
+  } else {
+    f.fix = {"activation checkpointing: torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)",
+             "smaller micro-batch with gradient accumulation; bf16; ZeRO or FSDP sharding"};
+  }
+  if (s.replay && !s.replay->settings.empty() && s.replay->settings.front().saved_bytes > 0)
+    f.evidence.push_back(fmt::format("replayed with {} the same requests reserve {} less at their peak",
+                                     s.replay->settings.front().settings,
+                                     bytes_words(s.replay->settings.front().saved_bytes)));
+  if (oom.largest_free_block_bytes)
+    f.evidence.push_back(fmt::format("largest free block {}; {} allocated", bytes_words(*oom.largest_free_block_bytes),
+                                     bytes_words(oom.allocated_bytes)));
+  for (size_t i = 0; i < std::min<size_t>(s.peak.holders.size(), 3); ++i)
+    f.evidence.push_back(fmt::format("at the peak {} holds {} of {}", s.peak.holders[i].place(),
+                                     bytes_words(s.peak.holders[i].bytes), category_words(s.peak.holders[i].category)));
+  f.verdict = fmt::format("Out of memory: {} asked in {}. {}", bytes_words(oom.requested_bytes), oom.place(), f.why);
+}
+
+std::optional<double> peak_spike_value(const Measured& m) {
+  const SnapshotSection* s = snapshot_of(m);
+  if (s == nullptr || !s->spike) return std::nullopt;
+  return peak_share_pct(*s, s->peak_allocated_bytes - s->spike->peak_without_bytes);
+}
+
+void describe_peak_spike(const Measured& m, Finding& f) {
+  const SnapshotSection& s = *snapshot_of(m);
+  const PeakSpike& spike = *s.spike;
+  f.what = fmt::format("short-lived allocations in {} set the peak", spike.place());
+  f.why = fmt::format("They hold {} of {} and are freed within {} events; without them the peak would be {}.",
+                      bytes_words(spike.bytes), bytes_words(s.peak_allocated_bytes),
+                      format_count(spike.lifetime_events), bytes_words(spike.peak_without_bytes));
+  f.fix = {"work in place or in chunks on that line: out=, foreach=False or a fused kernel instead of temporaries",
+           "free what is not needed before it: del, or an earlier end of scope"};
+}
+
+const GrowingLine* growing_line(const SnapshotSection& s, std::string_view cause) {
+  return first_where(s.growth, [&](const GrowingLine& g) { return cause.empty() || g.cause == cause; });
+}
+
+std::optional<double> retained_graph_value(const Measured& m) {
+  const SnapshotSection* s = snapshot_of(m);
+  const GrowingLine* line = s != nullptr ? growing_line(*s, "retained_graph") : nullptr;
+  if (line == nullptr) return std::nullopt;
+  int64_t bytes = 0;
+  for (const GrowingLine& g : s->growth)
+    if (g.cause == "retained_graph") bytes += g.growth_bytes;
+  return static_cast<double>(bytes) / (1 << 20);
+}
+
+void describe_retained_graph(const Measured& m, Finding& f) {
+  const SnapshotSection& s = *snapshot_of(m);
+  const GrowingLine& line = *growing_line(s, "retained_graph");
+  f.what = fmt::format("tensors of the forward pass are kept after every step, most in {}", line.place());
+  f.why = fmt::format("They grow by {:.2f} MiB per step: something keeps an output or a loss, and with it its graph.",
+                      *f.value);
+  f.fix = {"keep numbers, not graphs: losses.append(loss.item()) or loss.detach(), never loss",
+           "clear lists of outputs at the end of the step"};
+  f.evidence.push_back(fmt::format("{} holds {} in {} blocks after the last step: {} per step ({} to {})", line.place(),
+                                   bytes_words(line.bytes), format_count(line.blocks), bytes_words(line.growth_bytes),
+                                   bytes_words(line.low_bytes), bytes_words(line.high_bytes)));
+}
+
+std::optional<double> duplicate_weights_value(const Measured& m) {
+  const SnapshotSection* s = snapshot_of(m);
+  if (s == nullptr || !s->duplicate_parameter_bytes) return std::nullopt;
+  return peak_share_pct(*s, *s->duplicate_parameter_bytes);
+}
+
+void describe_duplicate_weights(const Measured& m, Finding& f) {
+  const SnapshotSection& s = *snapshot_of(m);
+  f.what = "two sets of parameters of the same shapes are on the device";
+  f.why = fmt::format("{} of copies are held at the peak beside parameters of the same shapes.",
+                      bytes_words(*s.duplicate_parameter_bytes));
+  f.fix = {"drop the first copy once the model is converted or moved: del, and no reference in a state dict",
+           "keep one type: bf16 parameters with an optimizer that needs no master weights"};
+}
+
+const CategoryRow* category_row(const SnapshotSection& s, MemoryCategory category) {
+  return first_where(s.peak.categories, [&](const CategoryRow& c) { return c.category == category; });
+}
+
+std::optional<double> workspace_value(const Measured& m) {
+  const SnapshotSection* s = snapshot_of(m);
+  const CategoryRow* row = s != nullptr ? category_row(*s, MemoryCategory::kWorkspace) : nullptr;
+  return row != nullptr ? std::optional(row->peak_pct) : std::nullopt;
+}
+
+void describe_workspace(const Measured& m, Finding& f) {
+  const CategoryRow& row = *category_row(*snapshot_of(m), MemoryCategory::kWorkspace);
+  f.what = fmt::format("workspaces of libraries hold {} at the peak", bytes_words(row.bytes));
+  f.why = fmt::format("That is {} of the peak, in {} blocks: one for each stream and handle.",
+                      format_percent(row.peak_pct), format_count(row.blocks));
+  f.fix = {"CUBLAS_WORKSPACE_CONFIG=:16:8 (less memory, some products slower)",
+           "fewer streams that run matrix products; torch.backends.cudnn.benchmark_limit for convolutions"};
+}
+
+}  // namespace
+
+extern const Rule kOom = {
+    .id = "oom",
+    .summary = "an allocation of device memory fails",
+    .unit = "GiB",
+    .threshold = 0,
+    .severity = Severity::kCritical,
+    .meaning =
+        "PyTorch asked the device for memory and did not get it, after it gave back what it cached. Either the program "
+        "needs more than there is, or what is free lies in pieces between live blocks.",
+    .computation =
+        "Value: what the last failing allocation of a memory snapshot asked for. Fragmentation where what the "
+        "allocator "
+        "held unused and what the device had free would have been enough together. No cost.",
+    .advice =
+        {
+            "need: activation checkpointing, smaller micro-batch, bf16, 8-bit optimizer, ZeRO or FSDP, offloading",
+            "fragmentation: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; few different shapes",
+            "`--section snapshot` shows who holds the memory at the peak",
+        },
+    .seen = {Locator::At::kMemoryPeak, {}},
+    .rank = {.value = oom_value, .describe = describe_oom, .host_alone = true},
+};
+
+extern const Rule kPeakSpike = {
+    .id = "peak-spike",
+    .summary = "short-lived allocations set the memory peak",
+    .unit = "%",
+    .threshold = 10,
+    .meaning =
+        "A few temporary tensors of one line stand above everything else for a moment. The job needs that much memory "
+        "for this moment alone.",
+    .computation =
+        "Value: how much lower the peak of a memory snapshot's history would be without the temporary tensors of the "
+        "line "
+        "that holds most of them at the peak, those that live for at most a fiftieth of the events. No cost.",
+    .advice =
+        {
+            "in-place operations, out=, or a fused kernel instead of a chain of temporaries",
+            "chunk the operation: over the batch, the vocabulary or the heads",
+            "an optimizer's foreach=True holds temporaries of all parameters at once: fused=True, or foreach=False",
+            "a fused cross entropy instead of full logits in float32",
+        },
+    .seen = {Locator::At::kMemoryPeak, {}},
+    .rank = {.value = peak_spike_value, .describe = describe_peak_spike, .host_alone = true},
+};
+
+extern const Rule kRetainedGraph = {
+    .id = "retained-graph",
+    .summary = "tensors of the forward pass are kept after every step",
+    .unit = "MiB",
+    .threshold = 0,
+    .meaning =
+        "What a forward pass allocates is freed by the backward pass. If some of it stays after each step, the program "
+        "keeps an output, a loss or a hidden state that requires gradients, and with it its graph.",
+    .computation =
+        "Value: growth per step of what lines of the forward pass hold after the optimizer's steps (Theil-Sen slope, "
+        "only "
+        "where its 95 % interval is above 0), over at least four steps of a memory snapshot's history. No cost.",
+    .advice =
+        {
+            "total += loss.item() instead of total += loss",
+            "detach() what is kept for metrics or for the next step (truncated backpropagation)",
+            "retain_graph=True only where a second backward follows",
+            "exceptions, hooks and closures keep frames, and frames keep tensors",
+        },
+    .seen = {Locator::At::kMemoryPeak, {}},
+    .rank = {.value = retained_graph_value, .describe = describe_retained_graph, .host_alone = true},
+};
+
+extern const Rule kDuplicateWeights = {
+    .id = "duplicate-weights",
+    .summary = "parameters are on the device twice",
+    .unit = "%",
+    .threshold = 5,
+    .severity = Severity::kInfo,
+    .meaning =
+        "Two lines allocated parameters of the same shapes, and both sets are held at the peak: a model that was loaded "
+        "and then converted, a state dict that is still referred to, or master weights.",
+    .computation =
+        "Value: bytes of the smaller copies, of the peak. Copies are sets of three sizes or more of which each block of "
+        "one has its block of the same, double or fourfold size in the other. No cost.",
+    .advice =
+        {
+            "load straight into the final type: from_pretrained(…, torch_dtype=torch.bfloat16)",
+            "del state_dict after load_state_dict(…, assign=True)",
+            "FSDP and ZeRO shard master weights over the ranks",
+        },
+    .seen = {Locator::At::kMemoryPeak, {}},
+    .rank = {.value = duplicate_weights_value, .describe = describe_duplicate_weights, .host_alone = true},
+};
+
+extern const Rule kOversizedWorkspace = {
+    .id = "oversized-workspace",
+    .summary = "workspaces of cuBLAS or cuDNN hold much of the peak",
+    .unit = "%",
+    .threshold = 5,
+    .severity = Severity::kInfo,
+    .meaning =
+        "Libraries keep scratch memory for each handle and stream, and convolutions may ask for large workspaces while "
+        "they are tuned.",
+    .computation = "Value: bytes allocated for workspaces, of the peak of a memory snapshot's history. No cost.",
+    .advice =
+        {
+            "CUBLAS_WORKSPACE_CONFIG=:16:8",
+            "torch.backends.cudnn.benchmark = False while memory is short",
+            "fewer streams with matrix products of their own",
+        },
+    .seen = {Locator::At::kMemoryPeak, {}},
+    .rank = {.value = workspace_value, .describe = describe_workspace, .host_alone = true},
+};
+
+}  // namespace profgpu

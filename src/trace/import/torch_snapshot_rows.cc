@@ -1,0 +1,360 @@
+#include "trace/import/torch_snapshot_rows.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace profgpu {
+namespace {
+
+// Interned first, so that a key's string id is its place here.
+enum SnapshotKey : uint32_t {
+  kAction,
+  kAddr,
+  kDeviceFree,
+  kSize,
+  kStream,
+  kTimeUs,
+  kFramesKey,
+  kPoolId,
+  kSegmentPoolId,
+  kCompileContext,
+  kUserMetadata,
+  kCategory,
+  kNameKey,
+  kFilename,
+  kLine,
+  kState,
+  kRequestedSize,
+  kAddress,
+  kHistory,
+  kRealSize,
+  kTotalSize,
+  kAllocatedSize,
+  kActiveSize,
+  kDevice,
+  kSegmentType,
+  kIsExpandable,
+  kBlocksKey,
+  kStage,
+  kKeyCount
+};
+constexpr std::string_view kKeys[kKeyCount] = {"action",
+                                               "addr",
+                                               "device_free",
+                                               "size",
+                                               "stream",
+                                               "time_us",
+                                               "frames",
+                                               "pool_id",
+                                               "segment_pool_id",
+                                               "compile_context",
+                                               "user_metadata",
+                                               "category",
+                                               "name",
+                                               "filename",
+                                               "line",
+                                               "state",
+                                               "requested_size",
+                                               "address",
+                                               "history",
+                                               "real_size",
+                                               "total_size",
+                                               "allocated_size",
+                                               "active_size",
+                                               "device",
+                                               "segment_type",
+                                               "is_expandable",
+                                               "blocks",
+                                               "stage"};
+
+// Then the actions, in the order of AllocationAction, and what else is compared.
+enum SnapshotWord : uint32_t {
+  kFirstAction = kKeyCount,
+  kFree = kFirstAction + static_cast<uint32_t>(AllocationAction::kOther),
+  kStart,
+  kSmall,
+  kStateAllocated,
+  kStatePending,
+  kStateAwaiting,
+  kWordEnd
+};
+constexpr std::string_view kWords[] = {
+    "free", "START", "small", "active_allocated", "active_pending_free", "active_awaiting_free"};
+
+// No device has more, and 2^13 of it add up within 63 bits.
+constexpr int64_t kMaxBytes = int64_t{1} << 50;
+constexpr int64_t kMaxTime_us = int64_t{1} << 53;
+constexpr size_t kMaxEvents = size_t{1} << 28;
+constexpr size_t kMaxDevices = 4096;
+
+}  // namespace
+
+struct SnapshotRows::Members {
+  PickleValue values[kKeyCount];
+  uint32_t seen = 0;  ///< bits of keys
+
+  [[nodiscard]] bool has(SnapshotKey key) const { return (seen >> key & 1) != 0; }
+  [[nodiscard]] PickleValue of(SnapshotKey key) const { return has(key) ? values[key] : PickleValue(); }
+  [[nodiscard]] StringId text(SnapshotKey key) const {
+    const PickleValue v = of(key);
+    return v.is(PickleKind::kText) ? StringId(v.index()) : StringId();
+  }
+};
+static_assert(kKeyCount <= 32);
+
+SnapshotRows::SnapshotRows() {
+  for (const std::string_view key : kKeys) snapshot.strings.intern(key);
+  for (uint32_t a = 0; a < static_cast<uint32_t>(AllocationAction::kOther); ++a)
+    snapshot.strings.intern(allocation_action_name(static_cast<AllocationAction>(a)));
+  for (const std::string_view word : kWords) snapshot.strings.intern(word);
+}
+
+PickleValue SnapshotRows::dict(const PickleObjects& objects, PickleValue before, std::span<const PickleValue> all) {
+  if (!before.is_nothing()) return {};
+  Members members;
+  for (size_t i = 0; i + 1 < all.size(); i += 2) {
+    if (!all[i].is(PickleKind::kText) || all[i].index() >= kKeyCount) continue;
+    members.values[all[i].index()] = all[i + 1];
+    members.seen |= 1U << all[i].index();
+  }
+  if (members.has(kAction)) return event(objects, members);
+  if (members.has(kFilename) && members.has(kNameKey)) {
+    const int64_t line = objects.integer(members.of(kLine)).value_or(0);
+    const bool fits = line >= 0 && line <= INT32_MAX;
+    return PickleValue::rows(kFrames, snapshot.stacks.frame({members.text(kNameKey), members.text(kFilename),
+                                                             fits ? static_cast<int32_t>(line) : 0}));
+  }
+  if (members.has(kState) && members.has(kSize)) return block(objects, members);
+  if (members.has(kTotalSize) && members.has(kBlocksKey)) return segment(objects, members);
+  if (members.has(kStage) && members.has(kNameKey)) {
+    const int64_t time = objects.integer(members.of(kTimeUs)).value_or(0);
+    if (time < 0 || time > kMaxTime_us) {
+      ++out_of_range;
+      return {};
+    }
+    annotations_.push_back({time, members.text(kNameKey),
+                            static_cast<int32_t>(objects.integer(members.of(kDevice)).value_or(0)),
+                            members.text(kStage) == StringId(kStart)});
+    return PickleValue::rows(kAnnotations, static_cast<uint32_t>(annotations_.size() - 1));
+  }
+  return {};
+}
+
+PickleValue SnapshotRows::sequence(const PickleObjects& objects, PickleValue before,
+                                   std::span<const PickleValue> items) {
+  const auto are = [&](Table table) {
+    return std::all_of(items.begin(), items.end(), [&](PickleValue v) { return v.is_of(table); });
+  };
+  if (!items.empty() && items.front().is_of(kFrames) && are(kFrames)) {
+    frames_.clear();
+    if (before.is_of(kStacks)) {
+      const auto [begin, end] = snapshot.stacks.frames_of(before.row());
+      frames_.assign(begin, end);
+    } else if (!before.is_nothing()) {
+      return {};
+    }
+    for (const PickleValue v : items)
+      for (uint32_t n = 0; n < v.count(); ++n) frames_.push_back(v.row() + n);
+    return PickleValue::rows(kStacks, snapshot.stacks.stack(frames_));
+  }
+  if (items.size() != 2 || !before.is_nothing()) return {};
+  const auto first = objects.integer(items[0]), second = objects.integer(items[1]);
+  if (!first || !second) return {};
+  auto& pools = snapshot.pools;
+  const auto at = std::find(pools.rbegin(), pools.rend(), std::pair(*first, *second));
+  if (at != pools.rend()) return PickleValue::rows(kPools, static_cast<uint32_t>(pools.rend() - at - 1));
+  constexpr size_t kMaxPools = 1 << 16;
+  if (pools.size() >= kMaxPools) return {};
+  pools.emplace_back(*first, *second);
+  return PickleValue::rows(kPools, static_cast<uint32_t>(pools.size() - 1));
+}
+
+int64_t SnapshotRows::size_of(const PickleObjects& objects, PickleValue value) {
+  const int64_t size = objects.integer(value).value_or(0);
+  if (size >= 0 && size <= kMaxBytes) return size;
+  ++out_of_range;
+  return 0;
+}
+
+uint32_t SnapshotRows::stack_of(const PickleObjects& objects, PickleValue frames) {
+  frames = objects.resolved(frames);
+  return frames.is_of(kStacks) ? frames.row() : MemoryStacks::kNone;
+}
+
+PickleValue SnapshotRows::event(const PickleObjects& objects, const Members& members) {
+  AllocationKind kind;
+  const StringId action = members.text(kAction);
+  if (action.value >= kFirstAction && action.value < kFree)
+    kind.action = static_cast<AllocationAction>(action.value - kFirstAction);
+  else if (action.value == kFree)
+    kind.action = AllocationAction::kFreeCompleted;
+  kind.stream = objects.integer(members.of(kStream)).value_or(0);
+  if (const PickleValue pool = members.of(members.has(kPoolId) ? kPoolId : kSegmentPoolId); pool.is_of(kPools))
+    kind.pool = pool.row();
+  kind.compile_context = members.text(kCompileContext);
+  kind.user_metadata = members.text(kUserMetadata);
+  kind.category = members.text(kCategory);
+  AllocationEvent e;
+  e.kind = snapshot.events.kind(kind);
+  e.address = static_cast<uint64_t>(
+      objects.integer(members.of(kind.action == AllocationAction::kOom ? kDeviceFree : kAddr)).value_or(0));
+  e.size = size_of(objects, members.of(kSize));
+  e.time_us = objects.integer(members.of(kTimeUs)).value_or(AllocationEvent::kNoTime);
+  if (e.time_us < 0 || e.time_us > kMaxTime_us) {
+    out_of_range += e.time_us != AllocationEvent::kNoTime;
+    e.time_us = AllocationEvent::kNoTime;
+  }
+  e.stack = stack_of(objects, members.of(kFramesKey));
+  if (snapshot.events.size() >= kMaxEvents) {
+    ++out_of_range;
+    return {};
+  }
+  snapshot.events.push(e);
+  return PickleValue::rows(kEvents, static_cast<uint32_t>(snapshot.events.size() - 1));
+}
+
+// PyTorch 2.0 gave a block what it held last as its history.
+void SnapshotRows::add_history(const PickleObjects& objects, PickleValue history, bool sized, MemoryBlock& block) {
+  const std::span<const PickleValue> entries = objects.items(history);
+  if (entries.empty()) return;
+  const PickleValue last = objects.resolved(entries.front());
+  if (!sized) block.requested = size_of(objects, objects.member(last, kRealSize));
+  if (block.stack == MemoryStacks::kNone) block.stack = stack_of(objects, objects.member(last, kFramesKey));
+}
+
+PickleValue SnapshotRows::block(const PickleObjects& objects, const Members& members) {
+  MemoryBlock b;
+  b.address = static_cast<uint64_t>(objects.integer(members.of(kAddress)).value_or(0));
+  b.size = size_of(objects, members.of(kSize));
+  b.requested = members.has(kRequestedSize) ? size_of(objects, members.of(kRequestedSize)) : b.size;
+  const StringId state = members.text(kState);
+  if (state == StringId(kStateAllocated)) b.state = BlockState::kAllocated;
+  if (state == StringId(kStatePending) || state == StringId(kStateAwaiting)) b.state = BlockState::kPendingFree;
+  b.stack = stack_of(objects, members.of(kFramesKey));
+  if (members.has(kHistory)) add_history(objects, members.of(kHistory), members.has(kRequestedSize), b);
+  blocks_.push_back(b);
+  return PickleValue::rows(kBlocks, static_cast<uint32_t>(blocks_.size() - 1));
+}
+
+PickleValue SnapshotRows::segment(const PickleObjects& objects, const Members& members) {
+  MemorySegment s;
+  const int64_t device = objects.integer(members.of(kDevice)).value_or(0);
+  s.device = device >= 0 && device < static_cast<int64_t>(kMaxDevices) ? static_cast<int32_t>(device) : 0;
+  s.address = static_cast<uint64_t>(objects.integer(members.of(kAddress)).value_or(0));
+  s.total = size_of(objects, members.of(kTotalSize));
+  s.stream = objects.integer(members.of(kStream)).value_or(0);
+  s.large = members.text(kSegmentType) != StringId(kSmall);
+  s.expandable = objects.integer(members.of(kIsExpandable)).value_or(0) != 0;
+  if (const PickleValue pool = members.of(kSegmentPoolId); pool.is_of(kPools)) s.pool = pool.row();
+  s.stack = stack_of(objects, members.of(kFramesKey));
+  s.first_block = static_cast<uint32_t>(snapshot.blocks.size());
+  uint64_t next = s.address;
+  int64_t allocated = 0, active = 0, requested = 0;
+  for (const PickleValue v : objects.items(members.of(kBlocksKey))) {
+    if (!v.is_of(kBlocks)) continue;
+    for (uint32_t n = 0; n < v.count(); ++n) {
+      MemoryBlock b = blocks_[v.row() + n];
+      if (b.address == 0) b.address = next;  // blocks of old files have none of their own
+      next = b.address + static_cast<uint64_t>(b.size);
+      if (b.state == BlockState::kAllocated) allocated += b.size;
+      if (b.state != BlockState::kInactive) active += b.size, requested += b.requested;
+      snapshot.blocks.push_back(b);
+    }
+  }
+  s.blocks = static_cast<uint32_t>(snapshot.blocks.size()) - s.first_block;
+  s.allocated = members.has(kAllocatedSize) ? size_of(objects, members.of(kAllocatedSize)) : allocated;
+  s.active = members.has(kActiveSize) ? size_of(objects, members.of(kActiveSize)) : active;
+  s.requested = members.has(kRequestedSize) ? size_of(objects, members.of(kRequestedSize)) : requested;
+  segments_.push_back(s);
+  return PickleValue::rows(kSegments, static_cast<uint32_t>(segments_.size() - 1));
+}
+
+void SnapshotRows::add_segments(const PickleObjects& objects, PickleValue list) {
+  for (const PickleValue v : objects.items(list))
+    for (uint32_t n = 0; v.is_of(kSegments) && n < v.count(); ++n) snapshot.segments.push_back(segments_[v.row() + n]);
+  std::stable_sort(snapshot.segments.begin(), snapshot.segments.end(), [](const auto& a, const auto& b) {
+    return a.device != b.device ? a.device < b.device : a.address < b.address;
+  });
+}
+
+// Runs of events of which each begins where the one before ends.
+bool SnapshotRows::are_consecutive(std::span<const PickleValue> runs) {
+  for (size_t i = 0; i < runs.size(); ++i)
+    if (!runs[i].is_of(kEvents) || (i > 0 && runs[i].row() != runs[i - 1].row() + runs[i - 1].count())) return false;
+  return !runs.empty();
+}
+
+void SnapshotRows::add_traces(const PickleObjects& objects, PickleValue list) {
+  AllocationEvents& events = snapshot.events;
+  const std::span<const PickleValue> devices = objects.items(list);
+  for (size_t d = 0; d < std::min(devices.size(), kMaxDevices); ++d) {
+    const std::span<const PickleValue> runs = objects.items(devices[d]);
+    size_t count = 0, first = events.size();
+    const bool whole = are_consecutive(runs);
+    if (whole) first = runs.front().row(), count = runs.back().row() + runs.back().count() - first;
+    // Events that are there more than once, as in lists that a program repeated, are copied.
+    for (size_t r = 0; r < runs.size() && !whole; ++r)
+      for (uint32_t n = 0; runs[r].is_of(kEvents) && n < runs[r].count(); ++n, ++count) {
+        if (events.size() >= kMaxEvents) {
+          ++out_of_range;
+          continue;
+        }
+        events.push_copy(runs[r].row() + n);
+      }
+    if (count > 0) snapshot.traces.push_back({static_cast<int32_t>(d), first, count});
+  }
+}
+
+void SnapshotRows::add_settings(const PickleObjects& objects, PickleValue dict) {
+  if (!dict.is(PickleKind::kDict)) return;
+  AllocatorSettings& s = snapshot.settings;
+  s.known = true;
+  const auto member = [&](std::string_view name, PickleValue of) {
+    const StringId key = snapshot.strings.find(name);
+    return key.valid() ? objects.member(of, key.value) : PickleValue();
+  };
+  for (const std::string_view name : {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF"})
+    if (const PickleValue v = member(name, dict); v.is(PickleKind::kText) && s.text.empty())
+      s.text = text_of(v.index());
+  const int64_t split = objects.integer(member("max_split_size", dict)).value_or(-1);
+  if (split > 0) s.max_split_bytes = split;
+  s.gc_threshold = objects.number(member("garbage_collection_threshold", dict)).value_or(0);
+  s.expandable_segments = objects.integer(member("expandable_segments", dict)).value_or(0) != 0;
+  const PickleValue divisions = member("roundup_power2_divisions", dict);
+  for (size_t i = 0; i < s.roundup_divisions.size(); ++i)
+    s.roundup_divisions[i] = std::clamp<int64_t>(
+        objects.integer(member(std::to_string(uint64_t{1} << i), divisions)).value_or(0), 0, 1 << 20);
+}
+
+void SnapshotRows::add_times() {
+  MemorySnapshot& s = snapshot;
+  const auto add = [&](int64_t time) {
+    if (time == AllocationEvent::kNoTime) return;
+    s.first_us = s.first_us == AllocationEvent::kNoTime ? time : std::min(s.first_us, time);
+    s.last_us = std::max(s.last_us, time);
+  };
+  for (const DeviceEvents& d : s.traces)
+    for (size_t i = d.first; i < d.first + d.count; ++i) add(s.events.time_us(i));
+  for (const MemoryAnnotation& a : s.annotations) add(a.time_us);
+}
+
+bool SnapshotRows::finish(const PickleObjects& objects, PickleValue root) {
+  const auto member = [&](std::string_view name) {
+    const StringId key = snapshot.strings.find(name);
+    return key.valid() ? objects.member(root, key.value) : PickleValue();
+  };
+  const PickleValue segments = member("segments"), traces = member("device_traces");
+  // The list of segments alone is what memory_snapshot() returns.
+  const bool alone = objects.resolved(root).is(PickleKind::kSequence) && !segments_.empty();
+  if (!alone && !segments.is(PickleKind::kSequence) && !traces.is(PickleKind::kSequence)) return false;
+  add_segments(objects, alone ? root : segments);
+  add_traces(objects, traces);
+  add_settings(objects, member("allocator_settings"));
+  for (const PickleValue v : objects.items(member("external_annotations")))
+    for (uint32_t n = 0; v.is_of(kAnnotations) && n < v.count(); ++n)
+      snapshot.annotations.push_back(annotations_[v.row() + n]);
+  add_times();
+  return true;
+}
+
+}  // namespace profgpu

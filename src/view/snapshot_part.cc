@@ -1,0 +1,39 @@
+#include <algorithm>
+
+#include "view/overview.h"
+#include "view/wording.h"
+
+namespace profgpu {
+
+bool has_times(const RankReport& rank) { return !rank.snapshot || !rank.devices.empty() || !rank.ops.empty(); }
+
+SnapshotParts snapshot_parts(const SnapshotSection& snapshot, std::optional<int64_t> capacity_bytes, size_t lines) {
+  SnapshotParts parts;
+  parts.sentence = peak_sentence(snapshot, capacity_bytes);
+  parts.categories = {
+      "Memory at the peak",
+      {},
+      {{"category", "held_bytes", "peak_pct", "blocks", "certain_bytes", "inferred_bytes"}, {}}};
+  for (const CategoryRow& c : snapshot.peak.categories) {
+    const bool known = c.category != MemoryCategory::kUnknown;
+    parts.categories.table.rows.push_back({category_words(c.category), c.bytes, c.peak_pct, c.blocks,
+                                           known ? Value(c.certain_bytes) : Value(),
+                                           known ? Value(c.inferred_bytes) : Value()});
+  }
+  if (snapshot.peak.unused_bytes)
+    parts.categories.table.rows.push_back(
+        {"reserved but unused", *snapshot.peak.unused_bytes, Value(), Value(), Value(), Value()});
+  parts.holders = {"Held at the peak by", {}, {{"line", "category", "op", "held_bytes", "peak_pct", "blocks"}, {}}};
+  for (size_t i = 0; i < std::min(snapshot.peak.holders.size(), lines); ++i) {
+    const HolderRow& h = snapshot.peak.holders[i];
+    parts.holders.table.rows.push_back(
+        {h.place(), category_words(h.category), h.op.empty() ? Value() : Value(h.op), h.bytes, h.peak_pct, h.blocks});
+  }
+  if (snapshot.truncated)
+    parts.categories.sentences.emplace_back(
+        "The history does not reach back to the first allocation: what was there before has no "
+        "stack, and its category is inferred from size and lifetime, or not known.");
+  return parts;
+}
+
+}  // namespace profgpu

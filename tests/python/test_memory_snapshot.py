@@ -1,0 +1,315 @@
+"""Memory snapshots: what is read and added up is what PyTorch's own viewer has, for real files and for those of every
+version; and no pickle runs code."""
+import copy
+import csv
+import gzip
+import io
+import json
+import os
+import pickle
+import re
+
+import pytest
+
+from conftest import ROOT
+from memory_snapshots import VERSIONS, snapshot, viewer_levels, with_addresses
+
+REAL = os.path.join(os.path.dirname(ROOT), 'shared', 'snapshots')
+
+
+def real_snapshots():
+    if not os.path.isdir(REAL):
+        return []
+    return [os.path.join(REAL, name) for name in sorted(os.listdir(REAL)) if name.endswith('.pickle')]
+
+
+@pytest.fixture(params=[*real_snapshots(), *(f'{v}-{p}' for v in VERSIONS for p in (2, 4, 5))],
+                ids=lambda name: os.path.basename(name))
+def file(request, tmp_path):
+    """(path, the snapshot as Python reads it)"""
+    if os.path.isabs(request.param):
+        with open(request.param, 'rb') as f:
+            return request.param, pickle.load(f)
+    version, protocol = request.param.split('-')
+    made = snapshot(version, seed=int(protocol), devices=2)
+    path = tmp_path / 'snapshot.pickle'
+    path.write_bytes(pickle.dumps(made, int(protocol)))
+    return str(path), made
+
+
+def test_real_snapshots_are_there():
+    if not real_snapshots():
+        pytest.skip('no real snapshots: ../shared/snapshots is not there')
+
+
+def test_totals_are_the_viewers(file, analyze):
+    path, snap = file
+    found = analyze(path)['ranks'][0]['snapshot']
+    segments = snap['segments']
+    assert found['segments'] == len(segments)
+    assert found['blocks'] == sum(len(s['blocks']) for s in segments)
+    assert found['events'] == sum(len(t) for t in snap['device_traces'])
+    assert found['reserved_bytes'] == sum(s['total_size'] for s in segments)
+    assert found['allocated_bytes'] == sum(s['allocated_size'] for s in segments)
+    assert found['active_bytes'] == sum(s['active_size'] for s in segments)
+    used = [b for s in with_addresses(copy.deepcopy(snap))['segments'] for b in s['blocks'] if b['state'] != 'inactive']
+    assert found['requested_bytes'] == sum(b['requested_size'] for b in used)
+    by_state = {}
+    for s in segments:
+        for b in s['blocks']:
+            key = s['device'], b['state'], s['segment_type']
+            size, count = by_state.get(key, (0, 0))
+            by_state[key] = size + b['size'], count + 1
+    assert {(r['device'], r['state'], r['pool']): (r['total_bytes'], r['blocks']) for r in found['states']} == by_state
+
+
+def test_totals_are_those_of_pytorchs_own_module(file, analyze):
+    viz = pytest.importorskip('torch.cuda._memory_viz')
+    path, snap = file
+    text = viz.segsum(with_addresses(copy.deepcopy(snap)))
+    found = analyze(path)['ranks'][0]['snapshot']
+    assert re.search(r'segments: (\d+)', text)[1] == str(found['segments'])
+    assert re.search(r'total_reserved: (.*)', text)[1] == viz._format_size(found['reserved_bytes'])
+    assert re.search(r'total_allocated: (.*)', text)[1] == viz._format_size(found['requested_bytes'])
+    for segment in snap['segments']:
+        assert viz.calc_active(segment) <= segment['active_size']
+
+
+def rows(profgpu, path, query):
+    result = profgpu('query', path, query, '--format', 'csv')
+    assert result.returncode == 0, result.stderr
+    return list(csv.DictReader(io.StringIO(result.stdout.decode())))
+
+
+def test_every_level_and_the_peak_are_the_viewers(file, analyze, profgpu):
+    path, snap = file
+    snap = with_addresses(copy.deepcopy(snap))
+    found = analyze(path)['ranks'][0]['snapshot']
+    events = rows(profgpu, path, 'SELECT device, event, action, size_bytes, allocated_bytes FROM snapshot_events')
+    highest = 0
+    for device, trace in enumerate(snap['device_traces']):
+        of_device = [e for e in events if int(e['device']) == device]
+        initial, levels = viewer_levels(snap, device)
+        assert [int(e['event']) for e in of_device] == list(range(len(trace)))
+        assert [int(e['allocated_bytes']) for e in of_device] == levels
+        assert [int(e['size_bytes']) for e in of_device] == [e['size'] for e in trace]
+        row = next((d for d in found['devices'] if d['device'] == device), None)
+        if row is None:
+            assert not trace
+            continue
+        peak = max([initial, *levels])
+        assert row['peak_allocated_bytes'] == peak
+        assert row['peak_event'] == (levels.index(peak) if initial < peak else None)
+        highest = max(highest, peak)
+    assert found['peak_allocated_bytes'] == highest
+    assert sum(c['held_bytes'] for c in found['peak']['categories']) == highest
+    assert max(p['allocated_bytes'] for p in found['timeline']) <= highest
+
+
+def test_reserved_memory_is_what_the_segments_say(file, profgpu):
+    path, snap = file
+    for device, trace in enumerate(snap['device_traces']):
+        level = sum(s['total_size'] for s in snap['segments'] if s['device'] == device)
+        levels = []
+        for event in reversed(trace):
+            levels.append(level)
+            level -= {'segment_alloc': 1, 'segment_map': 1, 'segment_free': -1, 'segment_unmap': -1}.get(event['action'], 0) * event['size']
+        got = rows(profgpu, path, f'SELECT reserved_bytes FROM snapshot_events WHERE device = {device} ORDER BY event')
+        assert [int(r['reserved_bytes']) for r in got] == levels[::-1]
+
+
+def test_segments_and_blocks_are_tables(file, profgpu):
+    path, snap = file
+    segments = rows(profgpu, path, 'SELECT total_bytes, active_bytes FROM snapshot_segments')
+    assert sorted(int(s['total_bytes']) for s in segments) == sorted(s['total_size'] for s in snap['segments'])
+    blocks = rows(profgpu, path, 'SELECT state, sum(size_bytes) AS bytes FROM snapshot_blocks GROUP BY state')
+    sums = {}
+    for s in snap['segments']:
+        for b in s['blocks']:
+            sums[b['state']] = sums.get(b['state'], 0) + b['size']
+    assert {b['state']: int(b['bytes']) for b in blocks} == sums
+
+
+def test_a_snapshot_alone_is_a_report_in_every_form(file, profgpu):
+    path, _ = file
+    text = profgpu('analyze', path).stdout.decode()
+    assert re.search(r'Peak [\d.]+ [KMG]iB', text) and 'Memory at the peak' in text and 'Held at the peak by' in text
+    assert 'No GPU activity' not in text and 'nan' not in text.lower().split()
+    assert 'Memory at the peak' in profgpu('analyze', '--format', 'markdown', path).stdout.decode()
+    assert 'category' in profgpu('analyze', '--section', 'snapshot', path).stdout.decode()
+
+
+def test_a_compressed_file_is_the_same(tmp_path, analyze):
+    made = pickle.dumps(snapshot('2.6'), 4)
+    (tmp_path / 'a.pickle').write_bytes(made)
+    (tmp_path / 'a.pickle.gz').write_bytes(gzip.compress(made))
+    assert analyze(tmp_path / 'a.pickle')['ranks'] == analyze(tmp_path / 'a.pickle.gz')['ranks']
+
+
+def test_what_is_unknown_is_skipped(tmp_path, analyze):
+    made = snapshot('2.9')
+    made['new_key'] = {'a': [1, (2, 3), None]}
+    for event in made['device_traces'][0]:
+        event['new_member'] = [{'x': 1.5}]
+    made['device_traces'][0].insert(5, {'action': 'brand_new', 'addr': 1, 'size': 2, 'stream': 0, 'frames': []})
+    (tmp_path / 'a.pickle').write_bytes(pickle.dumps(made, 4))
+    plain = snapshot('2.9')
+    (tmp_path / 'b.pickle').write_bytes(pickle.dumps(plain, 4))
+    a, b = (analyze(tmp_path / name)['ranks'][0]['snapshot'] for name in ('a.pickle', 'b.pickle'))
+    assert a['events'] == b['events'] + 1
+    assert a['peak_allocated_bytes'] == b['peak_allocated_bytes']
+
+
+def test_a_cut_file_gives_what_it_holds(tmp_path, profgpu):
+    made = pickle.dumps(snapshot('2.6', events=300), 4)
+    (tmp_path / 'whole.pickle').write_bytes(made)
+    for part in (0.3, 0.6, 0.9, 0.999):
+        path = tmp_path / 'cut.pickle'
+        path.write_bytes(made[:int(len(made) * part)])
+        result = profgpu('analyze', '--json', path)
+        assert result.returncode == 0, (part, result.stderr)
+        document = json.loads(result.stdout)
+        assert any(i['kind'] == 'truncated' for i in document['inputs'][0]['issues']), part
+        assert document['ranks'][0]['snapshot']['segments'] + document['ranks'][0]['snapshot']['events'] > 0
+
+
+@pytest.mark.parametrize('cut', [0, 1, 2, 20])
+def test_a_file_of_almost_nothing_is_an_error(cut, tmp_path, profgpu):
+    path = tmp_path / 'cut.pickle'
+    path.write_bytes(pickle.dumps(snapshot('2.6'), 4)[:cut])
+    result = profgpu('analyze', path)
+    assert result.returncode == 1 and b'cut.pickle' in result.stderr and not result.stdout
+
+
+CODE = {
+    'GLOBAL os system': b"cos\nsystem\n(S'touch pwned'\ntR.",
+    'STACK_GLOBAL posix system': b'\x80\x04\x8c\x05posix\x94\x8c\x06system\x94\x93.',
+    'INST os system': b"\x80\x02(S'touch pwned'\nios\nsystem\n.",
+    'REDUCE': b'\x80\x04K\x01)R.',
+    'NEWOBJ': b'\x80\x04K\x01)\x81.',
+    'BUILD': b'\x80\x04K\x01}b.',
+    'EXT1': b'\x80\x04\x82\x01.',
+    'PERSID': b'\x80\x02Pabc\n.',
+    'BINPERSID': b'\x80\x04K\x01Q.',
+}
+
+
+@pytest.mark.parametrize('what', CODE)
+def test_nothing_is_imported_or_called(what, tmp_path, profgpu):
+    path = tmp_path / 'snapshot.pickle'
+    path.write_bytes(CODE[what])
+    result = profgpu('analyze', path, cwd=tmp_path)
+    assert result.returncode == 1 and what in result.stderr.decode(), result.stderr
+    assert os.listdir(tmp_path) == ['snapshot.pickle']
+
+
+def test_a_class_within_a_snapshot_is_refused(tmp_path, profgpu):
+    class Bad:
+        def __reduce__(self):
+            return os.system, ('touch pwned',)
+
+    made = snapshot('2.6')
+    made['device_traces'][0][3]['frames'] = Bad()
+    path = tmp_path / 'snapshot.pickle'
+    path.write_bytes(pickle.dumps(made, 4))
+    result = profgpu('analyze', path, cwd=tmp_path)
+    assert result.returncode == 1 and b'system' in result.stderr
+    assert os.listdir(tmp_path) == ['snapshot.pickle']
+
+
+@pytest.mark.parametrize('pickled', [
+    b'\x80\x04' + b''.join(b']\x94(' + b'h' + bytes([i]) * 1 + b'e' for i in range(30)) + b'.',   # needs what is not there
+    b'\x80\x04]\x94' + b''.join(b']\x94(' + (b'h' + bytes([i])) * 10 + b'e' for i in range(30)) + b'.',
+    b'\x80\x04X\x00\xca\x9a\x3b.', b'\x80\x04\x8d' + b'\xff' * 8 + b'.', b'\x80\x04' + b'(' * 100_000, b'\x80\x04r\xff\xff\xff\x7f.',
+    b'\x80\x04]\x94h\x00a.', b'\x80\x04}\x94\x8c\x08segmentsh\x00s.', b'\x80\x04' + b'N' * 1000,
+], ids=['no-memo', 'memo-bomb', 'declared-length', 'declared-length-8', 'nesting', 'memo-index', 'cycle', 'cyclic-segments', 'no-stop'])
+def test_bombs_are_bounded(pickled, tmp_path, profgpu):
+    path = tmp_path / 'snapshot.pickle'
+    path.write_bytes(pickled)
+    result = profgpu('analyze', path)
+    assert result.returncode == 1 and b'snapshot.pickle' in result.stderr
+
+
+def test_shared_and_cyclic_objects_are_read_once(tmp_path, analyze):
+    made = snapshot('2.6')
+    made['itself'] = made
+    made['segments'][0]['self'] = made['segments'][0]
+    path = tmp_path / 'snapshot.pickle'
+    path.write_bytes(pickle.dumps(made, 4))
+    assert analyze(path)['ranks'][0]['snapshot']['segments'] == len(made['segments'])
+
+
+def test_another_pickle_is_no_snapshot(tmp_path, profgpu):
+    path = tmp_path / 'other.pickle'
+    path.write_bytes(pickle.dumps({'weights': [1, 2, 3]}, 4))
+    result = profgpu('analyze', path)
+    assert result.returncode == 1 and b'not a PyTorch memory snapshot' in result.stderr
+
+
+def test_snapshots_are_compared_by_line(tmp_path, profgpu):
+    before, after = snapshot('2.6', seed=1), snapshot('2.6', seed=1, events=700)
+    for name, made in (('a', before), ('b', after)):
+        (tmp_path / f'{name}.pickle').write_bytes(pickle.dumps(made, 4))
+    result = profgpu('diff', '--json', tmp_path / 'a.pickle', tmp_path / 'b.pickle')
+    assert result.returncode == 0, result.stderr
+    document = json.loads(result.stdout)
+    peak = next(m for m in document['memory'] if m['name'] == 'peak_allocated_bytes')
+    levels = [viewer_levels(with_addresses(copy.deepcopy(made)), 0) for made in (before, after)]
+    assert [peak['before'], peak['after']] == [max(initial, *rest) for initial, rest in levels]
+    assert any(line['after'] > line['before'] for line in document['memory_lines'])
+    text = profgpu('diff', tmp_path / 'a.pickle', tmp_path / 'b.pickle').stdout.decode()
+    assert 'Memory at the peak by line' in text and 'model.py:12' in text
+    gated = profgpu('diff', tmp_path / 'a.pickle', tmp_path / 'b.pickle', '--fail-on', 'peak_memory > +2%')
+    assert gated.returncode == 3
+    assert profgpu('diff', tmp_path / 'a.pickle', tmp_path / 'a.pickle', '--fail-on', 'peak_memory > +2%').returncode == 0
+
+
+def test_a_snapshot_beside_a_trace_of_its_rank_joins_it(tmp_path, simulate, analyze):
+    trace = simulate('--steps', '3')
+    (tmp_path / 'trace.json').write_bytes(trace.read_bytes())
+    (tmp_path / 'snapshot.pickle').write_bytes(pickle.dumps(snapshot('2.6'), 4))
+    alone = analyze(tmp_path / 'trace.json')
+    both = analyze(tmp_path / 'trace.json', tmp_path / 'snapshot.pickle')
+    assert len(both['ranks']) == 1
+    assert both['ranks'][0]['snapshot']['events'] > 0
+    assert both['ranks'][0]['steps'] == alone['ranks'][0]['steps']
+    assert both['ranks'][0]['idle'] == alone['ranks'][0]['idle']
+    assert alone['ranks'][0]['snapshot'] is None
+
+
+def test_ranks_of_a_job_have_snapshots_of_their_own(tmp_path, analyze):
+    for rank in range(3):
+        (tmp_path / f'rank{rank}.pickle').write_bytes(pickle.dumps(snapshot('2.6', seed=rank), 4))
+    document = analyze(tmp_path)
+    assert [r['rank'] for r in document['ranks']] == [0, 1, 2]
+    assert len({r['snapshot']['peak_allocated_bytes'] for r in document['ranks']}) == 3
+
+
+def test_the_rank_that_ran_out_of_memory_is_the_one_described(tmp_path, analyze, profgpu):
+    for rank in range(3):
+        made = snapshot('2.6', seed=rank)
+        if rank == 1:
+            made['device_traces'][0].append({'action': 'oom', 'addr': 1 << 20, 'size': 1 << 30, 'stream': 0, 'frames': [],
+                                             'time_us': made['device_traces'][0][-1]['time_us']})
+        (tmp_path / f'rank{rank}.pickle').write_bytes(pickle.dumps(made, 4))
+    document = analyze(tmp_path)
+    peak = document['ranks'][1]['snapshot']['peak_allocated_bytes']
+    assert document['verdict'].startswith('Rank 1: Out of memory: 1.00 GiB ')
+    shown = float(re.search(r' Peak ([\d.]+) MiB', document['verdict'])[1])
+    assert shown == pytest.approx(peak / 2**20, rel=0.01)
+    text = profgpu('analyze', tmp_path).stdout.decode()
+    assert 'Memory at the peak, rank 1' in text and 'mean step' not in text and 'steps differ' not in text
+
+
+def test_every_key_is_documented(file, analyze):
+    path, _ = file
+    with open(os.path.join(ROOT, 'docs', 'report-json.md'), encoding='utf-8') as f:
+        rows = f.read().split('| `snapshot` |')[1].split('\n| `')[0]
+    named = set(re.findall(r'`([a-z0-9_]+)`', rows))
+
+    def keys(value):
+        if isinstance(value, dict):
+            return set(value).union(*map(keys, value.values()))
+        return set().union(*map(keys, value)) if isinstance(value, list) else set()
+
+    assert keys(analyze(path)['ranks'][0]['snapshot']) - named == set()
