@@ -1,11 +1,18 @@
 #include "base/csv.h"
 
+#include <algorithm>
+
 #include "base/text.h"
 
 namespace profgpu {
+namespace {
+
+bool must_be_quoted(char c) { return c == ',' || c == '"' || static_cast<unsigned char>(c) < ' ' || c == '\x7f'; }
+
+}  // namespace
 
 void append_csv(std::string& row, std::string_view field, CsvControls controls) {
-  const bool quote = field.find_first_of(",\"\r\n") != field.npos ||
+  const bool quote = std::any_of(field.begin(), field.end(), must_be_quoted) ||
                      (!field.empty() && (field.front() == ' ' || field.back() == ' '));
   if (quote) row += '"';
   for (const char c : field) {

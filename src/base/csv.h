@@ -8,7 +8,7 @@
 namespace profgpu {
 
 enum class CsvControls { kKeep, kBlank };
-/// One field, quoted where it must be: commas, quotes, line ends, and blanks at its ends, which readers take off.
+/// One field, quoted where it must be: commas, quotes, control characters, and blanks at its ends, which readers strip.
 /// Nothing for an empty text. `controls`: kBlank for files that are read line by line.
 void append_csv(std::string& row, std::string_view field, CsvControls controls = CsvControls::kKeep);
 

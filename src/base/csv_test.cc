@@ -19,6 +19,7 @@ TEST(Csv, QuotesWhatMustBe) {
   EXPECT_EQ(written("a,b"), "\"a,b\"");
   EXPECT_EQ(written("say \"x\""), "\"say \"\"x\"\"\"");
   EXPECT_EQ(written(" x"), "\" x\"");
+  EXPECT_EQ(written("a\x1b[2J"), "\"a\x1b[2J\"");
   EXPECT_EQ(written("a\nb"), "\"a\nb\"");
   EXPECT_EQ(written("a\nb", CsvControls::kBlank), "\"a b\"");
 }

@@ -101,6 +101,9 @@ Result<ExportCommand> export_command(const Arguments& arguments) {
   command.trace = *std::move(trace);
   if (auto status = check_options(command, arguments.has("--weight")); !status) return status.error();
   if (auto status = choose_output(command); !status) return status.error();
+  auto csv = csv_text(arguments, command.exporter->name, command.trace.output);
+  if (!csv) return csv.error();
+  command.options.csv = *csv;
   return command;
 }
 
@@ -278,6 +281,7 @@ const Command kExport{
                  {"-o, --output FILE",
                   "file, or folder for csv; - is standard output (default: named after PATH, in the current folder)"},
                  {"--table NAME", "csv: only this table, into one file"},
+                 kRawFlag,
                  {"--weight WHAT",
                   "folded, speedscope: weigh stacks by host time, or by the device time of what they launched (default "
                   "host)",

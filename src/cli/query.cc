@@ -43,6 +43,7 @@ struct QueryOptions {
   TraceCommand trace;   ///< how traces are read, and where the answer goes
   std::string sql;
   RowFormat format = RowFormat::kTable;
+  CsvText csv = CsvText::kForFile;
   bool tables = false;
 };
 
@@ -81,6 +82,9 @@ Result<QueryOptions> query_options(const Arguments& arguments) {
     return Error{"the query comes last, but " + options.sql + " is a file", "profgpu query PATH... \"select ...\""};
   const std::string& format = options.trace.format;
   options.format = format == "csv" ? RowFormat::kCsv : format == "json" ? RowFormat::kJson : RowFormat::kTable;
+  auto csv = csv_text(arguments, format == "terminal" ? "table" : format, options.trace.output);
+  if (!csv) return csv.error();
+  options.csv = *csv;
   return options;
 }
 
@@ -129,7 +133,7 @@ Status write_rows(SqlRows& rows, const QueryOptions& options) {
   auto file = OutputFile::open(options.trace.output);
   if (!file) return file.error();
   ByteWriter& out = (*file)->bytes();
-  RowText text(options.format, rows.columns(), options.trace.shown.verbose ? 0 : kMaxCell, out);
+  RowText text(options.format, rows.columns(), options.trace.shown.verbose ? 0 : kMaxCell, out, options.csv);
   auto more = rows.next();
   for (; more && *more && out.error() == 0; more = rows.next()) text.row(rows.row());
   text.finish();
@@ -177,6 +181,7 @@ const Command kQuery{
                 {{"--format NAME", "format of the rows (default table)", {"table", "csv", "json"}},
                  {"--json", "rows as JSON, same as --format json"},
                  {"-o, --output FILE", "write the rows to FILE"},
+                 kRawFlag,
                  {"-v, --verbose", "do not shorten names in tables"},
                  kQuietFlag,
                  kNoProgressFlag}}},

@@ -1,5 +1,7 @@
 #include "cli/trace_command.h"
 
+#include <fmt/format.h>
+
 #include <cstdlib>
 
 #include "cli/output.h"
@@ -66,6 +68,15 @@ Result<TraceCommand> trace_command(const Arguments& arguments) {
 
 void print_issues(const LoadedRun& run) {
   for (const auto& [path, text] : run.issues()) print_issue(path, text);
+}
+
+Result<CsvText> csv_text(const Arguments& arguments, std::string_view format, std::string_view output) {
+  if (arguments.has("--raw")) {
+    if (format != "csv") return Error{fmt::format("--raw is for csv, not {}", format)};
+    return CsvText::kRaw;
+  }
+  const bool to_stdout = output.empty() || output == "-";
+  return to_stdout && stdout_is_terminal() ? CsvText::kForTerminal : CsvText::kForFile;
 }
 
 std::string history_path(const Arguments& arguments) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "app/analyze.h"
+#include "app/export/run.h"
 #include "app/loaded_run.h"
 #include "cli/command.h"
 #include "cli/terminal.h"
@@ -35,6 +36,11 @@ struct TraceCommand {
 
 /// Everything wrong with the options is a usage error.
 Result<TraceCommand> trace_command(const Arguments& arguments);
+
+inline const Flag kRawFlag{"--raw", "csv: names as they are; without it, a name that begins with =, +, - or @ gets an "
+                                    "apostrophe, as spreadsheets take it for a formula"};
+/// How CSV writes names, by kRawFlag and whether they go to a terminal. The error: not with this `format`.
+Result<CsvText> csv_text(const Arguments& arguments, std::string_view format, std::string_view output);
 
 /// Prints what the input lacks on standard error.
 void print_issues(const LoadedRun& run);

@@ -17,6 +17,10 @@ namespace {
 constexpr double kSlowest = 1e-3, kFastest = 1e6;
 // How long after the log's first row the others' first rows may come and still be there when the replay begins.
 constexpr int64_t kMaxHeadStart_ns = 2'000'000'000;
+// A pause of the log that is longer, and longer than so many of its usual distances, is played as one such distance:
+// clocks are set, machines sleep, and one row of a damaged log may be decades away.
+constexpr int64_t kLongestPause_ns = 10'000'000'000;
+constexpr int64_t kLongestPauseRows = 20, kLongestUsual_ns = 60'000'000'000;
 
 /// A point of the endless time that a loop has: how often the log was played before, and where in it.
 struct Position {
@@ -44,6 +48,54 @@ std::vector<int64_t> times_of(const ReplayDevice& device) {
   return times;
 }
 
+/// Pauses that are played short: from when on, and by how much all later times move.
+class Pauses {
+ public:
+  explicit Pauses(const SampleLog& log) {
+    std::vector<int64_t> times;
+    for (const SampleSeries& s : log.series) times.insert(times.end(), s.time_ns.begin(), s.time_ns.end());
+    for (const auto& t : log.process_ticks) times.push_back(t.time_ns);
+    std::sort(times.begin(), times.end());
+    times.erase(std::unique(times.begin(), times.end()), times.end());
+    const int64_t usual = usual_distance(times);
+    const int64_t longest = std::max(kLongestPause_ns, usual * kLongestPauseRows);
+    for (size_t i = 1; i < times.size(); ++i) {
+      const int64_t pause = times[i] - times[i - 1];
+      if (pause <= longest) continue;
+      skipped_ns_ += pause - usual;
+      later_.emplace_back(times[i], skipped_ns_);
+    }
+  }
+  [[nodiscard]] size_t count() const { return later_.size(); }
+  [[nodiscard]] int64_t skipped_ns() const { return skipped_ns_; }
+  void close(int64_t& time_ns) const {
+    const auto after = std::upper_bound(later_.begin(), later_.end(), time_ns,
+                                        [](int64_t time, const auto& pause) { return time < pause.first; });
+    if (after != later_.begin()) time_ns -= after[-1].second;
+  }
+  void close(SampleLog& log) const {
+    for (SampleSeries& s : log.series)
+      for (int64_t& time_ns : s.time_ns) close(time_ns);
+    for (auto& p : log.processes) close(p.time_ns);
+    for (auto& t : log.process_ticks) close(t.time_ns);
+    close(log.first_ns), close(log.last_ns);
+  }
+
+ private:
+  // Of two distances the smaller counts: the other may be the pause.
+  static int64_t usual_distance(const std::vector<int64_t>& times) {
+    if (times.size() < 3) return kOneSampleHolds_ns;
+    std::vector<int64_t> distances;
+    for (size_t i = 1; i < times.size(); ++i) distances.push_back(times[i] - times[i - 1]);
+    const auto middle = distances.begin() + static_cast<ptrdiff_t>((distances.size() - 1) / 2);
+    std::nth_element(distances.begin(), middle, distances.end());
+    return std::min(*middle, kLongestUsual_ns);
+  }
+
+  std::vector<std::pair<int64_t, int64_t>> later_;
+  int64_t skipped_ns_ = 0;
+};
+
 class Replay final : public Backend {
  public:
   Replay(ReplayOptions options, SampleLog log, SampleFileIssues issues);
@@ -68,6 +120,7 @@ class Replay final : public Backend {
   const ReplayOptions options_;
   SampleLog log_;
   const SampleFileIssues issues_;
+  const Pauses pauses_;
   std::vector<ReplayDevice> devices_;
   int64_t from_ns_ = 0;      // log time at which the replay begins
   int64_t length_ns_ = 0;    // of a round of the loop
@@ -76,7 +129,9 @@ class Replay final : public Backend {
 };
 
 Replay::Replay(ReplayOptions options, SampleLog log, SampleFileIssues issues)
-    : options_(std::move(options)), log_(std::move(log)), issues_(std::move(issues)), devices_(log_.devices.size()) {
+    : options_(std::move(options)), log_(std::move(log)), issues_(std::move(issues)), pauses_(log_),
+      devices_(log_.devices.size()) {
+  pauses_.close(log_);
   for (const SampleSeries& s : log_.series) {
     devices_[s.device].series.push_back(&s);
     devices_[s.device].has[static_cast<size_t>(s.metric)] = true;
@@ -199,6 +254,9 @@ std::vector<Fact> Replay::system_facts() {
   if (issues_.damaged_rows > 0)
     facts.push_back({"replay_damaged_rows",
                      fmt::format("{}, the first in line {}", issues_.damaged_rows, issues_.first_damaged_line), ""});
+  if (pauses_.count() > 0)
+    facts.push_back({"replay_pauses", fmt::format("{}, skipped {} s in all", pauses_.count(),
+                                                  pauses_.skipped_ns() / 1'000'000'000), ""});
   if (issues_.torn) facts.push_back({"replay_torn", "the file's end is not whole", ""});
   return facts;
 }

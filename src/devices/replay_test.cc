@@ -77,6 +77,23 @@ class ReplayTest : public testing::Test {
 
 using Values = std::vector<double>;
 
+TEST_F(ReplayTest, LongPausesArePlayedShort) {
+  std::ofstream(path_) << "{\"time_ns\":0,\"device\":0,\"power_w\":1}\n"
+                       << "{\"time_ns\":1800000000000000000,\"device\":0,\"power_w\":2}\n"
+                       << "{\"time_ns\":1800000000010000000,\"device\":0,\"power_w\":3}\n";
+  auto backend = open("");
+  ASSERT_NE(backend, nullptr);
+  const int64_t begin = monotonic_ns();
+  while (!backend->ended() && monotonic_ns() - begin < 10'000'000'000) {
+    (void)read(*backend, 0);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_TRUE(backend->ended());
+  std::string facts;
+  for (const Fact& f : backend->system_facts()) facts += f.id + "=" + f.value + "\n";
+  EXPECT_NE(facts.find("replay_pauses=1, skipped 1799999999 s in all"), std::string::npos) << facts;
+}
+
 TEST_F(ReplayTest, OneRowAReadAtFullSpeed) {
   auto backend = open(",speed=max");
   ASSERT_EQ(backend->devices().size(), 2u);

@@ -86,7 +86,7 @@ class Document {
   }
 
   void section(const std::string& name) {
-    if (name == "findings") return findings();
+    if (name == "findings") return findings(true);
     if (name == "checklist") return checklist();
     if (name == "inputs") return inputs();
     if (name == "cluster") return cluster(0);
@@ -168,8 +168,8 @@ class Document {
     bullets(notes, true);
   }
 
-  void findings() {
-    if (report_.findings.empty() && !report_.ranks.empty()) to_.paragraph({{"No findings."}});
+  void findings(bool alone = false) {
+    if (report_.findings.empty() && (alone || !report_.ranks.empty())) to_.paragraph({{"No findings."}});
     if (report_.findings.empty()) return;
     heading("Findings, most expensive first");
     std::vector<ListItem> items;

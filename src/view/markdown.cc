@@ -111,6 +111,7 @@ std::string write_markdown(const Report& report, const PresentOptions& options) 
   MarkdownRenderer to;
   if (options.section.empty()) render_report(report, options, false, options.top, to);
   else render_section(report, options, to);
+  if (to.out.empty()) to.paragraph({{"Nothing in this report."}});
   while (to.out.ends_with("\n\n")) to.out.pop_back();
   return std::move(to.out);
 }

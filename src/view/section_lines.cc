@@ -125,7 +125,7 @@ class FindingLines {
 
 Lines finding_lines(const Report& report, const PresentOptions& options, bool whole) {
   if (report.findings.empty()) {
-    if (report.ranks.empty()) return {};
+    if (report.ranks.empty() && !whole) return {};
     return {Line("No findings: ", Style::kStrong).add("nothing is over its rule's threshold")};
   }
   FindingLines lines(report, layout_width(options));

@@ -8,6 +8,7 @@
 #include "analyse/report/text.h"
 #include "app/export/run.h"
 #include "base/csv.h"
+#include "base/decimal.h"
 #include "base/json_quoted.h"
 
 namespace profgpu {
@@ -24,16 +25,14 @@ void append_number(std::string& out, const Datum& cell) {
 
 bool is_number(const Datum& cell) { return cell.kind() == Datum::Kind::kInteger || cell.kind() == Datum::Kind::kReal; }
 
-// Nothing is null, so that empty text has quotes.
-void append_cell(std::string& out, const Datum& cell) {
-  if (cell.kind() == Datum::Kind::kText) cell.text().empty() ? void(out += "\"\"") : append_csv(out, cell.text());
-  else if (is_number(cell)) append_number(out, cell);
+bool is_formula(std::string_view text) {
+  return std::string_view("=+-@\t\r").find(text.front()) != std::string_view::npos && !real_number(text);
 }
 
 }  // namespace
 
-RowText::RowText(RowFormat format, std::vector<std::string> columns, int longest, ByteWriter& out)
-    : format_(format), columns_(std::move(columns)), longest_(longest), out_(out) {
+RowText::RowText(RowFormat format, std::vector<std::string> columns, int longest, ByteWriter& out, CsvText csv)
+    : format_(format), columns_(std::move(columns)), longest_(longest), out_(out), csv_(csv) {
   if (format_ == RowFormat::kJson) out_.put('[');
   if (format_ != RowFormat::kCsv) return;
   for (const std::string& c : columns_) {
@@ -55,10 +54,21 @@ void RowText::row(const std::vector<Datum>& cells) {
   ++rows_;
 }
 
+// Nothing is null, so that empty text has quotes.
+void RowText::append_cell(const Datum& cell) {
+  if (is_number(cell)) return append_number(text_, cell);
+  if (cell.kind() != Datum::Kind::kText) return;
+  if (cell.text().empty()) return void(text_ += "\"\"");
+  if (csv_ == CsvText::kRaw) return append_csv(text_, cell.text());
+  std::string safe = csv_ == CsvText::kForTerminal ? sanitised(cell.text()) : std::string(cell.text());
+  if (is_formula(cell.text())) safe.insert(0, 1, '\'');
+  append_csv(text_, safe);
+}
+
 void RowText::csv_row(const std::vector<Datum>& cells) {
   for (const Datum& cell : cells) {
     if (&cell != cells.data()) text_ += ',';
-    append_cell(text_, cell);
+    append_cell(cell);
   }
   text_ += '\n';
 }
@@ -164,7 +174,7 @@ Status write_csv(const RunRows& run, const ExportOptions& options, ByteWriter& o
   if (table == nullptr) return Error{"there is no table " + options.table, "`profgpu query --tables` lists them"};
   std::vector<std::string> names;
   for (const DataColumn& c : table->columns) names.emplace_back(c.name);
-  RowText text(RowFormat::kCsv, names, 0, out);
+  RowText text(RowFormat::kCsv, names, 0, out, options.csv);
   if (table->of_run) {
     write_rows(TableRows(run, *table), text, out);
   } else {

@@ -18,12 +18,14 @@ enum class RowFormat : uint8_t {
 class RowText {
  public:
   /// `longest`: cells that a text may take in a table, what is longer is cut; 0: all.
-  RowText(RowFormat format, std::vector<std::string> columns, int longest, ByteWriter& out);
+  RowText(RowFormat format, std::vector<std::string> columns, int longest, ByteWriter& out,
+          CsvText csv = CsvText::kForFile);
   void row(const std::vector<Datum>& cells);
   /// Call last.
   void finish();
 
  private:
+  void append_cell(const Datum& cell);
   void csv_row(const std::vector<Datum>& cells);
   void json_row(const std::vector<Datum>& cells);
   void table_row(const std::vector<Datum>& cells);
@@ -34,6 +36,7 @@ class RowText {
   std::vector<std::string> columns_;
   int longest_;
   ByteWriter& out_;
+  CsvText csv_;
   int64_t rows_ = 0;
   std::string text_;                           // of the row at hand
   std::vector<std::vector<std::string>> held_; // rows of a table that decide its widths

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <set>
 
+#include "analyse/report/text.h"
 #include "app/export/data_table.h"
 #include "app/export/sql_database.h"
 #include "tests/support/trace_rows.h"
@@ -13,11 +14,12 @@
 namespace profgpu {
 namespace {
 
-std::string shown(RowFormat format, int longest, const std::vector<std::vector<Datum>>& rows) {
+std::string shown(RowFormat format, int longest, const std::vector<std::vector<Datum>>& rows,
+                  CsvText csv = CsvText::kForFile) {
   int ends[2];
   if (::pipe(ends) != 0) return "no pipe";
   ByteWriter out(ends[1]);
-  RowText text(format, {"name", "n"}, longest, out);
+  RowText text(format, {"name", "n"}, longest, out, csv);
   for (const auto& row : rows) text.row(row);
   text.finish();
   out.flush();
@@ -34,6 +36,15 @@ const std::vector<std::vector<Datum>> kRows = {
 TEST(RowText, Csv) {
   EXPECT_EQ(shown(RowFormat::kCsv, 0, kRows), "name,n\n\"a,\"\"b\"\"\nc\",1\n,2.5\n\"\",-3\n");
   EXPECT_EQ(shown(RowFormat::kCsv, 0, {}), "name,n\n");
+}
+
+TEST(RowText, CsvNamesAreNoFormulasAndHarmlessOnTerminals) {
+  const std::vector<std::vector<Datum>> rows = {{std::string_view("=1+cmd|x"), 1}, {std::string_view("-2.5"), 2},
+                                                {std::string_view("-x"), -3}, {std::string_view("a\x1b[2J"), 4}};
+  EXPECT_EQ(shown(RowFormat::kCsv, 0, rows), "name,n\n'=1+cmd|x,1\n-2.5,2\n'-x,-3\n\"a\x1b[2J\",4\n");
+  EXPECT_EQ(shown(RowFormat::kCsv, 0, rows, CsvText::kForTerminal),
+            "name,n\n'=1+cmd|x,1\n-2.5,2\n'-x,-3\na" + sanitised("\x1b") + "[2J,4\n");
+  EXPECT_EQ(shown(RowFormat::kCsv, 0, rows, CsvText::kRaw), "name,n\n=1+cmd|x,1\n-2.5,2\n-x,-3\n\"a\x1b[2J\",4\n");
 }
 
 TEST(RowText, Json) {

@@ -153,7 +153,16 @@ std::string_view activity_kind_name(ActivityKind kind);
 
 enum class Weight : uint8_t { kHost, kDevice };   ///< of stacks: time on the host, or of what they launched
 
+/// How CSV writes names, which come from the profiled program. What a spreadsheet would take for a formula (it begins
+/// with =, +, -, @, a tab or a carriage return, and is no number) gets an apostrophe before it, except in kRaw.
+enum class CsvText : uint8_t {
+  kForFile,       ///< control characters stay, quoted
+  kForTerminal,   ///< they are escaped
+  kRaw,           ///< names as they are
+};
+
 struct ExportOptions {
+  CsvText csv = CsvText::kForFile;
   Weight weight = Weight::kHost;
   std::string table;             ///< of formats that are a folder of tables: only this one
 };

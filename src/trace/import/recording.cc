@@ -376,6 +376,9 @@ std::vector<TraceIssue> recording_issues(const RecordingFile& file) {
     issues.push_back({TraceIssueKind::kUnknownRows, file.unknown_chunks,
                       fmt::format("chunks of kinds unknown to this version: {} (recorded by a newer profgpu)",
                                   file.unknown_chunks)});
+  if (const auto mended = static_cast<int64_t>(file.mended.size()); mended > 0)
+    issues.push_back({TraceIssueKind::kInvalidText, mended,
+                      fmt::format("names that are not valid UTF-8: {}; their invalid bytes are shown as \uFFFD", mended)});
   add_drops(file, issues);
   add_clock(file, issues);
   add_notes(file, issues);

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "base/decimal.h"
+#include "base/text.h"
 #include "base/text_source.h"
 
 namespace profgpu {
@@ -185,7 +186,11 @@ class FileReader {
   bool take_strings(const wire::ChunkView& chunk, size_t most) {
     std::vector<wire::StringRef> names;
     if (!append(chunk, names)) return false;
-    for (const wire::StringRef& n : names) file_.strings.put(n.id, std::string_view(n.text, n.length), most);
+    for (const wire::StringRef& n : names) {
+      std::string_view text(n.text, n.length);
+      if (std::string valid(text); replace_invalid_utf8(valid) > 0) text = file_.mended.emplace_back(std::move(valid));
+      file_.strings.put(n.id, text, most);
+    }
     return true;
   }
   bool take_properties(const wire::ChunkView& chunk) {

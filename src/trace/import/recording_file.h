@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -91,7 +92,8 @@ struct RecordingFile {
   int64_t file_bytes = 0;         ///< on disk, where it may be compressed
   std::string cut_off;            ///< why the bytes end early, empty if they do not
   std::vector<Block> blocks;      ///< device activity, calls, waits, overheads, allocations
-  ById<std::string_view> strings;
+  ById<std::string_view> strings; ///< valid UTF-8
+  std::deque<std::string> mended; ///< of those, the ones that were not: views of them stay valid as it grows or moves
   ById<wire::ThreadRow> threads;
   ById<wire::QueueRow> queues;
   ById<wire::LaunchShape> shapes;

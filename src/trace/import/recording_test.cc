@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/text.h"
 #include "support/hand_recording.h"
 #include "support/read_inputs.h"
 #include "trace/import/recording.h"
@@ -388,6 +389,20 @@ TEST_F(Recording, what_the_recorder_says_is_said) {
   EXPECT_TRUE(has_issue(t.issues, TraceIssueKind::kOther, "another profiler has CUPTI"));
   EXPECT_TRUE(has_issue(t.issues, TraceIssueKind::kNote, "CUPTI 12.4"));
   EXPECT_TRUE(has_issue(t.issues, TraceIssueKind::kTruncated, "the recording has no end"));
+}
+
+TEST_F(Recording, names_that_are_no_utf_8_are_mended_once_and_counted) {
+  HandRecording r = begun();
+  r.property("command", "train\x88.py");
+  r.kernel("k\x81", r.thread(100, 100, "main\xff"), kDevice, kDevice + kMs, kMs);
+  r.kernel("k\x81", r.thread(100, 100), kDevice + 2 * kMs, kDevice + 3 * kMs, kMs);
+  const Trace t = read(r);
+  EXPECT_EQ(t.name(ActivityId(0)), "k\uFFFD");
+  EXPECT_TRUE(has_issue(t.issues, TraceIssueKind::kInvalidText, "names that are not valid UTF-8: 3"));
+  for (uint32_t i = 0; i < t.strings.size(); ++i) {
+    std::string text(t.strings[StringId(i)]);
+    EXPECT_EQ(replace_invalid_utf8(text), 0) << text;
+  }
 }
 
 TEST_F(Recording, of_ranges_alone_has_an_end_too) {
