@@ -136,6 +136,10 @@ Status parse_own(const Command& command, const std::vector<std::string>& words, 
 
 }  // namespace
 
+bool has_flag(const Command& command, const std::string& name) { return find_flag(command, name) != nullptr; }
+
+bool value_follows(const Command& command, const std::string& word) { return FlagWord(command, word).value_follows(); }
+
 size_t own_words(const Command& command, const std::vector<std::string>& words) {
   if (!command.runs_command) return words.size();
   size_t i = 0;

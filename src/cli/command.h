@@ -154,6 +154,10 @@ const Command* find_command(std::string_view name);
 /// line begins after `--` or at the first word that is not a flag.
 size_t own_words(const Command& command, const std::vector<std::string>& words);
 
+bool has_flag(const Command& command, const std::string& name);
+/// Whether `word`, a flag of the command, takes the next word as its value.
+bool value_follows(const Command& command, const std::string& word);
+
 /// Parses the words after the command's name. The error is a usage error and suggests what was probably meant.
 Result<Arguments> parse_arguments(const Command& command, const std::vector<std::string>& words);
 

@@ -30,6 +30,7 @@ struct LogOptions {
   LogFile::Options file;
   std::optional<int64_t> count;            ///< rows of each device
   std::optional<int64_t> duration_ns;
+  bool header = true;
 
   /// A signal before the requested end cuts the log short.
   [[nodiscard]] bool bounded() const { return count || duration_ns; }
@@ -91,6 +92,9 @@ Result<LogOptions> log_options(const Arguments& arguments) {
   if (arguments.has("--rotate") && !to_file) return Error{"--rotate needs a file", "name one with --output"};
   if (arguments.has("--keep") && !arguments.has("--rotate"))
     return Error{"--keep needs --rotate", "--keep is how many older files --rotate keeps"};
+  options.header = !arguments.has("--no-header");
+  if (to_file && !options.header)
+    return Error{"--no-header is for the screen and pipes: a file without names cannot be read again"};
   OptionReader read(arguments);
   read.whole("--count", 1, INT64_MAX, options.count)
       .time("--duration", kSecond_ns / 1000, INT64_MAX, options.duration_ns);
@@ -182,7 +186,7 @@ Status Log::write(const Reading& reading) {
     rows_.begin_file();
     row = rows_.row(reading);
   }
-  if (options_.rows.format == LogFormat::kTable && written_ > 0 && written_ % kHeaderEvery == 0 && stdout_is_terminal())
+  if (options_.header && options_.rows.format == LogFormat::kTable && written_ > 0 && written_ % kHeaderEvery == 0 && stdout_is_terminal())
     if (Status written = file_.write(rows_.header()); !written) return written;
   return file_.write(row);
 }
@@ -313,7 +317,7 @@ Outcome log(const Arguments& arguments) {
     print_message("profgpu: log: " + note + (options->devices.device.empty() ? " (--device all: every GPU)" : ""));
   take_facts(*devices, options->rows);
   std::atomic<bool> closed = false;
-  options->file.header = LogRows(options->rows, devices->backend->devices()).header();
+  if (options->header) options->file.header = LogRows(options->rows, devices->backend->devices()).header();
   options->file.given_up = &closed;
   auto file = LogFile::open(options->file);
   if (!file) return file.error();
@@ -340,6 +344,7 @@ const Command kLog{
                   {"table", "csv", "json"}},
                  {"--rotate SIZE", "start a new file at this size; FILE becomes FILE.1, and so on"},
                  {"--keep N", "number of older files to keep (default: all)"},
+                 {"--no-header", "rows only"},
                  {"--units", "print units after values too"},
                  {"--no-units", "no units, not even in the header"},
                  {"--timestamps STYLE",

@@ -9,6 +9,7 @@
 #include "app/words.h"
 #include "base/text.h"
 #include "base/version.h"
+#include "cli/borrowed_words.h"
 #include "cli/output.h"
 #include "cli/run_options.h"
 #include "cli/terminal.h"
@@ -126,11 +127,13 @@ bool is_command_line(const Command& run, const std::vector<std::string>& words) 
 
 }  // namespace
 
-ExitCode run_program(const std::vector<std::string>& words) {
+ExitCode run_program(const std::vector<std::string>& typed) {
+  const auto [words, notes] = own_words_for(typed);
   if (words.empty()) {
     print_message(overview_help());
     return ExitCode::kUsage;
   }
+  for (const std::string& note : notes) print_message("profgpu: " + note);
   const std::string& first = words.front();
   if (first == "--help" || first == "-h") return end_with("", write_stdout(overview_help()));
   if (first == "--version" || first == "-V") return end_with("", write_stdout(fmt::format("profgpu {}\n", kVersion)));

@@ -18,7 +18,7 @@ std::vector<const Command*> shown_commands();
 /// The flag that every command has.
 inline const Flag kHelpFlag{"-h, --help", "print this help"};
 
-/// Runs the command that `words` (without the program's name) name and prints its error, if it ends in one.
-ExitCode run_program(const std::vector<std::string>& words);
+/// Runs the command that `typed` (without the program's name) names and prints its error, if it ends in one.
+ExitCode run_program(const std::vector<std::string>& typed);
 
 }  // namespace profgpu

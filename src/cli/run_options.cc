@@ -43,6 +43,19 @@ bool in_path(const std::string& program) {
 
 std::string python() { return in_path("python") ? "python" : "python3"; }
 
+bool is_script(const std::string& word) {
+  struct stat s{};
+  return word.ends_with(".py") && ::stat(word.c_str(), &s) == 0 && S_ISREG(s.st_mode);
+}
+
+// A script that cannot run by itself runs with Python.
+std::vector<std::string> with_python(std::vector<std::string> words) {
+  const std::string& first = words.front();
+  const bool runs = first.find('/') == std::string::npos ? in_path(first) : is_executable(first);
+  if (!runs && is_script(first)) words.insert(words.begin(), python());
+  return words;
+}
+
 std::vector<std::string> torchrun() {
   if (in_path("torchrun")) return {"torchrun"};
   return {python(), "-m", "torch.distributed.run"};
@@ -76,6 +89,7 @@ std::string chosen_mode(const LaunchOptions& o, size_t devices) {
 
 bool names_program(const std::string& word) {
   if (word.empty()) return false;
+  if (is_script(word)) return true;
   if (word.find('/') == std::string::npos) return in_path(word);
   if (!is_executable(word)) return false;
   // On some file systems every file is executable, a trace too.
@@ -87,7 +101,7 @@ bool names_program(const std::string& word) {
 
 Result<std::vector<std::string>> launch_command(LaunchOptions o, const std::vector<std::string>& words,
                                                 size_t devices) {
-  if (o.mode.empty()) return words;
+  if (o.mode.empty()) return with_python(words);
   const std::string mode = chosen_mode(o, devices);
   std::vector<std::string> out;
   if (mode == "single") {

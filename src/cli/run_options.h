@@ -23,10 +23,10 @@ struct LaunchOptions {
   int master_port = 29500;    ///< torchrun's own default
 };
 
-/// Whether a word can run as typed: a program in PATH, or the path of a script with `#!` or of a binary.
+/// Whether a word can run: a program in PATH, a Python script, or the path of a script with `#!` or of a binary.
 bool names_program(const std::string& word);
 
-/// `words`: the script and its arguments. `devices`: how many there are. The error is a usage error.
+/// `words`: the script or program and its arguments. Without a mode they run as typed, a script with Python. `devices`: how many there are. The error is a usage error.
 Result<std::vector<std::string>> launch_command(LaunchOptions options, const std::vector<std::string>& words,
                                                 size_t devices);
 

@@ -2,6 +2,7 @@
 #include <cctype>
 
 #include "analyse/report/text.h"
+#include "base/text.h"
 #include "view/document.h"
 
 namespace profgpu {

@@ -1,0 +1,77 @@
+#include "cli/borrowed_words.h"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "base/text.h"
+
+namespace profgpu {
+namespace {
+
+std::vector<std::string> words_of(const std::string& line) {
+  std::istringstream in(line);
+  std::vector<std::string> words;
+  for (std::string word; in >> word;) words.push_back(word);
+  return words;
+}
+
+std::string own(const std::string& line) { return joined(own_words_for(words_of(line)).words, " "); }
+
+std::string first_note(const std::string& line) {
+  const OwnWords own = own_words_for(words_of(line));
+  return own.notes.empty() ? "" : own.notes.front();
+}
+
+TEST(BorrowedWords, OwnLinesStayAsTheyAre) {
+  for (const char* line :
+       {"analyze trace.json --top 5", "run --trace -o f -- python -l 1 --no-color", "log -i 1 --count 2", "stat -f",
+        "run python train.py --loop 3", "--version", "nonsense -l 1", "query t.json --file a.sql", "run -- dmon",
+        "log --device -l", "top --sort sm -- -m", "attach 12 start"}) {
+    EXPECT_EQ(own(line), line);
+    EXPECT_EQ(first_note(line), "") << line;
+  }
+  EXPECT_EQ(own(""), "");
+  EXPECT_EQ(own_words_for({"query", "t.json", "-- all\nselect 1"}).words.back(), "-- all\nselect 1");
+}
+
+TEST(BorrowedWords, OfNvidiaSmi) {
+  EXPECT_EQ(own("log -l 1"), "log --interval 1");
+  EXPECT_EQ(own("log -l1"), "log --interval 1");
+  EXPECT_EQ(own("log --loop=5 --id=0"), "log --interval 5 --device 0");
+  EXPECT_EQ(own("log -lms 200"), "log --interval 200ms");
+  EXPECT_EQ(own("log --query-gpu=utilization.gpu,memory.used --format=csv,noheader,nounits -l 1"),
+            "log --query utilization.gpu,memory.used --format csv --no-header --interval 1");
+  EXPECT_EQ(own("log --query-gpu name --format csv,noheader"), "log --query name --format csv --no-header --units");
+  EXPECT_EQ(own("log --format=csv"), "log --format=csv") << "our own";
+  EXPECT_EQ(own("dmon -s pm -d 2 -c 3 -i 0"),
+            "log --interval 2 --count 3 --device 0 --query device,power_w,temperature_c,memory_temperature_c,"
+            "memory_used_bytes,bar1_used_bytes --format table");
+  EXPECT_EQ(own("dmon -o T -f x.csv -s c"),
+            "log --timestamps iso --output x.csv --query timestamp,device,memory_clock_mhz,sm_clock_mhz");
+  EXPECT_NE(own("dmon -s q").find("-s q"), std::string::npos) << "the parser refuses it";
+  EXPECT_EQ(first_note("log -l 1"), "read as: profgpu log --interval 1");
+}
+
+TEST(BorrowedWords, OfGpustatAndNvitop) {
+  EXPECT_EQ(own("gpustat -cp -i --no-color"), "stat -cp --watch 1 --color never");
+  EXPECT_EQ(own("stat -i 0.5"), "stat --watch 0.5");
+  EXPECT_EQ(first_note("stat -i 0.5"), "");
+  EXPECT_EQ(own("nvitop -m full"), "top");
+  EXPECT_EQ(own("top --no-color"), "top --color never");
+  EXPECT_EQ(first_note("analyze x --no-color"), "");
+}
+
+TEST(BorrowedWords, OfNsysAndPySpy) {
+  EXPECT_EQ(own("profile -o out --trace=cuda,nvtx,osrt --capture-range=cudaProfilerApi --capture-range-end=stop python t.py"),
+            "run --trace -o out --trace --capture-range=cudaProfilerApi python t.py");
+  EXPECT_EQ(own("run -t cuda,nvtx -d 30 -- ./a -t 1"), "run --trace --duration 30 -- ./a -t 1");
+  EXPECT_EQ(own("record -o out -- python t.py"), "run --trace -o out -- python t.py");
+  EXPECT_EQ(own("--trace=cuda -- python t.py"), "--trace -- python t.py");
+  const OwnWords stopped = own_words_for(words_of("run --trace --capture-range-end=stop -- x"));
+  ASSERT_EQ(stopped.notes.size(), 1U);
+  EXPECT_NE(stopped.notes.front().find("--capture-range-end has no effect"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace profgpu
