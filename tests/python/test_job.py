@@ -190,6 +190,19 @@ def test_ranks_told_by_names_alone(job, same):
     assert ranks(same(job('--ranks', '3', '--no-distributed-info'))) == [0, 1, 2]
 
 
+def test_a_folder_with_a_folder_for_each_rank(job, same, alone, tmp_path):
+    folder = job('--ranks', '3', '--no-distributed-info')
+    for rank in range(3):
+        of_rank = tmp_path / 'logs' / f'worker{2 - rank}' / 'run'
+        of_rank.mkdir(parents=True)
+        (folder / f'rank-{rank}.json').rename(of_rank.parent / 'trace.json' if rank < 2 else of_rank / 'rank-0.json')
+    document = same(tmp_path / 'logs')
+    assert [(s['path'].split('logs/')[1], s['rank']) for s in document['inputs']] == [
+        ('worker0/run/rank-0.json', 0), ('worker1/trace.json', 1), ('worker2/trace.json', 2)]
+    (tmp_path / 'logs' / 'rank-5.json').write_text((tmp_path / 'logs' / 'worker1' / 'trace.json').read_text())
+    assert ranks(json.loads(alone('--json', tmp_path / 'logs').stdout)) == [5], 'a folder of files stands for those'
+
+
 def test_a_rank_that_is_there_twice(job, same):
     folder = job('--ranks', '3')
     shutil.copy(folder / 'rank-1.json', folder / 'again.json')

@@ -21,16 +21,40 @@ namespace {
 
 constexpr size_t kHeadBytes = 64 << 10;   // a file's metadata comes before its events
 
+constexpr int kMaxDepth = 4;                    // of folders that hold only folders
+
 struct Listing {
   std::vector<std::string> files;
   bool folder = false;
   std::vector<std::string> passed_over = {};   ///< entries that are not files, and why they are not read
-  bool has_folders = false;
 };
 
-Error empty_folder(const std::string& path, const Listing& listing) {
-  if (!listing.has_folders) return {path + ": an empty folder"};
-  return {path + ": no files in it, only folders", "name those: " + path + (path.back() == '/' ? "*" : "/*")};
+// Adds what is in a folder. One that holds only folders, such as logs/rank_0, logs/rank_1, stands for those.
+Status list_folder(const std::string& path, int depth, Listing& listing) {
+  DIR* dir = ::opendir(path.c_str());
+  if (dir == nullptr) return Error{path + ": " + std::strerror(errno), "check the folder's permissions"};
+  std::vector<std::string> folders;
+  const size_t files = listing.files.size();
+  struct stat info {};
+  while (const dirent* entry = ::readdir(dir)) {
+    const std::string name = entry->d_name;
+    if (name.front() == '.') continue;
+    std::string file = path + (path.back() == '/' ? "" : "/") + name;
+    if (::stat(file.c_str(), &info) != 0) listing.passed_over.push_back(file + ": " + std::strerror(errno));
+    else if (S_ISREG(info.st_mode)) listing.files.push_back(std::move(file));
+    else if (S_ISDIR(info.st_mode)) folders.push_back(std::move(file));
+    else listing.passed_over.push_back(file + ": not a regular file");
+  }
+  ::closedir(dir);
+  const bool only_folders = listing.files.size() == files && depth < kMaxDepth;
+  for (const std::string& folder : folders) {
+    if (!only_folders) {
+      listing.passed_over.push_back(folder + ": a folder, which is read only if you name it");
+    } else if (Status status = list_folder(folder, depth + 1, listing); !status) {
+      listing.passed_over.push_back(status.error().message);
+    }
+  }
+  return ok();
 }
 
 Result<Listing> listed(const std::string& path) {
@@ -39,24 +63,8 @@ Result<Listing> listed(const std::string& path) {
   if (::stat(path.c_str(), &info) != 0)
     return Error{path + ": " + std::strerror(errno), errno == ENOENT ? "check the path" : ""};
   if (!S_ISDIR(info.st_mode)) return Listing{{path}};
-  DIR* dir = ::opendir(path.c_str());
-  if (dir == nullptr) return Error{path + ": " + std::strerror(errno), "check the folder's permissions"};
   Listing listing{{}, true};
-  while (const dirent* entry = ::readdir(dir)) {
-    const std::string name = entry->d_name;
-    if (name.front() == '.') continue;
-    const std::string file = path + (path.back() == '/' ? "" : "/") + name;
-    if (::stat(file.c_str(), &info) != 0) {
-      listing.passed_over.push_back(file + ": " + std::strerror(errno));
-    } else if (S_ISREG(info.st_mode)) {
-      listing.files.push_back(file);
-    } else {
-      listing.has_folders |= S_ISDIR(info.st_mode);
-      listing.passed_over.push_back(
-          file + (S_ISDIR(info.st_mode) ? ": a folder, which is read only if you name it" : ": not a regular file"));
-    }
-  }
-  ::closedir(dir);
+  if (Status status = list_folder(path, 1, listing); !status) return status.error();
   std::sort(listing.files.begin(), listing.files.end(), natural_less);
   std::sort(listing.passed_over.begin(), listing.passed_over.end(), natural_less);
   return listing;
@@ -257,9 +265,11 @@ WindowFacts window_facts(const Trace& trace) {
   return facts;
 }
 
-int rank_in_name(std::string_view path) {
-  const std::string name = lower_case(base_name(path));
-  for (const std::string_view word : {"rank", "worker", "r"}) {
+namespace {
+
+// The number after one of the words; -1: none.
+int number_in(const std::string& name, std::initializer_list<std::string_view> words) {
+  for (const std::string_view word : words) {
     for (size_t at = name.find(word); at != name.npos; at = name.find(word, at + 1)) {
       if (at > 0 && is_letter(name[at - 1])) continue;
       size_t i = at + word.size();
@@ -271,6 +281,15 @@ int rank_in_name(std::string_view path) {
     }
   }
   return -1;
+}
+
+}  // namespace
+
+int rank_in_name(std::string_view path) {
+  const int rank = number_in(lower_case(base_name(path)), {"rank", "worker", "r"});
+  const size_t slash = path.rfind('/');
+  if (rank >= 0 || slash == path.npos) return rank;
+  return number_in(lower_case(base_name(path.substr(0, slash))), {"rank", "worker"});
 }
 
 Result<InputUnits> find_units(const std::vector<std::string>& paths, const ImportOptions& options) {
@@ -285,7 +304,7 @@ Result<InputUnits> find_units(const std::vector<std::string>& paths, const Impor
   for (const std::string& path : paths) {
     auto listing = listed(path);
     if (!listing) return listing.error();
-    if (listing->folder && listing->files.empty()) return empty_folder(path, *listing);
+    if (listing->folder && listing->files.empty()) return Error{path + ": a folder without files"};
     std::move(listing->passed_over.begin(), listing->passed_over.end(), std::back_inserter(all.left_out));
     std::erase_if(listing->files, [&](const std::string& file) { return seen.again(file); });
     std::vector<Head> heads;

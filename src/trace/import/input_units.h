@@ -107,7 +107,7 @@ struct UnitRead {
 /// The error: a file that the user named cannot be read.
 Result<UnitRead> read_unit(const InputUnit& unit, const ImportOptions& options);
 
-/// The rank in a file name (rank-3, rank3, rank_3, r3, worker3), or -1.
+/// The rank in a file name (rank-3, rank3, rank_3, r3, worker3), else in its folder's (rank_3/, worker3/), or -1.
 int rank_in_name(std::string_view path);
 
 // Which parts of an input are which rank of a job.
