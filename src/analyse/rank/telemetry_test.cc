@@ -306,6 +306,13 @@ TEST(TimeBins, WidenKeepsTheSums) {
   EXPECT_EQ(bins.minima(100'000, 4)[3], 3);
 }
 
+TEST(TimeBins, HoldCenturies) {
+  TimeBins bins(1, 1'000'000'000);
+  bins.add(1, 1'000'000'001, 1);
+  bins.add(1'000'000'001, INT64_MAX, 3);
+  EXPECT_NEAR(bins.means(INT64_MAX, 2)[1], 3, 0.01);
+}
+
 constexpr int64_t kSecond = 1'000'000'000;
 
 DeviceTelemetry half_busy() {

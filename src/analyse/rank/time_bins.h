@@ -20,10 +20,12 @@ class TimeBins {
   /// The value held from `from` to `to`.
   void add(int64_t from, int64_t to, double value) {
     from = std::max(from, start_ns_);
-    while (to - start_ns_ > width_ns_ * static_cast<int64_t>(kBins)) widen();
+    if (from >= to) return;
+    // Centuries may lie between times in a damaged file: no product may exceed 64 bits.
+    while ((to - start_ns_ - 1) / static_cast<int64_t>(kBins) >= width_ns_) widen();
     while (from < to) {
       const int64_t bin = (from - start_ns_) / width_ns_;
-      const int64_t end = std::min(to, start_ns_ + (bin + 1) * width_ns_);
+      const int64_t end = from + std::min(to - from, width_ns_ - (from - start_ns_) % width_ns_);
       Bin& b = bins_[static_cast<size_t>(bin)];
       b.weight_ns += static_cast<double>(end - from);
       b.sum += value * static_cast<double>(end - from);
