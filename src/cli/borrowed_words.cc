@@ -32,7 +32,7 @@ const std::vector<BorrowedCommand>& borrowed_commands() {
   return kAll;
 }
 
-enum class Value : uint8_t {
+enum class Takes : uint8_t {
   kNone,
   kNext,        ///< "-l 1", "--loop=1", "-l1"
   kAttached,    ///< "--trace=cuda": without the equals sign it is our own flag
@@ -43,50 +43,50 @@ enum class Value : uint8_t {
 struct BorrowedFlag {
   std::string_view command;        ///< ours; empty: any that has our flag
   std::string_view theirs;
-  Value value = Value::kNone;
+  Takes value = Takes::kNone;
   std::string_view ours = {};      ///< "--interval {}"; empty: nothing is needed
   std::string_view why = {};       ///< nothing is needed, because
 };
 
 constexpr BorrowedFlag kBorrowedFlags[] = {
-    {"", "--no-color", Value::kNone, "--color never"},
-    {"", "--no-colour", Value::kNone, "--color never"},
-    {"", "--colour", Value::kNext, "--color {}"},
-    {"", "--force-color", Value::kNone, "--color always"},
+    {"", "--no-color", Takes::kNone, "--color never"},
+    {"", "--no-colour", Takes::kNone, "--color never"},
+    {"", "--colour", Takes::kNext, "--color {}"},
+    {"", "--force-color", Takes::kNone, "--color always"},
     // nvidia-smi
-    {"log", "-l", Value::kNext, "--interval {}"},
-    {"log", "--loop", Value::kNext, "--interval {}"},
-    {"log", "-lms", Value::kNext, "--interval {}ms"},
-    {"log", "--loop-ms", Value::kNext, "--interval {}ms"},
-    {"log", "--query-gpu", Value::kNext, "--query {}"},
-    {"log", "--help-query-gpu", Value::kNone, "--help-query"},
-    {"log", "--id", Value::kNext, "--device {}"},
-    {"log", "--format", Value::kList, "{}"},
-    {"log", "-f", Value::kNext, "--output {}"},
-    {"log", "--filename", Value::kNext, "--output {}"},
-    {"devices", "-m", Value::kNone, "", "the matrix of links is always shown"},
+    {"log", "-l", Takes::kNext, "--interval {}"},
+    {"log", "--loop", Takes::kNext, "--interval {}"},
+    {"log", "-lms", Takes::kNext, "--interval {}ms"},
+    {"log", "--loop-ms", Takes::kNext, "--interval {}ms"},
+    {"log", "--query-gpu", Takes::kNext, "--query {}"},
+    {"log", "--help-query-gpu", Takes::kNone, "--help-query"},
+    {"log", "--id", Takes::kNext, "--device {}"},
+    {"log", "--format", Takes::kList, "{}"},
+    {"log", "-f", Takes::kNext, "--output {}"},
+    {"log", "--filename", Takes::kNext, "--output {}"},
+    {"devices", "-m", Takes::kNone, "", "the matrix of links is always shown"},
     // gpustat
-    {"stat", "-i", Value::kOptional, "--watch {}"},
-    {"stat", "--interval", Value::kOptional, "--watch {}"},
+    {"stat", "-i", Takes::kOptional, "--watch {}"},
+    {"stat", "--interval", Takes::kOptional, "--watch {}"},
     // nvitop
-    {"top", "-m", Value::kNext, "", "the layout follows the screen's size"},
-    {"top", "--monitor", Value::kNext, "", "the layout follows the screen's size"},
-    {"top", "-1", Value::kNone, "--once"},
+    {"top", "-m", Takes::kNext, "", "the layout follows the screen's size"},
+    {"top", "--monitor", Takes::kNext, "", "the layout follows the screen's size"},
+    {"top", "-1", Takes::kNone, "--once"},
     // nsys
-    {"run", "--trace", Value::kAttached, "--trace", "a recording has all kinds of events"},
-    {"run", "-t", Value::kNext, "--trace", "a recording has all kinds of events"},
-    {"run", "-c", Value::kNext, "--capture-range {}"},
-    {"run", "--capture-range-end", Value::kNext, "", "recording stops at each cudaProfilerStop, and the program runs on"},
-    {"run", "--cuda-graph-trace", Value::kNext, "--graphs {}"},
-    {"run", "-y", Value::kNext, "--delay {}"},
-    {"run", "-d", Value::kNext, "--duration {}"},
-    {"run", "--gpu-metrics-device", Value::kNext, "--device {}"},
-    {"run", "--gpu-metrics-devices", Value::kNext, "--device {}"},
-    {"run", "--force-overwrite", Value::kNext, "", "a folder that holds a recording is never overwritten"},
-    {"run", "-w", Value::kNext, "", "the program's output is always shown"},
-    {"run", "--stats", Value::kNext, "", "`profgpu analyze` shows the statistics"},
-    {"run", "-s", Value::kNext, "", "threads are always sampled"},
-    {"run", "--sample", Value::kNext, "", "threads are always sampled"},
+    {"run", "--trace", Takes::kAttached, "--trace", "a recording has all kinds of events"},
+    {"run", "-t", Takes::kNext, "--trace", "a recording has all kinds of events"},
+    {"run", "-c", Takes::kNext, "--capture-range {}"},
+    {"run", "--capture-range-end", Takes::kNext, "", "recording stops at each cudaProfilerStop, and the program runs on"},
+    {"run", "--cuda-graph-trace", Takes::kNext, "--graphs {}"},
+    {"run", "-y", Takes::kNext, "--delay {}"},
+    {"run", "-d", Takes::kNext, "--duration {}"},
+    {"run", "--gpu-metrics-device", Takes::kNext, "--device {}"},
+    {"run", "--gpu-metrics-devices", Takes::kNext, "--device {}"},
+    {"run", "--force-overwrite", Takes::kNext, "", "a folder that holds a recording is never overwritten"},
+    {"run", "-w", Takes::kNext, "", "the program's output is always shown"},
+    {"run", "--stats", Takes::kNext, "", "`profgpu analyze` shows the statistics"},
+    {"run", "-s", Takes::kNext, "", "threads are always sampled"},
+    {"run", "--sample", Takes::kNext, "", "threads are always sampled"},
 };
 
 // nvidia-smi dmon's letters of -s, with its columns of each.
@@ -102,11 +102,11 @@ constexpr std::pair<char, std::string_view> kMonitored[] = {
 };
 
 constexpr BorrowedFlag kMonitorFlags[] = {
-    {"", "-d", Value::kNext, "--interval {}"}, {"", "--delay", Value::kNext, "--interval {}"},
-    {"", "-c", Value::kNext, "--count {}"},    {"", "-i", Value::kNext, "--device {}"},
-    {"", "--id", Value::kNext, "--device {}"}, {"", "-f", Value::kNext, "--output {}"},
-    {"", "-o", Value::kNext, "--timestamps iso"}, {"", "-s", Value::kNext, "{}"},
-    {"", "--select", Value::kNext, "{}"},
+    {"", "-d", Takes::kNext, "--interval {}"}, {"", "--delay", Takes::kNext, "--interval {}"},
+    {"", "-c", Takes::kNext, "--count {}"},    {"", "-i", Takes::kNext, "--device {}"},
+    {"", "--id", Takes::kNext, "--device {}"}, {"", "-f", Takes::kNext, "--output {}"},
+    {"", "-o", Takes::kNext, "--timestamps iso"}, {"", "-s", Takes::kNext, "{}"},
+    {"", "--select", Takes::kNext, "{}"},
 };
 
 std::optional<std::string> monitored_fields(std::string_view letters) {
@@ -181,10 +181,10 @@ class Translation {
   [[nodiscard]] const BorrowedFlag* borrowed(const std::string& word) const {
     const std::string_view name = std::string_view(word).substr(0, word.find('='));
     const auto fits = [&](const BorrowedFlag& f) {
-      if (f.value == Value::kAttached && name.size() == word.size()) return false;
-      if (f.value == Value::kList) return name == f.theirs && value_of(word).find(',') != std::string::npos;
-      if (f.value == Value::kOptional || f.value == Value::kAttached || monitors_) return name == f.theirs;
-      const bool attached = f.theirs.size() == 2 && f.value == Value::kNext && word.size() > 2 && word[1] != '-' &&
+      if (f.value == Takes::kAttached && name.size() == word.size()) return false;
+      if (f.value == Takes::kList) return name == f.theirs && value_of(word).find(',') != std::string::npos;
+      if (f.value == Takes::kOptional || f.value == Takes::kAttached || monitors_) return name == f.theirs;
+      const bool attached = f.theirs.size() == 2 && f.value == Takes::kNext && word.size() > 2 && word[1] != '-' &&
                             word.starts_with(f.theirs) && is_digit(word[2]);
       return (name == f.theirs || attached) && !has_flag(*command_, std::string(name));
     };
@@ -209,20 +209,20 @@ class Translation {
   void replace(const BorrowedFlag& flag) {
     const std::string& word = in_[at_++];
     std::string value;
-    if (flag.value != Value::kNone) {
+    if (flag.value != Takes::kNone) {
       const size_t equals = word.find('=');
       const bool more = at_ < in_.size();
       if (equals != word.npos) value = word.substr(equals + 1);
       else if (flag.theirs.size() == 2 && word.size() > 2) value = word.substr(2);
-      else if (flag.value == Value::kOptional) value = more && is_digit(in_[at_][0]) ? in_[at_++] : "1";
+      else if (flag.value == Takes::kOptional) value = more && is_digit(in_[at_][0]) ? in_[at_++] : "1";
       else if (more) value = in_[at_++];
     }
     if (!flag.why.empty()) out_.notes.push_back(fmt::format("{} has no effect: {}", flag.theirs, flag.why));
-    if (flag.value == Value::kList) return choose_format(value);
+    if (flag.value == Takes::kList) return choose_format(value);
     if (monitors_ && flag.ours == "{}") return choose_fields(word, value);
     if (monitors_ && flag.ours == "--timestamps iso") timed_ = "timestamp,";
     if (flag.ours.empty()) return;
-    says_ = says_ || (flag.value != Value::kOptional && !flag.ours.starts_with("--color"));
+    says_ = says_ || (flag.value != Takes::kOptional && !flag.ours.starts_with("--color"));
     const std::string ours(flag.ours);
     const size_t blank = ours.find(' ');
     out_.words.push_back(ours.substr(0, blank));

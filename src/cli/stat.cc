@@ -13,6 +13,7 @@
 #include "analyse/report/quantity.h"
 #include "analyse/report/text.h"
 #include "base/clock.h"
+#include "base/text.h"
 #include "cli/output.h"
 #include "cli/stat_view.h"
 #include "cli/terminal.h"
