@@ -3,11 +3,11 @@
 // needs an analysis while another computes it waits.
 #pragma once
 
+#include <atomic>
+#include <cstddef>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <typeindex>
-#include <unordered_map>
 
 #include "trace/trace.h"
 
@@ -31,32 +31,40 @@ class Facts {
   /// Sets a fact that this trace alone cannot show. Call before get<T>().
   template <class T>
   void provide(T fact) {
-    known(typeid(T)).value = std::make_shared<const T>(std::move(fact));
+    known_[kIndex<T>].value = std::make_shared<const T>(std::move(fact));
   }
 
+  /// Costs a few instructions once the fact is known, so that loops may call it.
   template <class T>
   const T& get() const {
-    Known& fact = known(typeid(T));
-    std::call_once(fact.computed, [&] {
-      if (!fact.value) fact.value = std::make_shared<const T>(T::compute(*this));
-    });
-    return *static_cast<const T*>(fact.value.get());
+    Known& fact = known_[kIndex<T>];
+    const void* value = fact.computed.load(std::memory_order_acquire);
+    return *static_cast<const T*>(value != nullptr ? value : compute<T>(fact));
   }
 
  private:
   struct Known {
-    std::once_flag computed;
+    std::once_flag once;
     std::shared_ptr<const void> value;
+    std::atomic<const void*> computed = nullptr;   ///< the value, once it has been computed
   };
-  Known& known(std::type_index type) const {
-    const std::lock_guard lock(mutex_);
-    return known_[type];   // adding others does not move it
+  // Every type of fact that the program uses has an index of its own, assigned before main() begins.
+  static inline size_t types_ = 0;
+  template <class T>
+  static inline const size_t kIndex = types_++;
+
+  template <class T>
+  const void* compute(Known& fact) const {
+    std::call_once(fact.once, [&] {
+      if (!fact.value) fact.value = std::make_shared<const T>(T::compute(*this));
+      fact.computed.store(fact.value.get(), std::memory_order_release);
+    });
+    return fact.value.get();
   }
 
   const Trace& trace_;
   AnalysisOptions options_;
-  mutable std::mutex mutex_;
-  mutable std::unordered_map<std::type_index, Known> known_;
+  std::unique_ptr<Known[]> known_ = std::make_unique<Known[]>(types_);
 };
 
 /// A trace together with its facts.

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <map>
 
 #include "analyse/rank/captures.h"
 #include "analyse/rank/frameworks.h"
@@ -16,6 +18,24 @@ namespace profgpu {
 namespace {
 
 using enum Framework;
+
+/// A test of names. A trace has few of them: each is tested once, at the first row of that name.
+class NameTest {
+ public:
+  using Test = bool (*)(std::string_view name);
+  NameTest(const Trace& trace, Test test) : strings_(trace.strings), test_(test), results_(strings_.size()) {}
+  bool operator()(StringId name) {
+    if (!name.valid()) return false;
+    char& result = results_[name.value];
+    if (result == 0) result = test_(strings_[name]) ? 'y' : 'n';
+    return result == 'y';
+  }
+
+ private:
+  const StringPool& strings_;
+  Test test_;
+  std::vector<char> results_;   // 'y', 'n', or 0: not tested yet
+};
 
 /// Compute kernels of one stream in measured steps, in order.
 using Stream = std::vector<ActivityId>;
@@ -75,28 +95,33 @@ bool is_softmax(std::string_view name) {
   return contains_any(name, kSoftmax) && !contains_any(name, kOthers);
 }
 
+bool is_batched_product(std::string_view op) {
+  constexpr std::string_view kBatched[] = {"bmm", "matmul", "einsum", "attention"};
+  return contains_any(op, kBatched);
+}
+
 // Whether it can be a product of attention: batched, if the op is known.
-bool is_attention_product(const Measured& m, ActivityId a) {
+bool is_attention_product(const Measured& m, NameTest& is_batched, ActivityId a) {
   if (category_of(m, a) != KernelCategory::kGemm) return false;
   const HostId op = m.facts().get<Ops>().of_activity[a.value];
   if (!op.valid() || m.trace().host.kind[op.value] != HostKind::kOp) return true;
-  constexpr std::string_view kBatched[] = {"bmm", "matmul", "einsum", "attention"};
-  return contains_any(m.trace().name(op), kBatched);
+  return is_batched(m.trace().host.name[op.value]);
 }
 
 // Softmax between two products, and the memory-bound kernels around it.
 Chosen unfused_attention(const Measured& m) {
   Chosen c(m);
+  NameTest softmax(c.trace, is_softmax), is_batched(c.trace, is_batched_product);
   const auto joins = [&](ActivityId a) { return is_memory_bound(category_of(m, a)); };
   for (const Stream& stream : c.streams) {
     size_t done = 0;
     for (size_t i = 0; i < stream.size(); ++i) {
-      if (!is_softmax(m.trace().name(stream[i]))) continue;
+      if (!softmax(c.trace.activity.name[stream[i].value])) continue;
       size_t first = i, last = i;
       while (first > done && i - first < kAttentionReach && joins(stream[first - 1])) --first;
       while (last + 1 < stream.size() && last - i < kAttentionReach && joins(stream[last + 1])) ++last;
-      if (first == 0 || last + 1 == stream.size() || !is_attention_product(m, stream[first - 1]) ||
-          !is_attention_product(m, stream[last + 1]))
+      if (first == 0 || last + 1 == stream.size() || !is_attention_product(m, is_batched, stream[first - 1]) ||
+          !is_attention_product(m, is_batched, stream[last + 1]))
         continue;
       for (size_t k = first; k <= last; ++k) c.take(stream[k]);
       i = last, done = last + 1;
@@ -106,11 +131,12 @@ Chosen unfused_attention(const Measured& m) {
 }
 
 // Compilers can't fuse the layout copies that a library makes within an op.
-bool is_within_product(const Measured& m, ActivityId a) {
-  const HostId op = m.facts().get<Ops>().of_activity[a.value];
+bool is_product(std::string_view op) {
   constexpr std::string_view kProducts[] = {"conv", "mm", "linear", "attention"};
-  return op.valid() && contains_any(m.trace().name(op), kProducts);
+  return contains_any(op, kProducts);
 }
+
+bool is_of_triton(std::string_view name) { return name.starts_with("triton_"); }
 
 Chosen fusable(const Measured& m) {
   const Trace& trace = m.trace();
@@ -118,9 +144,12 @@ Chosen fusable(const Measured& m) {
   std::vector<bool> of_attention(trace.activity.size());
   for (const ActivityId a : unfused_attention(m).kernels) of_attention[a.value] = true;
   const std::vector<Phase>& phase = m.facts().get<Phases>().of_activity;   // the optimizer has a rule of its own
+  const std::vector<HostId>& ops = m.facts().get<Ops>().of_activity;
+  NameTest triton(trace, is_of_triton), product(trace, is_product);
   const auto fits = [&](ActivityId a) {
     return is_memory_bound(category_of(m, a)) && phase[a.value] != Phase::kOptimizer && !of_attention[a.value] &&
-           !trace.name(a).starts_with("triton_") && !is_within_product(m, a);
+           !triton(trace.activity.name[a.value]) &&
+           !(ops[a.value].valid() && product(trace.host.name[ops[a.value].value]));
   };
   for (const Stream& stream : c.streams)
     for (size_t i = 0; i < stream.size(); ++i)
@@ -198,14 +227,17 @@ bool is_transpose(std::string_view name) {
 Chosen layout_copies(const Measured& m) {
   const Trace& trace = m.trace();
   Chosen c(m);
+  const StringId contiguous = trace.strings.find("aten::contiguous");
   const auto is_contiguous = [&](ActivityId a) {
     if (category_of(m, a) != KernelCategory::kCopy && category_of(m, a) != KernelCategory::kElementwise) return false;
+    if (!contiguous.valid()) return false;
     const HostId origin = m.facts().get<Captures>().origin(trace, a);
-    return trace.enclosing(origin, [&](HostId at) { return trace.name(at) == "aten::contiguous"; }).valid();
+    return trace.enclosing(origin, [&](HostId at) { return trace.host.name[at.value] == contiguous; }).valid();
   };
+  NameTest transpose(trace, is_transpose);
   for (const Stream& stream : c.streams)
     for (const ActivityId a : stream)
-      if (is_transpose(trace.name(a)) || is_contiguous(a)) c.take(a);
+      if (transpose(trace.activity.name[a.value]) || is_contiguous(a)) c.take(a);
   return c;
 }
 
@@ -253,12 +285,24 @@ Misaligned misaligned_gemm(const Measured& m) {
   const std::vector<HostId>& ops = m.facts().get<Ops>().of_activity;
   Misaligned all(m);
   int64_t longest_ns = 0;
+  // Most matrix products of a trace have the same sizes.
+  std::map<std::array<StringId, 3>, std::pair<int, std::optional<Product>>> known;
+  const auto sizes_of = [&](HostId op) {
+    const OpArgsId args = op.valid() ? trace.host.args[op.value] : OpArgsId();
+    if (!args.valid()) return std::pair<int, std::optional<Product>>();
+    const OpArgs& of_op = trace.op_args[args.value];
+    const auto [it, added] = known.try_emplace({trace.host.name[op.value], of_op.shapes, of_op.types});
+    if (added) {
+      const int bits = element_bits(trace, op);
+      it->second = {bits, bits == 16 || bits == 8 ? product_of(trace, op) : std::nullopt};
+    }
+    return it->second;
+  };
   for (const Stream& stream : all.chosen.streams) {
     for (const ActivityId a : stream) {
       if (category_of(m, a) != KernelCategory::kGemm) continue;
       const HostId op = ops[a.value];
-      const int bits = element_bits(trace, op);
-      const std::optional<Product> p = bits == 16 || bits == 8 ? product_of(trace, op) : std::nullopt;
+      const auto [bits, p] = sizes_of(op);
       const int64_t step = bits == 8 ? 16 : 8;   // 16 bytes, the width of an aligned load
       if (!p || p->k <= 0 || p->n <= 1 || (p->k % step == 0 && p->n % step == 0)) continue;
       const auto used = [&](int64_t size) {
