@@ -4,6 +4,8 @@ TRACE ?= examples/resnet-demo.json.gz
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 600
 SOAK_SECONDS ?= 300
+ATTACK_SECONDS ?= 60
+ATTACK_SEED ?= 1
 JOBS ?= $(shell nproc)
 PYTHON := build/venv/bin/python
 
@@ -11,12 +13,12 @@ PYTHON := build/venv/bin/python
 export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1
 
-.PHONY: help demo check check-all program release dev soak fuzz bench deb wheel install clean
+.PHONY: help demo check check-all program release dev soak fuzz attack bench deb wheel install clean
 
 help:
 	@echo 'make demo       build the program and show a report of the example trace'
 	@echo 'make check      build with sanitizers and run every test'
-	@echo 'make check-all  and the second compiler, the thread sanitizer, long runs (SOAK_SECONDS) and fuzzing (FUZZ_SECONDS each)'
+	@echo 'make check-all  and the second compiler, the thread sanitizer, long runs (SOAK_SECONDS), fuzzing (FUZZ_SECONDS each), an hour of attack'
 	@echo 'make bench      run the benchmarks'
 	@echo 'make deb        write a Debian package'
 	@echo 'make wheel      write the Python wheel'
@@ -32,8 +34,8 @@ program:
 
 release:
 	cmake --preset release -DPROFGPU_TESTS=ON > /dev/null
-	cmake --build --preset release -j $(JOBS) --target profgpu profgpu_library share_files kineto-sim nvml_stub \
-	  profgpu_inject inject_subjects cuda_stubs
+	cmake --build --preset release -j $(JOBS) --target profgpu profgpu_library share_files kineto-sim pgt-sample \
+	  nvml_stub profgpu_inject inject_subjects cuda_stubs
 
 dev:
 	cmake --preset dev > /dev/null
@@ -46,6 +48,7 @@ check:
 	ctest --preset release -L checks -j $(JOBS)
 	scripts/run-pytest
 	scripts/run-page-tests
+	$(MAKE) attack
 
 check-all:
 	scripts/install all
@@ -55,6 +58,7 @@ check-all:
 	cmake --build --preset tsan -j $(JOBS)
 	ctest --preset tsan -LE checks -j $(JOBS)
 	$(MAKE) soak fuzz
+	$(MAKE) attack ATTACK_SECONDS=3600 ATTACK_SEED=2
 
 soak: release
 	SOAK_SECONDS=$(SOAK_SECONDS) $(PYTHON) -m pytest -q -p no:cacheprovider tests/soak/soak.py
@@ -63,6 +67,10 @@ fuzz:
 	cmake --preset fuzz > /dev/null
 	cmake --build --preset fuzz -j $(JOBS) --target fuzz_targets
 	scripts/fuzz build/fuzz $(FUZZ_SECONDS)
+
+# Damaged files and random command lines; what breaks a promise is kept in build/attack.
+attack:
+	$(PYTHON) tests/attack/attack.py --seconds $(ATTACK_SECONDS) --seed $(ATTACK_SEED) --keep build/attack
 
 bench:
 	scripts/install bench

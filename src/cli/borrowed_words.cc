@@ -217,7 +217,7 @@ class Translation {
       else if (flag.value == Takes::kOptional) value = more && is_digit(in_[at_][0]) ? in_[at_++] : "1";
       else if (more) value = in_[at_++];
     }
-    if (!flag.why.empty()) out_.notes.push_back(fmt::format("{} has no effect: {}", flag.theirs, flag.why));
+    if (!flag.why.empty()) out_.notes.push_back(fmt::format("{}: {}", flag.theirs, flag.why));
     if (flag.value == Takes::kList) return choose_format(value);
     if (monitors_ && flag.ours == "{}") return choose_fields(word, value);
     if (monitors_ && flag.ours == "--timestamps iso") timed_ = "timestamp,";

@@ -70,7 +70,7 @@ TEST(BorrowedWords, OfNsysAndPySpy) {
   EXPECT_EQ(own("--trace=cuda -- python t.py"), "--trace -- python t.py");
   const OwnWords stopped = own_words_for(words_of("run --trace --capture-range-end=stop -- x"));
   ASSERT_EQ(stopped.notes.size(), 1U);
-  EXPECT_NE(stopped.notes.front().find("--capture-range-end has no effect"), std::string::npos);
+  EXPECT_NE(stopped.notes.front().find("--capture-range-end: recording stops"), std::string::npos);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 import gzip
 import json
 import os
+import pickle
 import subprocess
 import sys
 
@@ -29,6 +30,7 @@ TABLES = (('query', 'FILE', 'select * from kernels_by_name'), ('query', '--forma
           ('export', 'FILE', '--to', 'csv', '--table', 'activity', '-o', 'OUT.csv'), ('export', 'FILE', '--to', 'speedscope', '-o', 'OUT.json'),
           ('export', 'FILE', '--to', 'folded', '-o', 'OUT.txt'), ('analyze', '--steps', '0:2', '--json', 'FILE'),
           ('analyze', '--section', 'kernels', 'FILE'), ('analyze', '--section', 'idle', 'FILE'), ('merge', 'FILE', 'WHOLE', '-o', 'OUT.json'))
+SNAPSHOTS = (('analyze', '--section', 'snapshot', 'FILE'), ('query', 'FILE', 'select * from snapshot_blocks'))
 DEVICES = (('devices', '--backend', 'replay:FILE,speed=max', '--json'), ('log', '--backend', 'replay:FILE,speed=max', '--count', '2'),
            ('log', '--backend', 'replay:FILE', '-i', '0.05', '--count', '2', '--format', 'json'), ('stat', '--backend', 'replay:FILE,speed=max'),
            ('top', '--once', '--backend', 'replay:FILE,speed=max'), ('analyze', '--samples', 'FILE', 'WHOLE'))
@@ -80,6 +82,11 @@ def flight(folder):
     return (out / 'nccl_trace_rank_0').read_bytes()
 
 
+def snapshot():
+    import memory_snapshots
+    return pickle.dumps(memory_snapshots.snapshot('2.9'), protocol=4)
+
+
 def targets(tools, folder):
     """`tools`: paths of kineto-sim and pgt-sample."""
     import log_writer
@@ -96,5 +103,6 @@ def targets(tools, folder):
         Target('smi.csv', smi_samples(), (), DEVICES),
         Target('export.sqlite', nsight(folder), (mutation.wrong_cells,), TABLES),
         Target('nccl_trace_rank_0', flight(folder), (mutation.wrong_opcodes,)),
+        Target('snapshot.pickle', snapshot(), (mutation.wrong_opcodes,), SNAPSHOTS),
         Target('train.log', (log_writer.megatron([500.0] * 20) + log_writer.deepspeed(5) + log_writer.titan(10)).encode()),
     ]
