@@ -162,9 +162,9 @@ enum class CsvText : uint8_t {
 };
 
 struct ExportOptions {
-  CsvText csv = CsvText::kForFile;
   Weight weight = Weight::kHost;
-  std::string table;             ///< of formats that are a folder of tables: only this one
+  std::string table = {};            ///< of formats that are a folder of tables: only this one
+  CsvText csv = CsvText::kForFile;
 };
 
 struct Exporter {
