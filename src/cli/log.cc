@@ -186,7 +186,8 @@ Status Log::write(const Reading& reading) {
     rows_.begin_file();
     row = rows_.row(reading);
   }
-  if (options_.header && options_.rows.format == LogFormat::kTable && written_ > 0 && written_ % kHeaderEvery == 0 && stdout_is_terminal())
+  const bool again = options_.header && written_ > 0 && written_ % kHeaderEvery == 0;
+  if (again && options_.rows.format == LogFormat::kTable && stdout_is_terminal())
     if (Status written = file_.write(rows_.header()); !written) return written;
   return file_.write(row);
 }

@@ -175,7 +175,8 @@ Outcome watch(RunOptions options, CommandRunner& runner, bool& stuck) {
   if (!command) return Outcome::usage(command.error());
   const bool as_typed = *command == options.command;
   options.command = std::move(*command);
-  if (!options.launch.mode.empty() || (!as_typed && !options.quiet)) print_message("profgpu: run: " + shell_line(options.command));
+  if (!options.launch.mode.empty() || (!as_typed && !options.quiet))
+    print_message("profgpu: run: " + shell_line(options.command));
   return watch_open(options, *open, runner, stuck);
 }
 

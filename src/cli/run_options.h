@@ -26,7 +26,8 @@ struct LaunchOptions {
 /// Whether a word can run: a program in PATH, a Python script, or the path of a script with `#!` or of a binary.
 bool names_program(const std::string& word);
 
-/// `words`: the script or program and its arguments. Without a mode they run as typed, a script with Python. `devices`: how many there are. The error is a usage error.
+/// `words`: the script or program and its arguments. Without a mode they run as typed, a script with Python. `devices`:
+/// how many there are. The error is a usage error.
 Result<std::vector<std::string>> launch_command(LaunchOptions options, const std::vector<std::string>& words,
                                                 size_t devices);
 
