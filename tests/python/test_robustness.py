@@ -301,7 +301,8 @@ def test_missing_and_unreadable(outcome, profgpu, tmp_path):
     (tmp_path / 'empty').mkdir()
     assert outcome(str(tmp_path / 'empty'))[0] == 1
     (tmp_path / 'hosts' / 'a').mkdir(parents=True)
-    assert 'name those' in outcome(str(tmp_path / 'hosts'))[2]
+    code, _, said = outcome(str(tmp_path / 'hosts'))
+    assert code == 1 and 'a folder without files' in said
     (tmp_path / 'logs').mkdir()
     (tmp_path / 'logs' / 'a.log').write_text('x')
     assert outcome(str(tmp_path / 'logs'))[0] == 1

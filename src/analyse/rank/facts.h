@@ -28,10 +28,13 @@ class Facts {
   [[nodiscard]] const Trace& trace() const { return trace_; }
   [[nodiscard]] const AnalysisOptions& options() const { return options_; }
 
-  /// Sets a fact that this trace alone cannot show. Call before get<T>().
+  /// Sets a fact that this trace alone cannot show, in the place of one that was computed. No other thread may use the
+  /// facts meanwhile, and what get<T>() gave before is gone.
   template <class T>
   void provide(T fact) {
-    known_[kIndex<T>].value = std::make_shared<const T>(std::move(fact));
+    Known& known = known_[kIndex<T>];
+    known.value = std::make_shared<const T>(std::move(fact));
+    known.computed.store(known.value.get(), std::memory_order_release);
   }
 
   /// Costs a few instructions once the fact is known, so that loops may call it.
