@@ -270,22 +270,26 @@ Table rank_table(const std::vector<RankStanding>& ranks) {
 }
 
 ReportPart serving_part(const Serving& serving) {
-  ReportPart part{"Engine steps", {}, {{"kind", "count", "median_ns", "p95_ns", "sequences", "tokens", "graphs"}, {}}};
+  ReportPart part{"Engine steps", {}, {}};
+  part.table.columns = {"kind", "count", "median_ns", "p95_ns", "sequences", "tokens", "tokens/s", "graphs"};
   for (const ServingKind& k : serving.kinds) {
     const auto whole = [](const std::optional<double>& mean) -> Value { return mean ? format_number(*mean) : Value(); };
     part.table.rows.push_back({step_kind_name(k.kind), k.count, whole_ns(k.median_ns), whole_ns(k.p95_ns),
-                               whole(k.sequences), whole(k.tokens),
+                               whole(k.sequences), whole(k.tokens), whole(k.tokens_per_s),
                                k.graph_pct == 0 ? "none" : k.graph_pct == 100 ? "replayed" : format_percent(k.graph_pct)});
   }
   const auto say = [&](std::string text) { part.sentences.push_back(std::move(text)); };
   if (serving.token_interval_ns)
     say(fmt::format("a token every {} for each sequence", format_duration(*serving.token_interval_ns)));
   if (serving.tokens_per_s)
-    say(fmt::format("{} tokens/s while the engine works", format_count(static_cast<int64_t>(*serving.tokens_per_s))));
+    say(fmt::format("{} generated tokens/s while the engine works", format_number(*serving.tokens_per_s)));
   if (serving.between_ns > 0) {
     std::string text = fmt::format("{} between steps, {} of the time", format_duration(serving.between_ns),
                                    format_percent(serving.between_pct));
-    for (size_t i = 0; i < serving.between.size() && i < 3; ++i) {
+    if (serving.no_requests_ns > 0)
+      text += fmt::format(", {} without requests", format_duration(static_cast<double>(serving.no_requests_ns)));
+    const bool all = 10 * serving.no_requests_ns > 9 * serving.between_ns;
+    for (size_t i = 0; i < serving.between.size() && i < 3 && !all; ++i) {
       const Place& p = serving.between[i];
       text += fmt::format("{} {} {}", i == 0 ? ":" : ",", p.name, format_duration(static_cast<double>(p.ns)));
     }

@@ -49,10 +49,15 @@ DeviceOverview device_overview(const RankReport& rank, const DeviceRow& device) 
   const auto share = [&](int64_t ns) { return 100 * static_cast<double>(ns) / static_cast<double>(device.window_ns); };
   out.busy_pct = device.window_utilization_pct();
   out.idle_pct = share(device.window_idle_ns());
-  for (const IdleRow& row : rank.idle)
-    if (row.device == device.id && row.cause == IdleCause::kUntracedWork && row.window_pct >= kNotableUntracedPct)
-      out.notes.push_back(
-          fmt::format("busy {} of the recorded time", format_percent(100 * *out.busy_pct / (100 - row.window_pct))));
+  double untraced_pct = 0, no_requests_pct = 0;
+  for (const IdleRow& row : rank.idle) {
+    if (row.device != device.id) continue;
+    if (row.cause == IdleCause::kUntracedWork) untraced_pct = row.window_pct;
+    if (row.cause == IdleCause::kNoRequests) no_requests_pct = row.window_pct;
+  }
+  if (const double without = untraced_pct + no_requests_pct; without >= kNotableUntracedPct && without < 100)
+    out.notes.push_back(fmt::format("busy {} of {}", format_percent(100 * *out.busy_pct / (100 - without)),
+                                    no_requests_pct > untraced_pct ? "the time with requests" : "the recorded time"));
   add_note(out, "communication", share(device.communication_ns), share(device.exposed_communication_ns));
   add_note(out, "copies", share(device.memory_ns), share(device.exposed_memory_ns));
   return out;
@@ -77,6 +82,7 @@ StepOverview step_overview(const RankReport& rank) {
   if (!rank.average_step) return out;
   const auto mean_ns = static_cast<double>(rank.average_step->duration_ns);
   out.title += (steps ? " of " : ", ") + format_duration(mean_ns);
+  if (rank.serving) out.title += " on the host";   // engines launch and go on
   if (rank.average_step->includes_hang) out.title += " with the one that hangs";
   for (const PhaseShare& phase : rank.average_step->phases)
     if (phase.wall_pct >= kVisiblePct)

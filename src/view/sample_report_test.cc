@@ -40,8 +40,9 @@ AverageStep sample_average() {
 
 std::vector<IdleRow> sample_idle() {
   const std::vector<NamedGap> gaps{{kEpoch + 1'000'000, 71'400'000, "Memcpy HtoD", "cudnn_relu",
-                                    "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"},
-                                   {kEpoch + 600'123'456, 69'800'000, "Memcpy HtoD", "cudnn_relu", {}}};
+                                    "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
+                                    {}},
+                                   {kEpoch + 600'123'456, 69'800'000, "Memcpy HtoD", "cudnn_relu", {}, {}}};
   return {{0, IdleCause::kLaunchLatency, 11'500'000, 1.1, 1234, 0, 1.1, {}, {}},
           {0, IdleCause::kDataLoading, 379'000'000, 36.1, 6, 0, 36.1, gaps, {}},
           {0, IdleCause::kHostBound, 23'500'000, 2.2, 412, 0, 2.2, {}, {}}};

@@ -109,7 +109,7 @@ def check_document(document):
 
 PHASES = {'data_loading', 'forward', 'backward', 'optimizer', 'communication', 'checkpoint', 'other'}
 CAUSES = {'unknown', 'launch_latency', 'dependency', 'checkpoint', 'data_loading', 'memory_allocation', 'synchronization',
-          'host_bound', 'first_use', 'untraced_work'}
+          'host_bound', 'first_use', 'untraced_work', 'no_requests'}
 CATEGORIES = {'gemm', 'convolution', 'attention', 'normalization', 'elementwise', 'reduction', 'embedding', 'optimizer',
               'copy', 'communication', 'other'}
 

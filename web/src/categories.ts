@@ -50,6 +50,7 @@ const kCategories: Readonly<Record<string, Category>> = {
   'idle:checkpoint': { title: 'idle: checkpoint', light: '#009e73', dark: '#22b38a' },
   'idle:first_use': { title: 'idle: first use', light: '#a6683c', dark: '#bd8052' },
   'idle:untraced_work': { title: 'idle: work not recorded', light: '#c9ced4', dark: '#56606c' },
+  'idle:no_requests': { title: 'idle: no requests', light: '#9fb6a8', dark: '#5f7a6b' },
   'idle:unknown': { title: 'idle: unknown cause', light: '#b4bac1', dark: '#6b727a' },
 
   'step': { title: 'step', light: '#8796a8', dark: '#64748a' },

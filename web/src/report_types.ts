@@ -270,6 +270,7 @@ export interface ServingKind {
   p95_ns: number;
   sequences: number | null;
   tokens: number | null;
+  tokens_per_s: number | null;
   graph_pct: number;
 }
 export interface Serving {
@@ -278,6 +279,7 @@ export interface Serving {
   tokens_per_s: number | null;
   between_ns: number;
   between_pct: number;
+  no_requests_ns: number;
   between: Place[];
 }
 export interface NamedGap {
@@ -286,6 +288,7 @@ export interface NamedGap {
   after: string | null;
   before: string | null;
   host: string | null;
+  place: string | null;
 }
 export interface IdleRow {
   device: number;

@@ -8,6 +8,10 @@
 namespace profgpu {
 
 enum class StepKind : uint8_t { kUnknown, kPrefill, kDecode, kMixed, kCapture, kTrain, kEval };
+/// Whether the engine computes tokens of requests in it.
+constexpr bool is_served(StepKind kind) {
+  return kind == StepKind::kPrefill || kind == StepKind::kDecode || kind == StepKind::kMixed;
+}
 /// "prefill"; empty for kUnknown.
 std::string_view step_kind_name(StepKind kind);
 

@@ -14,26 +14,31 @@ constexpr Sign kSigns[] = {
     {Framework::kTorchCompile, "Torch-Compiled Region"}, {Framework::kTorchCompile, "## Call CompiledFxGraph"},
     {Framework::kTorchCompile, "triton_poi_fused"},      {Framework::kTorchCompile, "triton_red_fused"},
     {Framework::kTorchCompile, "triton_per_fused"},      {Framework::kTorchCompile, "(dynamo_timed)"},
-    {Framework::kCudaGraphs, "GraphLaunch"},             {Framework::kVllm, "vllm/"},
-    {Framework::kCudaGraphs, "StreamBeginCapture"},      {Framework::kSglang, "sglang/"},
-    {Framework::kSglang, "sglang::"},                    {Framework::kSglang, "sgl_kernel::"},
-    {Framework::kSglang, "step[DECODE "},                {Framework::kSglang, "step[EXTEND "},
-    {Framework::kTensorRtLlm, "[Executor] _forward_step"}, {Framework::kTensorRtLlm, "tensorrt_llm/"},
-    {Framework::kXdit, "execute_diffusion_"},            {Framework::kXdit, "xfuser/"},
-    {Framework::kDiffusers, "diffusers/"},               {Framework::kTransformers, "transformers/"},
-    {Framework::kTrainer, "transformers/trainer.py"},    {Framework::kAccelerate, "accelerate/"},
+    {Framework::kGraphBreaks, "torch_dynamo_resume_in_"},  {Framework::kCudaGraphs, "GraphLaunch"},
+    {Framework::kCudaGraphs, "StreamBeginCapture"},      {Framework::kVllm, "vllm/"},
+    {Framework::kSglang, "sglang/"},                     {Framework::kSglang, "sglang::"},
+    {Framework::kSglang, "sgl_kernel::"},                {Framework::kSglang, "step[DECODE "},
+    {Framework::kSglang, "step[EXTEND "},                {Framework::kTensorRtLlm, "[Executor] _forward_step"},
+    {Framework::kTensorRtLlm, "tensorrt_llm/"},          {Framework::kXdit, "execute_diffusion_"},
+    {Framework::kXdit, "xfuser/"},                       {Framework::kDiffusers, "diffusers/"},
+    {Framework::kTransformers, "transformers/"},         {Framework::kTrainer, "transformers/trainer.py"},
+    {Framework::kPipeline, "transformers/pipelines/"},   {Framework::kAccelerate, "accelerate/"},
     {Framework::kLightning, "[pl]["},                    {Framework::kLightning, "lightning/"},
     {Framework::kDdp, "DistributedDataParallel"},        {Framework::kDdp, "torch/nn/parallel/distributed.py"},
-    {Framework::kFsdp, "FullyShardedDataParallel"},      {Framework::kFsdp, "FSDP::"},
-    {Framework::kFsdp, "torch/distributed/fsdp/"},       {Framework::kDeepSpeed, "DeepSpeedEngine"},
-    {Framework::kDeepSpeed, "deepspeed/"},               {Framework::kMegatron, "megatron/"},
-    {Framework::kTorchRec, "torchrec/"},                 {Framework::kTorchRec, "## sparse_data_dist"},
-    {Framework::kJax, "PjitFunction"},                   {Framework::kJax, "jax/"},
+    {Framework::kFsdp, "FullyShardedDataParallel"},
+    {Framework::kFsdp, "torch/distributed/fsdp/fully_sharded_data_parallel.py"},
+    {Framework::kFsdp2, "FSDP::"},                       {Framework::kFsdp2, "torch/distributed/fsdp/_fully_shard/"},
+    {Framework::kFsdp2, "torch/distributed/_composable/fsdp/"},
+    {Framework::kDeepSpeed, "DeepSpeedEngine"},          {Framework::kDeepSpeed, "deepspeed/"},
+    {Framework::kMegatron, "megatron/"},                 {Framework::kTorchRec, "torchrec/"},
+    {Framework::kTorchRec, "## sparse_data_dist"},       {Framework::kJax, "PjitFunction"},
+    {Framework::kJax, "jax/"},
 };
 
 constexpr std::array<std::string_view, kFrameworks> kNames = {
-    "eager PyTorch", "torch.compile", "CUDA graphs", "vLLM", "SGLang", "TensorRT-LLM", "xDiT", "Diffusers",
-    "Transformers", "Trainer", "Accelerate", "Lightning", "DDP", "FSDP", "DeepSpeed", "Megatron", "TorchRec", "JAX"};
+    "eager PyTorch", "torch.compile", "graph breaks", "CUDA graphs", "vLLM", "SGLang", "TensorRT-LLM", "xDiT",
+    "Diffusers", "Transformers", "Trainer", "Transformers pipeline", "Accelerate", "Lightning", "DDP", "FSDP", "FSDP2",
+    "DeepSpeed", "Megatron", "TorchRec", "JAX"};
 
 bool is_vllm_step(std::string_view name) {
   return name.starts_with("execute_context_") || name.starts_with("execute_new_");

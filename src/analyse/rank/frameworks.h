@@ -12,10 +12,10 @@
 namespace profgpu {
 
 enum class Framework : uint8_t {
-  kEager, kTorchCompile, kCudaGraphs, kVllm, kSglang, kTensorRtLlm, kXdit, kDiffusers, kTransformers, kTrainer,
-  kAccelerate, kLightning, kDdp, kFsdp, kDeepSpeed, kMegatron, kTorchRec, kJax,
+  kEager, kTorchCompile, kGraphBreaks, kCudaGraphs, kVllm, kSglang, kTensorRtLlm, kXdit, kDiffusers, kTransformers,
+  kTrainer, kPipeline, kAccelerate, kLightning, kDdp, kFsdp, kFsdp2, kDeepSpeed, kMegatron, kTorchRec, kJax,
 };
-constexpr size_t kFrameworks = 18;
+constexpr size_t kFrameworks = 21;
 /// "vLLM", "CUDA graphs"
 std::string_view framework_name(Framework framework);
 /// Whether it serves requests: its users change the server's settings, not the model.

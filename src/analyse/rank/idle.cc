@@ -1,13 +1,17 @@
 #include "analyse/rank/idle.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <functional>
 #include <numeric>
 
 #include "analyse/rank/devices.h"
 #include "analyse/rank/first_use.h"
+#include "analyse/rank/launch.h"
 #include "analyse/rank/names.h"
 #include "analyse/rank/places.h"
+#include "analyse/rank/request_waits.h"
 #include "analyse/rank/steps.h"
 #include "base/statistics.h"
 
@@ -104,7 +108,8 @@ class GapReader {
  public:
   GapReader(const Facts& facts, const HostTime& host_time, const DeviceTime& device, const Intervals& any_busy)
       : trace_(facts.trace()), host_time_(host_time), first_use_(facts.get<FirstUse>()), waits_(facts.get<Waits>()),
-        device_(device), any_busy_(any_busy), step_thread_(facts.get<Steps>().thread),
+        request_waits_(facts.get<RequestWaits>()), device_(device), any_busy_(any_busy),
+        step_thread_(facts.get<Steps>().thread),
         has_steps_(facts.get<Steps>().annotated || facts.get<Steps>().estimated > 0) {
     for (const auto& calls : waits_.calls)
       for (const HostId call : calls)
@@ -118,6 +123,10 @@ class GapReader {
       if (trace_.host.is_call(HostId(i)) && is_host_function[trace_.host.name[i].value])
         host_functions_.push_back(trace_.host.start_ns[i]);
     std::ranges::sort(host_functions_);
+    const KernelLaunches& launches = facts.get<KernelLaunches>();
+    for (const HostId call : launches.calls)
+      if (!launches.has_activity[call.value]) lost_launches_.push_back(trace_.host.start_ns[call.value]);
+    std::ranges::sort(lost_launches_);
     earliest_launch_.assign(device.end.value - device.begin.value + 1, INT64_MAX);
     for (uint32_t i = device.end.value; i-- > device.begin.value;) {
       int64_t launch = INT64_MAX;
@@ -130,6 +139,7 @@ class GapReader {
   [[nodiscard]] IdleCause cause(const Gap& gap) const {
     if (trace_.host.size() == 0) return IdleCause::kUnknown;
     if (!gap.before.valid() && begins_program(gap)) return IdleCause::kFirstUse;
+    if (lacks_records(gap)) return IdleCause::kUntracedWork;
     if (!gap.after.valid())   // until the end of the last step
       return step_thread_.valid() ? cause_on(step_thread_.value, gap, gap.time()) : IdleCause::kUnknown;
     if (!gap.launch.valid()) return IdleCause::kUnknown;
@@ -154,6 +164,15 @@ class GapReader {
   [[nodiscard]] bool begins_program(const Gap& gap) const {
     return program_start_ >= gap.start_ns && program_start_ < gap.end_ns && gap.after.valid();
   }
+  // Kernels are launched in the gap of which the trace has nothing: the device ran them. After the last activity they
+  // may have been queued before.
+  [[nodiscard]] bool lacks_records(const Gap& gap) const {
+    const HostId last = gap.before.valid() ? trace_.activity.launch[gap.before.value] : HostId();
+    const bool at_end = !gap.after.valid() && last.valid();
+    const auto first = std::ranges::lower_bound(
+        lost_launches_, at_end ? std::min(gap.start_ns, trace_.host.start_ns[last.value]) : gap.start_ns);
+    return std::ranges::lower_bound(lost_launches_, gap.end_ns) - first >= kMinLost;
+  }
   static bool mostly(const Intervals& kind, Interval part) {
     return 2 * overlap_length(kind, part) > part.length();
   }
@@ -164,6 +183,7 @@ class GapReader {
     if (mostly(host_time_.data_loading[thread], before)) return IdleCause::kDataLoading;
     if (mostly(first_use_.time[thread], before)) return IdleCause::kFirstUse;
     if (mostly(host_time_.allocation[thread], before)) return IdleCause::kMemoryAllocation;
+    if (request_waits_.explain(thread, before)) return IdleCause::kNoRequests;
     const bool queued = gap.after.valid() && !nothing_queued(gap);
     if (!queued && host_had_waited(gap, before.end)) return IdleCause::kSynchronization;
     if (!queued && mostly(waits_begun_in(thread, gap), before) && overlap_length(any_busy_, before) == 0)
@@ -209,6 +229,7 @@ class GapReader {
   const HostTime& host_time_;
   const FirstUse& first_use_;
   const Waits& waits_;
+  const RequestWaits& request_waits_;
   const DeviceTime& device_;
   const Intervals& any_busy_;                            // on any of the process's devices
   ThreadId step_thread_;
@@ -216,6 +237,7 @@ class GapReader {
   int64_t program_start_ = INT64_MAX;                    // of the first call that makes CUDA ready
   std::vector<std::pair<int64_t, int64_t>> wait_ends_;   // end, start
   std::vector<int64_t> host_functions_;                  // starts of the calls that queue one
+  std::vector<int64_t> lost_launches_;                   // starts of launches without activity
   std::vector<int64_t> earliest_launch_;                 // of activity i and all later ones
 };
 
@@ -298,12 +320,30 @@ void name_longest(const Trace& trace, ThreadId step_thread, DeviceIdle& idle) {
   }
 }
 
-std::vector<NamedGap> longest_of(const Trace& trace, const std::vector<Gap>& gaps, IdleCause cause) {
+// Where the thread that ends the gap mostly is until it launches; none if it launched before the gap.
+std::optional<std::string> place_in(const Facts& facts, const Gap& gap) {
+  const Trace& trace = facts.trace();
+  const bool launched = gap.launch.valid();
+  if (gap.after.valid() && !launched) return std::nullopt;
+  const ThreadId thread = launched ? trace.host.thread[gap.launch.value] : facts.get<Steps>().thread;
+  const int64_t until = launched ? std::min(trace.host.start_ns[gap.launch.value], gap.end_ns) : gap.end_ns;
+  if (!thread.valid() || until <= gap.start_ns) return std::nullopt;
+  Places places(facts);
+  places.add_host_time(thread, {gap.start_ns, until});
+  const std::vector<Place> most = places.most_expensive(1);
+  if (most.empty() || most.front().file.empty()) return std::nullopt;
+  const Place& p = most.front();
+  return fmt::format("{} ({}:{}){}{}", p.name, p.file, p.line.value_or(0), p.module.empty() ? "" : " in ", p.module);
+}
+
+std::vector<NamedGap> longest_of(const Facts& facts, const std::vector<Gap>& gaps, IdleCause cause) {
   constexpr size_t kMost = 5;
+  const Trace& trace = facts.trace();
   const auto name = [&](auto id) { return only_if(id.valid(), id.valid() ? std::string(trace.name(id)) : ""); };
   std::vector<NamedGap> named;
   for (const Gap* g : longest_gaps(gaps, kMost, [&](const Gap& gap) { return gap.cause == cause; }))
-    named.push_back({g->start_ns, g->length(), name(g->before), name(g->after), name(g->host)});
+    named.push_back({g->start_ns, g->length(), name(g->before), name(g->after), name(g->host),
+                     place_in(facts, *g)});
   return named;
 }
 
@@ -313,7 +353,7 @@ std::string_view idle_cause_name(IdleCause cause) {
   constexpr std::array<std::string_view, kIdleCauses> kNames = {
       "unknown",      "launch_latency",    "dependency",      "checkpoint",
       "data_loading", "memory_allocation", "synchronization", "host_bound",
-      "first_use",    "untraced_work"};
+      "first_use",    "untraced_work",     "no_requests"};
   return kNames[static_cast<size_t>(cause)];
 }
 
@@ -339,7 +379,7 @@ std::vector<IdleRow> IdleRow::rows(const Facts& facts) {
       const auto cause = static_cast<IdleCause>(c);
       rows.push_back({on.device, cause, on.total_ns[c], percent_of(on.total_ns[c], devices.devices[d].span_ns),
                       on.count[c], on.edge_ns[c], percent_of(all_ns(c), window_ns),
-                      longest_of(facts.trace(), on.gaps, cause), longest_of(facts.trace(), on.edges, cause)});
+                      longest_of(facts, on.gaps, cause), longest_of(facts, on.edges, cause)});
     }
   }
   return rows;

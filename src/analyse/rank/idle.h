@@ -32,8 +32,9 @@ enum class IdleCause : uint8_t {
   kHostBound,
   kFirstUse,
   kUntracedWork,
+  kNoRequests,
 };
-constexpr int kIdleCauses = 10;
+constexpr int kIdleCauses = 11;
 std::string_view idle_cause_name(IdleCause cause);
 
 struct Gap {
@@ -81,9 +82,12 @@ struct NamedGap {
   int64_t start_ns = 0, duration_ns = 0;
   std::optional<std::string> after, before;   ///< the activity that ended last before it, and the one that ends it
   std::optional<std::string> host;     ///< the range that the host was in
+  /// The function of the program that took most of it: "normalize (image_transforms.py:390)"; none without stacks.
+  std::optional<std::string> place;
 
   void fields(auto&& v) const {
     v("start_ns", start_ns), v("duration_ns", duration_ns), v("after", after), v("before", before), v("host", host);
+    v("place", place);
   }
 };
 

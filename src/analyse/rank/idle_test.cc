@@ -43,6 +43,61 @@ TEST(Idle, QueuedWorkThatNothingRecordedHoldsUpWaitsForUntracedWork) {
   EXPECT_EQ(cause_of(before), IdleCause::kUntracedWork);
 }
 
+// Two decode steps with a gap between them, in which the thread is in `frame`; empty: in nothing.
+IdleCause cause_between_steps(const char* frame, int64_t second_us) {
+  HandTrace t;
+  t.range("execute_context_0(0)_generation_4(4)", 0, 900).kernel("a", 10, 20, 30, 800);
+  if (*frame != 0) t.python(frame, 950, second_us - 10);
+  t.range("execute_context_0(0)_generation_4(4)", second_us, second_us + 900);
+  t.kernel("b", second_us + 10, second_us + 20, second_us + 30, second_us + 800);
+  return cause_of(t);
+}
+
+TEST(Idle, AnEngineThatWaitsForRequestsIsNotHostBound) {
+  EXPECT_EQ(cause_between_steps("queue.py(171): get", 3'000), IdleCause::kNoRequests);
+  EXPECT_EQ(cause_between_steps("/srv/sglang/srt/managers/scheduler.py(900): recv_requests", 3'000),
+            IdleCause::kNoRequests);
+  EXPECT_EQ(cause_between_steps("vllm/v1/core/sched/scheduler.py(171): schedule", 300'000), IdleCause::kHostBound);
+}
+
+TEST(Idle, AnEngineThatWaitsForAnotherProcessMayWaitForItsScheduler) {
+  const char* frame = "vllm/distributed/device_communicators/shm_broadcast.py(400): acquire_read";
+  EXPECT_EQ(cause_between_steps(frame, 3'000), IdleCause::kHostBound);
+  EXPECT_EQ(cause_between_steps(frame, 300'000), IdleCause::kNoRequests);
+  EXPECT_EQ(cause_between_steps("", 3'000), IdleCause::kHostBound);
+  EXPECT_EQ(cause_between_steps("", 300'000), IdleCause::kNoRequests);
+}
+
+TEST(Idle, WithoutAnEngineAQueueIsHostTime) {
+  HandTrace t;
+  t.range("step_1", 0, 900).kernel("a", 10, 20, 30, 800).python("queue.py(171): get", 950, 2990);
+  t.range("step_2", 3000, 3900).kernel("b", 3010, 3020, 3030, 3800);
+  EXPECT_EQ(cause_of(t), IdleCause::kHostBound);
+}
+
+TEST(Idle, WhereLaunchedKernelsLackRecordsTheDeviceWorked) {
+  const auto with = [](int64_t lost) {
+    HandTrace t;
+    t.kernel("a", 0, 5, 10, 100);
+    for (int64_t i = 0; i < lost; ++i) t.call("cudaLaunchKernel", 200 + 10 * i, 205 + 10 * i);
+    t.kernel("b", 1000, 1005, 1010, 1100);
+    return cause_of(t);
+  };
+  EXPECT_EQ(with(20), IdleCause::kUntracedWork);
+  EXPECT_EQ(with(19), IdleCause::kHostBound);
+}
+
+TEST(Idle, TheEndWithoutRecordsOfQueuedKernelsIsNotTheHosts) {
+  HandTrace t;
+  t.range("ProfilerStep#1", 0, 2000).kernel("a", 0, 5, 10, 500);
+  for (int64_t i = 0; i < 20; ++i) t.call("cudaLaunchKernel", 20 + 10 * i, 25 + 10 * i);
+  const Trace trace = t.build();
+  const Facts facts(trace, {});
+  const auto& edges = facts.get<Idle>().devices.at(0).edges;
+  ASSERT_EQ(edges.size(), 2U);
+  EXPECT_EQ(edges[1].cause, IdleCause::kUntracedWork);
+}
+
 TEST(Idle, WithoutALaunchTheCauseIsUnknown) {
   HandTrace t;
   t.kernel("a", 0, 5, 10, 100).orphan("b", 150, 200);

@@ -5,8 +5,11 @@
 #include <vector>
 
 #include "analyse/rank/averaged_time.h"
+#include "analyse/rank/first_use.h"
 #include "analyse/rank/names.h"
 #include "base/statistics.h"
+#include "base/text.h"
+#include "trace/intervals.h"
 #include "trace/radix_sort.h"
 
 namespace profgpu {
@@ -72,6 +75,24 @@ Launch Launch::compute(const Facts& facts) {
   if (result.kernels > 0) result.short_kernel_pct = percent_of(result.short_kernels, result.kernels);
   result.median_queue_depth = percentile(queue_depths(trace), 50);
   return result;
+}
+
+KernelLaunches KernelLaunches::compute(const Facts& facts) {
+  const Trace& trace = facts.trace();
+  const Names& names = facts.get<Names>();
+  const std::vector<Intervals>& captured = facts.get<FirstUse>().capture;
+  KernelLaunches launches;
+  launches.has_activity.resize(trace.host.size());
+  for (const HostId call : trace.launching) launches.has_activity[call.value] = true;
+  for (uint32_t i = 0; i < trace.host.size(); ++i) {
+    const HostId call(i);
+    if (!trace.host.is_call(call) || names.call[trace.host.name[i].value] != CallKind::kLaunch) continue;
+    if (trace.host.is_inner_call(call)) continue;
+    const std::string_view name = trace.name(call);
+    if (!contains(name, "Launch") || contains(name, "HostFunc")) continue;
+    if (!contains(captured[trace.host.thread[i].value], trace.host.start_ns[i])) launches.calls.push_back(call);
+  }
+  return launches;
 }
 
 }  // namespace profgpu

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "analyse/rank/facts.h"
 #include "analyse/report/document.h"
+#include "trace/trace.h"
 
 namespace profgpu {
 
@@ -25,5 +27,13 @@ struct Launch {
   }
   static Launch compute(const Facts& facts);
 };
+
+/// Calls that launch a kernel, outside of captures: each should have activity.
+struct KernelLaunches {
+  std::vector<HostId> calls;         ///< in the order of host rows
+  std::vector<bool> has_activity;    ///< by host row
+  static KernelLaunches compute(const Facts& facts);
+};
+constexpr int64_t kMinLost = 20;     // so many without activity in a row, or in one gap: the recording lacks records
 
 }  // namespace profgpu

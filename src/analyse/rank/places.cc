@@ -6,6 +6,7 @@
 #include <optional>
 #include <string_view>
 
+#include "analyse/rank/phases.h"
 #include "analyse/rank/steps.h"
 #include "base/text.h"
 #include "trace/intervals.h"
@@ -46,6 +47,8 @@ bool is_plumbing(string_view file) {
   return contains_any(file, kParts) || file.empty() || file.front() == '<';
 }
 
+constexpr string_view kBackwardOf = "backward of ", kBackwardStarted = "backward pass started in ";
+
 // Such a frame is the whole program.
 bool is_whole_program(string_view function) { return function == "<module>"; }
 
@@ -56,8 +59,12 @@ Places::Places(const Facts& facts)
       captures_(facts.get<Captures>()),
       stacks_(trace_.sampled_stacks()),
       steps_(trace_.strings.size()) {
-  for (const Step& step : facts.get<Steps>().steps)
+  const Steps& steps = facts.get<Steps>();
+  for (const Step& step : steps.steps)
     if (step.range.valid()) steps_[trace_.host.name[step.range.value].value] = true;
+  if (!steps.thread.valid() || !stacks_[steps.thread.value].valid()) return;
+  loop_stack_ = stacks_[steps.thread.value];
+  backward_ = &facts.get<Phases>().backward;
 }
 
 HostId Places::representative(HostId range) const {
@@ -96,10 +103,8 @@ Place Places::place_of(HostId range) const {
 }
 
 // Rows of a sampled stack are in order of time: per sample the frames that are new, and always the innermost.
-HostId Places::sampled_in(HostId range) const {
+HostId Places::sampled_in(HostId range, ThreadId stack) const {
   const HostTable& h = trace_.host;
-  const ThreadId stack = stacks_[h.thread[range.value].value];
-  if (!stack.valid()) return {};
   const Thread& t = trace_.threads[stack.value];
   const HostId after = trace_.first_from(t, h.end_ns(range) + 1);
   if (after == t.begin) return {};
@@ -112,16 +117,44 @@ HostId Places::sampled_in(HostId range) const {
   return frame.valid() && h.name[frame.value] == h.name[after.value] ? frame : h.parent[after.value];
 }
 
+HostId Places::forward_function(HostId range) {
+  if (trace_.backward_links.empty()) return {};
+  if (forward_of_.empty())
+    for (const BackwardLink& link : trace_.backward_links) forward_of_.try_emplace(link.backward.value, link.forward);
+  const HostId op = trace_.enclosing(range, [&](HostId at) { return forward_of_.contains(at.value); });
+  if (!op.valid()) return {};
+  const HostId function = representative(forward_of_.at(op.value));
+  return function.valid() && trace_.host.kind[function.value] == HostKind::kPython ? function : HostId();
+}
+
+bool Places::has_ops(ThreadId thread) {
+  const auto [known, added] = has_ops_.try_emplace(thread.value, false);
+  const Thread& t = trace_.threads[thread.value];
+  for (HostId i = t.begin; added && i < t.end && !known->second; ++i)
+    known->second = trace_.host.kind[i.value] == HostKind::kOp;
+  return known->second;
+}
+
 void Places::add(HostId range, int64_t ns) {
   if (!range.valid() || ns <= 0) return;
+  const HostTable& h = trace_.host;
   HostId place = representative(range);
-  if (const HostId frame = sampled_in(range); frame.valid())
-    if (const HostId function = representative(frame); function.valid()) place = function;
+  const bool function_known = place.valid() && h.kind[place.value] == HostKind::kPython;
+  if (const HostId forward = function_known ? HostId() : forward_function(range); forward.valid())
+    return sum_up(forward, ns, kBackwardOf);
+  const ThreadId own = stacks_[h.thread[range.value].value];
+  const bool of_engine = !own.valid() && !place.valid() && backward_ != nullptr &&
+                         contains(*backward_, h.start_ns[range.value]);
+  if (const ThreadId stack = of_engine ? loop_stack_ : own; stack.valid())
+    if (const HostId frame = sampled_in(range, stack); frame.valid())
+      if (const HostId function = representative(frame); function.valid())
+        return sum_up(function, ns, of_engine ? kBackwardStarted : string_view());
   if (place.valid()) sum_up(place, ns);
 }
 
-void Places::sum_up(HostId representative, int64_t ns) {
+void Places::sum_up(HostId representative, int64_t ns, string_view prefix) {
   Place place = place_of(representative);
+  place.name.insert(0, prefix);
   const auto key = std::tuple(place.name, place.file, place.line.value_or(0));
   Place& sum = sums_.try_emplace(key, std::move(place)).first->second;
   sum.ns += ns;
@@ -132,18 +165,23 @@ void Places::add(ActivityId activity) {
   add(captures_.origin(trace_, activity), trace_.activity.duration_ns[activity.value]);
 }
 
-void Places::add_samples(ThreadId stack, Interval part) {
+void Places::add_samples(ThreadId stack, Interval part, string_view prefix) {
   const HostTable& h = trace_.host;
   const Thread& t = trace_.threads[stack.value];
   for (HostId row = trace_.first_from(t, part.start); row < t.end && h.start_ns[row.value] < part.end; ++row) {
     const HostId next(size_t{row.value} + 1);
     if (next < t.end && h.parent[next.value] == row) continue;   // a frame that it called, in the same sample
-    if (const HostId place = representative(row); place.valid()) sum_up(place, h.duration_ns[row.value]);
+    if (const HostId place = representative(row); place.valid())
+      sum_up(place, h.duration_ns[row.value], prefix);
   }
 }
 
 void Places::add_host_time(ThreadId thread, Interval part) {
   if (stacks_[thread.value].valid()) return add_samples(stacks_[thread.value], part);
+  if (backward_ != nullptr && !has_ops(thread)) {
+    for (const Interval& pass : intersect(*backward_, {part})) add_samples(loop_stack_, pass, kBackwardStarted);
+    return;
+  }
   for (const auto& [row, ns] : self_times(trace_, thread, part)) add(HostId(row), ns);
 }
 

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <unordered_map>
 #include <vector>
@@ -10,13 +11,16 @@
 #include "analyse/rank/captures.h"
 #include "analyse/rank/facts.h"
 #include "analyse/report/report.h"
+#include "trace/intervals.h"
 #include "trace/trace.h"
 
 namespace profgpu {
 
 /// Sums up time by place. A Python function's time includes the framework internals and builtins that it calls; without
 /// stacks, ranges are places. A sample of a stack counts for the time until the next sample: an estimate, without the
-/// time in which no samples were taken.
+/// time in which no samples were taken. Threads of autograd run no Python: their work is at the function that called
+/// the forward op, "backward of f", or if only the loop's stack was sampled, at the line that waits for the backward
+/// pass, "backward pass started in f".
 class Places {
  public:
   explicit Places(const Facts& facts);
@@ -32,15 +36,22 @@ class Places {
  private:
   /// The innermost Python function around it that is not framework code, else the op or annotation; invalid: none.
   [[nodiscard]] HostId representative(HostId range) const;
-  /// The frame that its thread's samples show; invalid: no sample within it, and those before and after differ.
-  [[nodiscard]] HostId sampled_in(HostId range) const;
-  void add_samples(ThreadId stack, Interval part);
-  void sum_up(HostId representative, int64_t ns);
+  /// The frame that a thread's samples show; invalid: no sample within the range, and those before and after differ.
+  [[nodiscard]] HostId sampled_in(HostId range, ThreadId stack) const;
+  void add_samples(ThreadId stack, Interval part, std::string_view prefix = {});
+  void sum_up(HostId representative, int64_t ns, std::string_view prefix = {});
+  /// Of the op of which the range is a part of the backward pass; invalid: not known, or without Python frames.
+  [[nodiscard]] HostId forward_function(HostId range);
+  [[nodiscard]] bool has_ops(ThreadId thread);
   [[nodiscard]] Place place_of(HostId range) const;
 
   const Trace& trace_;
   const Captures& captures_;
   std::vector<ThreadId> stacks_;   // by thread: Trace::sampled_stacks
+  ThreadId loop_stack_;            // the one of the steps' thread; invalid: none
+  const Intervals* backward_ = nullptr;   // passes; with loop_stack_
+  std::unordered_map<uint32_t, HostId> forward_of_;   // by backward op; filled when first needed
+  std::unordered_map<uint32_t, bool> has_ops_;        // by thread
   std::vector<bool> steps_;   // by name: ranges that mark steps, which are not places
   std::map<std::tuple<std::string, std::string, int64_t>, Place> sums_;   // by name, file, line
 };

@@ -86,6 +86,43 @@ TEST(Places, ACallIsWhereASampleWasTakenInItOrTheSameFrameBeforeAndAfter) {
   EXPECT_EQ(place(70, 71), "");          // after the last
 }
 
+// train() calls backward() at line 21, in which another thread launches.
+TEST(Places, WhatAutogradLaunchesIsAtTheLineThatStartedTheBackwardPass) {
+  HandTrace t;
+  t.sampled("train.py(20): train", 0, 10).sampled("train.py(21): train", 10, 30);
+  t.sampled("torch/autograd/__init__.py(347): backward", 10, 20).sampled("torch/autograd/__init__.py(347): backward", 20, 30);
+  t.range("forward", 0, 8).range("backward", 10, 30).kernel("k", 12, 13, 15, 19, "autograd").kernel("k", 40, 41, 42, 43, "autograd");
+  const Trace trace = t.build();
+  const Facts facts(trace, {});
+  Places kernels(facts), host(facts);
+  for (uint32_t i = 0; i < trace.activity.size(); ++i) kernels.add(ActivityId(i));
+  ASSERT_EQ(kernels.most_expensive().size(), 1U) << "the one outside of the backward pass has no place";
+  EXPECT_EQ(kernels.most_expensive()[0].name, "backward pass started in train");
+  EXPECT_EQ(kernels.most_expensive()[0].line, 21);
+  EXPECT_EQ(kernels.most_expensive()[0].ns, 4'000);
+  const ThreadId autograd = trace.host.thread[trace.activity.launch[0].value];
+  host.add_host_time(autograd, {5'000, 45'000});
+  ASSERT_EQ(host.most_expensive().size(), 1U);
+  EXPECT_EQ(host.most_expensive()[0].name, "backward pass started in train");
+  EXPECT_EQ(host.most_expensive()[0].ns, 20'000);
+}
+
+TEST(Places, ABackwardOpIsAtTheFunctionThatCalledItsForwardOp) {
+  HandTrace t;
+  t.python("net.py(5): forward", 0, 50).op("aten::mm", 10, 20).kernel("k", 12, 13, 15, 19);
+  t.op("autograd::engine::evaluate_function: MmBackward0", 60, 90, "autograd").kernel("k", 70, 75, 76, 80, "autograd");
+  Trace trace = t.build();
+  trace.backward_links.push_back(
+      {range_named(trace, "aten::mm"), range_named(trace, "autograd::engine::evaluate_function: MmBackward0")});
+  const Facts facts(trace, {});
+  Places places(facts);
+  places.add(ActivityId(size_t{1}));
+  ASSERT_EQ(places.most_expensive().size(), 1U);
+  EXPECT_EQ(places.most_expensive()[0].name, "backward of forward");
+  EXPECT_EQ(places.most_expensive()[0].file, "net.py");
+  EXPECT_EQ(places.most_expensive()[0].line, 5);
+}
+
 TEST(Places, FramesWithoutALineOrFileAreNoPlaces) {
   for (const char* frame : {"(12): f", "a.py(x): f", "a.py(12) f", "a.py(99999999999999999999): f", "): ", ""}) {
     HandTrace t;

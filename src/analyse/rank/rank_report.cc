@@ -8,6 +8,7 @@
 #include "analyse/rank/devices.h"
 #include "analyse/rank/first_use.h"
 #include "analyse/rank/frameworks.h"
+#include "analyse/rank/launch.h"
 #include "analyse/rank/names.h"
 #include "analyse/rank/recorder_advice.h"
 #include "analyse/rank/steps.h"
@@ -47,34 +48,26 @@ struct Stretch {
     time.end = trace.host.end_ns(call);
   }
 };
-constexpr int64_t kMinStretch = 20;   // fewer in a row are not a gap in the recording
 
 // Kernel launches without activity. Calls that fail or are captured into a graph never have any, so a few are normal;
 // so are those at the end of the window.
 void add_missing_activity(const Facts& facts, std::vector<TraceIssue>& issues) {
   const Trace& trace = facts.trace();
-  const Names& names = facts.get<Names>();
   if (trace.activity.size() == 0) return;
-  std::vector<bool> has_activity(trace.host.size());
-  for (const HostId call : trace.launching) has_activity[call.value] = true;
-  const std::vector<Intervals>& captured = facts.get<FirstUse>().capture;
-  int64_t launches = 0, without = 0;
+  const KernelLaunches& kernels = facts.get<KernelLaunches>();
+  const auto launches = static_cast<int64_t>(kernels.calls.size());
+  int64_t without = 0;
   Stretch now, longest;
-  for (uint32_t i = 0; i < trace.host.size(); ++i) {
-    if (!trace.host.is_call(HostId(i)) || names.call[trace.host.name[i].value] != CallKind::kLaunch) continue;
-    if (trace.host.is_inner_call(HostId(i))) continue;
-    const std::string_view name = trace.name(HostId(i));
-    if (!contains(name, "Launch") || contains(name, "HostFunc")) continue;
-    if (contains(captured[trace.host.thread[i].value], trace.host.start_ns[i])) continue;
-    ++launches;
-    without += !has_activity[i];
-    now = has_activity[i] || trace.host.thread[i] != now.thread ? Stretch() : now;
-    if (!has_activity[i]) now.add(trace, HostId(i));
+  for (const HostId call : kernels.calls) {
+    const bool has_activity = kernels.has_activity[call.value];
+    without += !has_activity;
+    now = has_activity || trace.host.thread[call.value] != now.thread ? Stretch() : now;
+    if (!has_activity) now.add(trace, call);
     if (now.launches > longest.launches) longest = now;
   }
   if (without == 0) return;
   const std::string stretch =
-      longest.launches < kMinStretch
+      longest.launches < kMinLost
           ? ""
           : fmt::format("; {} of them in a row, for {:.3g} ms from {:.3f} s after the first event: unknown what ran "
                         "then",

@@ -52,14 +52,15 @@ struct Wait {
 struct Run {
   int64_t start, end;           // of the host
   int64_t device_end;           // last end of an activity launched in it
+  int64_t steps_ns;             // of its measured steps, which may leave time between them
   // It lasts until its device work is done: the host may have run ahead.
   [[nodiscard]] Interval whole() const { return {start, std::max(end, device_end)}; }
   // Scales a part of the whole to the steps' wall time.
   [[nodiscard]] int64_t share(int64_t ns) const {
     const int64_t all = whole().length();
-    return all == end - start
+    return all == steps_ns
                ? ns
-               : std::llround(static_cast<double>(ns) * static_cast<double>(end - start) / static_cast<double>(all));
+               : std::llround(static_cast<double>(ns) * static_cast<double>(steps_ns) / static_cast<double>(all));
   }
 };
 
@@ -168,8 +169,12 @@ std::vector<Run> find_runs(const Facts& facts) {
     const bool same_window = !runs.empty() && std::ranges::none_of(trace.windows, [&](const Interval& window) {
       return window.start > runs.back().start && window.start <= part.start;
     });
-    if (same_window) runs.back().end = std::max(runs.back().end, part.end);
-    else runs.push_back({part.start, part.end, part.start});
+    if (same_window) {
+      runs.back().steps_ns += std::max<int64_t>(0, part.end - std::max(part.start, runs.back().end));
+      runs.back().end = std::max(runs.back().end, part.end);
+    } else {
+      runs.push_back({part.start, part.end, part.start, part.length()});
+    }
   }
   for (size_t i = 0; i < trace.launching.size(); ++i) {
     const int64_t launched = trace.host.start_ns[trace.launching[i].value];
@@ -338,7 +343,8 @@ int64_t Replay::saved_by_cause(IdleCause cause, size_t device) const {
   Removal removal;
   switch (cause) {
     case IdleCause::kUnknown:
-    case IdleCause::kUntracedWork: return 0;
+    case IdleCause::kUntracedWork:
+    case IdleCause::kNoRequests: return 0;
     case IdleCause::kLaunchLatency: removal.launch_latency = true; break;
     case IdleCause::kDependency: removal.dependency_waits = true; break;
     case IdleCause::kCheckpoint: removal.host_time = phases.checkpoint; break;

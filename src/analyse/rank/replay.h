@@ -28,7 +28,7 @@ class Replay {
  public:
   /// Wall time of the measured steps that the removal saves, from 0 to all of it. If the device still works after the
   /// steps' end, because the host ran ahead, steps take as long as the device in the long run: the saved share of that
-  /// time then applies to the steps' wall time.
+  /// time then applies to the steps' wall time. So does that of steps with time between them.
   [[nodiscard]] int64_t saved_by(const Removal& removal) const;
   /// Saving without the idle time of one cause on a device (index in Devices). At most that idle time, in the device's
   /// window (see DeviceIdle), so that savings of different causes never count the same nanosecond.

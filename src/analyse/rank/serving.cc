@@ -6,16 +6,13 @@
 #include "analyse/rank/idle.h"
 #include "analyse/rank/names.h"
 #include "analyse/rank/places.h"
+#include "analyse/rank/request_waits.h"
 #include "analyse/rank/steps.h"
 #include "base/statistics.h"
 #include "trace/intervals.h"
 
 namespace profgpu {
 namespace {
-
-bool is_served(StepKind kind) {
-  return kind == StepKind::kPrefill || kind == StepKind::kDecode || kind == StepKind::kMixed;
-}
 
 /// A measured step of the engine.
 struct Served {
@@ -67,8 +64,14 @@ ServingKind kind_of(StepKind kind, const std::vector<const Served*>& steps) {
   int64_t graphs = 0;
   for (const Served* s : steps) durations.push_back(total_length(s->time)), graphs += s->graph;
   const auto count = static_cast<int64_t>(steps.size());
-  return {kind, count, percentile(durations, 50).value_or(0), percentile(durations, 95).value_or(0),
-          mean_of(steps, &EngineStep::sequences), mean_of(steps, &EngineStep::tokens), percent_of(graphs, count)};
+  ServingKind out{kind, count, percentile(durations, 50).value_or(0), percentile(durations, 95).value_or(0),
+                  mean_of(steps, &EngineStep::sequences), mean_of(steps, &EngineStep::tokens), {},
+                  percent_of(graphs, count)};
+  Intervals time;
+  for (const Served* s : steps) time.insert(time.end(), s->time.begin(), s->time.end());
+  if (const int64_t ns = total_length(merged(std::move(time))); out.tokens && ns > 0)
+    out.tokens_per_s = *out.tokens * static_cast<double>(count) * 1e9 / static_cast<double>(ns);
+  return out;
 }
 
 void add_tokens(const std::vector<Served>& steps, Serving& serving) {
@@ -89,14 +92,18 @@ void add_tokens(const std::vector<Served>& steps, Serving& serving) {
 }
 
 void add_between(const Facts& facts, const std::vector<Served>& steps, Serving& serving) {
-  Intervals ranges;
-  for (const Served& s : steps) ranges.push_back(s.step->interval());
+  Intervals ranges;   // with the work that they launched
+  for (const Served& s : steps) ranges.push_back({s.step->start_ns, s.end_ns});
   ranges = merged(std::move(ranges));
   const Interval all{ranges.front().start, ranges.back().end};
   Places places(facts);
+  const RequestWaits& waits = facts.get<RequestWaits>();
+  const ThreadId thread = facts.get<Steps>().thread;
   for (const Interval& part : subtract({all}, ranges)) {
     serving.between_ns += part.length();
-    if (const ThreadId thread = facts.get<Steps>().thread; thread.valid()) places.add_host_time(thread, part);
+    if (!thread.valid()) continue;
+    places.add_host_time(thread, part);
+    if (waits.explain(thread.value, part)) serving.no_requests_ns += waits.length(thread.value, part);
   }
   serving.between_pct = percent_of(serving.between_ns, all.length());
   serving.between = places.most_expensive();

@@ -18,11 +18,13 @@ struct ServingKind {
   int64_t count = 0;
   double median_ns = 0, p95_ns = 0;
   std::optional<double> sequences, tokens;   ///< mean per step; none: not in the step names
+  std::optional<double> tokens_per_s;        ///< computed by these steps over their time, prompts' tokens included
   double graph_pct = 0;                      ///< share of steps that launch a graph
 
   void fields(auto&& v) const {
     v("kind", step_kind_name(kind)), v("count", count), v("median_ns", whole_ns(median_ns));
-    v("p95_ns", whole_ns(p95_ns)), v("sequences", sequences), v("tokens", tokens), v("graph_pct", graph_pct);
+    v("p95_ns", whole_ns(p95_ns)), v("sequences", sequences), v("tokens", tokens), v("tokens_per_s", tokens_per_s);
+    v("graph_pct", graph_pct);
   }
 };
 
@@ -31,13 +33,15 @@ struct Serving {
   std::optional<double> token_interval_ns;     ///< median time between the starts of successive decode steps
   /// One token per sequence and step, over the time in steps without the time between. None: not in the step names.
   std::optional<double> tokens_per_s;
-  int64_t between_ns = 0;                      ///< between the steps' ranges
+  int64_t between_ns = 0;                      ///< between the steps and the work that they launched
   double between_pct = 0;                      ///< of the time from the first step's start to the last one's end
+  int64_t no_requests_ns = 0;                  ///< the part of it in which the engine waits for requests
   std::vector<Place> between;                  ///< where the engine's thread spends it; most expensive first
 
   void fields(auto&& v) const {
     v("kinds", kinds), v("token_interval_ns", whole_ns(token_interval_ns)), v("tokens_per_s", tokens_per_s);
-    v("between_ns", between_ns), v("between_pct", between_pct), v("between", between);
+    v("between_ns", between_ns), v("between_pct", between_pct);
+    v("no_requests_ns", no_requests_ns), v("between", between);
   }
   /// None if no engine marks its steps.
   static std::optional<Serving> compute(const Facts& facts);

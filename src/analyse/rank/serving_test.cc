@@ -23,6 +23,8 @@ TEST(Serving, IsStepsByKindAndTokens) {
   EXPECT_EQ(s->kinds[0].kind, StepKind::kPrefill);
   EXPECT_EQ(s->kinds[0].count, 1);
   EXPECT_EQ(s->kinds[0].median_ns, 950'000);
+  ASSERT_TRUE(s->kinds[0].tokens_per_s);
+  EXPECT_NEAR(*s->kinds[0].tokens_per_s, 300 * 1e6 / 950, 1e-6);
   EXPECT_EQ(s->kinds[1].kind, StepKind::kDecode);
   EXPECT_EQ(s->kinds[1].count, 5);
   EXPECT_EQ(s->kinds[1].median_ns, 600'000);
@@ -30,10 +32,11 @@ TEST(Serving, IsStepsByKindAndTokens) {
   EXPECT_EQ(s->token_interval_ns, 1'000'000);
   ASSERT_TRUE(s->tokens_per_s);
   EXPECT_NEAR(*s->tokens_per_s, (2 + 5 * 4) * 1e6 / (950 + 5 * 600), 1e-6);
-  EXPECT_EQ(s->between_ns, (100 + 4 * 600) * 1000);
+  EXPECT_EQ(s->between_ns, (50 + 4 * 400) * 1000);
   ASSERT_FALSE(s->between.empty());
   EXPECT_EQ(s->between[0].name, "scheduler");
-  EXPECT_EQ(s->between[0].ns, 4 * 500'000);
+  EXPECT_EQ(s->between[0].ns, 4 * 350'000);
+  EXPECT_EQ(s->no_requests_ns, 0);
 }
 
 TEST(Serving, TrainingIsNone) {

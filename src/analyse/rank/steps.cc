@@ -171,19 +171,22 @@ std::optional<int64_t> number_at_end(std::string_view name) {
   return error == std::errc() && at < name.size() ? std::optional(value) : std::nullopt;
 }
 
-// The thread whose outermost ranges cover most time.
+// The thread whose outermost ranges cover most time. One with Python frames alone, such as a progress bar's, only if
+// there is no other.
 ThreadId busiest_thread(const Trace& trace) {
   ThreadId best;
-  int64_t most = -1;
+  std::pair<bool, int64_t> most{false, -1};
   for (size_t t = 0; t < trace.threads.size(); ++t) {
     const Thread& thread = trace.threads[t];
     if (thread.is_sampled_stack() || thread.begin == thread.end) continue;
-    int64_t sum = 0;
-    for (uint32_t i = thread.begin.value; i < thread.end.value; ++i)
-      if (!trace.host.parent[i].valid() && trace.host.kind[i] != HostKind::kOverhead &&
-          trace.host.kind[i] != HostKind::kSystem)
-        sum += trace.host.duration_ns[i];
-    if (sum > most) best = ThreadId(t), most = sum;
+    std::pair<bool, int64_t> of_thread{false, 0};
+    for (uint32_t i = thread.begin.value; i < thread.end.value; ++i) {
+      const HostKind kind = trace.host.kind[i];
+      if (kind == HostKind::kOverhead || kind == HostKind::kSystem) continue;
+      of_thread.first |= kind != HostKind::kPython;
+      if (!trace.host.parent[i].valid()) of_thread.second += trace.host.duration_ns[i];
+    }
+    if (of_thread > most) best = ThreadId(t), most = of_thread;
   }
   return best;
 }

@@ -159,8 +159,9 @@ void settle_one_rank(const RankMeasure& m, Finding& f) {
   f.verdict = fmt::format("Communication is the bottleneck: for {} of the time the GPU only communicates, and mostly "
                           "waits for other ranks.",
                           format_percent(*f.value, 0));
-  f.what = fmt::format("collectives wait for other ranks, at least {} per step",
-                       format_duration(static_cast<double>(m.collectives.min_wait_ns / std::max<int64_t>(m.steps, 1))));
+  f.what = fmt::format("collectives wait for other ranks, at least {}{}",
+                       format_duration(static_cast<double>(m.collectives.min_wait_ns / std::max<int64_t>(m.steps, 1))),
+                       m.annotated ? " per step" : "");
   f.why += " Even over a 100 Gbit/s network their bytes would take less than half of that: the rest is waiting for "
            "ranks that arrive later.";
   f.cost_ns.reset(), f.cost_pct.reset();

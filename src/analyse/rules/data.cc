@@ -69,8 +69,13 @@ void describe_data_loading_bound(const Measured& m, Finding& f) {
   f.why = fmt::format("Data loading takes {} of the steps, and {} idles {} of them because of it.",
                       format_percent(*f.value), m.device_label(),
                       format_percent(m.idle_wall_pct(IdleCause::kDataLoading)));
-  f.evidence.push_back(
-      fmt::format("in {} of {} steps; {}", steps_with_gaps(m, IdleCause::kDataLoading), m.steps(), longest));
+  if (m.facts().get<Steps>().marked()) {
+    f.evidence.push_back(
+        fmt::format("in {} of {} steps; {}", steps_with_gaps(m, IdleCause::kDataLoading), m.steps(), longest));
+  } else {
+    f.verdict = fmt::format("The GPU waits for data: loading takes {} of the time.", format_percent(*f.value, 0));
+    f.evidence.push_back(longest);
+  }
   // With workers the thread only waits for them.
   if (auto blocked = blocked_thread(m, IdleCause::kDataLoading); blocked && !loader.workers)
     f.evidence.push_back(std::move(blocked->text));
@@ -260,6 +265,7 @@ extern const Rule kCheckpointStall = {
         {kLightning, "AsyncCheckpointIO, or ModelCheckpoint(every_n_train_steps=…)"},
         {kMegatron, "--async-save"},
         {kFsdp, "torch.distributed.checkpoint.async_save of a sharded state_dict", {}, true},
+        {kFsdp2, "torch.distributed.checkpoint.async_save of a sharded state_dict", {}, true},
     },
     .verdict = "Saving checkpoints takes {} of the time.",
     .cause = IdleCause::kCheckpoint,

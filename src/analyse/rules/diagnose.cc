@@ -165,8 +165,12 @@ bool is_done(std::string_view fix, const Frameworks& with) {
 void add_framework_fixes(const Rule& rule, const Frameworks& with, Finding& f) {
   const std::vector<std::string> all = std::exchange(f.fix, {});
   std::vector<std::string> last;
+  const auto is_there = [&](const FrameworkFix& fix) {   // said for what the trace shows
+    const std::string_view setting = fix.fix.substr(0, fix.fix.find(' '));
+    return fix.also && std::ranges::any_of(all, [&](const std::string& other) { return contains(other, setting); });
+  };
   for (const FrameworkFix& fix : rule.by_framework)
-    if (with.has(fix.of) && !(fix.unless && with.has(*fix.unless)))
+    if (with.has(fix.of) && !(fix.unless && with.has(*fix.unless)) && !is_there(fix))
       (fix.also ? last : f.fix).push_back(fmt::format("{}: {}", framework_name(fix.of), fix.fix));
   if (f.fix.empty() || !with.serves())
     std::ranges::copy_if(all, std::back_inserter(f.fix), [&](const std::string& fix) { return !is_done(fix, with); });

@@ -11,7 +11,6 @@
 #include "analyse/rank/kernels.h"
 #include "analyse/rank/op_shapes.h"
 #include "analyse/rank/ops.h"
-#include "analyse/rank/places.h"
 #include "analyse/rules/measure.h"
 
 namespace profgpu {
@@ -72,12 +71,6 @@ struct Chosen {
   int64_t all_ns = 0, ns = 0;   // of all kernels, of the chosen ones
   std::vector<ActivityId> kernels;
 };
-
-std::vector<Place> launch_places(const Measured& m, const Chosen& c) {
-  Places places(m.facts());
-  for (const ActivityId a : c.kernels) places.add(a);
-  return places.most_expensive();
-}
 
 constexpr double kMinBusyPct = 50;   // kernels matter less on a device that mostly waits
 
@@ -172,7 +165,7 @@ void describe_fusable(const Measured& m, Finding& f) {
                       c.kernels.size());
   f.evidence.push_back(fmt::format("{} in {} kernels; the gain depends on what can be fused", per_step_text(m, c.ns),
                                    c.kernels.size()));
-  f.where = launch_places(m, c);
+  f.where = launch_places(m, c.kernels);
   if (m.known_utilization_pct() < kMinBusyPct) f.severity = Severity::kInfo;
 }
 
@@ -185,17 +178,21 @@ void describe_unfused_attention(const Measured& m, Finding& f) {
                       time);
   f.evidence.push_back(fmt::format("{} kernels between batched products; the gain is at most their {}",
                                    c.kernels.size(), time));
-  f.where = launch_places(m, c);
+  f.where = launch_places(m, c.kernels);
 }
 
 constexpr double kMinFreePct = 50;   // of the device's memory
 
-// Kernels with fewer blocks than the device has multiprocessors.
-std::optional<double> small_batch_value(const Measured& m) {
+/// Kernels with fewer blocks than the device has multiprocessors.
+struct SmallGrids {
+  int64_t all_ns = 0, ns = 0;   // of kernels whose grid is known, of the small ones
+  std::vector<ActivityId> kernels;
+};
+
+SmallGrids small_grids(const Measured& m) {
   const Trace& trace = m.trace();
   const int32_t multiprocessors = trace.properties(m.device().id).multiprocessors;
-  if (multiprocessors <= 0 || reserved_pct(m).value_or(100) >= 100 - kMinFreePct) return std::nullopt;
-  int64_t all_ns = 0, small_ns = 0;
+  SmallGrids small;
   for (const Stream& stream : streams_of(m)) {
     for (const ActivityId a : stream) {
       const ActivityArgsId id = trace.activity.args[a.value];
@@ -203,11 +200,20 @@ std::optional<double> small_batch_value(const Measured& m) {
       const ActivityArgs& args = trace.activity_args[id.value];
       const int64_t blocks = int64_t{args.grid[0]} * args.grid[1] * args.grid[2];
       if (blocks <= 0) continue;
-      all_ns += trace.activity.duration_ns[a.value];
-      if (blocks < multiprocessors) small_ns += trace.activity.duration_ns[a.value];
+      small.all_ns += trace.activity.duration_ns[a.value];
+      if (blocks >= multiprocessors) continue;
+      small.ns += trace.activity.duration_ns[a.value];
+      small.kernels.push_back(a);
     }
   }
-  return only_if(all_ns > 0, percent_of(small_ns, all_ns));
+  return small;
+}
+
+std::optional<double> small_batch_value(const Measured& m) {
+  const int32_t multiprocessors = m.trace().properties(m.device().id).multiprocessors;
+  if (multiprocessors <= 0 || reserved_pct(m).value_or(100) >= 100 - kMinFreePct) return std::nullopt;
+  const SmallGrids small = small_grids(m);
+  return only_if(small.all_ns > 0, percent_of(small.ns, small.all_ns));
 }
 
 void describe_small_batch(const Measured& m, Finding& f) {
@@ -215,6 +221,7 @@ void describe_small_batch(const Measured& m, Finding& f) {
   f.why = fmt::format("Their grids have fewer blocks than {} has multiprocessors ({}), and {:.0f} % of its memory is "
                       "free.",
                       m.device_label(), m.trace().properties(m.device().id).multiprocessors, 100 - *reserved_pct(m));
+  f.where = launch_places(m, small_grids(m).kernels);
 }
 
 bool is_transpose(std::string_view name) {
@@ -250,7 +257,7 @@ void describe_layout_copies(const Measured& m, Finding& f) {
              "need NHWC and otherwise transpose internally"};
   f.fix.emplace_back("fewer .contiguous() and permute(): write and keep tensors in the order in which they are read");
   f.evidence.push_back(fmt::format("{} in {} kernels", per_step_text(m, c.ns), c.kernels.size()));
-  f.where = launch_places(m, c);
+  f.where = launch_places(m, c.kernels);
   Removal removal;
   removal.activity.resize(m.trace().activity.size());
   for (const ActivityId a : c.kernels) removal.activity[a.value] = true;
@@ -330,7 +337,7 @@ void describe_misaligned_gemm(const Measured& m, Finding& f) {
   const OpArgs& args = trace.op_args[trace.host.args[all.longest.value].value];
   f.evidence.push_back(fmt::format("longest: {} {}; padding alone takes {}", trace.name(all.longest),
                                    shortened(trace.strings[args.shapes]), per_step_text(m, all.padding_ns)));
-  f.where = launch_places(m, all.chosen);
+  f.where = launch_places(m, all.chosen.kernels);
   if (m.known_utilization_pct() < kMinBusyPct) f.severity = Severity::kInfo;
 }
 
@@ -357,7 +364,12 @@ extern const Rule kFusableElementwise = {
         "write chains with in-place or out= operations where autograd allows it",
     },
     .by_framework = {
+        {kVllm, "start without --enforce-eager: vLLM then compiles the model and fuses these kernels", kTorchCompile},
+        {kSglang, "--enable-torch-compile fuses these kernels for small batches", kTorchCompile},
         {kTrainer, "TrainingArguments(torch_compile=True); use_liger_kernel=True for supported models", kTorchCompile},
+        {kAccelerate, "Accelerator(dynamo_backend=\"inductor\")", kTorchCompile},
+        {kLightning, "trainer.fit(torch.compile(module))", kTorchCompile},
+        {kDiffusers, "pipe.transformer = torch.compile(pipe.transformer), or pipe.unet", kTorchCompile},
         {kMegatron, "don't use --no-masked-softmax-fusion, --no-bias-gelu-fusion and similar"},
     },
     .rank = {.value = fusable_value, .describe = describe_fusable},
@@ -459,6 +471,10 @@ extern const Rule kMisalignedGemm = {
         "vocabulary: pad_to_multiple_of=64; hidden and feed-forward sizes as multiples of 64 or 128",
         "last layer: add a few unused classes and drop them after the product",
         "FP8: multiples of 16 in all dimensions, as _scaled_mm requires",
+    },
+    .by_framework = {
+        {kVllm, "choose a --tensor-parallel-size that leaves each GPU multiples of 64; else pad the checkpoint"},
+        {kSglang, "choose a --tp-size that leaves each GPU multiples of 64; else pad the checkpoint"},
     },
     .rank = {.value = [](const Measured& m) { return misaligned_gemm(m).chosen.pct(); },
              .describe = describe_misaligned_gemm},

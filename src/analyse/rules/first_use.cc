@@ -6,6 +6,7 @@
 #include <map>
 #include <numeric>
 
+#include "analyse/rank/launch.h"
 #include "analyse/rank/recorder_advice.h"
 #include "analyse/rules/measure.h"
 
@@ -15,6 +16,8 @@ namespace {
 using enum Framework;
 
 std::string time_text(int64_t ns) { return format_duration(static_cast<double>(ns)); }
+
+constexpr int64_t kMinSteps = 3;   // in over half of so many, the work is not done once
 
 // Without a device: of the step's thread.
 int64_t first_use_ns(const Measured& m) {
@@ -35,12 +38,17 @@ void describe_first_use(const Measured& m, Finding& f) {
                        [&](HostId range) { return m.in_measured_step(trace.host.start_ns[range.value]); });
   std::ranges::stable_sort(longest, std::greater(), duration_ns);
   if (longest.size() > 3) longest.resize(3);
-  f.what = fmt::format("{} goes into work that happens only once", time_text(first_use_ns(m)));
+  const std::string advice(recorder_advice(trace.recorder).warm);
+  const int64_t steps = m.has_device() ? steps_with_gaps(m, IdleCause::kFirstUse) : 0;
+  const bool returns = m.steps() >= kMinSteps && 2 * steps > m.steps();
+  f.what = returns ? fmt::format("{} goes into loading, compiling or tuning, again and again: in {} of {} steps",
+                                 time_text(first_use_ns(m)), steps, m.steps())
+                   : fmt::format("{} goes into work that happens only once", time_text(first_use_ns(m)));
   f.why = fmt::format("For {} of the time {} while the host loads libraries and kernels, creates contexts and streams, "
                       "compiles or tunes. A warm program does none of this.",
                       format_percent(*f.value), m.has_device() ? m.device_label() + " waits" : "the steps wait");
   if (!m.has_device()) set_cost(f, m.wall_ns(), first_use_ns(m));
-  f.fix = {std::string(recorder_advice(trace.recorder).warm)};
+  if (!returns) f.fix = {advice};
   const auto any_name = [&](std::initializer_list<std::string_view> parts) {
     return std::ranges::any_of(longest, [&](HostId id) { return contains_any(trace.name(id), parts); });
   };
@@ -50,6 +58,15 @@ void describe_first_use(const Measured& m, Finding& f) {
     f.fix.emplace_back("torch.backends.cudnn.benchmark = False if input shapes keep changing: each new shape is tuned");
   if (any_name({"compile", "dynamo"}))
     f.fix.emplace_back("keep compiled code: TORCHINDUCTOR_FX_GRAPH_CACHE=1; avoid recompilation with mark_dynamic");
+  if (returns) {
+    f.verdict = fmt::format("Libraries, kernels or compiled code are loaded, tuned or made again and again: the GPU waits "
+                            "{} of the time for it.",
+                            format_percent(*f.value, 0));
+    f.why = fmt::format("For {} of the time {} waits while the host loads, compiles or tunes. Other shapes, types or "
+                        "values than before usually cause it.",
+                        format_percent(*f.value), m.device_label());
+    f.fix.emplace_back("pad or bucket inputs to few shapes, and run each of them once before the loop");
+  }
   for (const HostId range : longest)
     f.evidence.push_back(fmt::format("{} takes {}", shortened(trace.name(range)), time_text(duration_ns(range))));
 }
@@ -72,6 +89,25 @@ std::string recurring_gaps(const Measured& m, const std::vector<const Gap*>& gap
                      time_text(longest), shortened(most->first.first, 40), shortened(most->first.second, 40));
 }
 
+// Gaps in which kernels were launched of which there are no records.
+int64_t lost_ns(const Measured& m) {
+  const KernelLaunches& launches = m.facts().get<KernelLaunches>();
+  std::vector<int64_t> lost;
+  for (const HostId call : launches.calls)
+    if (!launches.has_activity[call.value]) lost.push_back(m.trace().host.start_ns[call.value]);
+  std::ranges::sort(lost);
+  int64_t ns = 0;
+  for (const Gap& gap : m.gaps()) {
+    if (!m.counts(gap, IdleCause::kUntracedWork)) continue;
+    const int64_t since = gap.after.valid() || !gap.before.valid()
+                              ? gap.start_ns
+                              : std::min(gap.start_ns, m.trace().launched_ns(gap.before));
+    if (std::ranges::lower_bound(lost, gap.end_ns) - std::ranges::lower_bound(lost, since) >= kMinLost)
+      ns += gap.length();
+  }
+  return ns;
+}
+
 void describe_untraced_work(const Measured& m, Finding& f) {
   std::vector<const Gap*> queued;
   int64_t queued_ns = 0;
@@ -80,6 +116,15 @@ void describe_untraced_work(const Measured& m, Finding& f) {
   const int64_t all_ns = m.idle_ns(IdleCause::kUntracedWork);
   f.cost_ns.reset(), f.cost_pct.reset();
   f.where.clear();
+  if (2 * lost_ns(m) > all_ns) {
+    f.what = fmt::format("for {} kernels are launched that the recording lacks", time_text(all_ns));
+    f.why = fmt::format("The host launches them, but the profiler lost their records or stopped before they ran. {} is "
+                        "busier than its records show.",
+                        m.device_label());
+    f.fix = {std::string(recorder_advice(m.trace().recorder).fewer_steps),
+             std::string(recorder_advice(m.trace().recorder).less_detail)};
+    return;
+  }
   if (2 * queued_ns <= all_ns) {
     f.what = fmt::format("for {} the GPU runs work launched before the recording began", time_text(all_ns));
     f.why = fmt::format("Recorded work waits {} of the time while nothing recorded runs on {}: work was queued when "

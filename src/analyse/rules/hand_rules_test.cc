@@ -72,6 +72,37 @@ TEST(FirstUse, IsFoundWithoutADevice) {
   EXPECT_FALSE(found(warm, "first-use"));
 }
 
+TEST(FirstUse, ThatReturnsInEveryStepIsNotCuredByWarmingUp) {
+  const auto with = [](int64_t cold_steps) {
+    return steps_of([cold_steps](HandTrace& h, int64_t t) {
+      if (t < cold_steps * 1000) h.call("cuModuleLoadData", t + 100, t + 700);
+      h.kernel("k", t + 710, t + 720, t + 725, t + 990);
+    });
+  };
+  HandTrace always = with(kSteps), once = with(2);
+  const auto f = found(always, "first-use"), g = found(once, "first-use");
+  ASSERT_TRUE(f && g);
+  EXPECT_NE(f->what.find("again and again: in 12 of 12 steps"), std::string::npos) << f->what;
+  EXPECT_EQ(f->fix[0].find("schedule("), std::string::npos) << f->fix[0];
+  EXPECT_EQ(g->what.find("again"), std::string::npos) << g->what;
+  EXPECT_NE(g->fix[0].find("schedule("), std::string::npos) << g->fix[0];
+}
+
+TEST(HostBoundLaunches, OfBroadcastBuffersNamesTheSettingFirst) {
+  const auto with = [](const char* op) {
+    return steps_of([op](HandTrace& h, int64_t t) {
+      h.range("DistributedDataParallel.forward", t + 1, t + 990);
+      h.op(op, t + 10, t + 700).kernel("k", t + 701, t + 710, t + 715, t + 950);
+    });
+  };
+  HandTrace broadcast = with("aten::unflatten_dense_tensors"), other = with("aten::mm");
+  const auto f = found(broadcast, "host-bound-launches"), g = found(other, "host-bound-launches");
+  ASSERT_TRUE(f && g);
+  EXPECT_NE(f->fix.front().find("broadcast_buffers=False"), std::string::npos) << f->fix.front();
+  EXPECT_EQ(std::ranges::count_if(f->fix, [](auto& fix) { return contains(fix, "broadcast_buffers"); }), 1);
+  EXPECT_EQ(g->fix.front().find("broadcast_buffers=False"), std::string::npos) << g->fix.front();
+}
+
 TEST(DataLoadingBound, IsFoundWithoutADevice) {
   HandTrace cpu;
   cpu.range("ProfilerStep#1", 0, 1000).range("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 10, 410);

@@ -33,6 +33,18 @@ KernelTime time_of(const Measured& m, bool (*wanted)(const KernelRow&)) {
   return time;
 }
 
+// Those of the wanted names in measured steps.
+std::vector<ActivityId> kernels_of(const Measured& m, bool (*wanted)(const KernelRow&)) {
+  std::vector<bool> named(m.trace().strings.size());
+  for (const KernelRow& k : m.facts().get<Kernels>().rows)
+    if (k.device == m.device().id && k.kind == WorkKind::kCompute && wanted(k)) named[k.name.value] = true;
+  std::vector<ActivityId> kernels;
+  for (ActivityId a = m.device().begin; a < m.device().end; ++a)
+    if (named[m.trace().activity.name[a.value].value] && m.counted(1, m.in_measured_step(m.trace().launched_ns(a))) != 0)
+      kernels.push_back(a);
+  return kernels;
+}
+
 bool is_matrix_kernel(const KernelRow& k) { return is_matrix_work(k.category); }
 bool lacks_tensor_cores(const KernelRow& k) { return is_matrix_kernel(k) && !k.tensor_cores; }
 bool is_any(const KernelRow&) { return true; }
@@ -52,6 +64,7 @@ void describe_full_precision_gemm(const Measured& m, Finding& f) {
              "torch.set_float32_matmul_precision(\"high\")   # TF32 for what stays in float32"};
   else
     f.fix = {"with torch.autocast(\"cuda\", dtype=torch.float16): … with torch.amp.GradScaler()"};
+  f.where = launch_places(m, kernels_of(m, lacks_tensor_cores));
   const KernelRow* longest = time_of(m, lacks_tensor_cores).longest;
   if (longest == nullptr) return;
   const std::string_view name = m.trace().strings[longest->name];
@@ -62,15 +75,19 @@ void describe_full_precision_gemm(const Measured& m, Finding& f) {
 constexpr int64_t kMaxSmall_ns = 20'000;
 constexpr double kMinKernelsPerStep = 100;
 
-double small_kernels_per_step(const Measured& m) {
+std::vector<ActivityId> small_kernels(const Measured& m) {
   const Trace& trace = m.trace();
   const auto& phase = m.facts().get<Phases>().of_activity;
-  int64_t count = 0;
+  std::vector<ActivityId> small;
   for (uint32_t i = 0; i < trace.activity.size(); ++i)
     if (phase[i] == Phase::kOptimizer && trace.activity.kind[i] == ActivityKind::kKernel &&
         trace.activity.duration_ns[i] < kMaxSmall_ns && m.in_measured_step(trace.launched_ns(ActivityId(i))))
-      ++count;
-  return m.steps() > 0 ? static_cast<double>(count) / static_cast<double>(m.steps()) : 0;
+      small.emplace_back(i);
+  return small;
+}
+
+double small_kernels_per_step(const Measured& m) {
+  return m.steps() > 0 ? static_cast<double>(small_kernels(m).size()) / static_cast<double>(m.steps()) : 0;
 }
 
 // "SGD" of "Optimizer.step#SGD.step".
@@ -85,8 +102,10 @@ std::string optimizer_name(const Trace& trace) {
 }
 
 void describe_unfused_optimizer(const Measured& m, Finding& f) {
-  f.what = fmt::format("the optimizer launches {:.0f} small kernels per step", small_kernels_per_step(m));
+  f.what = fmt::format("the optimizer launches {:.0f} small kernels{}", small_kernels_per_step(m),
+                       m.facts().get<Steps>().marked() ? " per step" : "");
   f.why = fmt::format("The optimizer takes {} of the step, launched parameter by parameter.", format_percent(*f.value));
+  f.where = launch_places(m, small_kernels(m));
   const std::string name = optimizer_name(m.trace());
   if (name == "SGD" || name == "Adam" || name == "AdamW" || name == "Adagrad")
     f.fix = {fmt::format("torch.optim.{}(…, fused=True)", name), "foreach=True where there is no fused version"};
@@ -101,6 +120,11 @@ std::optional<double> dominant_kernel_value(const Measured& m) {
 
 void describe_dominant_kernel(const Measured& m, Finding& f) {
   const KernelRow& k = *time_of(m, is_any).longest;
+  std::vector<ActivityId> calls;
+  for (ActivityId a = m.device().begin; a < m.device().end; ++a)
+    if (m.trace().activity.name[a.value] == k.name && m.counted(1, m.in_measured_step(m.trace().launched_ns(a))) != 0)
+      calls.push_back(a);
+  f.where = launch_places(m, calls);
   const std::string name = short_kernel_name(m.trace().strings[k.name]);
   f.what = fmt::format("one kernel takes {:.0f} % of compute: {}", *f.value, shortened(name, 48));
   f.why = fmt::format("{} calls of {} each ({}). Making it faster makes the job faster.", k.count,
@@ -130,10 +154,14 @@ extern const Rule kFullPrecisionGemm = {
         "dimensions that are multiples of 8 (fp16, bf16) or 16 (int8, fp8), channels_last for convolutions",
     },
     .by_framework = {
+        {kVllm, "--dtype bfloat16, or a quantized checkpoint"},
+        {kSglang, "--dtype bfloat16, or a quantized checkpoint"},
         {kTrainer, "TrainingArguments(bf16=True); fp16=True on devices before Ampere"},
         {kAccelerate, "Accelerator(mixed_precision=\"bf16\"); \"fp16\" on devices before Ampere"},
         {kLightning, "Trainer(precision=\"bf16-mixed\"); \"16-mixed\" on devices before Ampere"},
         {kDeepSpeed, "\"bf16\": {\"enabled\": true}; \"fp16\" on devices before Ampere"},
+        {kDiffusers, "from_pretrained(…, torch_dtype=torch.bfloat16)"},
+        {kTransformers, "for inference from_pretrained(…, torch_dtype=torch.bfloat16)", {}, true},
     },
     .rank = {.value = full_precision_gemm_value, .describe = describe_full_precision_gemm},
     .checklist = {{.order = 5,

@@ -59,7 +59,8 @@ bool prepares_inputs(const Place& place) {
 // The host does long work of the program's own instead of launching, a good part of it in one function.
 void describe_host_work(const Measured& m, Finding& f) {
   const std::string place = place_text(f.where.front());
-  f.own_fixes = true;
+  const Frameworks& with = m.facts().get<Frameworks>();
+  f.own_fixes = !with.serves();   // its users do not change that function
   f.verdict = fmt::format("The GPU waits for the host: it idles {} of the time, mostly while the host is in {}.",
                           format_percent(*f.value, 0), place);
   f.what = "the GPU waits while the host does other work, mostly in " + place;
@@ -71,7 +72,9 @@ void describe_host_work(const Measured& m, Finding& f) {
     return;
   }
   f.fix = {"prepare inputs ahead of the step, in other processes: DataLoader(…, num_workers=4, pin_memory=True)"};
-  if (m.facts().get<Frameworks>().has(kTransformers))
+  if (with.has(kPipeline))
+    f.fix.insert(f.fix.begin(), "pipe(inputs, batch_size=8, num_workers=4): workers prepare the next inputs meanwhile");
+  if (with.has(kTransformers))
     f.fix.emplace_back("AutoImageProcessor.from_pretrained(…, use_fast=True)   # works on tensors, also on the GPU");
 }
 
@@ -88,6 +91,13 @@ void describe_unrecorded_work(const Measured& m, int64_t unrecorded_ns, Finding&
            "move logging, evaluation and data preparation off the launching thread"};
 }
 
+// DistributedDataParallel's forward pass sends the model's buffers to all ranks.
+bool is_buffer_broadcast(const Place& place) {
+  constexpr std::string_view kParts[] = {"unflatten_dense_tensors", "broadcast_coalesced", "_sync_buffers",
+                                         "_sync_module_buffers"};
+  return contains_any(place.name, kParts);
+}
+
 void describe_late_launches(const Measured& m, Finding& f) {
   f.what = "the GPU runs out of work: the host launches too late";
   f.why = fmt::format("{} idles {} of the time because Python and the framework have not launched the next kernel yet.",
@@ -97,6 +107,9 @@ void describe_late_launches(const Measured& m, Finding& f) {
                : "model = torch.compile(model, mode=\"reduce-overhead\")   # fuses kernels, replays CUDA graphs",
            "larger batches: more work per launch", "move logging, .item() and Python work out of the step",
            "torch.cuda.make_graphed_callables for fixed shapes"};
+  if (m.facts().get<Frameworks>().has(kDdp) && std::ranges::any_of(f.where, is_buffer_broadcast))
+    f.fix.insert(f.fix.begin(), "DDP(…, broadcast_buffers=False) if buffers, such as running statistics, need no "
+                                "synchronization in every forward pass");
 }
 
 void describe_host_bound_launches(const Measured& m, Finding& f) {
@@ -173,7 +186,9 @@ extern const Rule kHostBoundLaunches = {
         {kVllm, "more sizes in --compilation-config cudagraph_capture_sizes; raise --max-num-batched-tokens and "
                 "--max-num-seqs for more work per step"},
         {kSglang, "raise --cuda-graph-max-bs so that every decode batch replays a graph; no --disable-cuda-graph"},
+        {kVllm, "--async-scheduling: schedules the next step while one runs"},
         {kSglang, "--enable-torch-compile for small batches", kTorchCompile},
+        {kSglang, "leave the overlap scheduler on: no --disable-overlap-schedule"},
         {kTensorRtLlm, "cuda_graph_config with the batch sizes in use; overlap scheduler on"},
         {kTrainer, "TrainingArguments(torch_compile=True)", kTorchCompile},
         {kAccelerate, "Accelerator(dynamo_backend=\"inductor\")", kTorchCompile},
@@ -182,6 +197,7 @@ extern const Rule kHostBoundLaunches = {
         {kMegatron, "--enable-cuda-graph, with Transformer Engine", kCudaGraphs},
         {kDdp, "broadcast_buffers=False if buffers need no synchronization", {}, true},
         {kFsdp, "wrap whole transformer blocks: each unit launches its own collectives and copies", {}, true},
+        {kFsdp2, "fully_shard() whole transformer blocks: each unit launches its own collectives and copies", {}, true},
         {kDeepSpeed, "a larger train_micro_batch_size_per_gpu with fewer gradient_accumulation_steps", {}, true},
     },
     .verdict = "The GPU waits for the host: it idles {} of the time because work is launched too late.",

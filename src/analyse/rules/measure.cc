@@ -185,12 +185,13 @@ IdleCause Measured::largest_idle_cause() const {
   std::array<int64_t, kIdleCauses> total{};
   for (size_t c = 0; c < total.size(); ++c) total[c] = idle_ns(static_cast<IdleCause>(c));
   total[static_cast<size_t>(IdleCause::kUntracedWork)] = 0;   // the device works
+  total[static_cast<size_t>(IdleCause::kNoRequests)] = 0;     // there is no work
   return static_cast<IdleCause>(std::ranges::max_element(total) - total.begin());
 }
 
 double Measured::known_utilization_pct() const {
-  const double untraced = idle_pct(IdleCause::kUntracedWork);
-  return untraced < 100 ? 100 * utilization_pct() / (100 - untraced) : 0;
+  const double no_fault = idle_pct(IdleCause::kUntracedWork) + idle_pct(IdleCause::kNoRequests);
+  return no_fault < 100 ? std::min(100.0, 100 * utilization_pct() / (100 - no_fault)) : 0;
 }
 
 int64_t Measured::capture_ns() const {
@@ -238,6 +239,12 @@ std::vector<Place> places_in_gaps(const Measured& measured, IdleCause cause) {
     const int64_t until = launched ? std::min(trace.host.end_ns(gap->launch), gap->end_ns) : gap->end_ns;
     if (thread.valid() && until > gap->start_ns) places.add_host_time(thread, {gap->start_ns, until});
   }
+  return places.most_expensive();
+}
+
+std::vector<Place> launch_places(const Measured& measured, const std::vector<ActivityId>& kernels) {
+  Places places(measured.facts());
+  for (const ActivityId a : kernels) places.add(a);
   return places.most_expensive();
 }
 

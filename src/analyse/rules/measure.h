@@ -57,7 +57,7 @@ class Measured {
   [[nodiscard]] int64_t counted(int64_t all, int64_t steady) const { return all_measured_ ? all : steady; }
   [[nodiscard]] IdleCause largest_idle_cause() const;
   [[nodiscard]] double utilization_pct() const { return window_pct(device().busy); }
-  /// Of the window without the device's time for unrecorded work.
+  /// Of the window without the device's time for unrecorded work, and without that in which a server has no requests.
   [[nodiscard]] double known_utilization_pct() const;
   /// Time in which graphs are captured, on any thread.
   [[nodiscard]] int64_t capture_ns() const;
@@ -106,6 +106,8 @@ bool is_upload(const Trace& trace, ActivityId copy);
 std::string place_text(const Place& place);
 /// Where the host is during the longest gaps of a cause in measured steps, until it launches.
 std::vector<Place> places_in_gaps(const Measured& measured, IdleCause cause);
+/// Where kernels were launched, by their durations.
+std::vector<Place> launch_places(const Measured& measured, const std::vector<ActivityId>& kernels);
 /// Number of measured steps that idle for the cause.
 int64_t steps_with_gaps(const Measured& measured, IdleCause cause);
 /// Time of calls or kernels per step: "4.20 ms per step"; without steps just the time.

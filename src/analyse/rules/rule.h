@@ -48,10 +48,10 @@ struct RankMeasure {
   int64_t window_ns = 0;                 ///< its whole window
   int64_t waiting_ns = 0;                ///< idle or exposed in these steps: upper bound of all costs together
   double utilization_pct = 0, exposed_communication_pct = 0;
-  double known_utilization_pct = 0;      ///< without the device's time for unrecorded work
+  double known_utilization_pct = 0;      ///< without time for unrecorded work, and without requests
   double least_utilization_pct = 100;    ///< the lowest of all devices that the rank works on
   std::array<double, kIdleCauses> idle_pct{};
-  IdleCause largest_idle_cause = IdleCause::kUnknown;   ///< untraced work does not count
+  IdleCause largest_idle_cause = IdleCause::kUnknown;   ///< not untraced work, not a lack of requests
   SizedCollectives collectives;
   int64_t activities = 0;                ///< kernels, copies and sets of the whole trace
   bool captures = false;                 ///< a graph is captured for most of the time

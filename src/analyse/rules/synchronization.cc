@@ -52,8 +52,9 @@ void add_waiting_calls(const Measured& m, Finding& f) {
   std::ranges::stable_sort(order, std::greater(), &std::pair<std::string_view, int64_t>::second);
   for (size_t i = 0; i < std::min<size_t>(order.size(), 3); ++i)
     f.evidence.push_back(
-        fmt::format("{} waits {:.1f} times per step", shortened(order[i].first),
-                    static_cast<double>(order[i].second) / static_cast<double>(std::max<int64_t>(m.steps(), 1))));
+        fmt::format("{} waits {:.1f} times{}", shortened(order[i].first),
+                    static_cast<double>(order[i].second) / static_cast<double>(std::max<int64_t>(m.steps(), 1)),
+                    m.facts().get<Steps>().marked() ? " per step" : ""));
   f.where = places.most_expensive();
 }
 
@@ -113,7 +114,8 @@ void describe_redundant_sync_copies(const Measured& m, Finding& f) {
   Places places(m.facts());
   for (const HostId call : value_reads(m)) places.add(call, m.trace().host.duration_ns[call.value]);
   f.where = places.most_expensive();
-  f.what = fmt::format("the host reads values from the GPU {:.0f} times per step", *f.value);
+  f.what = fmt::format("the host reads values from the GPU {:.0f} times{}", *f.value,
+                       m.facts().get<Steps>().marked() ? " per step" : "");
   f.why = "Each read waits until the GPU has caught up. The GPU does not idle yet, but the host can't get ahead, and "
           "graphs can't be captured.";
 }

@@ -96,6 +96,18 @@ ReportVerdict verdict_of_host(const RankMeasure& m) {
           VerdictKind::kInconclusive};
 }
 
+std::string busy_text(const RankMeasure& m) {
+  const double untraced = m.idle_pct[static_cast<size_t>(IdleCause::kUntracedWork)];
+  const double no_requests = m.idle_pct[static_cast<size_t>(IdleCause::kNoRequests)];
+  if (std::max(untraced, no_requests) < kMinGainPct)
+    return fmt::format("The GPU is busy {} of the time", format_percent(m.utilization_pct, 0));
+  const bool waits = no_requests > untraced;
+  return fmt::format("For {} of the time the {}; for the rest the GPU is busy {}",
+                     format_percent(waits ? no_requests : untraced, 0),
+                     waits ? "engine seems to have no requests" : "trace does not show what the GPU does",
+                     format_percent(m.known_utilization_pct, 0));
+}
+
 // If no single cause has a cost worth mentioning.
 ReportVerdict verdict_of_use(const Evidence& evidence, const std::vector<RuleFinding>& findings, const RankMeasure& m) {
   const RuleFinding* other =
@@ -107,11 +119,7 @@ ReportVerdict verdict_of_use(const Evidence& evidence, const std::vector<RuleFin
     also += " " + loss + ".";
   }
   const double untraced = m.idle_pct[static_cast<size_t>(IdleCause::kUntracedWork)];
-  const std::string busy =
-      untraced < kMinGainPct
-          ? fmt::format("The GPU is busy {} of the time", format_percent(m.utilization_pct, 0))
-          : fmt::format("For {} of the time the GPU runs work that is not in the trace; for the rest it is busy {}",
-                        format_percent(untraced, 0), format_percent(m.known_utilization_pct, 0));
+  const std::string busy = busy_text(m);
   const bool busy_enough = m.known_utilization_pct >= 80;
   const bool unclear = untraced >= 50 || (!busy_enough && m.largest_idle_cause == IdleCause::kUnknown);
   const VerdictKind if_unclear = other == nullptr && unclear ? VerdictKind::kInconclusive : VerdictKind::kBottleneck;
