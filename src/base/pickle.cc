@@ -76,10 +76,12 @@ Error refused(uint8_t opcode, uint64_t at, std::string_view name) {
 }
 
 Error too_large(std::string_view what, uint64_t at) {
-  return {fmt::format("the pickle has {} than profgpu reads (at byte {})", what, at), "no PyTorch version writes such a file"};
+  return {fmt::format("the pickle has {} than profgpu reads (at byte {})", what, at), "no PyTorch version writes such a file: copy it again, or check what wrote it"};
 }
 
-Error damaged(std::string_view what, uint64_t at) { return {fmt::format("damaged pickle at byte {}: {}", at, what)}; }
+Error damaged(std::string_view what, uint64_t at) {
+  return {fmt::format("damaged pickle at byte {}: {}", at, what), "copy the file again, or record it again"};
+}
 
 LongNumber long_number(const unsigned char* bytes, size_t size) {
   LongNumber x;

@@ -131,7 +131,7 @@ struct PickleRead {
 // What the reader's template shares.
 namespace pickle {
 
-/// "opcode REDUCE (0x52) at byte 12"; what it would import is named behind it.
+/// "pickle opcode REDUCE at byte 12 would run code"; what it would import is named behind it.
 Error refused(uint8_t opcode, uint64_t at, std::string_view name);
 Error too_large(std::string_view what, uint64_t at);
 Error damaged(std::string_view what, uint64_t at);

@@ -26,10 +26,12 @@ bool is_word(char c) {
 
 bool names_secret(std::string_view name) {
   const std::string plain = lower_case(name);
-  if (plain.ends_with("tokens") || plain.find("token_") != plain.npos || plain.find("tokens_") != plain.npos)
-    return false;  // of text
-  if (plain.ends_with("tokenizer") || plain.ends_with("author")) return false;
-  return std::ranges::any_of(kNames, [&](std::string_view n) { return plain.find(n) != plain.npos; });
+  const bool of_text = plain.ends_with("tokens") || contains(plain, "token_") || contains(plain, "tokens_") ||
+                       plain.ends_with("tokenizer");
+  const bool of_author = plain.ends_with("author");
+  return std::ranges::any_of(kNames, [&](std::string_view n) {
+    return contains(plain, n) && !(of_text && n == "token") && !(of_author && n == "auth");
+  });
 }
 
 bool is_issued(std::string_view word) {

@@ -14,6 +14,7 @@ TEST(Secrets, AreMasked) {
       {"https://me:pa55@host/path", "https://me:***@host/path"},
       {"export AWS_SECRET_ACCESS_KEY=abc/def+ghi", "export AWS_SECRET_ACCESS_KEY=***"},
       {"logged in with sk-abcdefghijklmnopqrstuvwx", "logged in with ***"},
+      {"bad ACCESS_TOKEN_SECRET=hunter2abc", "bad ACCESS_TOKEN_SECRET=***"},
       {"ghp_0123456789abcdefghijABCDEFGHIJ012345", "***"},
   };
   for (const auto& [text, masked] : all) EXPECT_EQ(masked_secrets(text), masked);

@@ -133,7 +133,7 @@ bool says_end(const LogBuilder& rows) {
 Status follow_log(const std::string& path, bool draws) {
   struct stat status {};
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return Error{path + ": " + std::strerror(errno)};
+  if (fd < 0) return Error{path + ": " + std::strerror(errno), "check the path; a log has to be there before it is followed"};
   if (::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
     ::close(fd);
     return Error{path + ": not a regular file", "--follow reads a log that a job writes to"};

@@ -4,6 +4,7 @@
 
 #include "analyse/report/quantity.h"
 #include "analyse/report/text.h"
+#include "base/clock.h"
 #include "base/text.h"
 #include "view/layout.h"
 #include "view/overview.h"
@@ -305,6 +306,26 @@ void add_cluster(const Report& report, const PresentOptions& options, SectionLin
   }
 }
 
+// When the first rank called it is a time of day, not how long ago.
+void add_hang(const FlightReport& flight, SectionLines& to) {
+  const Value whole = value_of(flight);
+  Record shown;
+  for (const auto& [name, value] : whole.record()->fields) {
+    if (name != "waits" || value.table() == nullptr) {
+      shown.add(name, value);
+      continue;
+    }
+    Table waits = *value.table();
+    const int since = waits.column("since_ns");
+    if (since >= 0) waits.columns[static_cast<size_t>(since)] = "since";
+    for (auto& row : waits.rows)
+      if (since >= 0 && row[static_cast<size_t>(since)].integer() != nullptr)
+        row[static_cast<size_t>(since)] = clock_time(*row[static_cast<size_t>(since)].integer());
+    shown.add("waits", std::move(waits));
+  }
+  to.value("NCCL flight recorder", shown);
+}
+
 void add_logs(const Report& report, SectionLines& to) {
   for (const LogReport& log : report.logs) {
     Value whole = value_of(log);
@@ -326,7 +347,7 @@ Lines section_lines(const Report& report, const PresentOptions& options) {
     lines.text(Line(), "no section " + options.section + " here; there are: " + joined(section_names(report)));
   else if (options.section == "cluster") add_cluster(report, options, lines);
   else if (options.section == "log") add_logs(report, lines);
-  else if (options.section == "hang") lines.value("NCCL flight recorder", value_of(*report.flight));
+  else if (options.section == "hang") add_hang(*report.flight, lines);
   else add_rank_sections(report, *find_section(options.section), lines);
   return std::move(lines.out);
 }

@@ -31,8 +31,8 @@ SnapshotParts snapshot_parts(const SnapshotSection& snapshot, std::optional<int6
   }
   if (snapshot.truncated)
     parts.categories.sentences.emplace_back(
-        "The history does not reach back to the first allocation: what was there before has no "
-        "stack, and its category is inferred from size and lifetime, or not known.");
+        "The history does not reach back to the first allocation: of what was there before, only blocks that are still "
+        "held can have a stack; the category of the rest is inferred from size and lifetime, or not known.");
   return parts;
 }
 

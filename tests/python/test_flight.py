@@ -185,4 +185,4 @@ def test_every_format_shows_it(profgpu, tmp_path):
     folder = job.write(tmp_path / 'dumps')
     for words in ([], ['--format', 'markdown'], ['--format', 'html'], ['--section', 'hang'], ['--section', 'findings']):
         out = profgpu('analyze', folder, *words).stdout.decode()
-        assert 'ank 7' in out or 'ank_7' in out or '7' in out and 'all_reduce' in out, words
+        assert 'ank 7' in out or (words == ['--section', 'hang'] and 'never called' in out), words

@@ -37,11 +37,6 @@ def file(request, tmp_path):
     return str(path), made
 
 
-def test_real_snapshots_are_there():
-    if not real_snapshots():
-        pytest.skip('no real snapshots: ../shared/snapshots is not there')
-
-
 def test_totals_are_the_viewers(file, analyze):
     path, snap = file
     found = analyze(path)['ranks'][0]['snapshot']
@@ -171,6 +166,10 @@ def test_a_cut_file_gives_what_it_holds(tmp_path, profgpu):
         document = json.loads(result.stdout)
         assert any(i['kind'] == 'truncated' for i in document['inputs'][0]['issues']), part
         assert document['ranks'][0]['snapshot']['segments'] + document['ranks'][0]['snapshot']['events'] > 0
+        columns = 'select rank, device, action, address, size_bytes from snapshot_events'
+        whole = [tuple(r.values()) for r in json.loads(profgpu('query', '--json', tmp_path / 'whole.pickle', columns).stdout)]
+        held = [tuple(r.values()) for r in json.loads(profgpu('query', '--json', path, columns).stdout)]
+        assert held == whole[:len(held)], part
 
 
 @pytest.mark.parametrize('cut', [0, 1, 2, 20])

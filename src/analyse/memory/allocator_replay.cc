@@ -215,6 +215,9 @@ class Player {
 }  // namespace
 
 bool can_replay(const MemorySnapshot& snapshot, const MemoryHistory& history) {
+  // The model does not map and unmap parts of a segment.
+  const auto is_expandable = [&](const MemorySegment& s) { return s.device == history.device && s.expandable; };
+  if (snapshot.settings.expandable_segments || std::ranges::any_of(snapshot.segments, is_expandable)) return false;
   return !snapshot.cut && history.end > history.first && history.end - history.first <= kMaxReplayedEvents &&
          history.initial_reserved_bytes.has_value();
 }

@@ -14,6 +14,17 @@ namespace {
 
 constexpr int64_t kMiB = 1 << 20;
 
+TEST(AllocatorReplay, OfExpandableSegmentsIsNotTried) {
+  SnapshotBuilder b;
+  b.action(AllocationAction::kSegmentAlloc, 0x1000, 20 * kMiB);
+  b.alloc(0x1000, 8 * kMiB);
+  b.segment(0, 0x1000, 20 * kMiB, {{0x1000, 8 * kMiB, 8 * kMiB}, {0x801000, 12 * kMiB, 0, BlockState::kInactive}});
+  MemorySnapshot snapshot = b.finish();
+  EXPECT_TRUE(can_replay(snapshot, memory_histories(snapshot).front()));
+  snapshot.segments.front().expandable = true;
+  EXPECT_FALSE(can_replay(snapshot, memory_histories(snapshot).front()));
+}
+
 TEST(CachingAllocator, RoundsAsPyTorchDoes) {
   CachingAllocator plain((AllocatorSettings()));
   EXPECT_EQ(plain.rounded(1), 512);

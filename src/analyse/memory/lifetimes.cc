@@ -125,7 +125,7 @@ std::vector<MemoryHistory> memory_histories(const MemorySnapshot& snapshot) {
     Pairing pairing(snapshot, history);
     pairing.run();
     // Of a cut file the events that made its blocks may be in the part that is missing.
-    if (!snapshot.cut) add_initial_blocks(snapshot, history, pairing);
+    if (!snapshot.cut || history.first == history.end) add_initial_blocks(snapshot, history, pairing);
     pairing.finish();
     history.initial_reserved_bytes = reserved_before(snapshot, history);
     all.push_back(std::move(history));

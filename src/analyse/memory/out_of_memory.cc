@@ -17,14 +17,24 @@ bool is_unchanged_since(const MemorySnapshot& snapshot, const MemoryHistory& his
   return !snapshot.cut;
 }
 
-int64_t largest_free_block(const MemorySnapshot& snapshot, int32_t device, int64_t stream, bool large) {
-  int64_t largest = 0;
+struct FreeBlocks {
+  int64_t largest = 0;       // that the request may have
+  int64_t other_pools = 0;   // in all, which it may not have: of CUDA graphs and the program's own pools
+};
+
+FreeBlocks free_blocks(const MemorySnapshot& snapshot, int32_t device, const AllocationKind& asked, bool large) {
+  FreeBlocks free;
   for (const MemorySegment& s : snapshot.segments) {
-    if (s.device != device || s.stream != stream || s.large != large) continue;
-    for (uint32_t b = s.first_block; b < s.first_block + s.blocks; ++b)
-      if (snapshot.blocks[b].state == BlockState::kInactive) largest = std::max(largest, snapshot.blocks[b].size);
+    if (s.device != device) continue;
+    const bool other = asked.pool != UINT32_MAX && s.pool != asked.pool;
+    for (uint32_t b = s.first_block; b < s.first_block + s.blocks; ++b) {
+      const MemoryBlock& block = snapshot.blocks[b];
+      if (block.state != BlockState::kInactive) continue;
+      if (other) free.other_pools += block.size;
+      else if (s.stream == asked.stream && s.large == large) free.largest = std::max(free.largest, block.size);
+    }
   }
-  return largest;
+  return free;
 }
 
 const MemoryHistory* last_failing(const MemorySnapshot& snapshot, const std::vector<MemoryHistory>& histories,
@@ -66,12 +76,16 @@ std::optional<OutOfMemory> out_of_memory(const MemorySnapshot& snapshot, const s
   if (level.reserved_bytes && *level.reserved_bytes >= level.allocated_bytes) {
     oom.reserved_bytes = level.reserved_bytes;
     oom.unused_bytes = *level.reserved_bytes - level.allocated_bytes;
-    const bool enough = *oom.unused_bytes + oom.device_free_bytes >= oom.requested_bytes;
-    oom.cause = enough ? OomCause::kFragmentation : OomCause::kNeed;
   }
-  if (is_unchanged_since(snapshot, *history, row))
-    oom.largest_free_block_bytes =
-        largest_free_block(snapshot, oom.device, events.kind_of(row).stream, oom.requested_bytes > kSmallBytes);
+  FreeBlocks free;
+  if (is_unchanged_since(snapshot, *history, row)) {
+    free = free_blocks(snapshot, oom.device, events.kind_of(row), oom.requested_bytes > kSmallBytes);
+    oom.largest_free_block_bytes = free.largest;
+  }
+  if (oom.unused_bytes) {
+    const int64_t in_pieces = *oom.unused_bytes - free.other_pools + oom.device_free_bytes;
+    oom.cause = in_pieces >= oom.requested_bytes ? OomCause::kFragmentation : OomCause::kNeed;
+  }
   MemoryLine line = stacks.line(events.stack(row));
   oom.function = std::move(line.function), oom.file = std::move(line.file), oom.line = line.line;
   return oom;

@@ -153,6 +153,32 @@ TEST(SnapshotSection, TellsFragmentationFromNeed) {
   EXPECT_EQ(cause(14 * kMiB)->cause, OomCause::kNeed);
 }
 
+TEST(SnapshotSection, WhatAnotherPoolHasFreeIsNotInPieces) {
+  SnapshotBuilder b;
+  b.action(AllocationAction::kSegmentAlloc, 0x1000, 20 * kMiB);
+  b.action(AllocationAction::kSegmentAlloc, 0x8000000, 500 * kMiB);
+  b.alloc(0x1000, 8 * kMiB);
+  b.action(AllocationAction::kOom, kMiB, 200 * kMiB);
+  b.segment(0, 0x1000, 20 * kMiB, {{0x1000, 8 * kMiB, 8 * kMiB}, {0x801000, 12 * kMiB, 0, BlockState::kInactive}});
+  b.segment(0, 0x8000000, 500 * kMiB, {{0x8000000, 500 * kMiB, 0, BlockState::kInactive}});
+  MemorySnapshot snapshot = b.finish();
+  EXPECT_EQ(snapshot_section(snapshot).oom->cause, OomCause::kFragmentation);
+  snapshot.pools.emplace_back(0, 1);
+  snapshot.segments.back().pool = 1;
+  AllocationEvents events;   // the same, with the pool that each asked
+  for (size_t i = 0; i < snapshot.events.size(); ++i) {
+    AllocationKind kind = snapshot.events.kind_of(i);
+    kind.pool = 0;
+    events.push({events.kind(kind), snapshot.events.address(i), snapshot.events.bytes(i), snapshot.events.time_us(i),
+                 snapshot.events.stack(i)});
+  }
+  snapshot.events = std::move(events);
+  const auto oom = snapshot_section(snapshot).oom;
+  ASSERT_TRUE(oom);
+  EXPECT_EQ(oom->cause, OomCause::kNeed);
+  EXPECT_EQ(oom->largest_free_block_bytes, 12 * kMiB);
+}
+
 TEST(SnapshotSection, AShortLivedPeakIsASpike) {
   SnapshotBuilder b;
   b.alloc(0x1000, 1000, SnapshotBuilder::kForward);

@@ -62,12 +62,17 @@ bool awaits_process(string_view name) {
 
 // Time between the engine's steps on a thread, from the first to the last.
 Intervals between_steps(const Trace& trace, const Thread& thread, int64_t& median_step_ns) {
+  std::vector<bool> served(trace.strings.size());
+  for (size_t i = 0; i < served.size(); ++i) {
+    const auto step = engine_step(trace.strings[StringId(i)]);
+    served[i] = step && is_served(step->kind);
+  }
+  if (std::find(served.begin(), served.end(), true) == served.end()) return {};
   Intervals steps;
   std::vector<int64_t> durations;
   for (HostId i = thread.begin; i < thread.end; ++i) {
     if (trace.host.kind[i.value] != HostKind::kAnnotation && trace.host.kind[i.value] != HostKind::kOp) continue;
-    const auto step = engine_step(trace.name(i));
-    if (!step || !is_served(step->kind)) continue;
+    if (!served[trace.host.name[i.value].value]) continue;
     steps.push_back(trace.host.interval(i));
     durations.push_back(trace.host.duration_ns[i.value]);
   }

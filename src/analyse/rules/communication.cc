@@ -198,10 +198,13 @@ constexpr int64_t kLargeMessage = 16 << 20;   // output.md: latency is negligibl
 // The bus bandwidth that a benchmark on the same machines reached, of a group as large or larger.
 std::optional<double> measured_link_gbps(const Evidence& evidence, const Traffic& t) {
   std::optional<double> most;
-  for (const LogReport& log : evidence.logs)
+  const auto is_own = [](const LinkRate& r) { return r.calls > 0; };   // traffic of this job, not of a benchmark
+  for (const LogReport& log : evidence.logs) {
+    if (std::ranges::any_of(log.log->rates, is_own)) continue;
     for (const LinkSummary& s : log.links)
       if (s.op == t.name && s.peak_busbw_gbps && (s.ranks == 0 || s.ranks >= t.group_size))
         most = std::max(most.value_or(0), *s.peak_busbw_gbps);
+  }
   return most;
 }
 

@@ -67,7 +67,9 @@ void describe_run_failure(const LogReport& log, Finding& f) {
   if (end.bytes) f.evidence.push_back("asked for: " + format_bytes(static_cast<double>(*end.bytes)));
 }
 
-// The first updates are skipped on purpose, until a dynamic loss scale is found.
+// The first updates are skipped on purpose, until a dynamic loss scale is found; from 2^32 that takes about so many.
+constexpr int64_t kScaleSearch = 20;
+
 std::optional<double> skipped_pct(const LogReport& log) {
   if (!log.has_steps() || log.throughput.iterations <= 0) return std::nullopt;
   int64_t skipped = log.loss.skipped, all = log.throughput.iterations;
@@ -77,7 +79,8 @@ std::optional<double> skipped_pct(const LogReport& log) {
     skipped -= first.figures.skipped.value_or(0), all -= first.iterations;
   }
   const int64_t lines = std::ranges::count(log.log->events, LogEventKind::kSkipped, &LogEvent::kind);
-  if (skipped == 0 && lines > 20) skipped = lines - 20;  // DeepSpeed says each; about so many find the scale
+  // DeepSpeed says each, or how many there were so far.
+  if (skipped == 0) skipped = std::max<int64_t>(log.setting("skipped_steps").value_or(lines) - kScaleSearch, 0);
   return all > 0 ? std::optional(100 * static_cast<double>(skipped) / static_cast<double>(all)) : std::nullopt;
 }
 
@@ -180,8 +183,8 @@ extern const Rule kSkippedSteps = {
         "With fp16 a dynamic loss scale is halved, and the update left out, whenever a gradient overflows. Now and "
         "then that is how it works; often it is wasted time, or a training that diverges.",
     .computation =
-        "Value: iterations that were skipped, of all behind the first line, in which the scale is searched for. "
-        "Cost: their time.",
+        "Value: iterations that were skipped, of all behind the first line, in which the scale is searched for; where "
+        "only their number is known, of all but 20. Cost: their time.",
     .advice = {"bf16 instead of fp16",
                "a larger loss_scale_window; gradient clipping; a lower learning rate or longer warm-up"},
     .verdict = "{} of the iterations make no update.",

@@ -11,21 +11,19 @@ namespace {
 
 constexpr int64_t kSmall_bytes = 64 << 10;
 
-std::optional<double> median_of(const std::vector<const LinkRate*>& all, std::optional<double> LinkRate::*figure) {
+std::optional<double> median_figure(const std::vector<const LinkRate*>& all, std::optional<double> LinkRate::*figure) {
   std::vector<double> values;
   for (const LinkRate* r : all)
     if (r->*figure) values.push_back(*(r->*figure));
   if (values.empty()) return std::nullopt;
-  std::ranges::sort(values);
-  const size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+  return median_of(values);
 }
 
 }  // namespace
 
 std::vector<LinkRow> link_rows(const std::vector<LinkRate>& rates) {
-  std::map<std::tuple<std::string, int, std::string, bool, int64_t>, std::vector<const LinkRate*>> groups;
-  for (const LinkRate& r : rates) groups[{r.op, r.ranks, r.dtype, r.in_place, r.bytes}].push_back(&r);
+  std::map<std::tuple<std::string, int, std::string, int64_t, bool>, std::vector<const LinkRate*>> groups;
+  for (const LinkRate& r : rates) groups[{r.op, r.ranks, r.dtype, r.bytes, r.in_place}].push_back(&r);
   std::vector<LinkRow> rows;
   for (const auto& [key, all] : groups) {
     LinkRow& row = rows.emplace_back();
@@ -39,7 +37,8 @@ std::vector<LinkRow> link_rows(const std::vector<LinkRate>& rates) {
       if (r->wrong) row.wrong = row.wrong.value_or(0) + *r->wrong;
     }
     row.time_ns = whole_ns(percentile(times, 50).value_or(0));
-    row.algbw_gbps = median_of(all, &LinkRate::algbw_gbps), row.busbw_gbps = median_of(all, &LinkRate::busbw_gbps);
+    row.algbw_gbps = median_figure(all, &LinkRate::algbw_gbps);
+    row.busbw_gbps = median_figure(all, &LinkRate::busbw_gbps);
   }
   return rows;
 }

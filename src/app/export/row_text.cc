@@ -59,10 +59,10 @@ void RowText::append_cell(const Datum& cell) {
   if (is_number(cell)) return append_number(text_, cell);
   if (cell.kind() != Datum::Kind::kText) return;
   if (cell.text().empty()) return void(text_ += "\"\"");
-  if (csv_ == CsvText::kRaw) return append_csv(text_, cell.text());
-  std::string safe = csv_ == CsvText::kForTerminal ? sanitised(cell.text()) : std::string(cell.text());
-  if (is_formula(cell.text())) safe.insert(0, 1, '\'');
-  append_csv(text_, safe);
+  const bool formula = csv_ != CsvText::kRaw && is_formula(cell.text());
+  if (!formula && csv_ != CsvText::kForTerminal) return append_csv(text_, cell.text());
+  std::string safe(formula ? "'" : "");
+  append_csv(text_, safe += csv_ == CsvText::kForTerminal ? sanitised(cell.text()) : cell.text());
 }
 
 void RowText::csv_row(const std::vector<Datum>& cells) {

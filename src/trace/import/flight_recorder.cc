@@ -12,6 +12,7 @@
 #include "trace/import/importer.h"
 #include "trace/import/input_units.h"
 #include "trace/import/pickle_json.h"
+#include "trace/import/whole_text.h"
 #include "trace/trace_builder.h"
 
 namespace profgpu {
@@ -256,18 +257,6 @@ std::optional<int> rank_of_dump(std::string_view path) {
   return rank && *rank < kMostRanks ? std::optional(static_cast<int>(*rank)) : std::nullopt;
 }
 
-std::string all_text(TextSource& source) {
-  constexpr size_t kPiece = size_t{1} << 20;
-  std::string text;
-  for (size_t size = kPiece; size == kPiece && text.size() < kMostDump;) {
-    const size_t before = text.size();
-    text.resize(before + kPiece);
-    size = source.read(text.data() + before, kPiece);
-    text.resize(before + size);
-  }
-  return text;
-}
-
 Result<std::shared_ptr<const FlightDump>> read_dump(const std::string& path) {
   auto source = open_text(path);
   if (!source) return source.error();
@@ -285,7 +274,7 @@ Result<std::shared_ptr<const FlightDump>> read_dump(const std::string& path) {
     text = std::move(json->json);
     if (json->cut) dump->problem = "is not whole: the pickle ends early";
   } else {
-    text = all_text(**source);
+    text = whole_text(**source, kMostDump);
   }
   if ((*source)->end() == TextSource::End::kUnreadable) return Error{path + ": " + (*source)->problem()};
   const bool whole = DumpReader(JsonReader::over(text), *dump).read();

@@ -8,6 +8,7 @@
 #include "base/text_source.h"
 #include "trace/import/importer.h"
 #include "trace/import/log/log_line.h"
+#include "trace/import/whole_text.h"
 #include "trace/trace_builder.h"
 
 namespace profgpu {
@@ -63,7 +64,7 @@ class TestJson {
     size_t begin = end;
     while (begin > 0 && (is_letter(raw[begin - 1]) || raw[begin - 1] == '_')) --begin;
     op_ = raw.substr(begin, end - begin);
-    if (op_ == "alltoall") op_ = "all_to_all";
+    if (op_ == "alltoall" || op_ == "alltoallv") op_ = "all_to_all";
     if (op_ == "sendrecv") op_ = "send_recv";
   }
 
@@ -122,14 +123,7 @@ class TestJson {
 Result<Trace> read_test_json(const std::string& path, const ImportOptions&) {
   auto source = open_text(path);
   if (!source) return source.error();
-  constexpr size_t kPiece = size_t{1} << 20;
-  std::string text;
-  for (size_t size = kPiece; size == kPiece && text.size() < kMostTestJson;) {
-    const size_t before = text.size();
-    text.resize(before + kPiece);
-    size = (*source)->read(text.data() + before, kPiece);
-    text.resize(before + size);
-  }
+  std::string text = whole_text(**source, kMostTestJson);
   auto log = std::make_shared<RunLog>();
   log->path = path;
   log->families = {"nccl_tests"};
@@ -137,6 +131,7 @@ Result<Trace> read_test_json(const std::string& path, const ImportOptions&) {
   log->rate_notes["program"] = "nccl-tests";
   const bool whole = TestJson(JsonReader::over(text), *log).read();
   if (!whole) log->problem = "is not whole: the JSON ends early, or stops being JSON";
+  if (!whole && (*source)->end() > TextSource::End::kComplete) log->problem = (*source)->problem();
   log->records = static_cast<int64_t>(log->rates.size());
   TraceBuilder builder;
   if (!whole) builder.header().issues.push_back({TraceIssueKind::kTruncated, 1, log->problem});

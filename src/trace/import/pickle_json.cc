@@ -5,6 +5,7 @@
 #include <deque>
 #include <unordered_map>
 
+#include "base/json_quoted.h"
 #include "base/pickle.h"
 
 namespace profgpu {
@@ -103,18 +104,7 @@ class JsonOfPickle {
     }
     out_ += '}';
   }
-  void quoted(std::string_view text) {
-    out_ += '"';
-    for (const char c : text) {
-      if (c == '"' || c == '\\')
-        out_ += '\\', out_ += c;
-      else if (static_cast<unsigned char>(c) < 0x20)
-        out_ += fmt::format("\\u{:04x}", static_cast<unsigned char>(c));
-      else
-        out_ += c;
-    }
-    out_ += '"';
-  }
+  void quoted(std::string_view text) { append_json_quoted(out_, text); }
 
   const PickleObjects& objects_;
   TextSink& sink_;

@@ -188,7 +188,8 @@ class FileReader {
     if (!append(chunk, names)) return false;
     for (const wire::StringRef& n : names) {
       std::string_view text(n.text, n.length);
-      if (std::string valid(text); replace_invalid_utf8(valid) > 0) text = file_.mended.emplace_back(std::move(valid));
+      if (std::ranges::any_of(text, [](char c) { return static_cast<signed char>(c) < 0; }))   // most names are ASCII
+        if (std::string valid(text); replace_invalid_utf8(valid) > 0) text = file_.mended.emplace_back(std::move(valid));
       file_.strings.put(n.id, text, most);
     }
     return true;

@@ -117,7 +117,8 @@ PickleValue SnapshotRows::dict(const PickleObjects& objects, PickleValue before,
     members.values[all[i].index()] = all[i + 1];
     members.seen |= 1U << all[i].index();
   }
-  if (members.has(kAction)) return event(objects, members);
+  if (members.has(kAction))   // without a size the file ends within it
+    return members.has(kSize) ? event(objects, members) : PickleValue();
   if (members.has(kFilename) && members.has(kNameKey)) {
     const int64_t line = objects.integer(members.of(kLine)).value_or(0);
     const bool fits = line >= 0 && line <= INT32_MAX;
@@ -288,7 +289,8 @@ void SnapshotRows::add_traces(const PickleObjects& objects, PickleValue list) {
   AllocationEvents& events = snapshot.events;
   const std::span<const PickleValue> devices = objects.items(list);
   for (size_t d = 0; d < std::min(devices.size(), kMaxDevices); ++d) {
-    const std::span<const PickleValue> runs = objects.items(devices[d]);
+    std::span<const PickleValue> runs = objects.items(devices[d]);
+    while (!runs.empty() && !runs.back().is_of(kEvents)) runs = runs.first(runs.size() - 1);   // where a file is cut
     size_t count = 0, first = events.size();
     const bool whole = are_consecutive(runs);
     if (whole) first = runs.front().row(), count = runs.back().row() + runs.back().count() - first;

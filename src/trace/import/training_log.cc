@@ -12,6 +12,7 @@
 #include "trace/import/importer.h"
 #include "trace/import/input_units.h"
 #include "trace/import/log/log_reader.h"
+#include "trace/import/whole_text.h"
 #include "trace/trace_builder.h"
 
 namespace profgpu {
@@ -28,8 +29,7 @@ bool is_trainer_state(std::string_view head) {
 Result<RunLog> read_trainer_state(const std::string& path) {
   auto source = open_text(path);
   if (!source) return source.error();
-  std::string text(kMaxState, '\0');
-  text.resize((*source)->read(text.data(), text.size()));
+  std::string text = whole_text(**source, kMaxState);
   JsonReader json = JsonReader::over(text);
   LogReader log;
   const bool whole = read_object(json, [&](std::string_view key) {
@@ -50,6 +50,7 @@ Result<RunLog> read_trainer_state(const std::string& path) {
   RunLog out = log.log();
   out.path = path;
   if (!whole) out.problem = "is not whole: the JSON ends early, or stops being JSON";
+  if (!whole && (*source)->end() > TextSource::End::kComplete) out.problem = (*source)->problem();
   return out;
 }
 
