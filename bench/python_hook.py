@@ -116,7 +116,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         env = environment(options.build, folder)
         # Without a place for compiled files, as where the program is installed by root: read and compiled each time.
-        results = {'start_up': start_up(options.python, dict(env, PYTHONDONTWRITEBYTECODE='1'), options.rounds)}
+        results = {'machine': machine.description(options.build), 'start_up': start_up(options.python, dict(env, PYTHONDONTWRITEBYTECODE='1'), options.rounds)}
         calls = subprocess.run([options.python, '-c', CALLS], env=env, check=True, stdout=subprocess.PIPE).stdout
         results['calls'] = json.loads(calls)
         results['stacks'] = sampled(options.python, env, max(3, options.rounds // 10))

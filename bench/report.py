@@ -389,6 +389,29 @@ def python_lines(r):
                 f'{spread(a["command_s"], "%.0f")} ms. `analyze` takes {spread(r["analyze"]["ratio_to_command"], "%.2f")} of the command\'s time.']
 
 
+def truth_lines(t):
+    yield from ['', '## How true samples are', '',
+                f'One device that is busy and idle in turns, {t["waves"]} waves, watched by `GpuMonitor` and by a loop in Python that takes each answer of the driver for the '
+                f'time until the next. Errors, ours and the loop\'s: mean utilization in percentage points, energy in percent, the utilization of a phase in percentage points, '
+                f'the energy of a phase in percent of all. The driver\'s buffer is silent at rest, or reports zeros. {where(t["machine"])}.', '',
+                '| buffer at rest | interval s | mean | energy | phases | phase energy |', '| --- | ---: | --- | --- | --- | --- |']
+    for row in t['rows']:
+        ours, naive = row['profgpu'], row['naive']
+        yield f'| {row["buffer"]} | {row["interval_s"]:g} | ' + ' | '.join(f'{ours[k]:.2f} (loop {naive[k]:.2f})' for k in ours) + ' |'
+
+
+def hook_lines(h):
+    starts, calls, stacks = h['start_up'], h['calls'], h['stacks']
+    yield from ['', '## The Python hook', '',
+                f'Processor time of `profgpu run --trace` in a Python program, with PyTorch {calls["torch"]}. {where(h["machine"])}.', '',
+                '| what | cost |', '| --- | --- |',
+                f'| start of a process, {starts["rounds"]} pairs | {starts["added_ms"]:.1f} ms ({starts["added_quartiles_ms"][0]:.1f}–{starts["added_quartiles_ms"][1]:.1f}) |',
+                f'| a call that begins a phase | {calls["marked_ns"]:.0f} ns |', f'| the same within another | {calls["nested_ns"]:.0f} ns |',
+                f'| an optimizer\'s step | {calls["optimizer_ns"]:.0f} ns |',
+                f'| a sample of the loop\'s Python stack every {stacks["interval_ms"]} ms, while it computes | {stacks["works_pct"]:.2f} % of a processor |',
+                f'| while it waits | {stacks["waits_pct"]:.2f} % of a processor |']
+
+
 def exporter_lines(e):
     m = e['machine']
     yield from ['', '## The exporter', '',
@@ -441,7 +464,7 @@ def whole_runs_lines(result):
 
 SECTIONS = (('end_to_end', whole_runs_lines), ('peers', peers_lines), ('sampler', sampler_lines), ('top', top_lines), ('exporter', exporter_lines),
             ('day', day_lines), ('recorder', recorder_lines), ('inject', inject_lines), ('switches', switch_lines), ('page', page_lines), ('page_frames', frame_lines),
-            ('export', export_lines), ('nsight', nsight_lines), ('job', job_lines), ('python', python_lines), ('build', build_lines))
+            ('export', export_lines), ('nsight', nsight_lines), ('job', job_lines), ('python', python_lines), ('truth', truth_lines), ('python_hook', hook_lines), ('build', build_lines))
 
 
 def sections_of(page):
@@ -471,7 +494,7 @@ def main():
             new |= sections_of('\n'.join(lines(result)))
     new |= sections_of('\n'.join(leaf_lines(build)))
     headings = ['Whole runs', 'Beside HolisticTraceAnalysis', 'Sampling devices', 'The screen', 'The exporter', 'A day of samples', 'Recording',
-                'Recording without a GPU', 'Context switches', 'The page of an HTML report', 'The timeline of the page', 'Exports and queries', 'Exports of Nsight Systems', 'Jobs of many ranks', 'The Python package', 'Building', 'Hot leaves']
+                'Recording without a GPU', 'Context switches', 'The page of an HTML report', 'The timeline of the page', 'Exports and queries', 'Exports of Nsight Systems', 'Jobs of many ranks', 'The Python package', 'How true samples are', 'The Python hook', 'Building', 'Hot leaves']
     unknown = set(new) - set(headings)
     if unknown:
         raise SystemExit(f'no place for {", ".join(unknown)}')

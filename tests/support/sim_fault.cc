@@ -215,6 +215,21 @@ std::vector<Fault> make_faults() {
                  {},
                  1,
                  [](Plan& p, int64_t s, const Scale& c) { p.unrecorded_ns = part(c.step_ns, s * 4 / 10); }});
+  all.push_back({"lost-records",
+                 "the profiler loses the records of half of the forward pass's kernels, one after the other",
+                 {"untraced-work"},
+                 {},
+                 1,
+                 [](Plan& p, int64_t, const Scale&) { p.loses_records = true; }});
+  all.push_back({"no-requests",
+                 "an inference engine waits for requests between its steps; it decodes without graphs",
+                 {"eager-inference"},
+                 {},
+                 1,
+                 [](Plan& p, int64_t s, const Scale& c) {
+                   p.decode = true;
+                   p.request_wait_ns = std::max<int64_t>(part(c.step_ns, 4 * s), 40'000'000);
+                 }});
   all.push_back({"graph-capture", "the steps are captured into a graph", {"graph-capture"}, {}, 1,
                  [](Plan& p, int64_t, const Scale&) { p.capture = true; }});
   all.push_back({"unfused-attention",

@@ -51,6 +51,8 @@ struct Plan {
   int64_t warm_up_ns = 0;
   int64_t load_ns = 0;           // of each step: kernels of a new shape are loaded
   int64_t unrecorded_ns = 0;     // of each step: the host waits for work that is not in the recording
+  bool loses_records = false;    // of the kernels in half of the layers' forward pass
+  int64_t request_wait_ns = 0;   // of each step: an engine has nothing to do
   bool capture = false;          // steps go into a graph instead of running
   bool write_scores = false;     // attention as product, softmax, product
   int64_t softmax_permille = 1000;

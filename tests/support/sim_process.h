@@ -114,6 +114,8 @@ class Process {
     gradient_bytes_ = gradient_bytes;
   }
 
+  /// From here on what the device runs is recorded, or not.
+  void record_device(bool recorded) { recorded_ = recorded; }
   void begin_step(int number, bool annotate);
   void end_step();
   void discard_rows();
@@ -159,7 +161,7 @@ class Process {
   std::array<Stream, kStreamSlots> streams_;
   std::vector<int64_t> queue_;  // ends of the last launches, as a ring
   size_t launches_ = 0;
-  bool in_graph_ = false, capturing_ = false;
+  bool in_graph_ = false, capturing_ = false, recorded_ = true;
   uint32_t graph_correlation_ = 0;
   int64_t graph_ready_ns_ = 0, graph_start_ns_ = 0;
   int64_t compute_permille_ = 1000, work_permille_ = 1000, late_ns_ = 0, pace_ = 1'000'000;

@@ -56,6 +56,7 @@ void Process::run_device(DeviceKind kind, uint32_t name, int64_t ready_ns, int64
   if (!in_graph_) queue_[launches_ % queue_.size()] = s.free_ns;
   ++launches_;
   extend_spans(stream, start, s.free_ns);
+  if (!recorded_) return;
   if (options_.drop_pct > 0 && (correlation * 2654435761u >> 8) % 100 < static_cast<uint32_t>(options_.drop_pct))
     return;
   const bool compute = kind == DeviceKind::kernel && pending_collective_row_ == kNone;

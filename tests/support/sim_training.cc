@@ -238,7 +238,10 @@ void Training::device_wait(Process& p) {
 
 /// Four parts, between which the ranks of a model's group meet: attention, the second norm, the MLP, the rest.
 void Training::forward_part(Process& p, int layer, int part) {
-  if (part == 0) p.begin_place(step_, static_cast<uint64_t>(layer) + 1);
+  if (part == 0) {
+    p.begin_place(step_, static_cast<uint64_t>(layer) + 1);
+    if (plan_.loses_records) p.record_device(layer < options_.layers / 4 || layer >= options_.layers * 3 / 4);
+  }
   if (part == 0 && layer > 0 && compiled_piece(layer) != compiled_piece(layer - 1)) {
     leave_compiled(p);
     enter_compiled(p, layer);
@@ -427,6 +430,7 @@ void Training::finish(Process& p, int index) {
     p.close();
   }
   p.item(true);
+  p.spend(plan_.request_wait_ns);
   for (int i = 0; i < plan_.value_reads; ++i) p.item(false);
   p.spend(9'000);
   if (plan_.leak_bytes > 0) p.leak(plan_.leak_bytes);

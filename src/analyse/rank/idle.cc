@@ -108,7 +108,7 @@ class GapReader {
  public:
   GapReader(const Facts& facts, const HostTime& host_time, const DeviceTime& device, const Intervals& any_busy)
       : trace_(facts.trace()), host_time_(host_time), first_use_(facts.get<FirstUse>()), waits_(facts.get<Waits>()),
-        request_waits_(facts.get<RequestWaits>()), device_(device), any_busy_(any_busy),
+        request_waits_(facts.get<RequestWaits>()), lost_launches_(facts.get<LostLaunches>()), device_(device), any_busy_(any_busy),
         step_thread_(facts.get<Steps>().thread),
         has_steps_(facts.get<Steps>().annotated || facts.get<Steps>().estimated > 0) {
     for (const auto& calls : waits_.calls)
@@ -123,10 +123,6 @@ class GapReader {
       if (trace_.host.is_call(HostId(i)) && is_host_function[trace_.host.name[i].value])
         host_functions_.push_back(trace_.host.start_ns[i]);
     std::ranges::sort(host_functions_);
-    const KernelLaunches& launches = facts.get<KernelLaunches>();
-    for (const HostId call : launches.calls)
-      if (!launches.has_activity[call.value]) lost_launches_.push_back(trace_.host.start_ns[call.value]);
-    std::ranges::sort(lost_launches_);
     earliest_launch_.assign(device.end.value - device.begin.value + 1, INT64_MAX);
     for (uint32_t i = device.end.value; i-- > device.begin.value;) {
       int64_t launch = INT64_MAX;
@@ -139,7 +135,7 @@ class GapReader {
   [[nodiscard]] IdleCause cause(const Gap& gap) const {
     if (trace_.host.size() == 0) return IdleCause::kUnknown;
     if (!gap.before.valid() && begins_program(gap)) return IdleCause::kFirstUse;
-    if (lacks_records(gap)) return IdleCause::kUntracedWork;
+    if (lost_launches_.explain(trace_, gap)) return IdleCause::kUntracedWork;
     if (!gap.after.valid())   // until the end of the last step
       return step_thread_.valid() ? cause_on(step_thread_.value, gap, gap.time()) : IdleCause::kUnknown;
     if (!gap.launch.valid()) return IdleCause::kUnknown;
@@ -163,15 +159,6 @@ class GapReader {
   // CUDA itself begins before the device's first work: all up to there is the program's start.
   [[nodiscard]] bool begins_program(const Gap& gap) const {
     return program_start_ >= gap.start_ns && program_start_ < gap.end_ns && gap.after.valid();
-  }
-  // Kernels are launched in the gap of which the trace has nothing: the device ran them. After the last activity they
-  // may have been queued before.
-  [[nodiscard]] bool lacks_records(const Gap& gap) const {
-    const HostId last = gap.before.valid() ? trace_.activity.launch[gap.before.value] : HostId();
-    const bool at_end = !gap.after.valid() && last.valid();
-    const auto first = std::ranges::lower_bound(
-        lost_launches_, at_end ? std::min(gap.start_ns, trace_.host.start_ns[last.value]) : gap.start_ns);
-    return std::ranges::lower_bound(lost_launches_, gap.end_ns) - first >= kMinLost;
   }
   static bool mostly(const Intervals& kind, Interval part) {
     return 2 * overlap_length(kind, part) > part.length();
@@ -230,6 +217,7 @@ class GapReader {
   const FirstUse& first_use_;
   const Waits& waits_;
   const RequestWaits& request_waits_;
+  const LostLaunches& lost_launches_;
   const DeviceTime& device_;
   const Intervals& any_busy_;                            // on any of the process's devices
   ThreadId step_thread_;
@@ -237,7 +225,6 @@ class GapReader {
   int64_t program_start_ = INT64_MAX;                    // of the first call that makes CUDA ready
   std::vector<std::pair<int64_t, int64_t>> wait_ends_;   // end, start
   std::vector<int64_t> host_functions_;                  // starts of the calls that queue one
-  std::vector<int64_t> lost_launches_;                   // starts of launches without activity
   std::vector<int64_t> earliest_launch_;                 // of activity i and all later ones
 };
 
@@ -355,6 +342,27 @@ std::string_view idle_cause_name(IdleCause cause) {
       "data_loading", "memory_allocation", "synchronization", "host_bound",
       "first_use",    "untraced_work",     "no_requests"};
   return kNames[static_cast<size_t>(cause)];
+}
+
+LostLaunches LostLaunches::compute(const Facts& facts) {
+  const KernelLaunches& launches = facts.get<KernelLaunches>();
+  LostLaunches lost;
+  for (const HostId call : launches.calls)
+    if (!launches.has_activity[call.value]) lost.start_ns.push_back(facts.trace().host.start_ns[call.value]);
+  std::ranges::sort(lost.start_ns);
+  return lost;
+}
+
+bool LostLaunches::explain(const Trace& trace, const Gap& gap) const {
+  if (start_ns.size() < kMinLost) return false;
+  const auto launched = [&](ActivityId a, int64_t otherwise) {
+    const HostId call = a.valid() ? trace.activity.launch[a.value] : HostId();
+    return call.valid() ? trace.host.start_ns[call.value] : otherwise;
+  };
+  const int64_t first = std::min(gap.start_ns, launched(gap.before, gap.start_ns));
+  const int64_t next = launched(gap.after, gap.end_ns);
+  const int64_t last = next < gap.start_ns ? next : gap.end_ns;
+  return std::ranges::lower_bound(start_ns, last) - std::ranges::lower_bound(start_ns, first) >= kMinLost;
 }
 
 std::vector<Gap> DeviceIdle::all() const {

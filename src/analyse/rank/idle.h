@@ -61,6 +61,15 @@ std::vector<const Gap*> longest_gaps(const std::vector<Gap>& gaps, size_t most, 
   return all;
 }
 
+/// Launches of kernels that the recording lacks: the device ran them unseen.
+struct LostLaunches {
+  std::vector<int64_t> start_ns;   ///< ascending
+  /// Whether so many belong in the gap that the device worked in it: launched in it, or queued between the launches of
+  /// the activities around it.
+  [[nodiscard]] bool explain(const Trace& trace, const Gap& gap) const;
+  static LostLaunches compute(const Facts& facts);
+};
+
 /// Reported shares are of a device's window: per contiguous recording, from the first step's start or the first
 /// activity, whichever is earlier, to the last step's end or the last activity, whichever is later.
 struct DeviceIdle {

@@ -60,6 +60,17 @@ TEST(Idle, AnEngineThatWaitsForRequestsIsNotHostBound) {
   EXPECT_EQ(cause_between_steps("vllm/v1/core/sched/scheduler.py(171): schedule", 300'000), IdleCause::kHostBound);
 }
 
+TEST(Idle, BeforeTheFirstRequestAnEngineOnlyWaits) {
+  HandTrace t;
+  t.range("ProfilerStep#1", 0, 10'000).python("queue.py(171): get", 10, 4'990);
+  t.range("execute_context_1(8)_generation_0(0)", 5'000, 9'000).kernel("a", 5'010, 5'020, 5'030, 8'000);
+  const Trace trace = t.build();
+  const Facts facts(trace, {});
+  const auto& edges = facts.get<Idle>().devices.at(0).edges;
+  ASSERT_EQ(edges.size(), 2U);
+  EXPECT_EQ(edges[0].cause, IdleCause::kNoRequests);
+}
+
 TEST(Idle, AnEngineThatWaitsForAnotherProcessMayWaitForItsScheduler) {
   const char* frame = "vllm/distributed/device_communicators/shm_broadcast.py(400): acquire_read";
   EXPECT_EQ(cause_between_steps(frame, 3'000), IdleCause::kHostBound);
@@ -85,6 +96,18 @@ TEST(Idle, WhereLaunchedKernelsLackRecordsTheDeviceWorked) {
   };
   EXPECT_EQ(with(20), IdleCause::kUntracedWork);
   EXPECT_EQ(with(19), IdleCause::kHostBound);
+}
+
+TEST(Idle, QueuedKernelsWithoutRecordsRanInTheGap) {
+  const auto with = [](int64_t lost) {   // all are launched before the first kernel has ended
+    HandTrace t;
+    t.kernel("a", 0, 5, 10, 900);
+    for (int64_t i = 0; i < lost; ++i) t.call("cudaLaunchKernel", 20 + 10 * i, 25 + 10 * i);
+    t.kernel("b", 500, 505, 1600, 1700);
+    return cause_of(t);
+  };
+  EXPECT_EQ(with(20), IdleCause::kUntracedWork);
+  EXPECT_EQ(with(19), IdleCause::kDependency);
 }
 
 TEST(Idle, TheEndWithoutRecordsOfQueuedKernelsIsNotTheHosts) {

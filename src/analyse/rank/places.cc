@@ -47,6 +47,9 @@ bool is_plumbing(string_view file) {
   return contains_any(file, kParts) || file.empty() || file.front() == '<';
 }
 
+// What autograd's engine wraps around each op of the backward pass.
+bool is_engine_plumbing(string_view op) { return op.starts_with("autograd::engine::"); }
+
 constexpr string_view kBackwardOf = "backward of ", kBackwardStarted = "backward pass started in ";
 
 // Such a frame is the whole program.
@@ -78,7 +81,7 @@ HostId Places::representative(HostId range) const {
       program = at;
     } else if (steps_[h.name[at.value].value]) {
       continue;
-    } else if (h.kind[at.value] == HostKind::kOp) {
+    } else if (h.kind[at.value] == HostKind::kOp && !is_engine_plumbing(trace_.name(at))) {
       framework = at;   // the outermost: "aten::batch_norm" rather than the "aten::view" within
     } else if (!framework.valid() && h.kind[at.value] == HostKind::kAnnotation) {
       framework = at;

@@ -60,28 +60,6 @@ bool awaits_process(string_view name) {
                        {"threading.py(", "wait"}});
 }
 
-// Time between the engine's steps on a thread, from the first to the last.
-Intervals between_steps(const Trace& trace, const Thread& thread, int64_t& median_step_ns) {
-  std::vector<bool> served(trace.strings.size());
-  for (size_t i = 0; i < served.size(); ++i) {
-    const auto step = engine_step(trace.strings[StringId(i)]);
-    served[i] = step && is_served(step->kind);
-  }
-  if (std::find(served.begin(), served.end(), true) == served.end()) return {};
-  Intervals steps;
-  std::vector<int64_t> durations;
-  for (HostId i = thread.begin; i < thread.end; ++i) {
-    if (trace.host.kind[i.value] != HostKind::kAnnotation && trace.host.kind[i.value] != HostKind::kOp) continue;
-    if (!served[trace.host.name[i.value].value]) continue;
-    steps.push_back(trace.host.interval(i));
-    durations.push_back(trace.host.duration_ns[i.value]);
-  }
-  if (steps.size() < 2) return {};
-  median_step_ns = lower_median(std::move(durations));
-  steps = merged(std::move(steps));
-  return subtract({{steps.front().start, steps.back().end}}, steps);
-}
-
 }  // namespace
 
 bool RequestWaits::explain(uint32_t thread, Interval part) const {
@@ -98,13 +76,17 @@ int64_t RequestWaits::length(uint32_t thread, Interval part) const {
 RequestWaits RequestWaits::compute(const Facts& facts) {
   const Trace& trace = facts.trace();
   const HostTable& h = trace.host;
-  const ThreadId engine = facts.get<Steps>().thread;
+  Intervals steps;
+  std::vector<int64_t> durations;
+  for (const EngineRange& step : facts.get<Steps>().of_engine)
+    if (is_served(step.batch.kind)) steps.push_back(step.time), durations.push_back(step.time.length());
   RequestWaits waits;
-  if (!engine.valid()) return waits;
-  int64_t step_ns = 0;
-  const Intervals between = between_steps(trace, trace.threads[engine.value], step_ns);
-  if (between.empty()) return waits;
-  waits.long_ns = std::max(kLongWait_ns, kLongSteps * step_ns);
+  if (steps.empty()) return waits;
+  const ThreadId engine = h.thread[facts.get<Steps>().of_engine.front().range.value];
+  waits.long_ns = std::max(kLongWait_ns, kLongSteps * lower_median(std::move(durations)));
+  steps = merged(std::move(steps));
+  const int64_t end_ns = std::max(steps.back().end, trace.windows.back().end);
+  const Intervals since_first = subtract({{steps.front().start, end_ns}}, steps);
   waits.certain.resize(trace.threads.size());
   waits.possible.resize(trace.threads.size());
   Intervals certain, possible, recorded;
@@ -121,8 +103,8 @@ RequestWaits RequestWaits::compute(const Facts& facts) {
   read(trace.threads[engine.value]);
   if (const ThreadId sampled = trace.sampled_stacks()[engine.value]; sampled.valid())
     read(trace.threads[sampled.value]);
-  certain = intersect(merged(std::move(certain)), between);
-  possible = unite(intersect(merged(std::move(possible)), between), subtract(between, merged(std::move(recorded))));
+  certain = subtract(merged(std::move(certain)), steps);
+  possible = unite(subtract(merged(std::move(possible)), steps), subtract(since_first, merged(std::move(recorded))));
   waits.possible[engine.value] = subtract(possible, certain);
   waits.certain[engine.value] = std::move(certain);
   return waits;

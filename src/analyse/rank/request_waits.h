@@ -1,4 +1,4 @@
-// When an inference engine waits for requests: between its steps, on the thread that runs them.
+// When an inference engine waits for requests: outside its steps, on the thread that runs them.
 #pragma once
 
 #include <vector>
@@ -11,8 +11,8 @@ namespace profgpu {
 struct RequestWaits {
   /// By thread: in a call that only a new request ends.
   std::vector<Intervals> certain;
-  /// By thread: waiting for another process, which has no requests either or is scheduling; or in nothing that was
-  /// recorded.
+  /// By thread: waiting for another process, which has no requests either or is scheduling; or, once it has served
+  /// any, in nothing that was recorded.
   std::vector<Intervals> possible;
   /// From this length on the possible ones count: no scheduler takes as long.
   int64_t long_ns = 0;

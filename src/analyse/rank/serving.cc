@@ -16,7 +16,7 @@ namespace {
 
 /// A measured step of the engine.
 struct Served {
-  const Step* step = nullptr;
+  const EngineRange* step = nullptr;
   int64_t end_ns = 0;    // of its range, or of the last work that it launched
   Intervals time;        // its duration, see ServingKind
   bool graph = false;
@@ -25,11 +25,11 @@ struct Served {
 std::vector<Served> served_steps(const Facts& facts) {
   const Trace& trace = facts.trace();
   std::vector<Served> served;
-  for (const Step* s : facts.get<Steps>().measured())
-    if (is_served(s->batch.kind)) served.push_back({s, s->interval().end, {}, false});
+  for (const EngineRange& s : facts.get<Steps>().of_engine)
+    if (s.measured && is_served(s.batch.kind)) served.push_back({&s, s.time.end, {}, false});
   const auto at = [&](int64_t time) -> Served* {
-    const auto after = std::ranges::upper_bound(served, time, {}, [](const Served& s) { return s.step->start_ns; });
-    return after != served.begin() && time < (after - 1)->step->interval().end ? &*(after - 1) : nullptr;
+    const auto after = std::ranges::upper_bound(served, time, {}, [](const Served& s) { return s.step->time.start; });
+    return after != served.begin() && time < (after - 1)->step->time.end ? &*(after - 1) : nullptr;
   };
   for (uint32_t i = 0; i < trace.activity.size(); ++i) {
     const HostId launch = trace.activity.launch[i];
@@ -44,7 +44,7 @@ std::vector<Served> served_steps(const Facts& facts) {
     for (const Gap& gap : device.all())
       if (gap.cause == IdleCause::kUntracedWork) untraced.push_back(gap.time());
   untraced = merged(std::move(untraced));
-  for (Served& s : served) s.time = subtract({{s.step->start_ns, s.end_ns}}, untraced);
+  for (Served& s : served) s.time = subtract({{s.step->time.start, s.end_ns}}, untraced);
   return served;
 }
 
@@ -80,11 +80,11 @@ void add_tokens(const std::vector<Served>& steps, Serving& serving) {
   bool known = true;
   Intervals time;
   for (size_t i = 0; i < steps.size(); ++i) {
-    const Step& s = *steps[i].step;
+    const EngineRange& s = *steps[i].step;
     known &= s.batch.sequences.has_value();
     tokens += static_cast<double>(s.batch.sequences.value_or(0));
     time.insert(time.end(), steps[i].time.begin(), steps[i].time.end());
-    if (i > 0 && s.batch.kind != StepKind::kPrefill) intervals.push_back(s.start_ns - steps[i - 1].step->start_ns);
+    if (i > 0 && s.batch.kind != StepKind::kPrefill) intervals.push_back(s.time.start - steps[i - 1].step->time.start);
   }
   serving.token_interval_ns = percentile(intervals, 50);
   const int64_t ns = total_length(merged(std::move(time)));
@@ -93,15 +93,14 @@ void add_tokens(const std::vector<Served>& steps, Serving& serving) {
 
 void add_between(const Facts& facts, const std::vector<Served>& steps, Serving& serving) {
   Intervals ranges;   // with the work that they launched
-  for (const Served& s : steps) ranges.push_back({s.step->start_ns, s.end_ns});
+  for (const Served& s : steps) ranges.push_back({s.step->time.start, s.end_ns});
   ranges = merged(std::move(ranges));
   const Interval all{ranges.front().start, ranges.back().end};
   Places places(facts);
   const RequestWaits& waits = facts.get<RequestWaits>();
-  const ThreadId thread = facts.get<Steps>().thread;
+  const ThreadId thread = facts.trace().host.thread[steps.front().step->range.value];
   for (const Interval& part : subtract({all}, ranges)) {
     serving.between_ns += part.length();
-    if (!thread.valid()) continue;
     places.add_host_time(thread, part);
     if (waits.explain(thread.value, part)) serving.no_requests_ns += waits.length(thread.value, part);
   }

@@ -39,6 +39,23 @@ TEST(Serving, IsStepsByKindAndTokens) {
   EXPECT_EQ(s->no_requests_ns, 0);
 }
 
+TEST(Serving, StepsWithinTheProfilersCountByThemselves) {
+  HandTrace t;
+  t.range("ProfilerStep#1", 0, 4000);
+  for (int64_t at = 0; at < 4000; at += 1000)
+    t.range("execute_context_0(0)_generation_4(4)", at + 100, at + 500).kernel("k", at + 110, at + 115, at + 120, at + 700);
+  const Trace trace = t.build();
+  const Facts facts(trace, {});
+  EXPECT_EQ(facts.get<Steps>().steps.size(), 1U);
+  const std::optional<Serving> s = Serving::compute(facts);
+  ASSERT_TRUE(s);
+  ASSERT_EQ(s->kinds.size(), 1U);
+  EXPECT_EQ(s->kinds[0].count, 4);
+  EXPECT_EQ(s->kinds[0].sequences, 4);
+  EXPECT_EQ(s->kinds[0].median_ns, 600'000);
+  EXPECT_EQ(s->token_interval_ns, 1'000'000);
+}
+
 TEST(Serving, TrainingIsNone) {
   HandTrace t;
   t.range("ProfilerStep#1", 0, 100).kernel("k", 10, 15, 20, 50);

@@ -105,30 +105,35 @@ std::vector<StepRange> ranges(const Facts& facts, const std::vector<bool>& named
   return best;
 }
 
-std::vector<StepRange> engine_ranges(const Facts& facts) {
+std::vector<EngineRange> engine_ranges(const Facts& facts) {
   const Trace& trace = facts.trace();
   std::vector<bool> named(trace.strings.size());
   for (size_t i = 0; i < named.size(); ++i) named[i] = engine_step(trace.strings[StringId(i)]).has_value();
-  return ranges(facts, named);
+  std::vector<EngineRange> found;
+  for (const auto& [range, time] : ranges(facts, named)) found.push_back({range, time, *engine_step(trace.name(range))});
+  return found;
 }
 
-std::vector<StepRange> step_ranges(const Facts& facts, const std::vector<StepRange>& of_engine) {
+std::vector<StepRange> step_ranges(const Facts& facts, const std::vector<EngineRange>& of_engine) {
   const Trace& trace = facts.trace();
   if (!facts.options().step_pattern.empty())
     return ranges(facts, matching_strings(trace, facts.options().step_pattern.c_str()));
   if (auto found = ranges(facts, matching_strings(trace, kProfilerStep)); !found.empty()) return found;
-  return of_engine.empty() ? ranges(facts, matching_strings(trace, kLikeStep)) : of_engine;
+  if (of_engine.empty()) return ranges(facts, matching_strings(trace, kLikeStep));
+  std::vector<StepRange> found;
+  for (const EngineRange& step : of_engine) found.push_back({step.range, step.time});
+  return found;
 }
 
 // A step that contains one engine step is that step; one that contains several has their kind if they agree.
-void set_engine_steps(const Trace& trace, const std::vector<StepRange>& of_engine, std::vector<Step>& steps) {
+void set_engine_steps(const std::vector<EngineRange>& of_engine, std::vector<Step>& steps) {
   size_t at = 0;
   for (Step& s : steps) {
     const auto start = [&](size_t i) { return of_engine[i].time.start; };
     while (at < of_engine.size() && start(at) < s.start_ns) ++at;
     const size_t first = at;
     for (; at < of_engine.size() && start(at) < s.interval().end; ++at) {
-      const EngineStep one = *engine_step(trace.name(of_engine[at].range));
+      const EngineStep& one = of_engine[at].batch;
       s.batch = at == first ? one : EngineStep{one.kind == s.batch.kind ? one.kind : StepKind::kUnknown, {}, {}, {}};
     }
   }
@@ -320,8 +325,8 @@ Steps Steps::compute(const Facts& facts) {
   const Trace& trace = facts.trace();
   if (!trace.log_steps.empty()) return steps_of_log(facts);
   Steps all;
-  const std::vector<StepRange> of_engine = engine_ranges(facts);
-  const std::vector<StepRange> found = step_ranges(facts, of_engine);
+  all.of_engine = engine_ranges(facts);
+  const std::vector<StepRange> found = step_ranges(facts, all.of_engine);
   for (const auto& [range, time] : found) {
     const std::string_view name = trace.name(range);
     const auto count = static_cast<int64_t>(all.steps.size());
@@ -330,7 +335,7 @@ Steps Steps::compute(const Facts& facts) {
     all.steps.back().range = range;
   }
   all.annotated = !all.steps.empty();
-  set_engine_steps(trace, of_engine, all.steps);
+  set_engine_steps(all.of_engine, all.steps);
   set_training_kinds(facts, all.steps);
   if (!all.annotated && trace.recorded && facts.options().step_pattern.empty()) add_estimated(trace, all);
   mark_left_out(trace, all.steps);
@@ -344,6 +349,8 @@ Steps Steps::compute(const Facts& facts) {
       if (!facts.get<Captures>().set_aside[w])
         all.steps.push_back(step_of("trace", static_cast<int64_t>(w), trace.windows[w]));
   mark_measured(all.steps);
+  StepFinder step_at(all);
+  for (EngineRange& step : all.of_engine) step.measured = step_at.measured(step.time.start);
   const Devices& devices = facts.get<Devices>();
   if (devices.busiest < 0) return all;
   const DeviceTime& d = devices.devices[devices.busiest];

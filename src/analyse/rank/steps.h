@@ -41,8 +41,17 @@ struct Step {
   }
 };
 
+/// A step of an inference engine, by its own range. Steps that the program marks may have several in them.
+struct EngineRange {
+  HostId range;
+  Interval time;
+  EngineStep batch;
+  bool measured = false;   ///< begins in a step that counts
+};
+
 struct Steps {
   std::vector<Step> steps;
+  std::vector<EngineRange> of_engine;   ///< in order of time; empty: no engine
   bool annotated = false;      ///< steps come from ranges, not from the whole trace
   double estimated = 0;        ///< confidence, 0 to 1, of steps estimated from periodic device work; 0: not estimated
   ThreadId thread;             ///< the thread that carries the step ranges (the busiest op thread without steps)

@@ -4,6 +4,7 @@
 
 #include "analyse/job/parallelism.h"
 #include "analyse/rank/collectives.h"
+#include "analyse/rank/places.h"
 #include "analyse/rules/log_checks.h"
 #include "analyse/rules/measure.h"
 
@@ -114,6 +115,17 @@ const Parallelism* most_exposed(const std::vector<Parallelism>& ways) {
   return first_where(ways, [](const Parallelism& w) { return w.kind != ParallelKind::kUnknown; });
 }
 
+// Where collectives of measured steps are launched, by the time that no compute hides.
+std::vector<Place> exposed_places(const Measured& m) {
+  const Trace& trace = m.trace();
+  Places places(m.facts());
+  for (ActivityId a = m.device().begin; a < m.device().end; ++a)
+    if (m.facts().get<Devices>().kind[a.value] == WorkKind::kCommunication && m.in_measured_step(trace.launched_ns(a)))
+      places.add(trace.activity.launch[a.value],
+                 overlap_length(m.device().exposed_communication, trace.activity.interval(a)));
+  return places.most_expensive();
+}
+
 void describe_exposed_communication(const Measured& m, Finding& f) {
   const auto& rows = m.facts().get<Collectives>().rows;
   f.what = "communication not overlapped with compute";
@@ -124,6 +136,7 @@ void describe_exposed_communication(const Measured& m, Finding& f) {
   for (size_t i = 0; i < std::min<size_t>(rows.size(), 3); ++i)
     f.evidence.push_back(fmt::format("{} {}: {} calls, {} exposed", rows[i].name, rows[i].dtype, rows[i].calls,
                                      format_duration(static_cast<double>(rows[i].exposed_ns))));
+  f.where = exposed_places(m);
   set_cost(f, m.wall_ns(), m.saved_by_communication());
 }
 

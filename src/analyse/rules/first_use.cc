@@ -6,7 +6,6 @@
 #include <map>
 #include <numeric>
 
-#include "analyse/rank/launch.h"
 #include "analyse/rank/recorder_advice.h"
 #include "analyse/rules/measure.h"
 
@@ -89,22 +88,12 @@ std::string recurring_gaps(const Measured& m, const std::vector<const Gap*>& gap
                      time_text(longest), shortened(most->first.first, 40), shortened(most->first.second, 40));
 }
 
-// Gaps in which kernels were launched of which there are no records.
+// Gaps in which kernels ran of which there are no records.
 int64_t lost_ns(const Measured& m) {
-  const KernelLaunches& launches = m.facts().get<KernelLaunches>();
-  std::vector<int64_t> lost;
-  for (const HostId call : launches.calls)
-    if (!launches.has_activity[call.value]) lost.push_back(m.trace().host.start_ns[call.value]);
-  std::ranges::sort(lost);
+  const LostLaunches& lost = m.facts().get<LostLaunches>();
   int64_t ns = 0;
-  for (const Gap& gap : m.gaps()) {
-    if (!m.counts(gap, IdleCause::kUntracedWork)) continue;
-    const int64_t since = gap.after.valid() || !gap.before.valid()
-                              ? gap.start_ns
-                              : std::min(gap.start_ns, m.trace().launched_ns(gap.before));
-    if (std::ranges::lower_bound(lost, gap.end_ns) - std::ranges::lower_bound(lost, since) >= kMinLost)
-      ns += gap.length();
-  }
+  for (const Gap& gap : m.gaps())
+    if (m.counts(gap, IdleCause::kUntracedWork) && lost.explain(m.trace(), gap)) ns += gap.length();
   return ns;
 }
 

@@ -143,12 +143,27 @@ std::optional<double> short_kernels_value(const Measured& m) {
   return only_if(all != 0, percent_of(too_short, all));
 }
 
+// Those of measured steps on the device, as Launch counts them.
+std::vector<ActivityId> short_kernels(const Measured& m) {
+  const Trace& trace = m.trace();
+  std::vector<ActivityId> kernels;
+  for (ActivityId a = m.device().begin; a < m.device().end; ++a) {
+    const HostId call = trace.activity.launch[a.value];
+    if (trace.activity.kind[a.value] != ActivityKind::kKernel || !call.valid()) continue;
+    if (trace.activity.duration_ns[a.value] < trace.host.duration_ns[call.value] &&
+        m.in_measured_step(trace.host.start_ns[call.value]))
+      kernels.push_back(a);
+  }
+  return kernels;
+}
+
 void describe_short_kernels(const Measured& m, Finding& f) {
   const auto [too_short, all] = counted_kernels(m);
   f.what = "most kernels finish faster than they can be launched";
   f.why = fmt::format("{} of the kernels are shorter than their launch call, so the host can't stay ahead.",
                       format_percent(*f.value));
   f.evidence.push_back(fmt::format("{} of {} kernels are short", too_short, all));
+  f.where = launch_places(m, short_kernels(m));
   // Time lost to late launches belongs to host-bound-launches if that fires.
   int64_t cost = m.saved_by_cause(IdleCause::kLaunchLatency);
   if (m.idle_pct(IdleCause::kHostBound) <= m.threshold(kHostBoundLaunches))
