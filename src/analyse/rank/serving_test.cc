@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "analyse/rank/steps.h"
 #include "tests/support/hand_trace.h"
 
 namespace profgpu {
