@@ -3,7 +3,7 @@
     profgpu run --trace -o rec -- python examples/tutorial/train.py
 """
 import gc
-import sys
+import os
 import tempfile
 import time
 
@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-STEPS = int(sys.argv[1]) if len(sys.argv) > 1 else 40
+STEPS = int(os.environ.get("STEPS", "40"))
 BATCH = 32
 CHECKPOINT = tempfile.NamedTemporaryFile(suffix=".pt")
 

@@ -104,6 +104,9 @@ FILES = {
 
 
 def place(folder, command):
+    """Makes the files that the command names. A recording's folder begins anew: recipes do not build on each other."""
+    for name in re.findall(r'--trace\b.* -o (\S+)', command):
+        shutil.rmtree(folder / name, ignore_errors=True)
     for name, make in FILES.items():
         named = re.search(rf'(?<![\w/.-]){re.escape(name)}(?![\w.-])', command)
         if named and not (folder / name).exists() and not command[:named.start()].endswith('-o '):
@@ -130,7 +133,7 @@ def desk(tmp_path):
     executable(folder / 'solver', '#!/bin/sh\nsleep 0.1\n')
     env = dict(os.environ, PATH=f'{tools}:{os.path.dirname(sys.executable)}:{os.environ["PATH"]}', LC_ALL='C.UTF-8', TERM='dumb',
                PROFGPU_NVML_LIBRARY=STUB, PROFGPU_NVML_SCENARIO=os.path.join(ROOT, 'tests/stubs/nvml/scenarios/two_h100.txt'),
-               PROFGPU_HISTORY=str(folder / 'history.sqlite'), OMP_NUM_THREADS='1',
+               PROFGPU_HISTORY=str(folder / 'history.sqlite'), OMP_NUM_THREADS='1', STEPS='4',
                OMPI_ALLOW_RUN_AS_ROOT='1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM='1', OMPI_MCA_rmaps_base_oversubscribe='1')
     return folder, env
 
