@@ -1,6 +1,6 @@
 """Every command in a ```bash block of README.md and docs/ runs, in a folder with the files that it names, and ends as the page says:
 with 0, or with N where its comment says `exits N`. A block that cannot run here says why in its first line: ```bash no-run: REASON.
-Blocks of ```console, with what a command prints, are compared by scripts/check-docs."""
+So does every ```python block. Blocks of ```console, with what a command prints, are compared by scripts/check-docs."""
 import fcntl
 import glob
 import os
@@ -25,6 +25,17 @@ from nsight_export import Export, step_loop
 
 PAGES = ['README.md', *sorted(os.path.relpath(p, ROOT) for p in glob.glob(os.path.join(ROOT, 'docs', '*.md')))]
 BLOCK = re.compile(r'^```bash([^\n]*)\n(.*?)^```$', re.M | re.S)
+PYTHON_BLOCK = re.compile(BLOCK.pattern.replace('bash', 'python'), re.M | re.S)
+# What a page's example takes for granted.
+PRELUDE = '''
+import torch
+model = torch.nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = [torch.ones(8, 4)] * 14
+def train_step(batch):
+    model(batch).sum().backward()
+    optimizer.step()
+'''
 # These run until Ctrl-C, which is their normal end.
 ENDLESS = re.compile(r'^profgpu (?:exporter|monitor(?! --help-alerts| .*--test-alert))\b')
 # What launches a training script elsewhere: here it only runs the rest of the line with Python.
@@ -41,10 +52,10 @@ node1:11:11 [0] NCCL INFO Using network Socket
 SETTINGS = 'basic_auth_users: {}\n'
 
 
-def blocks(page):
+def blocks(page, pattern=BLOCK):
     """(reason or None, text) of each."""
     with open(os.path.join(ROOT, page), encoding='utf-8') as file:
-        for info, text in BLOCK.findall(file.read()):
+        for info, text in pattern.findall(file.read()):
             reason = re.fullmatch(r' no-run: (.+)', info)
             assert reason or not info.strip(), f'{page}: {info} is neither empty nor a reason'
             yield reason and reason[1], text
@@ -165,6 +176,18 @@ def test_commands_of(page, desk):
             if got != status:
                 wrong.append(f'{command}\n  exits {got}, not {status}: {printed[-600:]}')
     assert not wrong, '\n'.join(wrong)
+
+
+# test_package_docs.py runs those of docs/python.md.
+@pytest.mark.parametrize('page', [p for p in PAGES if p != 'docs/python.md' and any(not reason for reason, _ in blocks(p, PYTHON_BLOCK))])
+@pytest.mark.usefixtures('package')
+def test_python_of(page, tmp_path):
+    pytest.importorskip('torch')
+    for reason, text in blocks(page, PYTHON_BLOCK):
+        if not reason:
+            done = subprocess.run([sys.executable, '-c', PRELUDE + text], cwd=tmp_path, capture_output=True, text=True, timeout=120,
+                                  env=dict(os.environ, PYTHONPATH=os.path.join(ROOT, 'python')))
+            assert done.returncode == 0, text + done.stderr
 
 
 def test_every_command_is_in_a_block_that_runs_or_says_why():
