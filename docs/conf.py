@@ -19,8 +19,9 @@ def with_menu(app, name, text):
         return
 
     def menu(section):
-        pages = re.findall(r'^- \[[^\]]*\]\(([\w-]+)\.md\)', section[0], re.M)
-        tree = '```{toctree}\n:hidden:\n:caption: ' + section[1] + '\n' + '\n'.join(pages) + '\n```\n\n'
+        pages = re.findall(r'^- \[([^\]]*)\]\(([\w-]+)\.md\)', section[0], re.M)
+        entries = ''.join(f'{title.replace("`", "")} <{page}>\n' for title, page in pages)
+        tree = f'```{{toctree}}\n:hidden:\n:caption: {section[1]}\n{entries}```\n\n'
         return section[0].rstrip('\n') + '\n\n' + (tree if pages else '')
 
     text[0] = re.sub(r'^## (.+)\n(?:(?!^## ).*\n)*', menu, text[0], flags=re.M)
