@@ -14,7 +14,9 @@ highlight_language = 'none'
 
 
 def with_menu(app, name, text):
-    """Each `##` section of README.md gets a hidden toctree of the pages that it links to."""
+    """Each `##` section of README.md gets a hidden toctree of the pages that it links to. Links to files outside of docs/, which a site
+    does not have, become plain text."""
+    text[0] = re.sub(r'\[([^\]]*)\]\(\.\./[^)]*\)', r'\1', text[0])
     if name != root_doc:
         return
 
