@@ -13,7 +13,7 @@ PYTHON := build/venv/bin/python
 export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1
 
-.PHONY: help demo check check-all program release dev soak fuzz attack bench deb wheel install clean
+.PHONY: help demo check check-all program release dev soak fuzz attack bench deb wheel site install clean
 
 help:
 	@echo 'make demo       build the program and show a report of the example trace'
@@ -22,6 +22,7 @@ help:
 	@echo 'make bench      run the benchmarks'
 	@echo 'make deb        write a Debian package'
 	@echo 'make wheel      write the Python wheel'
+	@echo 'make site       write the documentation as a site: build/site/README.html'
 	@echo 'make install    install under PREFIX ($(PREFIX))'
 
 demo: program
@@ -84,6 +85,11 @@ deb: program
 wheel:
 	scripts/install check
 	$(PYTHON) -m build --wheel --no-isolation --outdir build/dist .
+
+# A warning, such as a link to a page that is not there, is an error.
+site:
+	scripts/install check
+	build/venv/bin/sphinx-build -W --keep-going -q -b html docs build/site
 
 install: program
 	cmake --install build/release --prefix $(PREFIX)

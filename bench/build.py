@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a cold build of the release program costs: processor time, wall time on this machine's cores, the units that take
+"""What a cold build of the release program costs: CPU time, wall time on this machine's cores, the units that take
 longest, the time by room, and how long one changed file takes, for the largest file of each room.
   bench/build.py BUILD [FOLDER]      BUILD: a configured build, for the compiler's name; FOLDER: where to build, else a
                                      temporary one. Nothing is taken from a compiler's cache."""

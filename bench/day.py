@@ -3,8 +3,8 @@
 
   bench/day.py BUILD [--seconds S]
 
-examples/replay.jsonl goes round at a thousand times its speed and is read a thousand times a second, as many readings in 86.4 s as in a day of one a second. The
-exporter is scraped ten times a second meanwhile; the monitor writes its log, in files of 4 MB. Writes BUILD/results/day.json; bench/report.py makes
+examples/replay.jsonl goes round at a thousand times its speed and is read a thousand times per second, as many readings in 86.4 s as in a day of one a second. The
+exporter is scraped ten times per second meanwhile; the monitor writes its log, in files of 4 MB. Writes BUILD/results/day.json; bench/report.py makes
 docs/performance.md of it.
 """
 import argparse
@@ -36,7 +36,7 @@ def readings_of_log(folder):
 
 
 def watch(process, seconds, each):
-    """[(seconds since the start, resident bytes)], ten times a second."""
+    """[(seconds since the start, resident bytes)], ten times per second."""
     begun, course = time.monotonic(), []
     while (now := time.monotonic() - begun) < seconds:
         assert process.poll() is None, 'it ended'

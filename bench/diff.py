@@ -43,7 +43,7 @@ def series(build, folder, pairs, slower):
 
 
 def cost(build, runs):
-    """Wall seconds and peak memory of a diff of two traces of 50 MB, and of analysing one after the other; in turns."""
+    """Wall seconds and peak memory of a diff of two traces of 50 MB, and of analyzing one after the other; in turns."""
     program = os.path.join(build, 'profgpu')
     before, _ = make_trace(build, 50)
     after = os.path.join(build, 'traces', 'diff_after.json')
@@ -78,7 +78,7 @@ def table(result):
     c = result['cost']
     yield ''
     yield (f'A diff of two traces ({c["text_bytes"] / 1e6:.0f} MB together) took {c["diff_s"]["median"]:.2f} s and {c["diff_peak_bytes"] / 1e6:.0f} MB at the most, '
-           f'analysing one after the other {c["analyses_s"]["median"]:.2f} s and {c["analyze_peak_bytes"] / 1e6:.0f} MB: '
+           f'analyzing one after the other {c["analyses_s"]["median"]:.2f} s and {c["analyze_peak_bytes"] / 1e6:.0f} MB: '
            f'{c["diff_s"]["median"] / c["analyses_s"]["median"]:.2f} times as long (medians of {c["runs"]} runs in turns, on {result["machine"]["date"]}: '
            f'{result["machine"]["cpu"]}, {result["machine"]["cores"]} cores).')
 

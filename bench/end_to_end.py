@@ -23,7 +23,7 @@ import machine  # noqa: E402
 
 
 def measured(command):
-    """Wall and processor time of one run; what it printed."""
+    """Wall and CPU time of one run; what it printed."""
     read, write = os.pipe()
     start = time.perf_counter()
     process = subprocess.Popen(command, stdout=write, stderr=subprocess.PIPE)
@@ -130,7 +130,7 @@ def show(result):
             print(f'{s["text_bytes"] / 1e6:6.1f}MB {s["events"]:10,} {form:>6} {f["wall_s"]["median"]:8.3f}s {f["cpu_s"]["median"]:8.3f}s '
                   f'{f["rate_mb_s"]["median"]:6.0f}MB/s {f["ratio_to_walk"]["median"]:12.2f} {f["ratio_of_best"]:7.2f} '
                   f'{f["peak_bytes"] / 1e6:7.1f}MB {f["peak_over_text"]:8.3f}')
-        print(f'{"":8} walk {s["walk_mb_s"]["median"]:.0f} MB/s, {s["bytes_per_event"]:.1f} bytes an event, stages '
+        print(f'{"":8} walk {s["walk_mb_s"]["median"]:.0f} MB/s, {s["bytes_per_event"]:.1f} bytes per event, stages '
               + ', '.join(f'{k} {v:.0f} %' for k, v in s['stage_pct'].items()))
     print(f'profgpu --help: median {result["start_up_ms"]["median"]:.1f} ms, least {result["start_up_ms"]["least"]:.1f}, '
           f'most {result["start_up_ms"]["most"]:.1f}')

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What `profgpu exporter` costs: the time of a scrape, memory, requests a second, processor time.
+"""What `profgpu exporter` costs: the time of a scrape, memory, requests a second, CPU time.
 
   bench/exporter.py BUILD [--scrapes N] [--seconds S]
 
 The driver is our stand-in (tests/stubs/nvml). A scrape is a request on a connection of its own, from connecting to the last byte; the
-devices are read twenty times a second meanwhile, as often as it is asked for, so that nearly every time a page is made. Beside it the same for
+devices are read twenty times per second meanwhile, as often as it is asked for, so that nearly every time a page is made. Beside it the same for
 /health, a page of 15 bytes: what the machine takes. Requests a second are those of 8 processes with connections that stay open. Writes
 BUILD/results/exporter.json; bench/report.py makes docs/performance.md of it.
 """

@@ -3,7 +3,7 @@
 
   bench/logs.py BUILD [--megabytes N]
 
-Prints MB per second of processor time of `profgpu analyze`, the whole report included, best of three: on a busy machine the clock says nothing. The files
+Prints MB per second of CPU time of `profgpu analyze`, the whole report included, best of three: on a busy machine the clock says nothing. The files
 lie in memory where /dev/shm is.
 """
 import argparse

@@ -3,9 +3,9 @@
 
   bench/python.py BUILD [--rounds N] [--window S]
 
-Over the stand-in for NVML (tests/stubs/nvml), each in a process of its own, in turns:
+Over the stand-in for NVML (tests/stubs/nvml), each in a process of its own, alternating:
   monitor   GpuMonitor against a loop in a Python thread with nvidia-ml-py (eight calls a sample, as the package that GpuMonitor
-            replaces makes) at 10, 100 and 1000 Hz: processor time a sample, peak of the resident memory, and how far the
+            replaces makes) at 10, 100 and 1000 Hz: CPU time a sample, peak of the resident memory, and how far the
             times between samples are from the interval.
 And without it:
   ranges    step() and phase() where nothing listens, with a monitor, and with PyTorch's profiler where PyTorch is: ns each.
@@ -173,7 +173,7 @@ def main():
                 print(f'{rate:5d} Hz  {name:12}  {r["cpu_us_per_sample"]:7.0f} us/sample  {r["peak_bytes"] / 1e6:5.1f} MB  '
                       f'jitter {r["jitter_median_us"]:6.0f} us, p95 {r["jitter_p95_us"]:6.0f} us  {r["samples_per_s"]:6.1f} samples/s')
             result['ratios'][str(rate)] = r = summaries([ratios(found) for found in rounds])
-            print(f'{rate:5d} Hz  the loop takes {r["cpu_us_per_sample"]["median"]:.2f} times the processor time, {r["peak_bytes"]["median"]:.2f} times '
+            print(f'{rate:5d} Hz  the loop takes {r["cpu_us_per_sample"]["median"]:.2f} times the CPU time, {r["peak_bytes"]["median"]:.2f} times '
                   f'the memory, {r["jitter_median_us"]["median"]:.2f} times the jitter (p95 {r["jitter_p95_us"]["median"]:.2f})')
         replay = os.path.join(ROOT, 'examples', 'replay.jsonl')
         result['ranges'] = json.loads(run([python, '-c', RANGES, replay], environment))

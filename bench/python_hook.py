@@ -4,7 +4,7 @@ the loop's Python stack.
 
   bench/python_hook.py BUILD [--rounds N] [--python PATH]
 
-All is processor time. Start-up: `python -c pass` with the hook and without, in turns; the median of the
+All is CPU time. Start-up: `python -c pass` with the hook and without, alternating; the median of the
 differences of the pairs is printed, with the first and third quartile. Calls: empty functions with PyTorch (in --python,
 by default build/venv) loaded and a recording running, the median of 9 runs, less the same call unwrapped. Stacks: the
 share of a processor that sampling every 20 ms takes, of a loop that keeps Python busy and of one that waits, 30 calls
@@ -81,7 +81,7 @@ def environment(build, folder):
 
 
 def start_seconds(python, env):
-    """Processor time, which other programs disturb less than they do the clock on the wall."""
+    """CPU time, which other programs disturb less than they do the clock on the wall."""
     process = subprocess.Popen([python, '-c', 'pass'], env=env)
     _, status, used = os.wait4(process.pid, 0)
     assert status == 0

@@ -4,7 +4,7 @@
   bench/recorder.py BUILD [--rounds N] [--kernels N]
 
 The device, its driver and CUPTI are our stand-ins (tests/stubs/cuda) for all. In each round the same program runs bare, then
-recorded: the difference of processor time, over the records, holds what the stand-in for CUPTI takes to make a record as well as
+recorded: the difference of CPU time, over the records, holds what the stand-in for CUPTI takes to make a record as well as
 what we take to read and write it. Writes BUILD/results/recorder.json; bench/report.py makes docs/performance.md of it.
 """
 import argparse
@@ -24,12 +24,12 @@ from end_to_end import summary  # noqa: E402
 from gpu_check import recording_file  # noqa: E402
 
 MAJORS = {11: '11.8', 12: '12.5', 13: '13.0'}
-RATES = (0, 1_000_000)   # 0: as fast as the program can; a paced one waits busily, so that its processor time says nothing
+RATES = (0, 1_000_000)   # 0: as fast as the program can; a paced one waits busily, so that its CPU time says nothing
 KERNEL, CALL = 16, 19
 
 
 def run(build, major, folder, *words):
-    """(what the program said, its processor time in s, its wall time in s); bare where folder is None."""
+    """(what the program said, its CPU time in s, its wall time in s); bare where folder is None."""
     stubs = os.path.join(build, 'tests', 'stubs', 'cuda')
     env = {k: v for k, v in os.environ.items() if not k.startswith(('PROFGPU_', 'CUDA_'))}
     env |= {'LD_LIBRARY_PATH': f'{stubs}:{stubs}/{major}', 'CUDA_SIM': f'driver={major}000'}

@@ -70,7 +70,7 @@ def verdicts(result, peers):
             value = sizes[500][form]['peak_over_text']
             yield row(f'500 MB {form}: peak memory at most 0.22 of the text', value, f'{value:.3f}', value <= 0.22)
     most = max(s['bytes_per_event'] for s in sizes.values() if s['megabytes'] >= 50 or len(sizes) == 1)
-    yield row('40 bytes an event or less in memory, from 50 MB', most, f'{most:.1f}', most <= 40)
+    yield row('40 bytes per event or less in memory, from 50 MB', most, f'{most:.1f}', most <= 40)
     value = result['start_up_ms']['median']
     yield row('`profgpu --help` under 10 ms', value, f'{value:.1f} ms', value < 10)
     if peers:
@@ -119,7 +119,7 @@ def top_verdicts(t):
     ours = t['programs']['profgpu top']
     for value, target, unit, text in (
             (max(r['first_frame_ms'] for r in ours.values()), 10, ' ms', f'`profgpu top`: first frame with {t["devices"]} devices within 10 ms'),
-            (ours['0.1']['cpu_pct'], 1.3, ' %', f'`profgpu top`: {t["devices"]} devices ten times a second in 1.3 % of a core'),
+            (ours['0.1']['cpu_pct'], 1.3, ' %', f'`profgpu top`: {t["devices"]} devices ten times per second in 1.3 % of a core'),
             (max(r['own_bytes'] for r in ours.values()) / 1e6, 6, ' MB', '`profgpu top`: under 6 MB resident')):
         yield f'| {text} | {value:.{2 if unit == " %" else 1}f}{unit} | {"met" if value <= target else "missed"} |'
 
@@ -127,8 +127,8 @@ def top_verdicts(t):
 def top_lines(t):
     m = t['machine']
     yield from ['', '## The screen', '',
-                f'`profgpu top`, nvitop and gpustat in turns, each in a terminal of {t["columns"]} × {t["rows"]} cells with {t["devices"]} devices of the same stand-in. '
-                'The first frame is there when the screen has the memory of each device; processor time and memory are of the window from two seconds after it. '
+                f'`profgpu top`, nvitop and gpustat alternating, each in a terminal of {t["columns"]} × {t["rows"]} cells with {t["devices"]} devices of the same stand-in. '
+                'The first frame is there when the screen has the memory of each device; CPU time and memory are of the window from two seconds after it. '
                 f'The shortest interval of nvitop is 0.25 s. {where(m)}.', '',
                 '| program | every s | first frame ms | one core | resident MB | without the stand-in MB |', '| --- | ---: | ---: | ---: | ---: | ---: |']
     for name, intervals in t['programs'].items():
@@ -145,11 +145,11 @@ def sampler_lines(s):
     yield from ['', '## Sampling devices', '',
                 'Measured with a stand-in for the driver\'s library (`tests/stubs/nvml`), not with a GPU: what the program adds to the calls is '
                 'real, what the calls cost is not. The stand-in costs all programs alike. '
-                f'{where(m)}. Median (least–most) of {s["rounds"]} rounds, the programs in turns.', '',
-                'Processor time of the whole process per tick, from a second after its start on. The bare loop is `bench/bare_sampler.cc`: it '
-                'makes the calls that `profgpu run` makes, as often, and does nothing with them. The Python loop makes three calls a device '
+                f'{where(m)}. Median (least–most) of {s["rounds"]} rounds, the programs alternating.', '',
+                'CPU time of the whole process per tick, from a second after its start on. The bare loop is `bench/bare_sampler.cc`: it '
+                'makes the calls that `profgpu run` makes, as often, and does nothing with them. The Python loop makes three calls per device '
                 'with nvidia-ml-py. Calls of 50 µs are busy for that time.', '',
-                '| calls | devices | Hz | calls a device | run µs | bare loop µs | Python µs | run / bare loop | Python / run | run late, missed |',
+                '| calls | devices | Hz | calls per device | run µs | bare loop µs | Python µs | run / bare loop | Python / run | run late, missed |',
                 '| --- | ---: | ---: | ---: | --- | --- | --- | --- | --- | ---: |']
     for r in s['costs']:
         yield (f'| {call_words(r["delay"])} | {r["devices"]} | {r["hz"]} | {r["calls_per_device_tick"]:.2f} | '
@@ -183,9 +183,9 @@ def recorder_lines(r):
     m = r['machine']
     yield from ['', '## Recording', '',
                 'Measured with stand-ins for the driver and for CUPTI (`tests/stubs/cuda`), not with a GPU: what we do with a record is real, what '
-                'CUPTI takes is not. A record costs the stand-in that makes it and us that read and write it, processor time of all threads; '
+                'CUPTI takes is not. A record costs the stand-in that makes it and us that read and write it, CPU time of all threads; '
                 f'each kernel comes with two calls. {where(m)}. Median (least–most) of {r["rounds"]} rounds.', '',
-                '| CUPTI (simulated) | kernels/s asked | kernels/s | ns a record | dropped | bytes a kernel | bytes a call | most memory MB |',
+                '| CUPTI (simulated) | kernels/s requested | kernels/s | ns per record | dropped | bytes per kernel | bytes per call | most memory MB |',
                 '| --- | ---: | --- | --- | ---: | ---: | ---: | ---: |']
     for row in r['runs']:
         asked = f'{row["asked_per_s"]:,}' if row['asked_per_s'] else 'all'
@@ -203,7 +203,7 @@ def inject_lines(r):
         yield f'| one range event, {threads} thread{"s" if threads != "1" else ""} on {m["cores"]} cores | {spread(ns, "%.0f")} ns |'
     yield from [f'| as many as two threads can make: events/s made | {spread(flood["made_per_s"], "%.0f")} |',
                 f'| of these recorded; the rest is counted as dropped | {spread(flood["recorded_per_s"], "%.0f")} |',
-                f'| bytes an event in the file | {spread(flood["bytes_an_event"], "%.1f")} |',
+                f'| bytes per event in the file | {spread(flood["bytes_an_event"], "%.1f")} |',
                 f'| resident memory of that process at its most | {flood["resident_bytes"] / 1e6:.0f} MB |',
                 f'| added to the start of a process that uses no CUDA: environment set | {spread(r["set_us"], "%.0f")} µs |',
                 f'| the same, library preloaded too | {spread(r["preloaded_us"], "%.0f")} µs |']
@@ -214,9 +214,9 @@ def switch_lines(r):
     names = {'pipe_one': 'a byte to another process and back, on one processor', 'pipe_two': 'the same, on two processors',
              'threads': 'a thread begun and ended'}
     yield from ['', '## Context switches', '',
-                f'{where(m)}. Median (least–most) of {r["rounds"]} rounds of `bench/switches.py`, in turns: '
+                f'{where(m)}. Median (least–most) of {r["rounds"]} rounds of `bench/switches.py`, alternating: '
                 'bare, with samples of threads alone (`--no-perf-events`), with switches.', '',
-                '| µs each | bare | sampled | with switches | our own processor time for all | lost | file bytes |',
+                '| µs each | bare | sampled | with switches | our own CPU time for all | lost | file bytes |',
                 '| --- | --- | --- | --- | ---: | ---: | ---: |']
     for name, work in r['work'].items():
         ns = [spread({k: v / 1000 for k, v in work['ns'][mode].items()}, '%.2f') for mode in ('bare', 'sampled', 'switches')]
@@ -256,7 +256,7 @@ def leaf_lines(build):
             day = result['context']['date'][:10]
             for b in result['benchmarks']:
                 rate = (f'{b["bytes_per_second"] / 1e6:,.0f} MB/s' if 'bytes_per_second' in b
-                        else f'{1e9 / b["items_per_second"]:.1f} ns an item' if 'items_per_second' in b else '')
+                        else f'{1e9 / b["items_per_second"]:.1f} ns per item' if 'items_per_second' in b else '')
                 rows.append(f'| {os.path.basename(path)[5:-5]} | {b["name"].replace("/real_time", "")} | {rate} |')
     if rows:
         yield from ['', '## Hot leaves', '', f'On {day}.', '', '| leaf | benchmark | |', '| --- | --- | ---: |', *rows]
@@ -347,7 +347,7 @@ def job_lines(r):
                   + ', '.join(str(n) for n in dict.fromkeys(h['ranks'] for h in healthy)) + f' ranks), {sum(h["alarms"] for h in healthy)} with a straggler named.']
     if scale := r.get('scale'):
         lines += ['', f'`profgpu analyze FOLDER --json` of ranks of {scale["rank_bytes"]}B of text each, files in the page cache. Limit: the same efficiency of two processes without MPI, a core and half the ranks each.', '',
-                  '| ranks | events | text | wall s | ns an event | peak memory | two MPI processes s | one on one core s | efficiency | limit | same bytes |',
+                  '| ranks | events | text | wall s | ns per event | peak memory | two MPI processes s | one on one core s | efficiency | limit | same bytes |',
                   '| ---: | ---: | ---: | --- | ---: | ---: | --- | --- | ---: | ---: | --- |']
         for row in scale['rows']:
             mpi = row.get('mpi')
@@ -365,17 +365,17 @@ def job_lines(r):
 def python_lines(r):
     m = r['machine']
     yield from ['', '## The Python package', '',
-                'Over the stand-in for the driver\'s library, each in a process of its own, in turns: `GpuMonitor`, which keeps every sample, and a loop in '
+                'Over the stand-in for the driver\'s library, each in a process of its own, alternating: `GpuMonitor`, which keeps every sample, and a loop in '
                 'a Python thread that makes eight calls of nvidia-ml-py a sample. Jitter is how far the time between two samples is from the interval. '
                 f'{where(m)}. Median (least–most) of {r["rounds"]} rounds of {r["window_s"]:.0f} s.', '',
-                '| Hz | | processor µs a sample | samples/s | peak resident MB | jitter µs | jitter µs, 95th percentile |',
+                '| Hz | | processor µs per sample | samples/s | peak resident MB | jitter µs | jitter µs, 95th percentile |',
                 '| ---: | --- | --- | --- | --- | --- | --- |']
     for rate, both in r['monitor'].items():
         for name, x in both.items():
             peak = {k: v / 1e6 for k, v in x['peak_bytes'].items()}
             yield (f'| {rate} | {name} | {spread(x["cpu_us_per_sample"], "%.0f")} | {spread(x["samples_per_s"], "%.1f")} | {spread(peak, "%.1f")} | '
                    f'{spread(x["jitter_median_us"], "%.0f")} | {spread(x["jitter_p95_us"], "%.0f")} |')
-    yield from ['', '| Hz | the loop\'s processor time, times ours | memory | jitter | jitter, 95th percentile |', '| ---: | --- | --- | --- | --- |']
+    yield from ['', '| Hz | the loop\'s CPU time, times ours | memory | jitter | jitter, 95th percentile |', '| ---: | --- | --- | --- | --- |']
     for rate, x in r['ratios'].items():
         yield f'| {rate} | ' + ' | '.join(spread(x[key], '%.2f') for key in ('cpu_us_per_sample', 'peak_bytes', 'jitter_median_us', 'jitter_p95_us')) + ' |'
     yield from ['', '| ranges | `step()` ns | `phase()` ns |', '| --- | ---: | ---: |']
@@ -418,7 +418,7 @@ def exporter_lines(e):
                 f'With the same stand-in, read once a second (twenty times while scrapes are timed, so that a page is made for nearly each). {where(m)}. {e["scrapes"]} scrapes of each '
                 'kind on a connection of their own, from connecting to the last byte, by a client in Python; beside it a page of 15 bytes, what machine and client take. Requests a second are those of '
                 f'{e["clients"]} clients in Python on connections that stay open; memory is what was resident after them, without the stand-in. '
-                'Processor time is that of sampling, with nobody asking.', '',
+                'CPU time is that of sampling, without requests.', '',
                 '| devices | page | scrape p50 ms | p99 ms | gzip p50 ms | p99 ms | 15 bytes p50 ms | p99 ms | requests/s | resident MB | one core |',
                 '| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |']
     for r in e['counts']:
@@ -437,7 +437,7 @@ def exporter_lines(e):
 def day_lines(d):
     m = d['machine']
     yield from ['', '## A day of samples', '',
-                f'`examples/replay.jsonl` goes round at {d["speed"]} times its speed, read every {d["interval_s"] * 1e3:g} ms; the exporter is scraped ten times a second, '
+                f'`examples/replay.jsonl` goes round at {d["speed"]} times its speed, read every {d["interval_s"] * 1e3:g} ms; the exporter is scraped ten times per second, '
                 f'the monitor writes its log. Memory is what was resident, the replayed log among it, {d["settled_s"]} s after the start, at most since then, and at the end. '
                 f'{where(m)}.', '',
                 '| program | seconds | readings | settled MB | most MB | at the end MB | one core |', '| --- | ---: | ---: | ---: | ---: | ---: | ---: |']
@@ -453,7 +453,7 @@ def whole_runs_lines(result):
                 '`bench/bare_walk.cc`: simdjson visits every event and key of the same text on one core, keeps nothing, and the loading of the '
                 'text is not counted; profgpu reads, links, analyses, diagnoses and prints. Median (least–most) of '
                 f'{sizes[0]["runs"]} alternating runs.', '', *sizes_table(sizes), '', growth(sizes), '',
-                '| text | walk MB/s | bytes an event | ' + ' | '.join(f'{k} %' for k in sizes[0]['stage_pct']) + ' |',
+                '| text | walk MB/s | bytes per event | ' + ' | '.join(f'{k.replace("analyse", "analyze")} %' for k in sizes[0]['stage_pct']) + ' |',
                 '| ---: | --- | ---: |' + ' ---: |' * len(sizes[0]['stage_pct'])]
     # In a small trace the pieces that are being read when the last is asked for would count as linking.
     for s in [s for s in sizes if s['megabytes'] >= 50]:

@@ -4,7 +4,7 @@
   bench/sampler.py BUILD [--rounds N] [--window S] [--soak S]
 
 The driver is our stand-in (tests/stubs/nvml), for all three alike: `profgpu run`, bench/bare_sampler, and a loop of three calls a
-device a tick with nvidia-ml-py (from PyPI, in build/venv-bench). Each round runs one after the other; the processor time is that of
+device a tick with nvidia-ml-py (from PyPI, in build/venv-bench). Each round runs one after the other; the CPU time is that of
 all threads of the process over a window that begins a second after its start. The bare loop makes the calls that `run` makes, as
 often: they are counted first. Writes BUILD/results/sampler.json; bench/report.py makes docs/performance.md of it.
 """
@@ -131,7 +131,7 @@ def finish(process):
 
 
 def watched(command, environment, window_s):
-    """One program in the middle of its work: processor time over the window, memory at its end, and what it printed."""
+    """One program in the middle of its work: CPU time over the window, memory at its end, and what it printed."""
     process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     time.sleep(SETTLE_S)
     before, begin = processor_ns(process.pid), time.monotonic()
@@ -185,7 +185,7 @@ def costs(stage, rounds, window_s):
                 rows.append(row)
                 print(f'{delay_name:>8} {count} devices {rate:5} Hz: run {row["run"]["cpu_us"]["median"]:7.1f} us a tick, bare '
                       f'{row["bare"]["cpu_us"]["median"]:7.1f}, python {row["python"]["cpu_us"]["median"]:7.1f}; '
-                      f'ratio {row["ratio_to_bare"]["median"]:.2f}, {row["calls_per_device_tick"]:.2f} calls a device, '
+                      f'ratio {row["ratio_to_bare"]["median"]:.2f}, {row["calls_per_device_tick"]:.2f} calls per device, '
                       f'{row["run"]["own_bytes"]["median"] / 1e6:.1f} MB', flush=True)
     return rows
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What `profgpu top` costs, beside nvitop and gpustat: time to the first frame, processor time, memory.
+"""What `profgpu top` costs, beside nvitop and gpustat: time to the first frame, CPU time, memory.
 
   bench/top.py BUILD [--rounds N] [--window S]
 
 The driver is our stand-in (tests/stubs/nvml) with eight devices, for all alike. Each program runs in a terminal of 120 × 40 cells that this script keeps (a pty,
-which answers where its cursor is and no other question). The first frame is there when the screen has the last device's memory on it; processor time and memory are those of the process, over a
+which answers where its cursor is and no other question). The first frame is there when the screen has the last device's memory on it; CPU time and memory are those of the process, over a
 window that begins two seconds after its start. nvitop and gpustat come from PyPI into build/venv-bench, where they are installed; nvitop's shortest interval is
 0.25 s, gpustat's 0.1 s. A program that cannot show the stand-in's devices is named and left out. Writes BUILD/results/top.json; bench/report.py makes docs/performance.md of it.
 """

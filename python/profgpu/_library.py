@@ -173,7 +173,7 @@ def library() -> Library:
 
 
 def take_text(handle: Optional[int]) -> str:
-    """The text of a profgpu_text, which is given back."""
+    """The text of a profgpu_text, which is freed."""
     lib = library()
     try:
         text: str = lib.profgpu_text_view(handle).text()
@@ -183,7 +183,7 @@ def take_text(handle: Optional[int]) -> str:
 
 
 def raise_error(error: ctypes.c_void_p) -> None:
-    """Raises what a profgpu_error says, and gives it back."""
+    """Raises the error in a profgpu_error, and frees it."""
     lib = library()
     message, hint = lib.profgpu_error_message(error).text(), lib.profgpu_error_hint(error).text()
     lib.profgpu_error_free(error)

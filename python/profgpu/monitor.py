@@ -29,7 +29,7 @@ class GpuBackendError(RuntimeError):
 
 @dataclasses.dataclass(frozen=True)
 class GpuSample:
-    """What the device said at one time; None where it did not."""
+    """What the device reported at one time; None if it did not."""
 
     t_s: float  #: seconds since the start
     util_gpu: Optional[float]  #: percent
@@ -193,7 +193,7 @@ class Owned:
         return text
 
     def devices(self) -> List[Dict[str, Any]]:
-        """What it says of each device so far."""
+        """The results for each device so far."""
         if not self.here:
             return []
         devices: List[Dict[str, Any]] = json.loads(_library.take_text(_library.library().profgpu_monitor_summary(self.handle)))

@@ -23,7 +23,7 @@ class ProfiledResult:
 
 @dataclasses.dataclass(frozen=True)
 class RunStats:
-    """One number over several runs: those where it is known. ``std`` is the sample's, NaN for fewer than two."""
+    """One number over several runs: those in which it is known. ``std`` is the sample's, NaN for fewer than two."""
 
     mean: float
     std: float
@@ -52,7 +52,7 @@ class RunStats:
 
 @dataclasses.dataclass(frozen=True)
 class MultiRunResult:
-    """Several runs: what the last one returned, each run's summary, and the numbers that are asked for most."""
+    """Several runs: what the last one returned, each run's summary, and the most used numbers."""
 
     value: Any
     runs: Tuple[GpuSummary, ...]

@@ -16,7 +16,7 @@ Paths = Union[_library.Path, Iterable[_library.Path]]
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """Something that costs time: what is seen, why that costs time, and what to change."""
+    """Something that costs time: what happens, why it costs time, and what to change."""
 
     rule: str
     severity: str  #: "info", "warning", "critical"
@@ -72,7 +72,7 @@ class Report:
 
     @property
     def findings(self) -> List[Finding]:
-        """The dearest first."""
+        """Most expensive first."""
         return [_finding(d) for d in self._document["findings"]]
 
     @property

@@ -34,7 +34,7 @@ def pandas_or_none() -> Any:
 
 
 class Column:
-    """What a table says of a column: ``name``, ``unit`` ("ns", "bytes", "" ...), ``meaning``, ``type``."""
+    """What a table tells about a column: ``name``, ``unit`` ("ns", "bytes", "" ...), ``meaning``, ``type``."""
 
     def __init__(self, described: _library.Column) -> None:
         self.name = described.name.text()
@@ -116,7 +116,7 @@ class Table:
         return numpy.ma.MaskedArray(array, mask=numpy.frombuffer(valid, dtype=bool) == 0, copy=False)
 
     def to_list(self, name: str) -> List[Any]:
-        """A column as Python objects, None where there is no value. A number that is not known is NaN."""
+        """A column as Python objects, None where there is no value. An unknown number is NaN."""
         column, values, valid = self._values(name)
         if column.type == _TEXT:
             entries: List[Optional[str]] = [*self._dictionary(column), None]

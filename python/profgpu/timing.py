@@ -50,7 +50,7 @@ class Timing:
 
     times_s: Tuple[float, ...]  #: one a run, in order
     first_call_s: float  #: with everything that happens once: compiling, allocating, loading
-    method: str  #: "CUDA events", "wall clock, synchronised", "wall clock"
+    method: str  #: "CUDA events", "wall clock, synchronized", "wall clock"
     calls_per_run: int = 1
 
     @property
@@ -119,7 +119,7 @@ def cuda_in_use() -> Any:
 
 
 class Clock:
-    """Times calls as the work asks for: by CUDA events where there is a GPU at work, else by the wall clock."""
+    """Times calls by CUDA events if a GPU is at work, otherwise by the wall clock."""
 
     def __init__(self, sync: Sync = "auto") -> None:
         if not (sync in ("auto", None, True, False) or callable(sync)):
@@ -129,7 +129,7 @@ class Clock:
 
     @property
     def method(self) -> str:
-        return "CUDA events" if self._torch else "wall clock, synchronised" if self._sync else "wall clock"
+        return "CUDA events" if self._torch else "wall clock, synchronized" if self._sync else "wall clock"
 
     def time(self, call: Callable[[], Any]) -> float:
         if self._torch is not None:
@@ -150,7 +150,7 @@ class Clock:
 
 
 def synchronize(sync: Sync = "auto") -> None:
-    """Waits for the GPU where one is at work, or calls what was given to do so."""
+    """Waits for the GPU if one is at work, or calls the given function to do so."""
     if callable(sync):
         sync()
     elif sync in ("auto", True):
@@ -215,7 +215,7 @@ class _Subject:
 
 
 class _NoCollection:
-    """Python's garbage collector rests: its pauses are nobody's run time."""
+    """Turns Python's garbage collector off, so that its pauses are not measured."""
 
     def __enter__(self) -> None:
         self._was = gc.isenabled()

@@ -57,7 +57,7 @@ class Watch:
         self.close()
 
     def close(self) -> None:
-        """Takes every hook out. What is open ends."""
+        """Removes every hook. Open ranges end."""
         self._closed = True  # a hook that lies under one that was set later stays, and is deaf
         while self._undo:
             self._undo.pop()()
@@ -66,7 +66,7 @@ class Watch:
         self._end_step()
 
     def metrics(self, prefix: str = "profgpu/") -> Dict[str, float]:
-        """Seconds a step and phase, the mean of the last steps; ``steps_per_s``; ``data_loading_pct`` of the step."""
+        """Seconds per step and phase, the mean of the last steps; ``steps_per_s``; ``data_loading_pct`` of the step."""
         if not self._past:
             return {}
         names = sorted({name for step in self._past for name in step})

@@ -84,7 +84,7 @@ def test_short_calls_are_timed_together():
 def test_sync_and_flush(busy):
     synced = []
     timing = benchmark(busy, 1e-4, warmup=1, repeats=3, min_time=0, sync=lambda: synced.append(1), flush_cache=True)
-    assert timing.method == 'wall clock, synchronised' and len(synced) >= 2 * 3 and timing.calls_per_run == 1
+    assert timing.method == 'wall clock, synchronized' and len(synced) >= 2 * 3 and timing.calls_per_run == 1
     assert benchmark(sum, [1, 2], repeats=1, min_time=0, kwargs={'start': 3}).median_s > 0
     for wrong in (dict(warmup=-1), dict(repeats=0), dict(sync='cuda')):
         with pytest.raises(ValueError):

@@ -574,7 +574,7 @@ def test_two_ranks(tmp_path):
 
 def test_collectives_need_a_group():
     from profgpu.guide import profile_collective_ops
-    with pytest.raises(profgpu.ProfgpuError, match='not initialised'):
+    with pytest.raises(profgpu.ProfgpuError, match='not initialized'):
         profile_collective_ops()
 
 

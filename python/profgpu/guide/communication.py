@@ -1,4 +1,4 @@
-"""Communication of data-parallel training: what a step waits for it, and how fast collectives are."""
+"""Communication of data-parallel training: how long a step waits for it, and how fast collectives are."""
 from __future__ import annotations
 
 import contextlib
@@ -15,7 +15,7 @@ _BUCKET_BYTES = 25 << 20  # of DistributedDataParallel
 
 @contextlib.contextmanager
 def _as_before(model: Any) -> Iterator[None]:
-    """What a pass changes besides its outputs is put back: gradients, buffers, random numbers."""
+    """Restores what a pass changes besides its outputs: gradients, buffers, random numbers."""
     import torch
 
     parameters = list(model.parameters())
@@ -189,7 +189,7 @@ def profile_collective_ops(
     import torch.distributed as dist
 
     if not dist.is_initialized():
-        raise _library.ProfgpuError("torch.distributed is not initialised", "dist.init_process_group(...), under torchrun")
+        raise _library.ProfgpuError("torch.distributed is not initialized", "dist.init_process_group(...), under torchrun")
     ranks = dist.get_world_size()
     device = device or ("cuda" if dist.get_backend() == "nccl" else "cpu")
     results: Dict[str, float] = {}

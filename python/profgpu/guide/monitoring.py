@@ -68,7 +68,7 @@ class GPUMonitor:
 
     @property
     def summary(self) -> Summary:
-        """So far: ``duration_s`` and, of each GPU, its means, peaks and energy; what is not known is left out."""
+        """So far: ``duration_s`` and, for each GPU, means, peaks and energy; unknown values are left out."""
         gpus = []
         for d in self._owned.devices():
             metrics = d["metrics"]
@@ -89,7 +89,7 @@ class GPUMonitor:
         return self.summary
 
     def get_metrics(self) -> List[Dict[str, Any]]:
-        """What each GPU says now, as the guide names it. What a GPU cannot say is None."""
+        """The present readings of each GPU, by the guide's names. What a GPU does not report is None."""
         was_running = self._running
         self.start()
         try:

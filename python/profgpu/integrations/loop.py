@@ -49,7 +49,7 @@ class Loop:
                 return
 
     def metrics(self, prefix: str = "profgpu/") -> Dict[str, float]:
-        """Of the steps since the last call: step_s, a phase's seconds a step (on the host), and what the GPU did so far."""
+        """For the steps since the last call: step_s, seconds per step of each phase (on the host), and what the GPU did so far."""
         flat: Dict[str, float] = {}
         if self._steps:
             flat[prefix + "step_s"] = sum(self._steps) / len(self._steps)

@@ -19,7 +19,7 @@ class ProfgpuCallback(TrainerCallback):  # type: ignore[misc,unused-ignore]
         self.loop = Loop(default_monitor(monitor))
 
     def attach(self, trainer: Any) -> ProfgpuCallback:
-        """Adds it to a Trainer, before the callbacks that are there."""
+        """Adds it to a Trainer, before its present callbacks."""
         trainer.callback_handler.callbacks.insert(0, self)
         return self
 
