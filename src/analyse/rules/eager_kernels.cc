@@ -480,4 +480,22 @@ extern const Rule kMisalignedGemm = {
              .describe = describe_misaligned_gemm},
 };
 
+std::vector<bool> named_kernels(const Measured& measured) {
+  std::vector<bool> named(measured.trace().activity.size());
+  const auto take = [&](const Rule& rule, const std::vector<ActivityId>& kernels, std::optional<double> value) {
+    if (value.value_or(0) <= measured.threshold(rule)) return;
+    for (const ActivityId a : kernels) named[a.value] = true;
+  };
+  const Chosen attention = unfused_attention(measured), copies = layout_copies(measured);
+  take(kUnfusedAttention, attention.kernels, attention.pct());
+  take(kLayoutCopies, copies.kernels, copies.pct());
+  take(kFusableElementwise, fusable(measured).kernels, fusable_value(measured));
+  const Misaligned misaligned = misaligned_gemm(measured);
+  take(kMisalignedGemm, misaligned.chosen.kernels, misaligned.chosen.pct());
+  take(kSmallBatch, small_grids(measured).kernels, small_batch_value(measured));
+  name_full_precision_kernels(measured, named);
+  name_unfused_optimizer(measured, named);
+  return named;
+}
+
 }  // namespace profgpu
