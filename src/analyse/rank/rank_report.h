@@ -23,6 +23,7 @@
 #include "analyse/rank/snapshot.h"
 #include "analyse/rank/steps.h"
 #include "analyse/rank/threads.h"
+#include "analyse/rank/work.h"
 #include "analyse/report/document.h"
 
 namespace profgpu {
@@ -57,6 +58,7 @@ struct RankReport {
   std::vector<IdleRow> idle;
   std::vector<KernelRow> kernels;
   std::vector<OpRow> ops;
+  std::optional<WorkSection> work; ///< none without kernels
   Launch launch;
   std::vector<CollectiveRow> collectives;
   Memory memory;
@@ -76,6 +78,7 @@ struct RankReport {
     visit(Section{"idle", "Idle time by cause", "every gap on a device has one cause"}, self.idle);
     visit(Section{"kernels", "Kernels", "kernels, copies and sets by device and name"}, self.kernels);
     visit(Section{"ops", "Ops", "operators, counted as in PyTorch's key_averages"}, self.ops);
+    visit(Section{"work", "Work", "FLOPs and bytes of kernels by family of operators, and what is unknown"}, self.work);
     visit(Section{"launch", "Launches", "cost and latency of launches"}, self.launch);
     visit(Section{"collectives", "Collectives", "collectives by name, dtype, group and size", true}, self.collectives);
     visit(Section{"memory", "Memory", "device memory according to the framework's allocator"}, self.memory);
