@@ -25,6 +25,7 @@
 #include "analyse/rank/snapshot.h"
 #include "analyse/rank/steps.h"
 #include "analyse/rank/threads.h"
+#include "analyse/rank/work.h"
 #include "analyse/report/document.h"
 
 namespace profgpu {
@@ -59,6 +60,7 @@ struct RankReport {
   std::vector<IdleRow> idle;
   std::vector<KernelRow> kernels;
   std::vector<OpRow> ops;
+  std::optional<WorkSection> work; ///< none without kernels
   Limits limits;
   Roofline roofline;
   Distance distance;
@@ -81,6 +83,7 @@ struct RankReport {
     visit(Section{"idle", "Idle time by cause", "every gap on a device has one cause"}, self.idle);
     visit(Section{"kernels", "Kernels", "kernels, copies and sets by device and name"}, self.kernels);
     visit(Section{"ops", "Ops", "operators, counted as in PyTorch's key_averages"}, self.ops);
+    visit(Section{"work", "Work", "FLOPs and bytes of kernels by family of operators, and what is unknown"}, self.work);
     visit(Section{"limits", "Limits", "what the busiest device could do: peak rates and memory bandwidth"}, self.limits);
     visit(Section{"roofline", "Roofline", "operators and kernels beside the limit that their work has on the device"},
           self.roofline);

@@ -343,11 +343,12 @@ class RooflineMaker {
 
   void add_missing(Roofline& roofline) const {
     if (all_ns_ == 0) return;
-    if (!work_.shapes)
-      roofline.missing.emplace_back("the trace has no shapes of operators' inputs, so FLOPs and bytes are unknown: "
-                                    "record with torch.profiler.profile(record_shapes=True)");
+    const bool shapes = facts_.get<OpWorks>().shapes;
+    if (!shapes)
+      roofline.missing.push_back("FLOPs and bytes of operators are unknown: " +
+                                 std::string(recorder_advice(trace_.recorder).shapes));
     if (!limits_.device) roofline.missing.push_back(limits_.why + ": pass measured peaks with --peaks FILE");
-    if (!work_.shapes || !limits_.device || *roofline.known_pct >= kMinKnownPct) return;
+    if (!shapes || !limits_.device || *roofline.known_pct >= kMinKnownPct) return;
     std::string most;
     for (size_t i = 0; i < std::min<size_t>(work_.unknown.size(), 3); ++i)
       append_listed(most, fmt::format("{} ({}, {})", shortened(work_.unknown[i].name, 60), work_.unknown[i].reason,

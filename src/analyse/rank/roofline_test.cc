@@ -25,9 +25,6 @@ struct WorkedTrace {
   WorkedTrace(Trace built, const std::vector<OpWork>& works, AnalysisOptions options = {})
       : trace(std::move(built)), facts((add_device(trace), trace), std::move(options)) {
     DeviceWork work;
-    work.shapes = true;
-    work.known.emplace_back();
-    work.of_host.assign(trace.host.size(), 0);
     for (uint32_t i = 0; i < trace.activity.size(); ++i) {
       const ActivityId a(i);
       const int64_t ns = trace.activity.duration_ns[i];
@@ -42,6 +39,7 @@ struct WorkedTrace {
       work.runs.push_back({op, of_kernel, a, ns});
     }
     facts.provide<DeviceWork>(std::move(work));
+    facts.provide<OpWorks>({{OpWork()}, std::vector<uint32_t>(trace.host.size()), true, true});
   }
   static void add_device(Trace& trace) { trace.devices.push_back(h100()); }
 };

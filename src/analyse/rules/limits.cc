@@ -7,9 +7,9 @@
 #include <tuple>
 
 #include "analyse/rank/distance.h"
-#include "analyse/rank/op_shapes.h"
 #include "analyse/rank/ops.h"
 #include "analyse/rank/roofline.h"
+#include "analyse/rank/work.h"
 #include "analyse/report/quantity.h"
 #include "analyse/rules/measure.h"
 
@@ -110,15 +110,12 @@ struct ProductSizes {
   int64_t batch = 1, m = 0, n = 0, k = 0;
 };
 
-std::optional<ProductSizes> product_sizes(const Trace& trace, HostId op) {
-  const std::string_view name = trace.name(op);
-  const bool adds = contains(name, "addmm") || contains(name, "baddbmm");
-  const bool is_product = adds || name == "aten::mm" || name == "aten::bmm" || name == "aten::_scaled_mm";
-  const OpShapes shapes = op_shapes(trace, op);
+std::optional<ProductSizes> product_sizes(const OpInputs& in) {
+  const bool adds = in.name == "aten::addmm" || in.name == "aten::baddbmm";
+  const bool is_product = adds || in.name == "aten::mm" || in.name == "aten::bmm" || in.name == "aten::_scaled_mm";
   const size_t first = adds ? 1 : 0;
-  if (!is_product || shapes.size() < first + 2) return std::nullopt;
-  const std::vector<int64_t>&a = shapes[first], &b = shapes[first + 1];
-  if (a.size() < 2 || b.size() < 2) return std::nullopt;
+  const std::vector<int64_t>&a = in[first].shape, &b = in[first + 1].shape;
+  if (!is_product || a.size() < 2 || b.size() < 2) return std::nullopt;
   return ProductSizes{a.size() > 2 ? a.front() : 1, a[a.size() - 2], b.back(), a.back()};
 }
 
@@ -130,10 +127,11 @@ std::optional<SizeReason> size_reason(const Measured& m, const SlowOp& op) {
   if (op.precision == Precision::kFp32 && limits.operations_per_ns(Precision::kTf32) > 0)
     return SizeReason{"computed in FP32 without TF32",
                       "torch.set_float32_matmul_precision(\"high\"), or torch.autocast(\"cuda\", dtype=torch.bfloat16)"};
-  const std::optional<ProductSizes> sizes = product_sizes(m.trace(), op.op);
+  const OpInputs inputs = op_inputs(m.trace(), op.op);
+  const std::optional<ProductSizes> sizes = product_sizes(inputs);
   if (!sizes) return std::nullopt;
   const auto [batch, rows, columns, inner] = *sizes;
-  const int bits = element_bits(m.trace(), op.op);
+  const int bits = inputs[0].element_bits();
   const int64_t step = bits == 8 ? 16 : 8;
   if (bits > 0 && bits <= 16 && (inner % step != 0 || columns % step != 0))
     return SizeReason{fmt::format("sizes that aren't multiples of {}", step), "pad sizes to a multiple of 64"};

@@ -45,21 +45,32 @@ struct OpInput {
   [[nodiscard]] int element_bits() const;
 };
 
+
 struct OpInputs {
   std::string_view name;     ///< "aten::addmm"
   std::vector<OpInput> at;   ///< in the order of the operator's schema
   bool values = false;       ///< whether concrete values were recorded
+  int list_bits = 0;         ///< of the elements of lists of tensors, of which no type is recorded; 0: unknown
+
+  /// Without shape and value where there are fewer.
+  [[nodiscard]] const OpInput& operator[](size_t place) const;
+  /// Whether bytes depend on list_bits.
+  [[nodiscard]] bool has_lists() const;
 };
 /// From the trace's own texts, see OpArgs. Nothing in `at`: they are damaged, or were not recorded.
 OpInputs op_inputs(std::string_view name, std::string_view shapes, std::string_view types, std::string_view values);
 
-struct OpFamily {
-  std::string_view name;                       ///< "products", "attention"
-  std::span<const std::string_view> ops;       ///< names; one that ends with * is a prefix
+/// Operators whose inputs have the same form.
+struct OpForm {
+  std::string_view names;    ///< with blanks between them; one that ends with * is a prefix
   OpWork (*work)(const OpInputs& inputs);
 };
+struct OpFamily {
+  std::string_view name;     ///< "products", "attention"
+  std::span<const OpForm> forms;
+};
 std::span<const OpFamily* const> op_families();
-/// Null: no family has an operator of this name.
+/// Of an operator, or of its form in place (aten::add_); null: none has it.
 const OpFamily* find_family(std::string_view op);
 /// All unknown where no family has it or its inputs do not tell.
 OpWork op_work(const OpInputs& inputs);
