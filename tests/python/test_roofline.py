@@ -38,8 +38,8 @@ def test_the_distance_adds_up(analyze, path):
 
 @pytest.mark.parametrize('path', TRACES, ids=os.path.basename)
 def test_no_product_is_faster_than_the_device(analyze, path):
-    """FLOPs that are counted too high, and peaks that are too low, show here. Clocks above the boost clock of the data sheet
-    give a little more."""
+    """FLOPs that are counted too high, and peaks that are too low, show here. Clocks above the data sheet's give a little
+    more."""
     for rank in analyze(path)['ranks']:
         peaks = {p['precision']: p['tflops'] for p in rank['limits']['peaks']}
         for row in rank['roofline']['ops']:

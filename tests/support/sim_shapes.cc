@@ -67,13 +67,15 @@ std::vector<Input> inputs_of(const WeightProduct& p, int64_t tokens, const char*
   const int64_t inner = p.inner - odd, columns = p.columns - odd;
   if (p.of_weights) return {{{inner, tokens}, type}, {{tokens, columns}, type}};
   if (!p.adds) return {{{tokens, inner}, type}, {{inner, columns}, type}};
-  return {{{columns}, type}, {{tokens, inner}, type}, {{inner, columns}, type}, {{}, "Scalar", "1"}, {{}, "Scalar", "1"}};
+  const Input one{{}, "Scalar", "1"};
+  return {{{columns}, type}, {{tokens, inner}, type}, {{inner, columns}, type}, one, one};
 }
 
 std::vector<Input> attention_inputs(Role role, int64_t batch, const char* type) {
   const Input heads{{batch, kSequence, kHeads, kHidden / kHeads}, type};
   const Input none, length{{}, "Scalar", "1024"}, rate{{}, "Scalar", "0."}, no{{}, "Scalar", "False"};
-  if (role == Role::attention) return {heads, heads, heads, none, none, length, length, rate, no, no, none, none, none, none, none};
+  if (role == Role::attention)
+    return {heads, heads, heads, none, none, length, length, rate, no, no, none, none, none, none, none};
   const Input sums{{batch, kHeads, kSequence}, kFloat}, seed{{}, "long int"};
   return {heads, heads, heads, heads, heads, sums, none, none, length, length, rate, no, seed, seed, none, none, none};
 }

@@ -44,8 +44,8 @@ struct Distance {
   static constexpr double kMinKnownPct = 70;
 };
 
-/// By activity: its part of the measured steps' time on the busiest device. Where compute overlaps, an instant belongs to
-/// the kernel that started first, so that all of them together are the device's compute time. 0: other activities.
+/// By activity: its part of the measured steps' time on the busiest device. Where compute overlaps, an instant belongs
+/// to the kernel that started first, so that all of them together are the device's compute time. 0: other activities.
 struct ExclusiveTime {
   std::vector<int64_t> ns;
   static ExclusiveTime compute(const Facts& facts);

@@ -84,7 +84,8 @@ struct RankReport {
     visit(Section{"kernels", "Kernels", "kernels, copies and sets by device and name"}, self.kernels);
     visit(Section{"ops", "Ops", "operators, counted as in PyTorch's key_averages"}, self.ops);
     visit(Section{"work", "Work", "FLOPs and bytes of kernels by family of operators, and what is unknown"}, self.work);
-    visit(Section{"limits", "Limits", "what the busiest device could do: peak rates and memory bandwidth"}, self.limits);
+    visit(Section{"limits", "Limits", "what the busiest device could do: peak rates and memory bandwidth"},
+          self.limits);
     visit(Section{"roofline", "Roofline", "operators and kernels beside the limit that their work has on the device"},
           self.roofline);
     visit(Section{"distance", "Distance", "from the least time for the steps' work to their wall time"}, self.distance);

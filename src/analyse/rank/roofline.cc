@@ -64,9 +64,9 @@ StringId shapes_of(const Trace& trace, HostId op) {
   return args.valid() ? trace.op_args[args.value].shapes : StringId();
 }
 
-/// Forward operators that run again in the backward pass, as activation checkpointing has them. Autograd numbers forward
-/// operators, and only those: one with a number inside a backward node computes again what was not kept. Gradients of
-/// gradients have numbers too, but no forward operator of their name and shapes.
+/// Forward operators that run again in the backward pass, as activation checkpointing has them. Autograd numbers
+/// forward operators, and only those: one with a number inside a backward node computes again what was not kept.
+/// Gradients of gradients have numbers too, but no forward operator of their name and shapes.
 class Recomputation {
  public:
   explicit Recomputation(const Facts& facts) : trace_(facts.trace()), names_(facts.get<Names>()) {}
@@ -183,7 +183,10 @@ struct RowSum {
   std::map<uint32_t, int64_t> kernels;   // by name, for operators
 
   void add(const OpWork& work, double part, int64_t ns, double least_ns, Bound bound) {
-    const auto take = [&](double& sum, bool& knows, double value) { value < 0 ? void(knows = false) : void(sum += value); };
+    const auto take = [](double& sum, bool& knows, double value) {
+      if (value < 0) knows = false;
+      else sum += value;
+    };
     take(flops, knows_flops, work.needed_flops() < 0 ? -1 : part * static_cast<double>(work.needed_flops()));
     take(bytes, knows_bytes, work.bytes < 0 ? -1 : part * static_cast<double>(work.bytes));
     take(limit_ns, knows_limit, least_ns < 0 ? -1 : part * least_ns);
@@ -192,7 +195,7 @@ struct RowSum {
     ++row.count;
   }
   RooflineRow take(const Trace& trace) {
-    const auto whole = [](bool known, double x) { return known ? std::optional<int64_t>(std::llround(x)) : std::nullopt; };
+    const auto whole = [](bool known, double x) { return only_if(known, int64_t{std::llround(x)}); };
     row.flops = whole(knows_flops, flops), row.bytes = whole(knows_bytes, bytes);
     row.limit_ns = whole(knows_limit, limit_ns);
     const auto most = std::ranges::max_element(bound_ns);
@@ -220,7 +223,8 @@ class RowSums {
     for (RowSum& sum : sums_) all.push_back(sum.take(trace));
     std::ranges::sort(all, [](const RooflineRow& a, const RooflineRow& b) {
       if (a.total_ns != b.total_ns) return a.total_ns > b.total_ns;
-      return std::tie(a.name, a.shapes, a.precision, a.recomputed) < std::tie(b.name, b.shapes, b.precision, b.recomputed);
+      return std::tie(a.name, a.shapes, a.precision, a.recomputed) <
+             std::tie(b.name, b.shapes, b.precision, b.recomputed);
     });
     return all;
   }

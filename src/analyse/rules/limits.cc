@@ -126,7 +126,7 @@ std::optional<SizeReason> size_reason(const Measured& m, const SlowOp& op) {
   const DeviceLimits& limits = *m.facts().get<Limits>().device;
   if (op.precision == Precision::kFp32 && limits.operations_per_ns(Precision::kTf32) > 0)
     return SizeReason{"computed in FP32 without TF32",
-                      "torch.set_float32_matmul_precision(\"high\"), or torch.autocast(\"cuda\", dtype=torch.bfloat16)"};
+                      "torch.set_float32_matmul_precision(\"high\"), or torch.autocast with bfloat16"};
   const OpInputs inputs = op_inputs(m.trace(), op.op);
   const std::optional<ProductSizes> sizes = product_sizes(inputs);
   if (!sizes) return std::nullopt;
@@ -178,7 +178,8 @@ void describe_slow_products(const Measured& m, Finding& f) {
 std::string neighbor(const Measured& m, ActivityId a, int direction) {
   const Trace& trace = m.trace();
   const uint16_t queue = trace.activity.queue[a.value];
-  for (int64_t i = int64_t{a.value} + direction; i >= m.device().begin.value && i < m.device().end.value; i += direction) {
+  const int64_t begin = m.device().begin.value, end = m.device().end.value;
+  for (int64_t i = int64_t{a.value} + direction; i >= begin && i < end; i += direction) {
     const ActivityId other(static_cast<size_t>(i));
     if (trace.activity.queue[other.value] != queue) continue;
     const HostId op = m.facts().get<Ops>().of_activity[other.value];
@@ -192,7 +193,8 @@ void describe_memory_bound(const Measured& m, Finding& f) {
   const DeviceLimits& limits = *m.facts().get<Limits>().device;
   double least_ns = 0;
   for (const SlowOp& op : slow.ops) least_ns += op.least_ns;
-  f.what = fmt::format("memory-bound kernels at less than half of the memory's rate take {:.0f} % of the time", *f.value);
+  f.what =
+      fmt::format("memory-bound kernels at less than half of the memory's rate take {:.0f} % of the time", *f.value);
   f.why = fmt::format("To read their inputs and write their outputs once they need {} of their time at {:.4g} GB/s.",
                       format_percent(100 * least_ns / static_cast<double>(slow.ns), 0), limits.memory_gbps);
   for (size_t i = 0; i < std::min(kNamedOps, slow.ops.size()); ++i) {
@@ -249,7 +251,7 @@ extern const Rule kSlowProducts = {
     .advice = {
         "sizes in multiples of 64, better of 128 and 256; larger batches",
         "torch.autocast(\"cuda\", dtype=torch.bfloat16); TF32 for what stays in float32",
-        "torch.compile(model, mode=\"max-autotune\") tries kernels for the sizes; torch.backends.cudnn.benchmark = True",
+        "torch.compile(model, mode=\"max-autotune\") tries kernels; torch.backends.cudnn.benchmark = True",
         "join small products: QKV in one, torch.bmm or grouped products for experts and adapters",
         "the device's clocks during the job: profgpu log, and pass the samples to analyze",
     },
