@@ -39,7 +39,7 @@ struct OpInput {
   std::vector<int64_t> shape;                ///< of a tensor; empty: a number, one without dimensions, or no value
   std::vector<std::vector<int64_t>> list;    ///< of a list of tensors
   std::string_view type;                     ///< "c10::BFloat16", "Scalar", "ScalarList", "TensorList", ""
-  std::string_view value;                    ///< of a number or a list of numbers: "True", "[1, 1]"; empty: not recorded
+  std::string_view value;                    ///< of a number or a list of them: "True", "[1, 1]"; empty: not recorded
 
   /// Of one element; 0: no tensor, or of an unknown type.
   [[nodiscard]] int element_bits() const;
