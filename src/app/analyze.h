@@ -33,9 +33,9 @@ constexpr std::string_view kReadingOptions[] = {"--steps", "--html-steps", "--ht
                                                 "--step-pattern", "--peaks"};
 constexpr std::string_view kShowingOptions[] = {"--top", "--section", "--width", "--color", "--verbose"};
 constexpr std::string_view kReportSections[] = {"findings", "checklist", "devices", "steps", "phases",
-                                                "idle", "kernels", "ops", "limits", "roofline", "distance", "launch", "collectives",
-                                                "memory", "snapshot", "threads", "cluster", "log",
-                                                "hang"};
+                                                "idle", "kernels", "ops", "work", "limits", "roofline",
+                                                "distance", "launch", "collectives", "memory", "snapshot",
+                                                "threads", "cluster", "log", "hang"};
 constexpr std::string_view kColours[] = {"auto", "always", "never"};
 
 /// `values`: what was given, in order; the last one counts, of thresholds each. The error is one of usage.

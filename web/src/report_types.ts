@@ -326,6 +326,31 @@ export interface OpRow {
   device_total_ns: number;
   device_self_ns: number;
   flops: number | null;
+  bytes: number | null;
+}
+export interface FamilyWorkRow {
+  family: string;
+  calls: number;
+  flops: number;
+  needed_flops: number;
+  bytes: number;
+  device_ns: number;
+}
+export interface UnknownWorkRow {
+  name: string;
+  reason: string;
+  kernels: number;
+  device_ns: number;
+}
+export interface WorkSection {
+  shapes_recorded: boolean;
+  values_recorded: boolean;
+  kernel_ns: number;
+  flops_known_pct: number;
+  bytes_known_pct: number;
+  families: FamilyWorkRow[];
+  unknown: UnknownWorkRow[];
+  advice: string | null;
 }
 export interface Launch {
   launches: number;
@@ -573,6 +598,7 @@ export interface RankSections {
   idle: IdleRow[];
   kernels: KernelRow[];
   ops: OpRow[];
+  work: WorkSection | null;
   launch: Launch;
   collectives: CollectiveRow[];
   memory: Memory;

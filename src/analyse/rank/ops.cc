@@ -80,7 +80,8 @@ class OpWalk {
  public:
   OpWalk(const Facts& facts, std::vector<OpRow>& rows)
       : trace_(facts.trace()), h_(trace_.host), names_(trace_), step_of_(facts.get<Steps>()),
-        captures_(facts.get<Captures>()), works_(facts.get<OpWorks>()), rows_(rows), row_of_(trace_.strings.size() * 2, kNoRow) {}
+        captures_(facts.get<Captures>()), works_(facts.get<OpWorks>()), rows_(rows),
+        row_of_(trace_.strings.size() * 2, kNoRow) {}
 
   void walk() {
     const std::vector<Launched> launched = all_launched();

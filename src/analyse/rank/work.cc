@@ -8,6 +8,7 @@
 
 #include "analyse/rank/captures.h"
 #include "analyse/rank/devices.h"
+#include "analyse/rank/engine_step.h"
 #include "analyse/rank/kernels.h"
 #include "analyse/rank/ops.h"
 #include "analyse/rank/recorder_advice.h"
@@ -68,8 +69,11 @@ class WorkOfOps {
   }
 
   uint32_t index(const OpInputs& inputs, uint32_t host) {
-    const OpWork work = op_work(inputs);
-    if (work == OpWork()) return 0;
+    OpWork work = op_work(inputs);
+    if (work == OpWork()) {
+      if (!attends_to_cache(inputs.name)) return 0;
+      work.lower_bound = true;   // its runs get theirs from the engine's steps
+    }
     const auto at = static_cast<uint32_t>(works_.known.size());
     works_.known.push_back(work);
     if (work.bytes < 0 && inputs.has_lists()) with_lists_.emplace(at, host);
@@ -181,6 +185,7 @@ class RunsOfKernels {
       if (place == DeviceWork::kNone) {
         place = static_cast<uint32_t>(work_.runs.size());
         work_.runs.push_back({op, works_.of(op), a, 0});
+        if (attends_to_cache(trace_.name(op))) work_.runs.back().work = attended(op, trace_.activity.launch[a.value]);
       }
       work_.run_of[a.value] = place;
       WorkRun& run = work_.runs[place];
@@ -198,6 +203,20 @@ class RunsOfKernels {
     const HostId launch = trace_.activity.launch[a.value];
     if (!launch.valid() || captures_.origin(trace_, a) == launch) return run_of_op_[op.value];
     return run_of_replay_.try_emplace(uint64_t{launch.value} << 32 | op.value, DeviceWork::kNone).first->second;
+  }
+
+  // By the figures of the engine's step that launched it.
+  OpWork attended(HostId op, HostId launch) {
+    const auto figures = [&](HostId at) -> std::optional<AttendedKeys>& {
+      const auto [it, fresh] = attended_.try_emplace(at.value);
+      if (!fresh || trace_.host.kind[at.value] != HostKind::kAnnotation) return it->second;
+      const auto step = engine_step(trace_.name(at));
+      if (step && step->pairs && step->query_pairs && step->context_tokens && step->tokens)
+        it->second = {*step->context_tokens, *step->pairs, std::max<int64_t>(*step->query_pairs - *step->tokens, 0) / 2};
+      return it->second;
+    };
+    const HostId step = trace_.enclosing(launch, [&](HostId at) { return figures(at).has_value(); });
+    return step.valid() ? cached_attention(op_inputs(trace_, op), *figures(step)) : OpWork();
   }
 
   void set_precision(WorkRun& run, ActivityId a) {
@@ -227,7 +246,8 @@ class RunsOfKernels {
     const OpArgs args = id.valid() ? trace_.op_args[id.value] : OpArgs();
     if (!args.shapes.valid()) return "no shapes recorded";
     if (find_family(trace_.name(op)) == nullptr) return "operator not known";
-    return args.values.valid() ? "sizes not in the trace" : "no values recorded";
+    const bool in_tensors = args.values.valid() || attends_to_cache(trace_.name(op));
+    return in_tensors ? "sizes not in the trace" : "no values recorded";
   }
 
   void list_unknown() {
@@ -250,6 +270,7 @@ class RunsOfKernels {
   std::vector<uint32_t> run_of_op_;
   std::unordered_map<uint64_t, uint32_t> run_of_replay_;   // by launch and operator
   std::unordered_map<uint64_t, UnknownWorkRow> unknown_;
+  std::unordered_map<uint32_t, std::optional<AttendedKeys>> attended_;   // by host row
 };
 
 std::vector<FamilyWorkRow> work_by_family(const Trace& trace, const DeviceWork& work) {

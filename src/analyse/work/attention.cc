@@ -93,6 +93,27 @@ OpWork attention(const OpInputs& in) {
   return work;
 }
 
+// Engines' own, over caches: where query, keys and values are. Of a new token's keys each has one row, of a cache one
+// for each slot.
+struct CachedPlaces {
+  std::string_view name;
+  size_t query, key, value;
+};
+// vLLM's and SGLang's (query, key, value, output, ...); SGLang's ragged one (out, workspace, query, key cache, value
+// cache, ...), which its profiler's names number.
+constexpr CachedPlaces kCached[] = {
+    {"vllm::unified_attention", 0, 1, 2},
+    {"sglang::unified_attention_with_output", 0, 1, 2},
+    {"sglang_profiler::attention_paged_attention_ragged_", 2, 3, 4},
+};
+
+const CachedPlaces* cached_places(std::string_view op) {
+  const auto* const it = std::ranges::find_if(kCached, [&](const CachedPlaces& c) { return op.starts_with(c.name); });
+  return it == std::end(kCached) ? nullptr : it;
+}
+
+OpWork only_with_steps(const OpInputs&) { return {}; }
+
 constexpr OpForm kAttentionForms[] = {
     {"aten::_scaled_dot_product_flash_attention", attention<{.causal = 4, .mask = Mask::kBottomRight}>},
     {"aten::_scaled_dot_product_flash_attention_for_cpu", attention<{.causal = 4}>},
@@ -131,9 +152,28 @@ constexpr OpForm kAttentionForms[] = {
     {"flash_attn::_flash_attn_varlen_backward",
      attention<{.layout = Layout::kSequenceFirst, .query = 1, .backward = true, .causal = 15,
                 .mask = Mask::kBottomRight, .ends = 9}>},
+    {"vllm::unified_attention* sglang::unified_attention_with_output sglang_profiler::attention_paged_attention_ragged_*",
+     only_with_steps},
 };
 
 }  // namespace
+
+bool attends_to_cache(std::string_view op) { return cached_places(op) != nullptr; }
+
+OpWork cached_attention(const OpInputs& in, const AttendedKeys& attended) {
+  const CachedPlaces* const at = cached_places(in.name);
+  if (at == nullptr || in[at->query].shape.size() < 2 || in[at->key].shape.size() < 2) return {};
+  // A query of all heads, a key and a value of one slot.
+  const Amount query = product_after(in[at->query].shape, 1);
+  const Amount slot = product_after(in[at->key].shape, 1) + product_after(in[at->value].shape, 1);
+  const int bits = in[at->query].element_bits();
+  OpWork work = multiplying(query * attended.pairs * 2,
+                            bytes_of(in, at->query) * 2 + bytes_of(slot * attended.keys, in[at->key].element_bits()),
+                            in[at->query]);
+  work.skipped_flops = std::clamp<int64_t>((query * attended.masked_pairs * 4).or_unknown(), 0,
+                                           std::max<int64_t>(work.flops, 0));
+  return bits > 0 ? work : OpWork();
+}
 
 extern const OpFamily kAttention = {"attention", kAttentionForms};
 

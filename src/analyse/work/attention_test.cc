@@ -86,5 +86,21 @@ TEST(Attention, TheEfficientFormNumbersItsMasks) {
   EXPECT_EQ(masked("2"), 2 * 2 * 10 * 8);
 }
 
+TEST(Attention, OverACacheTakesTheEnginesFigures) {
+  const OpInputs vllm = op_inputs("vllm::unified_attention_with_output", "[[4, 32, 128], [4, 8, 128], [4, 8, 128]]",
+                                  R"(["c10::BFloat16", "c10::BFloat16", "c10::BFloat16"])", "");
+  EXPECT_EQ(op_work(vllm), OpWork());
+  ASSERT_TRUE(attends_to_cache(vllm.name));
+  const OpWork w = cached_attention(vllm, {.keys = 1000, .pairs = 1200, .masked_pairs = 100});
+  EXPECT_EQ(w.flops, 4 * 32 * 128 * 1200);
+  EXPECT_EQ(w.needed_flops(), 4 * 32 * 128 * 1100);
+  EXPECT_EQ(w.bytes, 2 * (2 * 4 * 32 * 128 + 1000 * 2 * 8 * 128));
+  // Its slots in pages of one.
+  const OpInputs ragged = op_inputs("sglang_profiler::attention_paged_attention_ragged_100",
+                                    "[[4, 32, 128], [99], [4, 32, 128], [5000, 1, 8, 128], [5000, 1, 8, 128]]",
+                                    R"(["c10::BFloat16", "unsigned char", "c10::BFloat16", "c10::BFloat16", "c10::BFloat16"])", "");
+  EXPECT_EQ(cached_attention(ragged, {1000, 1200, 100}), w);
+}
+
 }  // namespace
 }  // namespace profgpu

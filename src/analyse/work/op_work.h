@@ -39,7 +39,7 @@ struct OpInput {
   std::vector<int64_t> shape;                ///< of a tensor; empty: a number, one without dimensions, or no value
   std::vector<std::vector<int64_t>> list;    ///< of a list of tensors
   std::string_view type;                     ///< "c10::BFloat16", "Scalar", "ScalarList", "TensorList", ""
-  std::string_view value;                    ///< of a number or a list of numbers: "True", "[1, 1]"; empty: not recorded
+  std::string_view value;                    ///< of a number or a list of them: "True", "[1, 1]"; empty: not recorded
 
   /// Of one element; 0: no tensor, or of an unknown type.
   [[nodiscard]] int element_bits() const;
@@ -74,5 +74,14 @@ std::span<const OpFamily* const> op_families();
 const OpFamily* find_family(std::string_view op);
 /// All unknown where no family has it or its inputs do not tell.
 OpWork op_work(const OpInputs& inputs);
+
+/// What an engine says of a step: the keys that attention reads, pairs of a query and a key of its sequence, and those
+/// of them that a causal mask hides. Over all sequences.
+struct AttendedKeys {
+  int64_t keys = 0, pairs = 0, masked_pairs = 0;
+};
+/// Whether the operator attends to a cache of keys: its inputs alone do not tell how many.
+bool attends_to_cache(std::string_view op);
+OpWork cached_attention(const OpInputs& inputs, const AttendedKeys& attended);
 
 }  // namespace profgpu
