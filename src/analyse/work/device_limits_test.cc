@@ -44,7 +44,7 @@ TEST(DeviceLimits, NarrowerTypesAreTwiceAsFast) {
     ratio(Precision::kFp8, Precision::kFp16, 2, 2.05);
     ratio(Precision::kFp4, Precision::kFp8, 2, 4);
     ratio(Precision::kInt8, Precision::kFp16, 1, 4.05);
-    ratio(Precision::kFp32, Precision::kFp64, 0.99, 2.05);
+    ratio(Precision::kFp32, Precision::kFp64, 0.99, 4.05);
     EXPECT_FALSE(d.source.empty()) << d.name;
     EXPECT_GT(d.memory_gbps, 0) << d.name;
   }
