@@ -6,9 +6,9 @@
 #include <array>
 #include <cmath>
 #include <map>
-#include <set>
 #include <tuple>
-#include <utility>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "analyse/rank/devices.h"
 #include "analyse/rank/kernels.h"
@@ -69,34 +69,38 @@ StringId shapes_of(const Trace& trace, HostId op) {
 /// Gradients of gradients have numbers too, but no forward operator of their name and shapes.
 class Recomputation {
  public:
-  explicit Recomputation(const Facts& facts) : trace_(facts.trace()), names_(facts.get<Names>()) {}
-
-  void note(HostId op) {
-    if (!is_within_backward(op)) forward_.insert(key(op));
+  explicit Recomputation(const Facts& facts) : trace_(facts.trace()), place_(trace_.host.size()) {
+    const HostTable& h = trace_.host;
+    const std::vector<bool>& autograd = facts.get<Names>().autograd;
+    for (uint32_t i = 0; i < h.size(); ++i) {   // parents come first
+      Place& place = place_[i];
+      if (h.parent[i].valid()) place = place_[h.parent[i].value];
+      // The backward pass that a recomputed part has of its own is no recomputation.
+      if (autograd[h.name[i].value]) place = Place::kBackward;
+      else if (place == Place::kBackward && is_numbered_forward(HostId(i))) place = Place::kForwardWithin;
+    }
   }
-  [[nodiscard]] bool operator()(HostId op) const { return is_within_backward(op) && forward_.contains(key(op)); }
+  void note(HostId op) {
+    if (place_[op.value] == Place::kForward) forward_.insert(key(op));
+  }
+  [[nodiscard]] bool operator()(HostId op) const {
+    return place_[op.value] == Place::kForwardWithin && forward_.contains(key(op));
+  }
 
  private:
-  [[nodiscard]] std::pair<uint32_t, uint32_t> key(HostId op) const {
-    return {trace_.host.name[op.value].value, shapes_of(trace_, op).value};
+  enum class Place : uint8_t { kForward, kBackward, kForwardWithin };
+
+  [[nodiscard]] uint64_t key(HostId op) const {
+    return uint64_t{trace_.host.name[op.value].value} << 32 | shapes_of(trace_, op).value;
   }
   [[nodiscard]] bool is_numbered_forward(HostId h) const {
     const OpArgsId args = trace_.host.args[h.value];
     return args.valid() && trace_.op_args[args.value].sequence >= 0 && trace_.op_args[args.value].forward_thread == 0;
   }
-  // Nearest to it: the backward pass that a recomputed part has of its own is no recomputation.
-  [[nodiscard]] bool is_within_backward(HostId op) const {
-    bool numbered = false;
-    for (HostId h = op; h.valid(); h = trace_.host.parent[h.value]) {
-      if (names_.autograd[trace_.host.name[h.value].value]) return numbered;
-      numbered |= is_numbered_forward(h);
-    }
-    return false;
-  }
 
   const Trace& trace_;
-  const Names& names_;
-  std::set<std::pair<uint32_t, uint32_t>> forward_;
+  std::vector<Place> place_;
+  std::unordered_set<uint64_t> forward_;   // names and shapes
 };
 
 }  // namespace
@@ -209,11 +213,13 @@ struct RowSum {
   }
 };
 
-template <class Key>
 class RowSums {
  public:
-  size_t index(const Key& key, Precision precision) {
-    const auto [it, fresh] = index_.try_emplace(key, sums_.size());
+  /// Of a name, shapes or none, a precision, and whether it is recomputed.
+  size_t index(StringId name, StringId shapes, Precision precision, bool recomputed) {
+    const uint64_t more = static_cast<uint64_t>(precision) << 1 | static_cast<uint64_t>(recomputed);
+    const auto [it, fresh] =
+        index_.try_emplace({uint64_t{name.value} << 32 | shapes.value, more}, sums_.size());
     if (fresh) sums_.emplace_back().row.precision = precision;
     return it->second;
   }
@@ -230,7 +236,13 @@ class RowSums {
   }
 
  private:
-  std::map<Key, size_t> index_;
+  struct Hash {
+    size_t operator()(const std::pair<uint64_t, uint64_t>& key) const {
+      const uint64_t hash = (key.first ^ key.second << 59) * 0x9e3779b97f4a7c15u;
+      return hash ^ hash >> 32;
+    }
+  };
+  std::unordered_map<std::pair<uint64_t, uint64_t>, size_t, Hash> index_;
   std::vector<RowSum> sums_;
 };
 
@@ -282,7 +294,7 @@ class RooflineMaker {
       if (!is_of(device, run.first) || !step_of.measured(trace_.activity.start_ns[run.first.value])) continue;
       const StringId name = trace_.host.name[run.op.value], shapes = shapes_of(trace_, run.op);
       const bool again = of_run_.recomputed[i];
-      row_of_run_[i] = ops_.index({name.value, shapes.value, run.work.precision, again}, run.work.precision);
+      row_of_run_[i] = ops_.index(name, shapes, run.work.precision, again);
       RowSum& sum = ops_[row_of_run_[i]];
       if (sum.row.count == 0) {
         sum.row.name = trace_.strings[name];
@@ -305,7 +317,7 @@ class RooflineMaker {
       const WorkRun* run = work_.run(a);
       const Precision precision = run != nullptr ? run->work.precision : Precision::kUnknown;
       const StringId name = trace_.activity.name[a.value];
-      RowSum& sum = kernels_[kernels_.index({name.value, precision}, precision)];
+      RowSum& sum = kernels_[kernels_.index(name, StringId(), precision, false)];
       if (sum.row.count == 0) sum.row.name = trace_.strings[name];
       if (run == nullptr || run->device_ns <= 0) {
         sum.add(OpWork(), 1, ns, -1, Bound::kUnknown);
@@ -367,8 +379,7 @@ class RooflineMaker {
   const DeviceWork& work_;
   const Limits& limits_;
   const RunLimits& of_run_;
-  RowSums<std::tuple<uint32_t, uint32_t, Precision, bool>> ops_;
-  RowSums<std::pair<uint32_t, Precision>> kernels_;
+  RowSums ops_, kernels_;
   std::vector<size_t> row_of_run_;      // of ops_; SIZE_MAX: not measured
   int64_t all_ns_ = 0, known_ns_ = 0;   // of compute kernels in measured steps
   PeakTime peak_;

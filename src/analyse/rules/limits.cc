@@ -14,6 +14,9 @@
 #include "analyse/rules/measure.h"
 
 namespace profgpu {
+
+extern const Rule kSlowProducts, kMemoryBound;
+
 namespace {
 
 constexpr double kSlowPart = 0.5;        // kernels at less than this of their limit are slow
@@ -43,18 +46,34 @@ bool is_busiest(const Measured& m) {
   return devices.busiest >= 0 && m.device().id == devices.devices[static_cast<size_t>(devices.busiest)].id;
 }
 
-SlowKernels slow_kernels(const Measured& m, Bound bound) {
-  SlowKernels slow;
-  if (!is_busiest(m) || !m.facts().get<Limits>().device) return slow;
-  const Trace& trace = m.trace();
+// Those with the bound and at less than half of their limit, with the part of their time that the limit needs.
+std::vector<std::pair<ActivityId, double>> below_half(const Measured& m, Bound bound) {
+  std::vector<std::pair<ActivityId, double>> below;
+  if (!is_busiest(m) || !m.facts().get<Limits>().device) return below;
   const DeviceWork& work = m.facts().get<DeviceWork>();
   const RunLimits& limits = m.facts().get<RunLimits>();
   const std::vector<int64_t>& exclusive = m.facts().get<ExclusiveTime>().ns;
-  const std::vector<bool> named = named_kernels(m);
-  std::map<std::tuple<StringId, StringId, Precision>, size_t> index;
   for (ActivityId a = m.device().begin; a < m.device().end; ++a) {
     const std::optional<double> part = exclusive[a.value] > 0 ? limits.needed_part(work, a) : std::nullopt;
-    if (!part || *part >= kSlowPart || named[a.value] || limits.bound[work.run_of[a.value]] != bound) continue;
+    if (part && *part < kSlowPart && limits.bound[work.run_of[a.value]] == bound) below.emplace_back(a, *part);
+  }
+  return below;
+}
+
+// Nothing where the rule would not fire: what other rules name is then not asked for.
+SlowKernels slow_kernels(const Measured& m, const Rule& rule, Bound bound) {
+  SlowKernels slow;
+  const Trace& trace = m.trace();
+  const DeviceWork& work = m.facts().get<DeviceWork>();
+  const std::vector<int64_t>& exclusive = m.facts().get<ExclusiveTime>().ns;
+  const std::vector<std::pair<ActivityId, double>> below = below_half(m, bound);
+  int64_t all_ns = 0;
+  for (const auto& [a, part] : below) all_ns += exclusive[a.value];
+  if (m.wall_pct(all_ns) <= m.threshold(rule)) return slow;
+  const std::vector<bool> named = named_kernels(m);
+  std::map<std::tuple<StringId, StringId, Precision>, size_t> index;
+  for (const auto& [a, part] : below) {
+    if (named[a.value]) continue;
     const auto ns = static_cast<double>(exclusive[a.value]);
     const WorkRun& run = *work.run(a);
     const OpArgsId args = trace.host.args[run.op.value];
@@ -64,18 +83,18 @@ SlowKernels slow_kernels(const Measured& m, Bound bound) {
     if (fresh) slow.ops.push_back({run.op, run.work.precision, a});
     SlowOp& op = slow.ops[it->second];
     const double of_run = ns / static_cast<double>(run.device_ns);
-    op.ns += exclusive[a.value], op.least_ns += ns * *part, op.lost_ns += ns * (1 - *part / kGoodPart);
+    op.ns += exclusive[a.value], op.least_ns += ns * part, op.lost_ns += ns * (1 - part / kGoodPart);
     op.flops += of_run * static_cast<double>(run.work.needed_flops());
     op.bytes += of_run * static_cast<double>(run.work.bytes);
-    slow.ns += exclusive[a.value], slow.lost_ns += ns * (1 - *part / kGoodPart);
+    slow.ns += exclusive[a.value], slow.lost_ns += ns * (1 - part / kGoodPart);
     slow.kernels.push_back(a);
   }
   std::ranges::stable_sort(slow.ops, std::greater(), &SlowOp::lost_ns);
   return slow;
 }
 
-std::optional<double> slow_pct(const Measured& m, Bound bound) {
-  const SlowKernels slow = slow_kernels(m, bound);
+std::optional<double> slow_pct(const Measured& m, const Rule& rule, Bound bound) {
+  const SlowKernels slow = slow_kernels(m, rule, bound);
   return only_if(slow.ns > 0, m.wall_pct(slow.ns));
 }
 
@@ -149,7 +168,7 @@ std::optional<SizeReason> size_reason(const Measured& m, const SlowOp& op) {
 }
 
 void describe_slow_products(const Measured& m, Finding& f) {
-  const SlowKernels slow = slow_kernels(m, Bound::kCompute);
+  const SlowKernels slow = slow_kernels(m, kSlowProducts, Bound::kCompute);
   const DeviceLimits& limits = *m.facts().get<Limits>().device;
   double least_ns = 0;
   for (const SlowOp& op : slow.ops) least_ns += op.least_ns;
@@ -189,7 +208,7 @@ std::string neighbor(const Measured& m, ActivityId a, int direction) {
 }
 
 void describe_memory_bound(const Measured& m, Finding& f) {
-  const SlowKernels slow = slow_kernels(m, Bound::kMemory);
+  const SlowKernels slow = slow_kernels(m, kMemoryBound, Bound::kMemory);
   const DeviceLimits& limits = *m.facts().get<Limits>().device;
   double least_ns = 0;
   for (const SlowOp& op : slow.ops) least_ns += op.least_ns;
@@ -255,7 +274,7 @@ extern const Rule kSlowProducts = {
         "join small products: QKV in one, torch.bmm or grouped products for experts and adapters",
         "the device's clocks during the job: profgpu log, and pass the samples to analyze",
     },
-    .rank = {.value = [](const Measured& m) { return slow_pct(m, Bound::kCompute); },
+    .rank = {.value = [](const Measured& m) { return slow_pct(m, kSlowProducts, Bound::kCompute); },
              .describe = describe_slow_products},
 };
 
@@ -279,7 +298,7 @@ extern const Rule kMemoryBound = {
         "vectorized kernels: sizes in multiples of 8 elements, aligned tensors",
         "fused kernels for norms, activations and losses: Liger, Apex, Transformer Engine",
     },
-    .rank = {.value = [](const Measured& m) { return slow_pct(m, Bound::kMemory); }, .describe = describe_memory_bound},
+    .rank = {.value = [](const Measured& m) { return slow_pct(m, kMemoryBound, Bound::kMemory); }, .describe = describe_memory_bound},
 };
 
 extern const Rule kLowMfu = {
