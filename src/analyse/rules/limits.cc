@@ -298,7 +298,8 @@ extern const Rule kMemoryBound = {
         "vectorized kernels: sizes in multiples of 8 elements, aligned tensors",
         "fused kernels for norms, activations and losses: Liger, Apex, Transformer Engine",
     },
-    .rank = {.value = [](const Measured& m) { return slow_pct(m, kMemoryBound, Bound::kMemory); }, .describe = describe_memory_bound},
+    .rank = {.value = [](const Measured& m) { return slow_pct(m, kMemoryBound, Bound::kMemory); },
+             .describe = describe_memory_bound},
 };
 
 extern const Rule kLowMfu = {
