@@ -12,6 +12,7 @@
 
 #include "analyse/rank/page.h"
 #include "app/gather/read_job.h"
+#include "trace/import/whole_text.h"
 
 namespace profgpu {
 namespace {
@@ -86,6 +87,16 @@ Status read_pattern(const std::string& pattern, AnalyzeOptions& options) {
   return Error{"--step-pattern \"" + pattern + "\": " + text, "it is a POSIX extended regular expression"};
 }
 
+Status read_peaks(const std::string& path, AnalyzeOptions& options) {
+  bool broken = false;
+  auto text = whole_text(path, broken);
+  if (!text) return text.error();
+  auto limits = limits_from_json(*std::move(text), path);
+  if (!limits) return limits.error();
+  options.analysis.peaks = *std::move(limits);
+  return ok();
+}
+
 struct ReadingOption {
   std::string_view name;
   Status (*read)(const std::string& text, AnalyzeOptions& options);
@@ -94,7 +105,8 @@ constexpr ReadingOption kReaders[] = {{"--steps", read_steps},
                                       {"--html-steps", read_html_steps},
                                       {"--html-ranks", read_html_ranks},
                                       {"--threshold", read_threshold},
-                                      {"--step-pattern", read_pattern}};
+                                      {"--step-pattern", read_pattern},
+                                      {"--peaks", read_peaks}};
 
 }  // namespace
 

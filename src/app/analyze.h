@@ -30,12 +30,12 @@ struct AnalyzeOptions {
 
 /// Options that set_option() knows, in the order in which they are looked at.
 constexpr std::string_view kReadingOptions[] = {"--steps", "--html-steps", "--html-ranks", "--threshold",
-                                                "--step-pattern"};
+                                                "--step-pattern", "--peaks"};
 constexpr std::string_view kShowingOptions[] = {"--top", "--section", "--width", "--color", "--verbose"};
 constexpr std::string_view kReportSections[] = {"findings", "checklist", "devices", "steps", "phases",
-                                                "idle", "kernels", "ops", "launch", "collectives",
-                                                "memory", "snapshot", "threads", "cluster", "log",
-                                                "hang"};
+                                                "idle", "kernels", "ops", "work", "limits", "roofline",
+                                                "distance", "launch", "collectives", "memory", "snapshot",
+                                                "threads", "cluster", "log", "hang"};
 constexpr std::string_view kColours[] = {"auto", "always", "never"};
 
 /// `values`: what was given, in order; the last one counts, of thresholds each. The error is one of usage.

@@ -148,6 +148,7 @@ const Command kAnalyze{
           {{"--steps A:B", "only steps A to B - 1"},
            {"--samples FILE...", "device samples of the same time (from profgpu log or run --samples)"},
            kStepPatternFlag,
+           {"--peaks FILE", "peak rates of the devices as measured (JSON, see docs/roofline.md), instead of vendors'"},
            {"--follow",
             "for a training log that is still written: show each step, and make the report when the run ends or at "
             "Ctrl-C"},

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "analyse/report/quantity.h"
+#include "analyse/work/device_limits.h"
 #include "cli/device_options.h"
 #include "cli/output.h"
 #include "cli/terminal.h"
@@ -29,11 +30,22 @@ Value facts_value(const std::vector<Fact>& facts) {
   return record;
 }
 
+Value peaks_value(const DeviceLimits& limits) {
+  Record tflops;
+  for (int i = 1; i < kPrecisions; ++i)
+    if (const double tera = limits.tera[static_cast<size_t>(i)]; tera > 0)
+      tflops.add(std::string(precision_name(static_cast<Precision>(i))), tera);
+  Record peaks;
+  peaks.add("device", limits.name).add("source", limits.source).add("memory_gbps", limits.memory_gbps);
+  return peaks.add("tflops", std::move(tflops));
+}
+
 struct InventoryDevice {
   const DeviceInfo* info = nullptr;
   std::optional<int> numa_node;
   std::string cpu_affinity;              ///< "0-23,48-71"; empty: unknown
   std::vector<Fact> facts;
+  std::optional<DeviceLimits> peaks;     ///< none: unknown
 
   [[nodiscard]] std::string fact(std::string_view id) const {
     const Fact* found = first_where(facts, [&](const Fact& f) { return f.id == id; });
@@ -49,7 +61,8 @@ struct InventoryDevice {
     Record limits;
     for (const MetricInfo& m : metrics())
       if (m.kind == MetricKind::kConstant) limits.add(std::string(m.name), info->constant(m.metric));
-    v("limits", Value(std::move(limits))), v("facts", facts_value(facts));
+    v("limits", Value(std::move(limits))), v("peaks", peaks ? peaks_value(*peaks) : Value());
+    v("facts", facts_value(facts));
   }
 };
 
@@ -107,6 +120,9 @@ Inventory inventory_of(std::shared_ptr<Backend> backend, const std::vector<uint3
     if (facts) d.facts = facts->devices[i];
     d.cpu_affinity = d.fact("cpu_affinity");
     if (d.cpu_affinity.empty() && !folder.empty()) d.cpu_affinity = file_line(folder + "/local_cpulist");
+    if (!d.info->parent)
+      d.peaks = find_limits({d.info->name, static_cast<int64_t>(d.info->constant(Metric::kMemoryTotal).value_or(0)), 0})
+                    .limits;
     drivers.insert(d.info->driver_version);
     inventory.devices.push_back(std::move(d));
   }
@@ -181,6 +197,27 @@ Lines limit_lines(const Inventory& inventory, int width) {
   return lines;
 }
 
+Lines peak_lines(const Inventory& inventory, int width) {
+  constexpr Precision kShown[] = {Precision::kFp32, Precision::kTf32, Precision::kBf16, Precision::kFp16,
+                                  Precision::kFp8};
+  Grid grid({{"GPU"}, {"as"}, {"FP32", true}, {"TF32", true}, {"BF16", true}, {"FP16", true}, {"FP8", true},
+             {"memory", true}});
+  for (const InventoryDevice& d : inventory.devices) {
+    if (!d.peaks) continue;
+    std::vector<Cell> row = {{d.info->label(), Style::kNote}, {d.peaks->name}};
+    for (const Precision p : kShown) {
+      const double tera = d.peaks->tera[static_cast<size_t>(p)];
+      row.push_back({tera > 0 ? fmt::format("{:.4g}", tera) : std::string(kUnknownText)});
+    }
+    row.push_back({format_gbps(d.peaks->memory_gbps)});
+    grid.add_row(std::move(row));
+  }
+  if (grid.empty()) return {};
+  Lines lines = {Line("Peak rates by precision, dense, TFLOP/s", Style::kStrong)};
+  append(lines, grid.lines(width));
+  return lines;
+}
+
 struct LinkKind {
   std::string_view kind, meaning;
   Style style = Style::kPlain;
@@ -230,7 +267,8 @@ std::string text_of(const Inventory& inventory, const std::vector<std::string>& 
                         inventory.backend), Style::kStrong);
   if (!inventory.driver.empty()) head.add("  driver " + inventory.driver, Style::kFaint);
   Lines lines = {std::move(head)};
-  for (const auto part : {inventory_lines, limit_lines, topology_lines}) append_apart(lines, part(inventory, width));
+  for (const auto part : {inventory_lines, limit_lines, peak_lines, topology_lines})
+    append_apart(lines, part(inventory, width));
   lines.emplace_back();
   for (const std::string& note : notes) append(lines, wrapped_after(Line("! ", Style::kWarn), note, width));
   if (!inventory.complete)

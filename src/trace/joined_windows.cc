@@ -217,6 +217,7 @@ void move_small_tables(const Trace& w, const Place& place, Trace& joined) {
   for (OpArgs a : w.op_args) {
     a.shapes = place(a.shapes);
     a.types = place(a.types);
+    a.values = place(a.values);
     joined.op_args.push_back(a);
   }
   joined.activity_args.insert(joined.activity_args.end(), w.activity_args.begin(), w.activity_args.end());

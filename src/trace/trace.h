@@ -83,6 +83,7 @@ struct OpArgs {
   uint64_t flops = 0;
   StringId shapes;
   StringId types;
+  StringId values;         ///< of inputs that are no tensors, "["", "[1, 1]", "False"]"; invalid: none, or not recorded
   int32_t sequence = -1;   ///< autograd sequence number; -1: none
   uint32_t forward_thread = 0;
   bool operator==(const OpArgs&) const = default;

@@ -142,6 +142,7 @@ std::vector<FlowEnd> map_other_tables(Rows& rows, Trace& trace) {
     shard.op_args.drain([&](OpArgs a) {
       a.shapes = mapped(strings, a.shapes);
       a.types = mapped(strings, a.types);
+      a.values = mapped(strings, a.values);
       trace.op_args.push_back(a);
     });
     trace.memory.reserve(trace.memory.size() + shard.memory.size());

@@ -65,6 +65,7 @@ class Document {
     if (!report_.verdict.empty()) to_.paragraph({strong(report_.verdict)});
     ranks();
     times();
+    distance();
     serving();
     snapshot();
     parts(run_parts(report_, first_rows_ > 0 ? first_rows_ : SIZE_MAX), 0);
@@ -91,6 +92,11 @@ class Document {
     if (name == "inputs") return inputs();
     if (name == "cluster") return cluster(0);
     if (name == "log" || name == "hang") return parts(run_parts(report_, rows_ > 0 ? rows_ : SIZE_MAX), 0);
+    if (name == "roofline") {
+      for (const RankReport& rank : report_.ranks)
+        parts(roofline_parts(report_, rank, rows_ > 0 ? rows_ : SIZE_MAX), 0);
+      return;
+    }
     const Section* section = find_section(name);
     for (const RankReport& rank : report_.ranks)
       if (section) rank_section(*section, rank, section_value(rank, section->name));
@@ -155,6 +161,11 @@ class Document {
     std::vector<ListItem> devices;
     for (const DeviceOverview& d : device_overviews(*rank_)) devices.push_back(device_item(d));
     to_.list(devices);
+  }
+
+  void distance() {
+    const std::string sentence = rank_ ? distance_sentence(report_, *rank_) : "";
+    if (!sentence.empty()) to_.paragraph({{sentence}});
   }
 
   void telemetry() {

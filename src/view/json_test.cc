@@ -195,6 +195,7 @@ TEST(Json, ARankIsItsSections) {
       "idle": [],
       "kernels": [],
       "ops": [],
+      "work": null,
       "launch": {
         "launches": 1,
         "median_latency_ns": null,)"),

@@ -70,8 +70,9 @@ std::vector<KernelRow> sample_kernels() {
           kernel("Memset (Device)", "Memset (Device)", KernelCategory::kOther, 3'204, 1'900'000, 0.3)};
 }
 
-OpRow op(const char* name, int64_t calls, int64_t total_ns, int64_t self_ns, int64_t device_ns, uint64_t flops = 0) {
-  return {{}, name, false, calls, total_ns, self_ns, device_ns, device_ns, flops};
+OpRow op(const char* name, int64_t calls, int64_t total_ns, int64_t self_ns, int64_t device_ns, int64_t flops = 0) {
+  return {{}, name, false, calls, total_ns, self_ns, device_ns, device_ns, only_if(flops > 0, flops),
+          {}};
 }
 
 std::vector<OpRow> sample_ops() {

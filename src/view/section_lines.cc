@@ -306,6 +306,17 @@ void add_cluster(const Report& report, const PresentOptions& options, SectionLin
   }
 }
 
+void add_roofline(const Report& report, const PresentOptions& options, SectionLines& to) {
+  for (const RankReport& rank : report.ranks) {
+    for (const ReportPart& part :
+         roofline_parts(report, rank, options.top > 0 ? static_cast<size_t>(options.top) : SIZE_MAX)) {
+      to.title(Line(part.title, Style::kStrong));
+      for (const std::string& text : part.sentences) to.text(Line().skip(2), sanitised(text));
+      if (!part.table.rows.empty()) to.rows(part.table);
+    }
+  }
+}
+
 // When the first rank called it is a time of day, not how long ago.
 void add_hang(const FlightReport& flight, SectionLines& to) {
   const Value whole = value_of(flight);
@@ -345,6 +356,7 @@ Lines section_lines(const Report& report, const PresentOptions& options) {
   if (options.section == "inputs") add_inputs(report, lines);
   else if (!has_section(report, options.section))
     lines.text(Line(), "no section " + options.section + " here; there are: " + joined(section_names(report)));
+  else if (options.section == "roofline") add_roofline(report, options, lines);
   else if (options.section == "cluster") add_cluster(report, options, lines);
   else if (options.section == "log") add_logs(report, lines);
   else if (options.section == "hang") add_hang(*report.flight, lines);

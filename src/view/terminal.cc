@@ -224,6 +224,12 @@ Panel devices_panel(const RankReport& rank, const std::vector<DeviceOverview>& d
 
 }  // namespace
 
+Lines distance_lines(const Report& report, const PresentOptions& options) {
+  const RankReport* rank = report.rank_in_focus();
+  const std::string sentence = rank ? distance_sentence(report, *rank) : "";
+  return sentence.empty() ? Lines() : wrapped_after(Line(), sentence, layout_width(options));
+}
+
 Lines serving_lines(const Report& report, const PresentOptions& options) {
   const RankReport* rank = report.rank_in_focus();
   if (!rank || !rank->serving) return {};
@@ -402,6 +408,7 @@ Lines first_screen(const Report& report, const PresentOptions& options) {
   if (!report.ranks.empty()) {
     parts.push_back(rank_lines(report, options));
     parts.push_back(time_lines(report, options));
+    parts.push_back(distance_lines(report, options));
     parts.push_back(serving_lines(report, options));
     parts.push_back(snapshot_lines(report, options));
   }

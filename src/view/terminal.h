@@ -18,6 +18,8 @@ Lines rank_lines(const Report& report, const PresentOptions& options);
 /// What the job's own logs say.
 Lines log_lines(const Report& report, const PresentOptions& options);
 Lines time_lines(const Report& report, const PresentOptions& options);
+/// How far a step is from what the device could do.
+Lines distance_lines(const Report& report, const PresentOptions& options);
 /// What costs time and what to change; `whole` adds reasons, figures and all evidence.
 Lines finding_lines(const Report& report, const PresentOptions& options, bool whole);
 /// One paragraph of marks.

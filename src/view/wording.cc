@@ -24,12 +24,14 @@ constexpr std::array kTitles = {
     Title{"cost_pct", "of steps"},      Title{"excess_pct", "of step"}, Title{"duration_ns", "duration"},
     Title{"utilization_pct", "busy"},   Title{"busy_ns", "busy time"},  Title{"idle_ns", "idle time"},
     Title{"file_bytes", "size"},        Title{"warmup", "warm-up"},     Title{"short_kernel_pct", "short ones"},
+    Title{"limit_pct", "of limit"},     Title{"tflops", "TFLOP/s"},     Title{"memory_gbps", "memory"},
     Title{"sm_clock_mhz", "SM clock, MHz"}, Title{"on_gpu_ns", "on GPU"},
 };
 
 // Columns of our own codes; in others, underscores are part of a name.
 bool holds_codes(std::string_view column) {
-  return column == "cause" || column == "kind" || column == "category" || column == "phase" || column == "severity";
+  return column == "cause" || column == "kind" || column == "category" || column == "phase" || column == "part" ||
+         column == "severity";
 }
 
 constexpr size_t kMaxItems = 6;

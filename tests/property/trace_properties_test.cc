@@ -3,6 +3,7 @@
 
 #include "analyse/job/report.h"
 #include "analyse/rank/devices.h"
+#include "analyse/rank/distance.h"
 #include "analyse/rank/idle.h"
 #include "analyse/rank/phases.h"
 #include "analyse/rank/replay.h"
@@ -64,6 +65,13 @@ TEST(TraceProperties, PartsAddUpToTotals) {
       int64_t phases = 0;
       for (const int64_t ns : facts->get<Phases>().wall_ns) phases += ns;
       EXPECT_EQ(phases, facts->get<Steps>().total_wall_ns());
+      const Distance& distance = facts->get<Distance>();
+      int64_t parts = 0;
+      for (const DistancePart& p : distance.parts) {
+        EXPECT_GE(p.total_ns, 0) << p.name;
+        parts += p.total_ns;
+      }
+      EXPECT_EQ(parts, facts->get<Steps>().measured_wall_ns());
       EXPECT_EQ(facts->get<Replay>().saved_by({}), 0);
     }
   }

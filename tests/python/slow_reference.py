@@ -76,7 +76,6 @@ class Row:
         self.thread = (str(event.get('pid')), str(event.get('tid')))
         args = event.get('args') or {}
         self.correlation = int(args.get('correlation') or 0)
-        self.flops = int(args.get('flops') or args.get('FLOPs') or 0)
         self.link = self.correlation if kind == 'call' else int(args.get('External id') or args.get('external id') or 0)
         if kind in ('kernel', 'memcpy', 'memset'):
             self.device = int(args.get('device', event.get('pid')))
@@ -331,7 +330,7 @@ def op_name(row):
 
 def ops(windows):
     """{name: sorted rows}: annotations and ops of one name have a row each."""
-    table = defaultdict(lambda: [0] * 6)
+    table = defaultdict(lambda: [0] * 5)
     for w in windows:
         nodes = trees(w)
         total = {}
@@ -340,7 +339,7 @@ def ops(windows):
         for node in nodes:
             row = table[(op_name(node.row), node.row.kind == 'annotation')]
             for i, value in enumerate((1, node.row.duration, node.row.duration - sum(c.row.duration for c in node.children),
-                                       total[id(node)], sum(node.launched), node.row.flops)):
+                                       total[id(node)], sum(node.launched))):
                 row[i] += value
     out = defaultdict(list)
     for (name, _), row in table.items():
@@ -606,8 +605,7 @@ def differences(rank, windows):
     want = ops(windows)
     table = defaultdict(list)
     for o in rank['ops']:
-        table[o['name']].append((o['calls'], o['cpu_total_ns'], o['cpu_self_ns'], o['device_total_ns'], o['device_self_ns'],
-                                 o['flops'] or 0))
+        table[o['name']].append((o['calls'], o['cpu_total_ns'], o['cpu_self_ns'], o['device_total_ns'], o['device_self_ns']))
     same('op rows', sorted(table.keys() ^ want.keys())[:3], [])
     for name in table.keys() & want.keys():
         same(f'op {name}', sorted(table[name]), want[name])

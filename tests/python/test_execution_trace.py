@@ -13,7 +13,8 @@ pytest.importorskip('torch')
 TRAINING = """
 import torch
 from torch.profiler import ExecutionTraceObserver, ProfilerActivity, profile
-model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
+model = torch.nn.Sequential(torch.nn.Unflatten(1, (2, 2, 2)), torch.nn.Conv2d(2, 3, 2, padding=1), torch.nn.Flatten(),
+                            torch.nn.Linear(27, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
 optimizer = torch.optim.Adam(model.parameters())
 observer = ExecutionTraceObserver()
 observer.register_callback('et.json')
@@ -103,6 +104,9 @@ def test_operators_get_their_shapes(analyze, ask, recorded, tmp_path, schema):
     same = sum((collections.Counter(want) & collections.Counter(got)).values())
     assert same >= 0.95 * sum(want.values()), {k: (want.get(k), got.get(k)) for k in want if want.get(k) != got.get(k)}
     report = analyze(folder)
+    # Values too, such as a convolution's padding.
+    flops = lambda path: {o['name']: o['flops'] for o in analyze(path)['ranks'][0]['ops'] if o['flops']}   # noqa: E731
+    assert flops(folder) == flops(truth) and {'aten::convolution_backward', 'aten::addmm'} <= flops(truth).keys()
     assert len(report['ranks']) == 1 and sorted(f['format'] for f in report['inputs']) == ['execution-trace', 'kineto']
     assert ('by thread, order and name' if schema == 'by order' else 'by their numbers') in texts(report)
     plain = analyze(folder / 'trace.json')

@@ -108,10 +108,13 @@ def test_ops_equal_key_averages(options, ending, analyze, check, tmp_path):
         printed = as_table(p.key_averages())
         printed.pop('[memory]', None)
         assert got == printed
-    # PyTorch writes no operation counts into the trace, not even with_flops: unknown, or what the shapes say, but never 0.
+    # PyTorch writes no operation counts into the trace, not even with_flops: they are what the shapes say.
     flops = {a.key: a.flops for a in p.key_averages() if a.flops}
     for o in rank['ops']:
-        assert o['flops'] is None or o['flops'] == flops.get(o['name'])
+        if not OPTIONS[options].get('record_shapes'):
+            assert o['flops'] is None and o['bytes'] is None
+        elif o['name'] in ('aten::mm', 'aten::addmm'):
+            assert o['flops'] == flops.get(o['name'], o['flops']) > 0 and o['bytes'] > 0
     assert rank['devices'] == [] and rank['idle'] == [] and rank['kernels'] == []
     assert [s['name'] for s in rank['steps']] == [name for _, name, _ in recorded_steps(path)] or not recorded_steps(path)
     assert 'no_device_activity' in {i['kind'] for i in document['inputs'][0]['issues']}

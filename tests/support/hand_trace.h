@@ -26,6 +26,14 @@ class HandTrace {
     shard_.op_args.push_back(args);
     return host(HostKind::kOp, name, start, end, "main", 0, static_cast<uint32_t>(shard_.op_args.size() - 1));
   }
+  /// With autograd's number, as forward operators have it.
+  HandTrace& numbered_op(std::string_view name, int64_t start, int64_t end, int32_t sequence,
+                         std::string_view thread = "main") {
+    OpArgs args;
+    args.sequence = sequence;
+    shard_.op_args.push_back(args);
+    return host(HostKind::kOp, name, start, end, thread, 0, static_cast<uint32_t>(shard_.op_args.size() - 1));
+  }
   HandTrace& call(std::string_view name, int64_t start, int64_t end, std::string_view thread = "main") {
     return host(HostKind::kRuntime, name, start, end, thread, 0);
   }

@@ -1,10 +1,13 @@
 // One event of a Kineto trace as text. Internal to kineto_text.cc.
 #pragma once
 
+#include <map>
 #include <string>
+#include <tuple>
 
 #include "tests/support/kineto_text.h"
 #include "tests/support/sim_device.h"
+#include "tests/support/sim_shapes.h"
 
 namespace profgpu::sim {
 
@@ -39,7 +42,8 @@ class KinetoRows {
   void duration(int64_t start, int64_t ns);
   void flow(char phase, uint32_t id, int64_t pid, int64_t tid, const char* tid_prefix, int64_t start,
             const char* category);
-  void shapes(const std::string& name);
+  void shapes(const HostRow& row);
+  const ShapeText& shapes_of_row(const HostRow& row);
   void collective(uint32_t row);
   void members(const Group& group);
   void geometry(const Geometry& g);
@@ -49,6 +53,7 @@ class KinetoRows {
   const KinetoStyle& style_;
   const bool old_;
   const DeviceFacts& facts_;
+  std::map<std::tuple<uint32_t, uint8_t, uint16_t>, ShapeText> shapes_;   // by name, role and batch
 };
 
 }  // namespace profgpu::sim

@@ -299,7 +299,20 @@ std::vector<Fault> make_faults() {
                    p.recompiled_steps = 4;
                    p.compile_ns = part(c.step_ns, s * 4 / 10);
                  }});
-  all.push_back({"misaligned-gemm", "a hidden size that tensor cores do not divide", {"misaligned-gemm"}, {}, 1,
+  all.push_back({"slow-products",
+                 "matrix kernels take almost three times as long as they should",
+                 {"slow-products"},
+                 {},
+                 1,
+                 [](Plan& p, int64_t s, const Scale&) { p.matrix_permille = 1000 + s * 18 / 10; }});
+  all.push_back({"memory-bound",
+                 "the activation's kernel reads and writes memory at a fraction of its rate",
+                 {"memory-bound"},
+                 {},
+                 1,
+                 [](Plan& p, int64_t s, const Scale&) { p.activation_permille = 1000 + 7 * s; }});
+  all.push_back({"misaligned-gemm", "a hidden size that tensor cores do not divide", {"misaligned-gemm"},
+                 {"slow-products"}, 1,
                  [](Plan& p, int64_t s, const Scale&) {
                    p.odd_sizes = true;
                    p.matrix_permille = 1000 + s / 2;
@@ -322,6 +335,7 @@ std::vector<Fault> make_faults() {
                  {},
                  1,
                  [](Plan& p, int64_t, const Scale&) { p.decoy_ranges = true; }});
+  for (Fault& f : all) f.tolerated.push_back("low-mfu");   // as a consequence of whatever takes time
   return all;
 }
 

@@ -67,6 +67,7 @@ struct Plan {
   int recompiled_steps = 0;      // steps from the third on that compile the forward pass again
   int64_t compile_ns = 0;        // each of them
   bool odd_sizes = false;        // the shapes of matrix products are no multiples of 8
+  int64_t activation_permille = 1000;   // duration of the activation's kernels
   bool decode = false;           // steps are an inference engine's
 
   [[nodiscard]] bool by_dynamo() const { return graph_breaks > 0 || recompiled_steps > 0; }

@@ -46,6 +46,7 @@ Process::Process(const ProcessOptions& options, const Plan& the_plan)
   trace_.cpu_only = options.cpu_only;
   trace_.capacity_bytes = facts(options.gpu).memory_bytes;
   trace_.odd_sizes = plan.odd_sizes;
+  trace_.full_precision = plan.full_precision;
   trace_.start_ns = now_ = kJobStartNs;
   allocated_ = options.fixed_bytes;
   reserved_ = std::max(options.reserved_bytes, options.fixed_bytes);

@@ -55,6 +55,8 @@ class Process {
   void set_compute_permille(int64_t permille) { compute_permille_ = permille; }
   /// Kernels of larger grids, which take longer in proportion.
   void set_work_permille(int64_t permille) { work_permille_ = permille; }
+  /// Inputs of operators are of a batch so much larger.
+  void set_batch_permille(int64_t permille) { batch_permille_ = permille; }
   /// Python work before every operator, beyond the plan's.
   void set_late_ns(int64_t ns) { late_ns_ = ns; }
   [[nodiscard]] int64_t late_ns() const { return late_ns_; }
@@ -140,6 +142,7 @@ class Process {
   uint32_t name_id(const std::string& name);
   uint32_t call(Api api, int64_t duration_ns, uint32_t detail = kNone);
   void getters(Role role);
+  void note_role(Role role);
   void run_device(DeviceKind kind, uint32_t name, int64_t ready_ns, int64_t duration_ns, StreamSlot stream,
                   uint32_t correlation, uint32_t geometry, uint64_t bytes);
   void extend_spans(StreamSlot stream, int64_t start, int64_t end);
@@ -164,7 +167,7 @@ class Process {
   bool in_graph_ = false, capturing_ = false, recorded_ = true;
   uint32_t graph_correlation_ = 0;
   int64_t graph_ready_ns_ = 0, graph_start_ns_ = 0;
-  int64_t compute_permille_ = 1000, work_permille_ = 1000, late_ns_ = 0, pace_ = 1'000'000;
+  int64_t compute_permille_ = 1000, work_permille_ = 1000, batch_permille_ = 1000, late_ns_ = 0, pace_ = 1'000'000;
   [[nodiscard]] int64_t paced(int64_t ns) const {
     return pace_ == 1'000'000 ? ns : ns / 1000 * pace_ / 1000 + ns % 1000 * pace_ / 1'000'000;
   }

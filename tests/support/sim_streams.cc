@@ -77,11 +77,21 @@ void Process::getters(Role role) {
   }
 }
 
+/// The operator that launches it has inputs of the role's sizes.
+void Process::note_role(Role role) {
+  if (in_graph_ || open_[thread_].empty()) return;
+  HostRow& row = trace_.host[thread_][open_[thread_].back().row];
+  row.role = static_cast<uint8_t>(role);
+  row.batch_permille = static_cast<uint16_t>(std::min<int64_t>(batch_permille_, UINT16_MAX));
+}
+
 void Process::launch(Role role, int64_t duration_ns, StreamSlot stream) {
   const Kernel k = kernel(options_.gpu, role, plan.full_precision, options_.compiled);
   int64_t duration = duration_ns > 0 ? duration_ns : k.duration_ns;
   if (role == Role::attention_softmax) duration = duration / 1000 * plan.softmax_permille;
   if (k.matrix) duration = duration / 1000 * plan.matrix_permille;
+  if (role == Role::gelu) duration = duration / 1000 * plan.activation_permille;
+  note_role(role);
   if (work_permille_ != 1000 && role < Role::all_reduce) duration = duration * work_permille_ / 1000;
   duration = noise_.around(paced(duration / 1000 * compute_permille_ + duration % 1000 * compute_permille_ / 1000), 18);
   if (options_.cpu_only) {  // the same work on a CPU takes some thirty times as long, and the host does it itself

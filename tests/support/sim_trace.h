@@ -26,6 +26,8 @@ struct HostRow {
   HostKind kind;
   bool backward;
   bool step;  // a ProfilerStep# annotation
+  uint8_t role = 0xFF;  // of the kernel that it launches itself; 0xFF: none
+  uint16_t batch_permille = 1000;   // of the usual batch
 };
 
 /// A runtime or driver call. `links` says that Kineto starts a flow to device activity here.
@@ -134,7 +136,7 @@ struct RankTrace {
   std::string host_name;   // empty: not recorded
   HostClock clock;
   bool cpu_only = false;
-  bool odd_sizes = false;  // of matrix products
+  bool odd_sizes = false, full_precision = false;  // of matrix products
 
   std::vector<std::string> names;
   std::vector<HostRow> host[kThreadSlots];

@@ -106,6 +106,8 @@ void Training::begin(Process& p, int number, int index) {
   const int64_t slow = is_slow ? plan_.slow_permille : 1000;
   p.set_compute_permille(is_long ? slow * plan_.long_permille / 1000 : slow);
   p.set_work_permille((is_slow ? plan_.work_permille : 1000) * plan_.batch_permille / 1000);
+  p.set_batch_permille((is_slow ? plan_.work_permille : 1000) * plan_.batch_permille / 1000 *
+                       (is_long ? plan_.long_permille : 1000) / 1000);
   p.set_late_ns(plan_.late_ns > 0 && slow_step_ && layout_.slow_host(options_, p.rank()) ? plan_.late_ns : 0);
   p.begin_step(number, true);
   load_batch(p);

@@ -326,6 +326,81 @@ export interface OpRow {
   device_total_ns: number;
   device_self_ns: number;
   flops: number | null;
+  bytes: number | null;
+}
+export interface FamilyWorkRow {
+  family: string;
+  calls: number;
+  flops: number;
+  needed_flops: number;
+  bytes: number;
+  device_ns: number;
+}
+export interface UnknownWorkRow {
+  name: string;
+  reason: string;
+  kernels: number;
+  device_ns: number;
+}
+export interface WorkSection {
+  shapes_recorded: boolean;
+  values_recorded: boolean;
+  kernel_ns: number;
+  flops_known_pct: number;
+  bytes_known_pct: number;
+  families: FamilyWorkRow[];
+  unknown: UnknownWorkRow[];
+  advice: string | null;
+}
+export interface PeakRow {
+  precision: string;
+  tflops: number;
+}
+export interface Limits {
+  device: string | null;
+  source: string | null;
+  reason: string | null;
+  memory_gbps: number | null;
+  peaks: PeakRow[];
+}
+export interface RooflineRow {
+  name: string;
+  shapes: string | null;
+  kernel: string | null;
+  precision: string | null;
+  count: number;
+  total_ns: number;
+  flops: number | null;
+  bytes: number | null;
+  intensity: number | null;
+  tflops: number | null;
+  memory_gbps: number | null;
+  limit_ns: number | null;
+  limit_pct: number | null;
+  bound: string;
+  recomputed: boolean;
+}
+export interface Roofline {
+  known_pct: number | null;
+  mfu_pct: number | null;
+  hfu_pct: number | null;
+  mbu_pct: number | null;
+  missing: string[];
+  ops: RooflineRow[];
+  kernels: RooflineRow[];
+}
+export interface DistancePart {
+  part: string;
+  total_ns: number;
+  wall_pct: number;
+}
+export interface Distance {
+  steps: number;
+  wall_ns: number;
+  limit_ns: number | null;
+  times_limit: number | null;
+  known_pct: number | null;
+  parts: DistancePart[];
 }
 export interface Launch {
   launches: number;
@@ -573,6 +648,10 @@ export interface RankSections {
   idle: IdleRow[];
   kernels: KernelRow[];
   ops: OpRow[];
+  work: WorkSection | null;
+  limits: Limits;
+  roofline: Roofline;
+  distance: Distance;
   launch: Launch;
   collectives: CollectiveRow[];
   memory: Memory;

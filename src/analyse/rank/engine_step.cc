@@ -66,6 +66,8 @@ std::optional<int64_t> requests(NameReader& name, EngineStep& sums, bool& whole)
   const string_view inside = name.rest().substr(0, end - 1);
   add(sums.tokens, inside.starts_with("sq") ? after(inside, "sq") : NameReader(inside).number());
   add(sums.context_tokens, after(inside, "sk"));
+  add(sums.pairs, after(inside, "sqsk"));
+  add(sums.query_pairs, after(inside, "sqsq"));
   name.take(inside);
   name.take(")");
   return count;
@@ -90,8 +92,12 @@ std::optional<EngineStep> vllm(string_view text) {
   else whole = false;
   if (!decode && all && *all >= *prefill) decode = *all - *prefill;
   EngineStep step = of_requests(prefill, decode);
-  if (whole) step.tokens = sums.tokens, step.context_tokens = sums.context_tokens;
-  else step.sequences = all;
+  if (whole) {
+    step.tokens = sums.tokens, step.context_tokens = sums.context_tokens;
+    step.pairs = sums.pairs, step.query_pairs = sums.query_pairs;
+  } else {
+    step.sequences = all;
+  }
   return step;
 }
 
@@ -118,6 +124,10 @@ std::optional<EngineStep> bracketed(string_view text) {
     add(step.context_tokens, after(inside, "c_sk="));
     add(step.context_tokens, after(inside, "g_sk="));
     if (!step.context_tokens) step.context_tokens = after(inside, "sk=");
+    for (const string_view part : {"c_", "g_"}) {
+      add(step.pairs, after(inside, std::string(part) + "sqsk="));
+      add(step.query_pairs, after(inside, std::string(part) + "sqsq="));
+    }
     return step;
   }
   return std::nullopt;

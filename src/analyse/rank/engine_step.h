@@ -21,6 +21,9 @@ struct EngineStep {
   std::optional<int64_t> sequences;       ///< requests in the batch
   std::optional<int64_t> tokens;          ///< computed by the step, over all sequences
   std::optional<int64_t> context_tokens;  ///< read by attention, over all sequences
+  /// Of a query and a key of its sequence: sum of their numbers' products over all sequences (sqsk), and that of the
+  /// queries' squares (sqsq), half of which a causal mask hides.
+  std::optional<int64_t> pairs = std::nullopt, query_pairs = std::nullopt;
 };
 
 /// Reads vLLM's "execute_context_0(0)_generation_32(32)" as its versions spell it, SGLang's "step[DECODE bs=32]" and

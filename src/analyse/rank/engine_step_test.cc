@@ -16,6 +16,16 @@ std::string read(std::string_view name) {
          text(step->context_tokens);
 }
 
+TEST(EngineStep, pairs_of_attention) {
+  const auto vllm = engine_step("execute_9_context_1(sq512sk600sqsq262144sqsk307200)_generation_8(sq8sk800sqsq8sqsk800)");
+  EXPECT_EQ(vllm->pairs, 308'000);
+  EXPECT_EQ(vllm->query_pairs, 262'152);
+  const auto sglang = engine_step("step[EXTEND bs=2 toks=12 c_sqsq=80 c_sqsk=120 c_sk=20]");
+  EXPECT_EQ(sglang->pairs, 120);
+  EXPECT_EQ(sglang->query_pairs, 80);
+  EXPECT_EQ(engine_step("execute_context_0(0)_generation_32(32)")->pairs, std::nullopt);
+}
+
 TEST(EngineStep, vllm_in_the_spellings_of_its_versions) {
   EXPECT_EQ(read("execute_context_0(0)_generation_32(32)"), "decode 32 32 ?");
   EXPECT_EQ(read("execute_context_2(4096)_generation_0(0)"), "prefill 2 4096 ?");

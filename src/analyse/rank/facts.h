@@ -9,6 +9,7 @@
 #include <mutex>
 #include <string>
 
+#include "analyse/work/device_limits.h"
 #include "trace/trace.h"
 
 namespace profgpu {
@@ -17,6 +18,7 @@ struct AnalysisOptions {
   std::string step_pattern;   ///< POSIX extended regular expression, --step-pattern; empty: built-in names
   int64_t first_step = 0;     ///< --steps a:b: step numbers a to b - 1
   int64_t end_step = INT64_MAX;
+  std::vector<DeviceLimits> peaks = {};   ///< measured ones, --peaks; empty: known_limits()
 };
 
 class Facts {

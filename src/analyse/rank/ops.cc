@@ -11,6 +11,8 @@
 
 #include "analyse/rank/captures.h"
 #include "analyse/rank/steps.h"
+#include "analyse/rank/work.h"
+#include "base/saturated.h"
 
 namespace profgpu {
 namespace {
@@ -78,7 +80,8 @@ class OpWalk {
  public:
   OpWalk(const Facts& facts, std::vector<OpRow>& rows)
       : trace_(facts.trace()), h_(trace_.host), names_(trace_), step_of_(facts.get<Steps>()),
-        captures_(facts.get<Captures>()), rows_(rows), row_of_(trace_.strings.size() * 2, kNoRow) {}
+        captures_(facts.get<Captures>()), works_(facts.get<OpWorks>()), rows_(rows),
+        row_of_(trace_.strings.size() * 2, kNoRow) {}
 
   void walk() {
     const std::vector<Launched> launched = all_launched();
@@ -201,7 +204,14 @@ class OpWalk {
       ++r.measured_calls;
       r.measured_self_ns += call.self_ns;
     }
-    if (const OpArgsId args = h_.args[call.host]; args.valid()) r.flops += trace_.op_args[args.value].flops;
+    if (const OpArgsId args = h_.args[call.host]; args.valid()) add_work(r, call.host, trace_.op_args[args.value]);
+  }
+  void add_work(OpRow& r, uint32_t host, const OpArgs& args) {
+    const OpWork& work = works_.of(HostId(host));
+    const auto add_known = [](std::optional<int64_t>& sum, int64_t part) { sum = saturated_add(sum.value_or(0), part); };
+    if (work.flops >= 0) add_known(r.flops, work.flops);
+    else if (args.flops > 0) add_known(r.flops, static_cast<int64_t>(args.flops));
+    if (work.bytes >= 0) add_known(r.bytes, work.bytes);
   }
 
   const Trace& trace_;
@@ -209,6 +219,7 @@ class OpWalk {
   OpNames names_;
   StepFinder step_of_;
   const Captures& captures_;
+  const OpWorks& works_;
   std::vector<OpRow>& rows_;
   std::vector<uint32_t> row_of_;
   std::vector<Open> open_;

@@ -1,6 +1,7 @@
 // Operators, as PyTorch's key_averages lists them.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,14 +20,15 @@ struct OpRow {
   int64_t device_total_ns = 0;  ///< sum of durations of activities launched, or captured, from inside
   /// Of activities for which it is the innermost op. An annotation only counts what was launched outside any op.
   int64_t device_self_ns = 0;
-  uint64_t flops = 0;           ///< 0: not recorded
+  /// Of calls whose work is known (OpWorks), else as recorded; none: of no call.
+  std::optional<int64_t> flops, bytes;
   int64_t measured_calls = 0;   ///< calls that begin in a measured step
   int64_t measured_self_ns = 0; ///< cpu_self of those
 
   void fields(auto&& v) const {
     v("name", text), v("calls", calls), v("cpu_total_ns", cpu_total_ns), v("cpu_self_ns", cpu_self_ns);
     v("device_total_ns", device_total_ns), v("device_self_ns", device_self_ns);
-    v("flops", only_if(flops > 0, static_cast<int64_t>(flops)));
+    v("flops", flops), v("bytes", bytes);
   }
   static std::vector<OpRow> rows(const Facts& facts);
 };

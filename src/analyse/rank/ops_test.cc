@@ -118,7 +118,8 @@ TEST_F(OpsTest, FlopsAreSummedAndOrderIsBySelfTimeThenName) {
   TraceRows t;
   t.op("z", 0, 10).flops(5).op("z", 20, 10).flops(7).op("b", 40, 30).op("a", 80, 30);
   run(t);
-  EXPECT_EQ(find("z")->flops, 12u);
+  EXPECT_EQ(find("z")->flops, 12);
+  EXPECT_EQ(find("a")->flops, std::nullopt);
   std::vector<std::string_view> names;
   for (const OpRow& r : ops_->rows) names.push_back(r.text);
   EXPECT_EQ(names, (std::vector<std::string_view>{"a", "b", "z"}));

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "analyse/rank/collectives.h"
+#include "analyse/rank/distance.h"
 #include "analyse/rank/facts.h"
 #include "analyse/rank/idle.h"
 #include "analyse/rank/kernels.h"
@@ -19,10 +20,12 @@
 #include "analyse/rank/memory.h"
 #include "analyse/rank/ops.h"
 #include "analyse/rank/phases.h"
+#include "analyse/rank/roofline.h"
 #include "analyse/rank/serving.h"
 #include "analyse/rank/snapshot.h"
 #include "analyse/rank/steps.h"
 #include "analyse/rank/threads.h"
+#include "analyse/rank/work.h"
 #include "analyse/report/document.h"
 
 namespace profgpu {
@@ -57,6 +60,10 @@ struct RankReport {
   std::vector<IdleRow> idle;
   std::vector<KernelRow> kernels;
   std::vector<OpRow> ops;
+  std::optional<WorkSection> work; ///< none without kernels
+  Limits limits;
+  Roofline roofline;
+  Distance distance;
   Launch launch;
   std::vector<CollectiveRow> collectives;
   Memory memory;
@@ -76,6 +83,12 @@ struct RankReport {
     visit(Section{"idle", "Idle time by cause", "every gap on a device has one cause"}, self.idle);
     visit(Section{"kernels", "Kernels", "kernels, copies and sets by device and name"}, self.kernels);
     visit(Section{"ops", "Ops", "operators, counted as in PyTorch's key_averages"}, self.ops);
+    visit(Section{"work", "Work", "FLOPs and bytes of kernels by family of operators, and what is unknown"}, self.work);
+    visit(Section{"limits", "Limits", "what the busiest device could do: peak rates and memory bandwidth"},
+          self.limits);
+    visit(Section{"roofline", "Roofline", "operators and kernels beside the limit that their work has on the device"},
+          self.roofline);
+    visit(Section{"distance", "Distance", "from the least time for the steps' work to their wall time"}, self.distance);
     visit(Section{"launch", "Launches", "cost and latency of launches"}, self.launch);
     visit(Section{"collectives", "Collectives", "collectives by name, dtype, group and size", true}, self.collectives);
     visit(Section{"memory", "Memory", "device memory according to the framework's allocator"}, self.memory);

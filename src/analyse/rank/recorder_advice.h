@@ -13,6 +13,7 @@ struct RecorderAdvice {
   std::string_view fewer_steps;       ///< a fix: how to record a part of the run
   std::string_view less_detail;       ///< a fix: what costs the profiled program time
   std::string_view warm;              ///< a fix: how to leave out what happens once
+  std::string_view shapes;            ///< how to know what operators compute
 };
 const RecorderAdvice& recorder_advice(Recorder recorder);
 

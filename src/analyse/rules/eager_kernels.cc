@@ -9,8 +9,8 @@
 #include "analyse/rank/captures.h"
 #include "analyse/rank/frameworks.h"
 #include "analyse/rank/kernels.h"
-#include "analyse/rank/op_shapes.h"
 #include "analyse/rank/ops.h"
+#include "analyse/rank/work.h"
 #include "analyse/rules/measure.h"
 
 namespace profgpu {
@@ -269,13 +269,12 @@ struct Product {
   int64_t k = 0, n = 0;
 };
 
-std::optional<Product> product_of(const Trace& trace, HostId op) {
-  const std::string_view name = op.valid() ? trace.name(op) : "";
+std::optional<Product> product_of(const OpInputs& in) {
+  const std::string_view name = in.name;
   const size_t first = name == "aten::mm" || name == "aten::_scaled_mm" ? 0 : name == "aten::addmm" ? 1 : SIZE_MAX;
   if (first == SIZE_MAX) return std::nullopt;
-  const OpShapes shapes = op_shapes(trace, op);
-  if (shapes.size() < first + 2 || shapes[first].size() < 2 || shapes[first + 1].size() < 2) return std::nullopt;
-  return Product{shapes[first].back(), shapes[first + 1].back()};
+  if (in[first].shape.size() < 2 || in[first + 1].shape.size() < 2) return std::nullopt;
+  return Product{in[first].shape.back(), in[first + 1].shape.back()};
 }
 
 /// Tensor-core products with sizes that are not multiples of what a load brings.
@@ -300,8 +299,9 @@ Misaligned misaligned_gemm(const Measured& m) {
     const OpArgs& of_op = trace.op_args[args.value];
     const auto [it, added] = known.try_emplace({trace.host.name[op.value], of_op.shapes, of_op.types});
     if (added) {
-      const int bits = element_bits(trace, op);
-      it->second = {bits, bits == 16 || bits == 8 ? product_of(trace, op) : std::nullopt};
+      const OpInputs inputs = op_inputs(trace, op);
+      const int bits = inputs[0].element_bits();
+      it->second = {bits, bits == 16 || bits == 8 ? product_of(inputs) : std::nullopt};
     }
     return it->second;
   };
@@ -479,5 +479,23 @@ extern const Rule kMisalignedGemm = {
     .rank = {.value = [](const Measured& m) { return misaligned_gemm(m).chosen.pct(); },
              .describe = describe_misaligned_gemm},
 };
+
+std::vector<bool> named_kernels(const Measured& measured) {
+  std::vector<bool> named(measured.trace().activity.size());
+  const auto take = [&](const Rule& rule, const std::vector<ActivityId>& kernels, std::optional<double> value) {
+    if (value.value_or(0) <= measured.threshold(rule)) return;
+    for (const ActivityId a : kernels) named[a.value] = true;
+  };
+  const Chosen attention = unfused_attention(measured), copies = layout_copies(measured);
+  take(kUnfusedAttention, attention.kernels, attention.pct());
+  take(kLayoutCopies, copies.kernels, copies.pct());
+  take(kFusableElementwise, fusable(measured).kernels, fusable_value(measured));
+  const Misaligned misaligned = misaligned_gemm(measured);
+  take(kMisalignedGemm, misaligned.chosen.kernels, misaligned.chosen.pct());
+  take(kSmallBatch, small_grids(measured).kernels, small_batch_value(measured));
+  name_full_precision_kernels(measured, named);
+  name_unfused_optimizer(measured, named);
+  return named;
+}
 
 }  // namespace profgpu

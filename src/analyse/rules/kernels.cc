@@ -232,4 +232,14 @@ extern const Rule kDominantKernel = {
     .rank = {.value = dominant_kernel_value, .describe = describe_dominant_kernel},
 };
 
+void name_full_precision_kernels(const Measured& measured, std::vector<bool>& named) {
+  if (full_precision_gemm_value(measured).value_or(0) <= measured.threshold(kFullPrecisionGemm)) return;
+  for (const ActivityId a : kernels_of(measured, lacks_tensor_cores)) named[a.value] = true;
+}
+
+void name_unfused_optimizer(const Measured& measured, std::vector<bool>& named) {
+  if (kUnfusedOptimizer.rank.value(measured).value_or(0) <= measured.threshold(kUnfusedOptimizer)) return;
+  for (const ActivityId a : small_kernels(measured)) named[a.value] = true;
+}
+
 }  // namespace profgpu

@@ -108,6 +108,10 @@ std::string place_text(const Place& place);
 std::vector<Place> places_in_gaps(const Measured& measured, IdleCause cause);
 /// Where kernels were launched, by their durations.
 std::vector<Place> launch_places(const Measured& measured, const std::vector<ActivityId>& kernels);
+/// By activity: kernels whose time a rule about kernels' names names already, so that others do not say it again.
+std::vector<bool> named_kernels(const Measured& measured);
+void name_full_precision_kernels(const Measured& measured, std::vector<bool>& named);
+void name_unfused_optimizer(const Measured& measured, std::vector<bool>& named);
 /// Number of measured steps that idle for the cause.
 int64_t steps_with_gaps(const Measured& measured, IdleCause cause);
 /// Time of calls or kernels per step: "4.20 ms per step"; without steps just the time.

@@ -186,7 +186,8 @@ const DataTable kOpNameData{
          {"cpu_self_ns", Kind::kInteger, "less what ranges directly inside took", section_cell},
          {"device_total_ns", Kind::kInteger, "sum of durations of what was launched from inside", section_cell},
          {"device_self_ns", Kind::kInteger, "of what it launched itself", section_cell},
-         {"flops", Kind::kInteger, "floating-point operations, as the profiler estimates them", section_cell}},
+         {"flops", Kind::kInteger, "floating-point operations, as torch.utils.flop_counter counts them", section_cell},
+         {"bytes", Kind::kInteger, "the least that they must move: inputs and outputs once", section_cell}},
     .rows = section_rows,
     .section = "ops",
 };

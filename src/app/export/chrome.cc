@@ -214,6 +214,7 @@ class ChromeRank {
     if (a.flops > 0) e.number("flops", a.flops);
     if (a.shapes.valid()) e.raw("Input Dims", json_of(trace_.strings[a.shapes]));
     if (a.types.valid()) e.raw("Input type", json_of(trace_.strings[a.types]));
+    if (a.values.valid()) e.raw("Concrete Inputs", json_of(trace_.strings[a.values]));
   }
   void collective(EventText& e, const Collective& c) {
     e.text("Collective name", trace_.strings[c.name]);

@@ -99,6 +99,7 @@ bool give(const Trace& execution, OpArgsId from, Trace& profiled, HostId to) {
   if (args.shapes.valid() && !profiled.strings[args.shapes].empty()) return false;
   args.shapes = profiled.strings.intern(execution.strings[known.shapes]);
   if (known.types.valid()) args.types = profiled.strings.intern(execution.strings[known.types]);
+  if (known.values.valid()) args.values = profiled.strings.intern(execution.strings[known.values]);
   if (args.sequence < 0) args.sequence = known.sequence;
   place = OpArgsId(profiled.op_args.size());   // others may share what it had
   profiled.op_args.push_back(args);

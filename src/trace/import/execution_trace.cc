@@ -24,7 +24,7 @@ constexpr int64_t kUserScope = 7;                                         // Rec
 /// A node as the file has it. Both schemas, the flat one (1.0) and Chakra's (1.1), have these.
 struct ExecutionNode {
   std::string name;
-  string_view shapes, types;   // JSON arrays
+  string_view shapes, types, values;   // JSON arrays
   uint64_t id = 0, number = 0;   // the second: rf_id
   int64_t sequence = -1, scope = 0;
   uint64_t thread = 0, forward_thread = 0;
@@ -72,12 +72,13 @@ class NodeReader {
 
   // The flat schema has the values themselves here, the other one an object with shapes and types beside them.
   bool inputs(ExecutionNode& node) {
-    if (reader_.peek() != '{') return reader_.skip_value();
+    if (reader_.peek() != '{') return reader_.raw_value(node.values);
     return read_object(reader_, [&](string_view key) {
       string_view raw;
       if (!reader_.raw_value(raw)) return false;
       if (key == "shapes") node.shapes = raw;
       if (key == "types") node.types = raw;
+      if (key == "values") node.values = raw;
       return true;
     });
   }
@@ -108,13 +109,47 @@ class NodeReader {
 std::string profiler_type(string_view type) {
   if (type.starts_with("Tensor(")) return std::string(type.substr(7, type.rfind(')') - 7));
   if (type.starts_with("GenericList[Tensor")) return "TensorList";
+  if (type.starts_with("GenericList[")) return "ScalarList";
   return type == "Int" || type == "Double" || type == "Bool" || type == "SymInt" ? "Scalar" : "";
+}
+
+// A number, or a list of numbers, as the profiler writes it: true is "True". Empty: it is neither.
+std::string profiler_value(string_view type, string_view value) {
+  const std::string kind = profiler_type(type);
+  if (kind != "Scalar" && kind != "ScalarList") return "";
+  constexpr string_view kTrue = "true", kFalse = "false";
+  std::string text;
+  while (!value.empty()) {
+    const string_view word = value.starts_with(kTrue) ? kTrue : value.starts_with(kFalse) ? kFalse : "";
+    if (value.front() == '"' || value.front() == '{' || value.front() == '\\') return "";   // no numbers
+    if (word.empty()) text += value.front();
+    else text += upper(word.front()), text += word.substr(1);
+    value.remove_prefix(std::max<size_t>(word.size(), 1));
+  }
+  return text;
+}
+
+// Of all inputs, "["", "[1, 1]", "False"]"; empty: there is no number among them.
+std::string profiler_values(const ExecutionNode& node, const std::vector<std::string>& types) {
+  std::string values;
+  size_t place = 0;
+  bool any = false;
+  JsonReader reader(node.values.data(), node.values.data() + node.values.size());
+  read_array(reader, [&] {
+    string_view value;
+    if (!reader.raw_value(value) || place >= types.size()) return false;
+    const std::string text = profiler_value(types[place++], value);
+    any |= !text.empty();
+    append_listed(values, '"' + text + '"');
+    return true;
+  });
+  return any && place == types.size() && is_json("[" + values + "]") ? "[" + values + "]" : "";
 }
 
 /// Shapes and types in the profiler's words: values that are no tensors have no shape.
 void describe_inputs(const ExecutionNode& node, Shard& shard, OpArgs& args) {
   std::string types, shapes;
-  std::vector<bool> tensors;
+  std::vector<std::string> names;
   int64_t replaced = 0;
   JsonReader type_reader(node.types.data(), node.types.data() + node.types.size());
   read_array(type_reader, [&] {
@@ -122,7 +157,7 @@ void describe_inputs(const ExecutionNode& node, Shard& shard, OpArgs& args) {
     if (!type_reader.string(token)) return false;
     const std::string type = unescaped(token, replaced);
     append_listed(types, '"' + profiler_type(type) + '"');
-    tensors.push_back(type.find("Tensor") != type.npos);
+    names.push_back(type);
     return true;
   });
   size_t place = 0;
@@ -130,7 +165,7 @@ void describe_inputs(const ExecutionNode& node, Shard& shard, OpArgs& args) {
   read_array(shape_reader, [&] {
     string_view shape;
     if (!shape_reader.raw_value(shape)) return false;
-    const bool tensor = place >= tensors.size() || tensors[place];
+    const bool tensor = place >= names.size() || contains(names[place], "Tensor");
     append_listed(shapes, tensor ? shape : "[]");
     ++place;
     return true;
@@ -139,6 +174,8 @@ void describe_inputs(const ExecutionNode& node, Shard& shard, OpArgs& args) {
   if (shapes.empty() || shapes.size() > kLongest || types.size() > kLongest || !is_json("[" + shapes + "]")) return;
   args.shapes = shard.strings.intern("[" + shapes + "]");
   if (is_json("[" + types + "]")) args.types = shard.strings.intern("[" + types + "]");
+  if (const std::string values = profiler_values(node, names); !values.empty())
+    args.values = shard.strings.intern(values);
 }
 
 bool is_range(const ExecutionNode& node) { return node.scope == kUserScope; }

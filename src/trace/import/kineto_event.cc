@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/decimal.h"
+#include "base/text.h"
 
 namespace profgpu {
 namespace {
@@ -78,6 +79,11 @@ bool number_text(JsonReader& reader, string_view& out) {
 uint32_t id32(string_view text) {
   const auto value = padded_whole_number(text);
   return value && *value > 0 ? static_cast<uint32_t>(*value) : 0;
+}
+
+// Of most operators all inputs are tensors: ["", ""].
+bool has_values(string_view list) {
+  return std::any_of(list.begin(), list.end(), [](char c) { return is_digit(c) || is_letter(c); });
 }
 
 template <class T>
@@ -225,6 +231,7 @@ const KinetoEvents::SlotTable& KinetoEvents::slots_of(EventClass c) {
                                        {.key = "Input dims", .raw = &A::shapes},
                                        {.key = "Input type", .raw = &A::types},
                                        {.key = "Input Types", .raw = &A::types},
+                                       {.key = "Concrete Inputs", .raw = &A::concrete},
                                        {.key = "Collective name", .text = &A::collective},
                                        {.key = "dtype", .text = &A::dtype},
                                        {.key = "Process Group Name", .text = &A::group},
@@ -375,6 +382,7 @@ void KinetoEvents::add_host(int64_t start, int64_t duration) {
     args.flops = static_cast<uint64_t>(std::max<int64_t>(0, number_or<int64_t>(v.flops, 0)));
     if (!v.shapes.empty()) args.shapes = raw_text(v.shapes);
     if (!v.types.empty()) args.types = raw_text(v.types);
+    if (!v.shapes.empty() && has_values(v.concrete)) args.values = raw_text(v.concrete);
     row.args = static_cast<uint32_t>(shard_.op_args.size());
     shard_.op_args.push_back(args);
   }

@@ -42,7 +42,7 @@ struct KinetoValues {
   std::string_view arguments;   ///< all of them, where the category came later
 
   std::string_view device, stream, context, correlation, external_id, bytes, registers, shared, graph, graph_node;
-  std::string_view sequence, forward_thread, flops, shapes, types, wait_stream;
+  std::string_view sequence, forward_thread, flops, shapes, types, concrete, wait_stream;
   std::string_view device_type, device_id, address, total_allocated, total_reserved;
   std::string_view in_elements, out_elements, group_size, collective_sequence, source, destination;
   JsonString collective, dtype, group, group_description, ranks, label;

@@ -127,7 +127,7 @@ function opColumns(rows: Op[]): Column<Op>[] {
     time('device_total', 'GPU total', (op) => op.device_total_ns, 'Summed time of the kernels and copies that it and its ops launched'),
     { key: 'mean', title: 'CPU mean', numeric: true, cell: (op) => duration(op.cpu_total_ns / op.calls), order: (op) => op.cpu_total_ns / op.calls },
   ];
-  if (rows.some((op) => op.flops !== null)) {
+  if (rows.some((op) => (op.flops ?? 0) > 0)) {
     columns.push({ key: 'flops', title: 'FLOP', numeric: true, cell: (op) => number(op.flops), order: (op) => op.flops });
   }
   return columns;

@@ -1,0 +1,392 @@
+#include "analyse/rank/roofline.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <tuple>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "analyse/rank/devices.h"
+#include "analyse/rank/kernels.h"
+#include "analyse/rank/names.h"
+#include "analyse/rank/ops.h"
+#include "analyse/rank/recorder_advice.h"
+#include "analyse/rank/steps.h"
+#include "analyse/report/quantity.h"
+#include "base/text.h"
+#include "trace/intervals.h"
+
+namespace profgpu {
+namespace {
+
+// Starting and draining a grid takes a few microseconds: shorter kernels reach no peak rate.
+constexpr int64_t kShort_ns = 5'000;
+constexpr double kHalf = 0.5;
+// Utilization of a run in which more than this is unknown would mislead.
+constexpr double kMinKnownPct = 70;
+
+/// The busiest device; null: none.
+const DeviceTime* device_of(const Facts& facts) {
+  const Devices& devices = facts.get<Devices>();
+  return devices.busiest < 0 ? nullptr : &devices.devices[static_cast<size_t>(devices.busiest)];
+}
+
+bool is_of(const DeviceTime& device, ActivityId a) { return device.begin <= a && a < device.end; }
+
+// The longest of a run's kernels. Those of one run follow each other closely on the device.
+struct LongestKernel {
+  std::vector<ActivityId> of_run;
+
+  LongestKernel(const Trace& trace, const DeviceWork& work, const DeviceTime& device) : of_run(work.runs.size()) {
+    for (ActivityId a = device.begin; a < device.end; ++a) {
+      if (work.run_of[a.value] == DeviceWork::kNone) continue;
+      ActivityId& longest = of_run[work.run_of[a.value]];
+      if (!longest.valid() || trace.activity.duration_ns[a.value] > trace.activity.duration_ns[longest.value])
+        longest = a;
+    }
+  }
+};
+
+bool is_small_grid(const Trace& trace, ActivityId a, int32_t multiprocessors) {
+  const ActivityArgsId args = trace.activity.args[a.value];
+  if (!args.valid()) return false;
+  const int32_t(&grid)[3] = trace.activity_args[args.value].grid;
+  const int64_t blocks = int64_t{grid[0]} * grid[1] * grid[2];
+  return blocks > 0 && blocks < multiprocessors;
+}
+
+StringId shapes_of(const Trace& trace, HostId op) {
+  const OpArgsId args = trace.host.args[op.value];
+  return args.valid() ? trace.op_args[args.value].shapes : StringId();
+}
+
+/// Forward operators that run again in the backward pass, as activation checkpointing has them. Autograd numbers
+/// forward operators, and only those: one with a number inside a backward node computes again what was not kept.
+/// Gradients of gradients have numbers too, but no forward operator of their name and shapes.
+class Recomputation {
+ public:
+  explicit Recomputation(const Facts& facts) : trace_(facts.trace()), place_(trace_.host.size()) {
+    const HostTable& h = trace_.host;
+    const std::vector<bool>& autograd = facts.get<Names>().autograd;
+    for (uint32_t i = 0; i < h.size(); ++i) {   // parents come first
+      Place& place = place_[i];
+      if (h.parent[i].valid()) place = place_[h.parent[i].value];
+      // The backward pass that a recomputed part has of its own is no recomputation.
+      if (autograd[h.name[i].value]) place = Place::kBackward;
+      else if (place == Place::kBackward && is_numbered_forward(HostId(i))) place = Place::kForwardWithin;
+    }
+  }
+  void note(HostId op) {
+    if (place_[op.value] == Place::kForward) forward_.insert(key(op));
+  }
+  [[nodiscard]] bool operator()(HostId op) const {
+    return place_[op.value] == Place::kForwardWithin && forward_.contains(key(op));
+  }
+
+ private:
+  enum class Place : uint8_t { kForward, kBackward, kForwardWithin };
+
+  [[nodiscard]] uint64_t key(HostId op) const {
+    return uint64_t{trace_.host.name[op.value].value} << 32 | shapes_of(trace_, op).value;
+  }
+  [[nodiscard]] bool is_numbered_forward(HostId h) const {
+    const OpArgsId args = trace_.host.args[h.value];
+    return args.valid() && trace_.op_args[args.value].sequence >= 0 && trace_.op_args[args.value].forward_thread == 0;
+  }
+
+  const Trace& trace_;
+  std::vector<Place> place_;
+  std::unordered_set<uint64_t> forward_;   // names and shapes
+};
+
+}  // namespace
+
+std::string_view bound_name(Bound bound) {
+  constexpr std::array<std::string_view, 4> kNames = {"unknown", "compute", "memory", "latency"};
+  return kNames[static_cast<size_t>(bound)];
+}
+
+std::vector<PeakRow> Limits::peaks() const {
+  std::vector<PeakRow> rows;
+  for (int i = 1; device && i < kPrecisions; ++i)
+    if (const double tera = device->tera[static_cast<size_t>(i)]; tera > 0)
+      rows.push_back({precision_name(static_cast<Precision>(i)), tera});
+  return rows;
+}
+
+Limits Limits::compute(const Facts& facts) {
+  const DeviceTime* device = device_of(facts);
+  if (device == nullptr) return {std::nullopt, "no device was recorded"};
+  const DeviceProperties properties = facts.trace().properties(device->id);
+  if (const std::vector<DeviceLimits>& measured = facts.options().peaks; !measured.empty()) {
+    const DeviceLimits* own = limits_called(measured, properties.name);
+    if (own == nullptr) return {std::nullopt, "the file of --peaks does not have " + properties.name};
+    DeviceLimits limits = *own;
+    if (limits.name.empty()) limits.name = properties.name;
+    return {std::move(limits), ""};
+  }
+  FoundLimits found = find_limits({properties.name, properties.memory_bytes, properties.multiprocessors});
+  return {std::move(found.limits), std::move(found.why)};
+}
+
+std::optional<double> RooflineRow::intensity() const {
+  if (!flops || !bytes || *bytes == 0 || *flops == 0) return std::nullopt;
+  return static_cast<double>(*flops) / static_cast<double>(*bytes);
+}
+
+std::optional<double> RooflineRow::tflops() const {
+  if (!flops || *flops == 0 || total_ns == 0) return std::nullopt;
+  return static_cast<double>(*flops) / static_cast<double>(total_ns) / 1e3;
+}
+
+std::optional<double> RooflineRow::memory_gbps() const {
+  if (!bytes || total_ns == 0) return std::nullopt;
+  return static_cast<double>(*bytes) / static_cast<double>(total_ns);
+}
+
+RunLimits RunLimits::compute(const Facts& facts) {
+  const Trace& trace = facts.trace();
+  const DeviceWork& work = facts.get<DeviceWork>();
+  const size_t runs = work.runs.size();
+  RunLimits all{std::vector<double>(runs, -1), std::vector<Bound>(runs), std::vector<bool>(runs)};
+  const DeviceTime* device = device_of(facts);
+  if (device == nullptr || runs == 0) return all;
+  const std::optional<DeviceLimits>& limits = facts.get<Limits>().device;
+  const int32_t multiprocessors = trace.properties(device->id).multiprocessors;
+  const LongestKernel longest(trace, work, *device);
+  Recomputation recomputed(facts);
+  for (const WorkRun& run : work.runs) recomputed.note(run.op);
+  for (size_t i = 0; i < runs; ++i) {
+    const WorkRun& run = work.runs[i];
+    if (!is_of(*device, run.first)) continue;
+    all.recomputed[i] = recomputed(run.op);
+    const std::optional<double> least = limits ? limits->least_ns(run.work) : std::nullopt;
+    if (!least || run.device_ns <= 0) continue;
+    all.least_ns[i] = *least;
+    const ActivityId kernel = longest.of_run[i];
+    const bool small = trace.activity.duration_ns[kernel.value] < kShort_ns ||
+                       is_small_grid(trace, kernel, multiprocessors);
+    if (small && *least < kHalf * static_cast<double>(run.device_ns)) all.bound[i] = Bound::kLatency;
+    else all.bound[i] = limits->computes_longer(run.work) ? Bound::kCompute : Bound::kMemory;
+  }
+  return all;
+}
+
+namespace {
+
+/// Sums of one row.
+struct RowSum {
+  RooflineRow row;
+  double flops = 0, bytes = 0, limit_ns = 0;
+  bool knows_flops = true, knows_bytes = true, knows_limit = true;
+  std::array<int64_t, 4> bound_ns{};
+  std::map<uint32_t, int64_t> kernels;   // by name, for operators
+
+  void add(const OpWork& work, double part, int64_t ns, double least_ns, Bound bound) {
+    const auto take = [](double& sum, bool& knows, double value) {
+      if (value < 0) knows = false;
+      else sum += value;
+    };
+    take(flops, knows_flops, work.needed_flops() < 0 ? -1 : part * static_cast<double>(work.needed_flops()));
+    take(bytes, knows_bytes, work.bytes < 0 ? -1 : part * static_cast<double>(work.bytes));
+    take(limit_ns, knows_limit, least_ns < 0 ? -1 : part * least_ns);
+    bound_ns[static_cast<size_t>(bound)] += ns;
+    row.total_ns += ns;
+    ++row.count;
+  }
+  RooflineRow take(const Trace& trace) {
+    const auto whole = [](bool known, double x) { return only_if(known, int64_t{std::llround(x)}); };
+    row.flops = whole(knows_flops, flops), row.bytes = whole(knows_bytes, bytes);
+    row.limit_ns = whole(knows_limit, limit_ns);
+    const auto most = std::ranges::max_element(bound_ns);
+    row.bound = static_cast<Bound>(most - bound_ns.begin());
+    if (!kernels.empty()) {
+      const auto by_time = [](const auto& a, const auto& b) { return a.second < b.second; };
+      const auto longest = std::ranges::max_element(kernels, by_time);
+      row.kernel = short_kernel_name(trace.strings[StringId(longest->first)]);
+    }
+    return std::move(row);
+  }
+};
+
+class RowSums {
+ public:
+  /// Of a name, shapes or none, a precision, and whether it is recomputed.
+  size_t index(StringId name, StringId shapes, Precision precision, bool recomputed) {
+    const uint64_t more = static_cast<uint64_t>(precision) << 1 | static_cast<uint64_t>(recomputed);
+    const auto [it, fresh] =
+        index_.try_emplace({uint64_t{name.value} << 32 | shapes.value, more}, sums_.size());
+    if (fresh) sums_.emplace_back().row.precision = precision;
+    return it->second;
+  }
+  RowSum& operator[](size_t index) { return sums_[index]; }
+  std::vector<RooflineRow> rows(const Trace& trace) {
+    std::vector<RooflineRow> all;
+    for (RowSum& sum : sums_) all.push_back(sum.take(trace));
+    std::ranges::sort(all, [](const RooflineRow& a, const RooflineRow& b) {
+      if (a.total_ns != b.total_ns) return a.total_ns > b.total_ns;
+      return std::tie(a.name, a.shapes, a.precision, a.recomputed) <
+             std::tie(b.name, b.shapes, b.precision, b.recomputed);
+    });
+    return all;
+  }
+
+ private:
+  struct Hash {
+    size_t operator()(const std::pair<uint64_t, uint64_t>& key) const {
+      const uint64_t hash = (key.first ^ key.second << 59) * 0x9e3779b97f4a7c15u;
+      return hash ^ hash >> 32;
+    }
+  };
+  std::unordered_map<std::pair<uint64_t, uint64_t>, size_t, Hash> index_;
+  std::vector<RowSum> sums_;
+};
+
+// Of products, at the peak rates of their precisions.
+struct PeakTime {
+  double model_ns = 0, all_ns = 0;
+  bool complete = true;      // every product's rate is known
+
+  void add(const OpWork& work, const DeviceLimits& limits, bool recomputed) {
+    if (work.needed_flops() <= 0) return;
+    const double rate = limits.operations_per_ns(work.precision);
+    if (rate <= 0) return void(complete = false);
+    const double ns = static_cast<double>(work.needed_flops()) / rate;
+    all_ns += ns;
+    if (!recomputed) model_ns += ns;
+  }
+};
+
+class RooflineMaker {
+ public:
+  explicit RooflineMaker(const Facts& facts)
+      : facts_(facts), trace_(facts.trace()), work_(facts.get<DeviceWork>()), limits_(facts.get<Limits>()),
+        of_run_(facts.get<RunLimits>()), row_of_run_(work_.runs.size(), SIZE_MAX) {}
+
+  Roofline make() {
+    Roofline roofline;
+    const DeviceTime* device = device_of(facts_);
+    if (device == nullptr) return roofline;
+    add_ops(*device);
+    add_kernels(*device);
+    roofline.ops = ops_.rows(trace_);
+    roofline.kernels = kernels_.rows(trace_);
+    if (all_ns_ > 0) roofline.known_pct = percent_of(known_ns_, all_ns_);
+    const int64_t wall_ns = facts_.get<Steps>().measured_wall_ns();
+    if (roofline.known_pct.value_or(0) >= kMinKnownPct && peak_.complete && peak_.all_ns > 0 && wall_ns > 0) {
+      roofline.mfu_pct = 100 * peak_.model_ns / static_cast<double>(wall_ns);
+      roofline.hfu_pct = 100 * peak_.all_ns / static_cast<double>(wall_ns);
+    }
+    roofline.mbu_pct = decode_pct(*device);
+    add_missing(roofline);
+    return roofline;
+  }
+
+ private:
+  void add_ops(const DeviceTime& device) {
+    StepFinder step_of(facts_.get<Steps>());
+    for (size_t i = 0; i < work_.runs.size(); ++i) {
+      const WorkRun& run = work_.runs[i];
+      if (!is_of(device, run.first) || !step_of.measured(trace_.activity.start_ns[run.first.value])) continue;
+      const StringId name = trace_.host.name[run.op.value], shapes = shapes_of(trace_, run.op);
+      const bool again = of_run_.recomputed[i];
+      row_of_run_[i] = ops_.index(name, shapes, run.work.precision, again);
+      RowSum& sum = ops_[row_of_run_[i]];
+      if (sum.row.count == 0) {
+        sum.row.name = trace_.strings[name];
+        if (shapes.valid()) sum.row.shapes = std::string(trace_.strings[shapes]);
+        sum.row.recomputed = again;
+      }
+      sum.add(run.work, 1, run.device_ns, of_run_.least_ns[i], of_run_.bound[i]);
+      if (limits_.device) peak_.add(run.work, *limits_.device, again);
+    }
+  }
+
+  // A run's work belongs to its kernels by their durations.
+  void add_kernels(const DeviceTime& device) {
+    const Devices& devices = facts_.get<Devices>();
+    StepFinder step_of(facts_.get<Steps>());
+    for (ActivityId a = device.begin; a < device.end; ++a) {
+      if (devices.kind[a.value] != WorkKind::kCompute || !step_of.measured(trace_.activity.start_ns[a.value])) continue;
+      const int64_t ns = trace_.activity.duration_ns[a.value];
+      all_ns_ += ns;
+      const WorkRun* run = work_.run(a);
+      const Precision precision = run != nullptr ? run->work.precision : Precision::kUnknown;
+      const StringId name = trace_.activity.name[a.value];
+      RowSum& sum = kernels_[kernels_.index(name, StringId(), precision, false)];
+      if (sum.row.count == 0) sum.row.name = trace_.strings[name];
+      if (run == nullptr || run->device_ns <= 0) {
+        sum.add(OpWork(), 1, ns, -1, Bound::kUnknown);
+        continue;
+      }
+      const uint32_t index = work_.run_of[a.value];
+      if (of_run_.least_ns[index] >= 0) known_ns_ += ns;
+      sum.add(run->work, static_cast<double>(ns) / static_cast<double>(run->device_ns), ns, of_run_.least_ns[index],
+              of_run_.bound[index]);
+      if (row_of_run_[index] != SIZE_MAX) ops_[row_of_run_[index]].kernels[name.value] += ns;
+    }
+  }
+
+  // An engine's decode steps read all weights, and the caches of all sequences, for a few tokens.
+  [[nodiscard]] std::optional<double> decode_pct(const DeviceTime& device) const {
+    if (!limits_.device || limits_.device->memory_gbps <= 0) return std::nullopt;
+    StepFinder step_of(facts_.get<Steps>());
+    Intervals time;
+    for (const Step* s : facts_.get<Steps>().measured())
+      if (s->batch.kind == StepKind::kDecode) time.push_back(s->interval());
+    if (time.empty()) return std::nullopt;
+    double bytes = 0;
+    int64_t all_ns = 0, known_ns = 0;
+    for (ActivityId a = device.begin; a < device.end; ++a) {
+      const Step* s = step_of(trace_.launched_ns(a));
+      if (s == nullptr || !s->measured || s->batch.kind != StepKind::kDecode) continue;
+      time.push_back({s->start_ns, std::max(s->interval().end, trace_.activity.end_ns(a))});
+      const int64_t ns = trace_.activity.duration_ns[a.value];
+      const WorkRun* run = work_.run(a);
+      all_ns += ns;
+      if (run == nullptr || run->work.bytes < 0 || run->device_ns <= 0) continue;
+      known_ns += ns;
+      bytes += static_cast<double>(run->work.bytes) * static_cast<double>(ns) / static_cast<double>(run->device_ns);
+    }
+    const int64_t wall_ns = total_length(merged(std::move(time)));
+    if (wall_ns == 0 || percent_of(known_ns, all_ns) < kMinKnownPct) return std::nullopt;
+    return 100 * bytes / (limits_.device->bytes_per_ns() * static_cast<double>(wall_ns));
+  }
+
+  void add_missing(Roofline& roofline) const {
+    if (all_ns_ == 0) return;
+    const bool shapes = facts_.get<OpWorks>().shapes;
+    if (!shapes)
+      roofline.missing.push_back("FLOPs and bytes of operators are unknown: " +
+                                 std::string(recorder_advice(trace_.recorder).shapes));
+    if (!limits_.device) roofline.missing.push_back(limits_.why + ": pass measured peaks with --peaks FILE");
+    if (!shapes || !limits_.device || *roofline.known_pct >= kMinKnownPct) return;
+    std::string most;
+    for (size_t i = 0; i < std::min<size_t>(work_.unknown.size(), 3); ++i)
+      append_listed(most, fmt::format("{} ({}, {})", shortened(work_.unknown[i].name, 60), work_.unknown[i].reason,
+                                      format_duration(static_cast<double>(work_.unknown[i].device_ns))));
+    roofline.missing.push_back(
+        fmt::format("only {} of kernel time has a known limit, so utilization is not known{}",
+                    format_percent(*roofline.known_pct, 0), most.empty() ? "" : "; most unknown time: " + most));
+  }
+
+  const Facts& facts_;
+  const Trace& trace_;
+  const DeviceWork& work_;
+  const Limits& limits_;
+  const RunLimits& of_run_;
+  RowSums ops_, kernels_;
+  std::vector<size_t> row_of_run_;      // of ops_; SIZE_MAX: not measured
+  int64_t all_ns_ = 0, known_ns_ = 0;   // of compute kernels in measured steps
+  PeakTime peak_;
+};
+
+}  // namespace
+
+Roofline Roofline::compute(const Facts& facts) { return RooflineMaker(facts).make(); }
+
+}  // namespace profgpu

@@ -1,0 +1,103 @@
+// How near the device's work comes to what the device could do: rates, intensity and the attainable limit of operators
+// and kernels on the rank's busiest device, over its measured steps.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analyse/rank/work.h"
+#include "analyse/report/document.h"
+#include "analyse/work/device_limits.h"
+#include "base/statistics.h"
+
+namespace profgpu {
+
+struct PeakRow {
+  std::string_view precision;
+  double tflops = 0;         ///< dense; 10^12 operations a second
+
+  void fields(auto&& v) const { v("precision", precision), v("tflops", tflops); }
+};
+
+/// Of the rank's busiest device.
+struct Limits {
+  std::optional<DeviceLimits> device;   ///< none: unknown
+  std::string why;                      ///< then the reason
+
+  [[nodiscard]] std::vector<PeakRow> peaks() const;
+  void fields(auto&& v) const {
+    v("device", device ? std::optional(device->name) : std::nullopt);
+    v("source", device ? std::optional(device->source) : std::nullopt), v("reason", unless_empty(why));
+    v("memory_gbps", device && device->memory_gbps > 0 ? std::optional(device->memory_gbps) : std::nullopt);
+    v("peaks", peaks());
+  }
+  static Limits compute(const Facts& facts);
+};
+
+enum class Bound : uint8_t {
+  kUnknown,
+  kCompute,   ///< computing takes longer than moving
+  kMemory,    ///< moving takes longer than computing
+  kLatency,   ///< too short, or too few blocks, to reach half of either
+};
+std::string_view bound_name(Bound bound);
+
+/// Calls of one operator with the same shapes and precision, or kernels of one name and precision.
+struct RooflineRow {
+  std::string name;
+  std::optional<std::string> shapes, kernel;   ///< of operators: inputs, and the kernel that takes the most time
+  Precision precision = Precision::kUnknown;
+  Bound bound = Bound::kUnknown;       ///< of most of its time
+  bool recomputed = false;             ///< a forward operator that runs again within the backward pass
+  int64_t count = 0, total_ns = 0;     ///< device time
+  std::optional<int64_t> flops, bytes; ///< of all of them: needed, and moved at least; none: unknown
+  std::optional<int64_t> limit_ns;     ///< the shortest time that the device could take; none: unknown
+
+  /// FLOPs per byte.
+  [[nodiscard]] std::optional<double> intensity() const;
+  /// 10^12 FLOPs, and 10^9 bytes, a second.
+  [[nodiscard]] std::optional<double> tflops() const;
+  [[nodiscard]] std::optional<double> memory_gbps() const;
+  [[nodiscard]] std::optional<double> limit_pct() const {
+    return limit_ns ? std::optional(percent_of(*limit_ns, total_ns)) : std::nullopt;
+  }
+  void fields(auto&& v) const {
+    v("name", name), v("shapes", shapes), v("kernel", kernel), v("precision", unless_empty(precision_name(precision)));
+    v("count", count), v("total_ns", total_ns), v("flops", flops), v("bytes", bytes), v("intensity", intensity());
+    v("tflops", tflops()), v("memory_gbps", memory_gbps()), v("limit_ns", limit_ns), v("limit_pct", limit_pct());
+    v("bound", bound_name(bound)), v("recomputed", recomputed);
+  }
+};
+
+struct Roofline {
+  std::optional<double> known_pct;   ///< share of compute kernels' time whose limit is known; none: no kernels
+  /// Time at peak rate of all products over wall time, without and with recomputation; see docs/roofline.md.
+  std::optional<double> mfu_pct, hfu_pct;
+  std::optional<double> mbu_pct;     ///< of an engine's decode steps: bytes over what the memory moves in their time
+  std::vector<std::string> missing;  ///< what keeps figures from being known, with what to do
+  std::vector<RooflineRow> ops, kernels;   ///< most time first
+
+  void fields(auto&& v) const {
+    v("known_pct", known_pct), v("mfu_pct", mfu_pct), v("hfu_pct", hfu_pct), v("mbu_pct", mbu_pct);
+    v("missing", missing), v("ops", ops), v("kernels", kernels);
+  }
+  static Roofline compute(const Facts& facts);
+};
+
+/// Each run of an operator (DeviceWork::runs) beside the limits of its device. Only of the busiest device.
+struct RunLimits {
+  std::vector<double> least_ns;      ///< by run; negative: unknown
+  std::vector<Bound> bound;          ///< by run
+  std::vector<bool> recomputed;      ///< by run: a forward operator within the backward pass
+
+  /// The part of an activity's time that its run needs at the limit, 0 to 1; none: unknown.
+  [[nodiscard]] std::optional<double> needed_part(const DeviceWork& work, ActivityId a) const {
+    const uint32_t run = work.run_of[a.value];
+    if (run == DeviceWork::kNone || least_ns[run] < 0 || work.runs[run].device_ns <= 0) return std::nullopt;
+    return std::min(1.0, least_ns[run] / static_cast<double>(work.runs[run].device_ns));
+  }
+  static RunLimits compute(const Facts& facts);
+};
+
+}  // namespace profgpu

@@ -1,0 +1,138 @@
+#include "analyse/rank/roofline.h"
+
+#include <gtest/gtest.h>
+
+#include "analyse/rank/devices.h"
+#include "analyse/rank/distance.h"
+#include "analyse/rank/measured.h"
+#include "support/hand_trace.h"
+#include "support/worked_trace.h"
+
+namespace profgpu {
+namespace {
+
+// One step of 1 ms; its operators each launch one kernel.
+HandTrace one_step() {
+  HandTrace hand;
+  hand.range("ProfilerStep#1", 0, 1000);
+  return hand;
+}
+
+TEST(Roofline, AKernelAtHalfOfItsLimitIsSaidToBeAtHalf) {
+  HandTrace hand = one_step();
+  hand.op("aten::mm", 10, 20).kernel("gemm", 11, 12, 100, 300);
+  hand.op("aten::add", 30, 40).kernel("add", 31, 32, 300, 500);
+  const WorkedTrace t(hand.build(), {kHundred, kBytes});
+  const Roofline& r = t.facts.get<Roofline>();
+  ASSERT_EQ(r.ops.size(), 2u);
+  ASSERT_EQ(r.kernels.size(), 2u);
+  for (const std::vector<RooflineRow>* rows : {&r.ops, &r.kernels})
+    for (const RooflineRow& row : *rows) EXPECT_NEAR(*row.limit_pct(), 50, 1e-6) << row.name;
+  const RooflineRow& add = r.ops[0];
+  EXPECT_EQ(add.name, "aten::add");
+  EXPECT_EQ(add.bound, Bound::kMemory);
+  EXPECT_NEAR(*add.memory_gbps(), 1675, 1e-6);
+  EXPECT_FALSE(add.tflops());
+  const RooflineRow& mm = r.ops[1];
+  EXPECT_EQ(mm.bound, Bound::kCompute);
+  EXPECT_NEAR(*mm.tflops(), 494.7, 1e-6);
+  EXPECT_EQ(mm.kernel, "gemm");
+  EXPECT_NEAR(*r.mfu_pct, 10, 1e-6);   // 100 us of 1 ms
+  EXPECT_NEAR(*r.known_pct, 100, 1e-6);
+}
+
+TEST(Roofline, ShortKernelsAreBoundByLatency) {
+  HandTrace hand = one_step();
+  hand.op("aten::add", 10, 20).kernel("add", 11, 12, 100, 104);
+  hand.op("aten::mul", 30, 40).kernel("mul", 31, 32, 200, 204);
+  const OpWork tiny{.flops = 0, .bytes = 3350, .precision = Precision::kFp32};         // 1 ns
+  const OpWork full{.flops = 0, .bytes = 3350 * 3000, .precision = Precision::kFp32};  // 3 us of 4
+  const WorkedTrace t(hand.build(), {tiny, full});
+  const RunLimits& limits = t.facts.get<RunLimits>();
+  EXPECT_EQ(limits.bound[0], Bound::kLatency);
+  EXPECT_EQ(limits.bound[1], Bound::kMemory);
+}
+
+TEST(Roofline, WithoutPeaksOrShapesItSaysWhatIsMissing) {
+  HandTrace hand = one_step();
+  hand.op("aten::mm", 10, 20).kernel("gemm", 11, 12, 100, 300);
+  WorkedTrace t(hand.build(), {kHundred});
+  t.trace.devices[0].name = "Some GPU";
+  const Roofline& r = t.facts.get<Roofline>();
+  EXPECT_FALSE(r.mfu_pct);
+  EXPECT_EQ(*r.known_pct, 0);
+  ASSERT_EQ(r.missing.size(), 1u);
+  EXPECT_EQ(r.missing[0], "no peak rates are known for Some GPU: pass measured peaks with --peaks FILE");
+  EXPECT_FALSE(t.facts.get<Distance>().is_known());
+}
+
+TEST(Roofline, MeasuredPeaksTakeThePlaceOfTheTable) {
+  HandTrace hand = one_step();
+  hand.op("aten::mm", 10, 20).kernel("gemm", 11, 12, 100, 300);
+  AnalysisOptions options;
+  options.peaks.emplace_back();
+  options.peaks[0].tera[static_cast<size_t>(Precision::kBf16)] = 494.7;
+  options.peaks[0].memory_gbps = 3000;
+  options.peaks[0].source = "peaks.json";
+  const WorkedTrace t(hand.build(), {kHundred}, std::move(options));
+  EXPECT_NEAR(*t.facts.get<Roofline>().ops[0].limit_pct(), 100, 1e-6);
+  EXPECT_EQ(t.facts.get<Limits>().device->source, "peaks.json");
+  EXPECT_EQ(t.facts.get<Limits>().device->name, "NVIDIA H100 80GB HBM3");
+}
+
+// A forward operator that runs again in the backward pass, before the gradient that needs it.
+TEST(Roofline, ForwardOperatorsWithinTheBackwardPassAreRecomputation) {
+  HandTrace hand = one_step();
+  hand.numbered_op("aten::mm", 10, 20, 5).kernel("gemm", 11, 12, 100, 200);
+  hand.op("autograd::engine::evaluate_function: CheckpointFunctionBackward", 300, 400, "backward");
+  hand.numbered_op("aten::mm", 310, 320, 7, "backward").kernel("gemm", 311, 312, 400, 500, "backward");
+  hand.op("MmBackward0", 330, 390, "backward");
+  hand.op("aten::mm", 340, 350, "backward").kernel("gemm", 341, 342, 500, 600, "backward");
+  const WorkedTrace t(hand.build(), {kHundred, kHundred, kHundred});
+  const RunLimits& limits = t.facts.get<RunLimits>();
+  EXPECT_EQ(limits.recomputed, std::vector<bool>({false, true, false}));
+  const Roofline& r = t.facts.get<Roofline>();
+  EXPECT_NEAR(*r.mfu_pct, 20, 1e-6);
+  EXPECT_NEAR(*r.hfu_pct, 30, 1e-6);
+  const Distance& d = t.facts.get<Distance>();
+  EXPECT_EQ(d.parts[1].name, "recomputation");
+  EXPECT_EQ(d.parts[1].total_ns, 100'000);
+}
+
+int64_t part_ns(const Distance& d, std::string_view part) {
+  for (const DistancePart& p : d.parts)
+    if (p.name == part) return p.total_ns;
+  return 0;
+}
+
+TEST(Distance, PartsAddUpToTheWallTime) {
+  HandTrace hand = one_step();
+  hand.op("aten::mm", 10, 20).kernel("gemm", 11, 12, 100, 300);          // 100 us needed, 100 us over
+  hand.op("aten::add", 30, 40).kernel("add", 31, 32, 250, 450, "main", 8);   // 50 us of it beside the product
+  hand.op("aten::sort", 50, 60).kernel("sort", 51, 52, 500, 600);        // unknown work
+  const WorkedTrace t(hand.build(), {kHundred, kBytes, {}});
+  const Distance& d = t.facts.get<Distance>();
+  EXPECT_EQ(d.wall_ns, 1'000'000);
+  int64_t sum = 0;
+  for (const DistancePart& p : d.parts) sum += p.total_ns;
+  EXPECT_EQ(sum, d.wall_ns);
+  EXPECT_EQ(part_ns(d, "necessary_work"), 175'000);
+  EXPECT_EQ(part_ns(d, "products"), 100'000);
+  EXPECT_EQ(part_ns(d, "memory_bound"), 75'000);   // half of the 150 us that are its own
+  EXPECT_EQ(part_ns(d, "unknown_work"), 100'000);
+  EXPECT_EQ(part_ns(d, "outside"), 500'000);
+  EXPECT_EQ(*d.limit_ns, 275'000);
+  EXPECT_NEAR(*d.times_limit, 1000.0 / 275, 1e-9);
+}
+
+TEST(Distance, KernelsFasterThanTheirLimitHaveNothingOver) {
+  HandTrace hand = one_step();
+  hand.op("aten::mm", 10, 20).kernel("gemm", 11, 12, 100, 150);
+  const WorkedTrace t(hand.build(), {kHundred});
+  const Distance& d = t.facts.get<Distance>();
+  EXPECT_EQ(part_ns(d, "necessary_work"), 50'000);
+  EXPECT_EQ(part_ns(d, "products"), 0);
+}
+
+}  // namespace
+}  // namespace profgpu

@@ -1,0 +1,130 @@
+#include "analyse/rank/work.h"
+
+#include <gtest/gtest.h>
+
+#include "analyse/rank/ops.h"
+#include "support/hand_trace.h"
+
+namespace profgpu {
+namespace {
+
+constexpr std::string_view kMatrices = "[[2, 3], [3, 4]]", kFloats = R"(["float", "float"])";
+constexpr int64_t kFlops = 48;
+
+class WorkTest : public testing::Test {
+ protected:
+  void run(HandTrace& t) { of_.emplace(t.build(), AnalysisOptions()); }
+  const DeviceWork& work() { return of_->facts.get<DeviceWork>(); }
+  const WorkRun* run_of(std::string_view kernel) {
+    for (uint32_t i = 0; i < of_->trace.activity.size(); ++i)
+      if (of_->trace.name(ActivityId(i)) == kernel) return work().run(ActivityId(i));
+    return nullptr;
+  }
+  std::string_view op_of(std::string_view kernel) {
+    const WorkRun* const run = run_of(kernel);
+    return run == nullptr ? "" : of_->trace.name(run->op);
+  }
+  std::optional<TraceFacts> of_;
+};
+
+TEST_F(WorkTest, BelongsToTheInnermostOperatorThatHasSome) {
+  HandTrace t;
+  t.shaped_op("aten::linear", 0, 100, "[[2, 3], [4, 3], [4]]", R"(["float", "float", "float"])");
+  t.shaped_op("aten::addmm", 10, 90, "[[4], [2, 3], [3, 4]]", R"(["float", "float", "float"])");
+  t.shaped_op("aten::copy_", 20, 30, "[[2, 3], [2, 3]]", kFloats).kernel("copy", 22, 24, 100, 110);
+  t.op("aten::helper", 40, 50).kernel("zero", 42, 44, 110, 120);
+  t.kernel("ampere_sgemm_128x64_tn", 60, 70, 120, 150);
+  run(t);
+  EXPECT_EQ(op_of("copy"), "aten::copy_");
+  EXPECT_EQ(op_of("zero"), "aten::addmm");
+  EXPECT_EQ(op_of("ampere_sgemm_128x64_tn"), "aten::addmm");
+  ASSERT_EQ(work().runs.size(), 2U);
+  EXPECT_EQ(work().runs[1].work.flops, kFlops);
+  EXPECT_EQ(work().runs[1].work.precision, Precision::kFp32);
+  EXPECT_EQ(work().runs[1].device_ns, 40'000);
+  EXPECT_EQ(work().kernel_ns, 50'000);
+  EXPECT_EQ(work().flops_known_ns, 50'000);
+  // The outer operator's FLOPs are the inner one's.
+  for (const OpRow& row : of_->facts.get<Ops>().rows)
+    EXPECT_EQ(row.flops, row.text == "aten::addmm"   ? std::optional<int64_t>(kFlops)
+                         : row.text == "aten::copy_" ? std::optional<int64_t>(0)
+                                                     : std::nullopt)
+        << row.text;
+}
+
+TEST_F(WorkTest, KernelsNameTf32) {
+  HandTrace t;
+  t.shaped_op("aten::mm", 0, 100, kMatrices, kFloats).kernel("sm80_xmma_gemm_f32f32_tf32f32_f32_tn", 10, 20, 30, 60);
+  t.shaped_op("aten::mm", 200, 300, kMatrices, kFloats);
+  t.kernel("cutlass_80_tensorop_s1688gemm_64x64_nn_align4", 210, 220, 230, 260);
+  run(t);
+  ASSERT_EQ(work().runs.size(), 2U);
+  for (const WorkRun& r : work().runs) EXPECT_EQ(r.work.precision, Precision::kTf32);
+}
+
+TEST_F(WorkTest, ListsHaveTheTypeThatTheirKernelsName) {
+  HandTrace t;
+  t.shaped_op("aten::cat", 0, 100, "[[[2, 3], [4, 3]], []]", R"(["TensorList", "Scalar"])");
+  t.kernel("CatArrayBatchedCopy<OpaqueType<2u>, unsigned int, 2>", 10, 20, 30, 60);
+  t.shaped_op("aten::_foreach_norm", 200, 300, "[[[2, 3], [4, 3]], []]", R"(["TensorList", "Scalar"])");
+  t.kernel("multi_tensor_apply_kernel<LpNormFunctor<float, 2>>", 210, 220, 230, 260);
+  run(t);
+  ASSERT_EQ(work().runs.size(), 2U);
+  EXPECT_EQ(work().runs[0].work.bytes, 2 * 2 * 18);
+  EXPECT_EQ(work().runs[1].work.bytes, 4 * 18);
+}
+
+TEST_F(WorkTest, SaysWhatIsUnknownAndWhy) {
+  HandTrace t;
+  t.op("aten::mm", 0, 100).kernel("gemm", 10, 20, 30, 60);
+  t.shaped_op("custom::op", 200, 300, "[[2, 3]]", "[\"float\"]").kernel("own", 210, 220, 230, 280);
+  t.shaped_op("aten::cudnn_convolution", 400, 500, "[[2, 3, 8, 8], [4, 3, 3, 3], [], []]", kFloats);
+  t.kernel("conv", 410, 420, 430, 440);
+  t.orphan("alone", 500, 505);
+  run(t);
+  EXPECT_EQ(work().runs.size(), 0U);
+  EXPECT_EQ(work().flops_known_ns, 0);
+  std::vector<std::pair<std::string, std::string>> rows;
+  for (const UnknownWorkRow& r : work().unknown) rows.emplace_back(r.name, r.reason);
+  EXPECT_EQ(rows, (std::vector<std::pair<std::string, std::string>>{{"custom::op", "operator not known"},
+                                                                   {"aten::mm", "no shapes recorded"},
+                                                                   {"aten::cudnn_convolution", "no values recorded"},
+                                                                   {"alone", "launched outside any operator"}}));
+}
+
+TEST_F(WorkTest, WithoutShapesTheSectionSaysHowToGetThem) {
+  HandTrace t;
+  t.op("aten::mm", 0, 100).kernel("gemm", 10, 20, 30, 60);
+  run(t);
+  const std::optional<WorkSection> section = WorkSection::compute(of_->facts);
+  ASSERT_TRUE(section);
+  EXPECT_FALSE(section->shapes);
+  EXPECT_EQ(section->flops_known_pct, 0);
+  EXPECT_NE(section->advice.find("record_shapes=True"), std::string::npos);
+  HandTrace none;
+  none.op("aten::mm", 0, 100);
+  run(none);
+  EXPECT_FALSE(WorkSection::compute(of_->facts));
+}
+
+TEST_F(WorkTest, FamiliesAddUp) {
+  HandTrace t;
+  for (int64_t i = 0; i < 3; ++i) {
+    const int64_t at = i * 1000;
+    t.shaped_op("aten::mm", at, at + 100, kMatrices, kFloats).kernel("gemm", at + 10, at + 20, at + 30, at + 60);
+  }
+  t.shaped_op("aten::add_", 5000, 5100, "[[8], [8]]", kFloats).kernel("add", 5010, 5020, 5030, 5040);
+  run(t);
+  const std::optional<WorkSection> section = WorkSection::compute(of_->facts);
+  ASSERT_EQ(section->families.size(), 2U);
+  EXPECT_EQ(section->families[0].family, "products");
+  EXPECT_EQ(section->families[0].calls, 3);
+  EXPECT_EQ(section->families[0].flops, 3 * kFlops);
+  EXPECT_EQ(section->families[0].device_ns, 90'000);
+  EXPECT_EQ(section->families[1].bytes, 96);
+  EXPECT_EQ(section->flops_known_pct, 100);
+  EXPECT_TRUE(section->advice.empty());
+}
+
+}  // namespace
+}  // namespace profgpu

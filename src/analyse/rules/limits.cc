@@ -1,0 +1,326 @@
+// What the device's limits say: products and memory-bound kernels far from them, and how much of its peak a run uses.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <tuple>
+
+#include "analyse/rank/distance.h"
+#include "analyse/rank/ops.h"
+#include "analyse/rank/roofline.h"
+#include "analyse/rank/work.h"
+#include "analyse/report/quantity.h"
+#include "analyse/rules/measure.h"
+
+namespace profgpu {
+
+extern const Rule kSlowProducts, kMemoryBound;
+
+namespace {
+
+constexpr double kSlowPart = 0.5;        // kernels at less than this of their limit are slow
+constexpr double kGoodPart = 0.9;        // well-tuned kernels reach about this much
+constexpr size_t kNamedOps = 3;
+
+/// Calls of one operator with the same shapes and precision, of those that a rule is about.
+struct SlowOp {
+  HostId op;                   ///< one of them
+  Precision precision = Precision::kUnknown;
+  ActivityId kernel;           ///< one of its kernels
+  int64_t ns = 0;
+  double least_ns = 0, flops = 0, bytes = 0;
+  double lost_ns = 0;          ///< over a good kernel's time
+};
+
+/// Kernels at less than half of their limit that no other rule names.
+struct SlowKernels {
+  int64_t ns = 0;              ///< of the measured steps
+  double lost_ns = 0;          ///< of that, over what good kernels would take
+  std::vector<ActivityId> kernels;
+  std::vector<SlowOp> ops;     ///< most lost first
+};
+
+bool is_busiest(const Measured& m) {
+  const Devices& devices = m.facts().get<Devices>();
+  return devices.busiest >= 0 && m.device().id == devices.devices[static_cast<size_t>(devices.busiest)].id;
+}
+
+// Those with the bound and at less than half of their limit, with the part of their time that the limit needs.
+std::vector<std::pair<ActivityId, double>> below_half(const Measured& m, Bound bound) {
+  std::vector<std::pair<ActivityId, double>> below;
+  if (!is_busiest(m) || !m.facts().get<Limits>().device) return below;
+  const DeviceWork& work = m.facts().get<DeviceWork>();
+  const RunLimits& limits = m.facts().get<RunLimits>();
+  const std::vector<int64_t>& exclusive = m.facts().get<ExclusiveTime>().ns;
+  for (ActivityId a = m.device().begin; a < m.device().end; ++a) {
+    const std::optional<double> part = exclusive[a.value] > 0 ? limits.needed_part(work, a) : std::nullopt;
+    if (part && *part < kSlowPart && limits.bound[work.run_of[a.value]] == bound) below.emplace_back(a, *part);
+  }
+  return below;
+}
+
+// Nothing where the rule would not fire: what other rules name is then not asked for.
+SlowKernels slow_kernels(const Measured& m, const Rule& rule, Bound bound) {
+  SlowKernels slow;
+  const Trace& trace = m.trace();
+  const DeviceWork& work = m.facts().get<DeviceWork>();
+  const std::vector<int64_t>& exclusive = m.facts().get<ExclusiveTime>().ns;
+  const std::vector<std::pair<ActivityId, double>> below = below_half(m, bound);
+  int64_t all_ns = 0;
+  for (const auto& [a, part] : below) all_ns += exclusive[a.value];
+  if (m.wall_pct(all_ns) <= m.threshold(rule)) return slow;
+  const std::vector<bool> named = named_kernels(m);
+  std::map<std::tuple<StringId, StringId, Precision>, size_t> index;
+  for (const auto& [a, part] : below) {
+    if (named[a.value]) continue;
+    const auto ns = static_cast<double>(exclusive[a.value]);
+    const WorkRun& run = *work.run(a);
+    const OpArgsId args = trace.host.args[run.op.value];
+    const StringId shapes = args.valid() ? trace.op_args[args.value].shapes : StringId();
+    const auto [it, fresh] =
+        index.try_emplace({trace.host.name[run.op.value], shapes, run.work.precision}, slow.ops.size());
+    if (fresh) slow.ops.push_back({run.op, run.work.precision, a});
+    SlowOp& op = slow.ops[it->second];
+    const double of_run = ns / static_cast<double>(run.device_ns);
+    op.ns += exclusive[a.value], op.least_ns += ns * part, op.lost_ns += ns * (1 - part / kGoodPart);
+    op.flops += of_run * static_cast<double>(run.work.needed_flops());
+    op.bytes += of_run * static_cast<double>(run.work.bytes);
+    slow.ns += exclusive[a.value], slow.lost_ns += ns * (1 - part / kGoodPart);
+    slow.kernels.push_back(a);
+  }
+  std::ranges::stable_sort(slow.ops, std::greater(), &SlowOp::lost_ns);
+  return slow;
+}
+
+std::optional<double> slow_pct(const Measured& m, const Rule& rule, Bound bound) {
+  const SlowKernels slow = slow_kernels(m, rule, bound);
+  return only_if(slow.ns > 0, m.wall_pct(slow.ns));
+}
+
+// What the steps save without these kernels, in proportion to the part of their time that is lost.
+int64_t cost_of(const Measured& m, const SlowKernels& slow) {
+  Removal removal;
+  removal.activity.resize(m.trace().activity.size());
+  for (const ActivityId a : slow.kernels) removal.activity[a.value] = true;
+  const double part = slow.lost_ns / static_cast<double>(std::max<int64_t>(slow.ns, 1));
+  return static_cast<int64_t>(part * static_cast<double>(std::min(slow.ns, m.replay().saved_by(removal))));
+}
+
+std::string op_text(const Measured& m, const SlowOp& op) {
+  const Trace& trace = m.trace();
+  const OpArgsId args = trace.host.args[op.op.value];
+  std::string text(trace.name(op.op));
+  if (args.valid() && trace.op_args[args.value].shapes.valid())
+    text += fmt::format(" {}", shortened(trace.strings[trace.op_args[args.value].shapes], 60));
+  return text;
+}
+
+double limit_part(const SlowOp& op) { return op.least_ns / static_cast<double>(op.ns); }
+
+/// Why a product may be slow, from its sizes.
+struct SizeReason {
+  std::string text;              ///< "k is only 64"
+  std::string_view fix;
+};
+
+/// Sizes of a product: batch times m x k times k x n.
+struct ProductSizes {
+  int64_t batch = 1, m = 0, n = 0, k = 0;
+};
+
+std::optional<ProductSizes> product_sizes(const OpInputs& in) {
+  const bool adds = in.name == "aten::addmm" || in.name == "aten::baddbmm";
+  const bool is_product = adds || in.name == "aten::mm" || in.name == "aten::bmm" || in.name == "aten::_scaled_mm";
+  const size_t first = adds ? 1 : 0;
+  const std::vector<int64_t>&a = in[first].shape, &b = in[first + 1].shape;
+  if (!is_product || a.size() < 2 || b.size() < 2) return std::nullopt;
+  return ProductSizes{a.size() > 2 ? a.front() : 1, a[a.size() - 2], b.back(), a.back()};
+}
+
+constexpr int64_t kTile = 128;     // rows and columns that a block of threads computes at full rate
+constexpr int64_t kShortInner = 512;
+
+std::optional<SizeReason> size_reason(const Measured& m, const SlowOp& op) {
+  const DeviceLimits& limits = *m.facts().get<Limits>().device;
+  if (op.precision == Precision::kFp32 && limits.operations_per_ns(Precision::kTf32) > 0)
+    return SizeReason{"computed in FP32 without TF32",
+                      "torch.set_float32_matmul_precision(\"high\"), or torch.autocast with bfloat16"};
+  const OpInputs inputs = op_inputs(m.trace(), op.op);
+  const std::optional<ProductSizes> sizes = product_sizes(inputs);
+  if (!sizes) return std::nullopt;
+  const auto [batch, rows, columns, inner] = *sizes;
+  const int bits = inputs[0].element_bits();
+  const int64_t step = bits == 8 ? 16 : 8;
+  if (bits > 0 && bits <= 16 && (inner % step != 0 || columns % step != 0))
+    return SizeReason{fmt::format("sizes that aren't multiples of {}", step), "pad sizes to a multiple of 64"};
+  if (std::min(rows, columns) < kTile)
+    return SizeReason{fmt::format("skinny: one side is {}", std::min(rows, columns)),
+                      "larger batches, or several small products in one (torch.bmm, grouped products)"};
+  if (inner < kShortInner)
+    return SizeReason{fmt::format("the inner size is only {}", inner),
+                      "join products with small inner sizes: several heads, adapters or experts in one"};
+  const int64_t tiles = batch * ((rows + kTile - 1) / kTile) * ((columns + kTile - 1) / kTile);
+  if (tiles < m.trace().properties(m.device().id).multiprocessors)
+    return SizeReason{fmt::format("only {} tiles of {} x {}", tiles, kTile, kTile),
+                      "larger batches, so that every multiprocessor has a tile"};
+  return std::nullopt;
+}
+
+void describe_slow_products(const Measured& m, Finding& f) {
+  const SlowKernels slow = slow_kernels(m, kSlowProducts, Bound::kCompute);
+  const DeviceLimits& limits = *m.facts().get<Limits>().device;
+  double least_ns = 0;
+  for (const SlowOp& op : slow.ops) least_ns += op.least_ns;
+  f.what = fmt::format("products at less than half of their limit take {:.0f} % of the time", *f.value);
+  f.why = fmt::format("For their FLOPs these kernels need {} of their time at the peak rates of {}.",
+                      format_percent(100 * least_ns / static_cast<double>(slow.ns), 0), limits.name);
+  for (size_t i = 0; i < std::min(kNamedOps, slow.ops.size()); ++i) {
+    const SlowOp& op = slow.ops[i];
+    const std::optional<SizeReason> reason = size_reason(m, op);
+    const auto ns = static_cast<double>(op.ns);
+    f.evidence.push_back(fmt::format("{}: at {} of its limit, {:.3g} of {:.4g} TFLOP/s, {}{}", op_text(m, op),
+                                     format_percent(100 * limit_part(op), 0), op.flops / ns / 1e3,
+                                     op.flops / op.least_ns / 1e3, per_step_text(m, op.ns),
+                                     reason ? "; " + reason->text : ""));
+    if (reason && std::ranges::count(f.fix, reason->fix) == 0) f.fix.emplace_back(reason->fix);
+  }
+  if (f.fix.empty())
+    f.fix = {"sizes suit the device: try other kernels, with torch.compile(mode=\"max-autotune\") or "
+             "torch.backends.cudnn.benchmark = True, and look at clocks (profgpu log)"};
+  f.where = launch_places(m, slow.kernels);
+  f.seen = {Locator::At::kLongestKernel, std::string(m.trace().name(slow.ops.front().kernel))};
+  set_cost(f, m.wall_ns(), cost_of(m, slow));
+}
+
+// The operator, or the kernel, of the compute before or after a kernel on its stream.
+std::string neighbor(const Measured& m, ActivityId a, int direction) {
+  const Trace& trace = m.trace();
+  const uint16_t queue = trace.activity.queue[a.value];
+  const int64_t begin = m.device().begin.value, end = m.device().end.value;
+  for (int64_t i = int64_t{a.value} + direction; i >= begin && i < end; i += direction) {
+    const ActivityId other(static_cast<size_t>(i));
+    if (trace.activity.queue[other.value] != queue) continue;
+    const HostId op = m.facts().get<Ops>().of_activity[other.value];
+    return op.valid() ? std::string(trace.name(op)) : short_kernel_name(trace.name(other));
+  }
+  return "";
+}
+
+void describe_memory_bound(const Measured& m, Finding& f) {
+  const SlowKernels slow = slow_kernels(m, kMemoryBound, Bound::kMemory);
+  const DeviceLimits& limits = *m.facts().get<Limits>().device;
+  double least_ns = 0;
+  for (const SlowOp& op : slow.ops) least_ns += op.least_ns;
+  f.what =
+      fmt::format("memory-bound kernels at less than half of the memory's rate take {:.0f} % of the time", *f.value);
+  f.why = fmt::format("To read their inputs and write their outputs once they need {} of their time at {:.4g} GB/s.",
+                      format_percent(100 * least_ns / static_cast<double>(slow.ns), 0), limits.memory_gbps);
+  for (size_t i = 0; i < std::min(kNamedOps, slow.ops.size()); ++i) {
+    const SlowOp& op = slow.ops[i];
+    const std::string before = neighbor(m, op.kernel, -1), after = neighbor(m, op.kernel, 1);
+    std::string partners = before.empty() ? "" : "after " + before;
+    if (!after.empty()) append_listed(partners, "before " + after);
+    f.evidence.push_back(fmt::format("{}: at {} of its limit, {:.4g} GB/s, {}{}", op_text(m, op),
+                                     format_percent(100 * limit_part(op), 0), op.bytes / static_cast<double>(op.ns),
+                                     per_step_text(m, op.ns), partners.empty() ? "" : "; runs " + partners));
+  }
+  f.where = launch_places(m, slow.kernels);
+  f.seen = {Locator::At::kLongestKernel, std::string(m.trace().name(slow.ops.front().kernel))};
+  set_cost(f, m.wall_ns(), cost_of(m, slow));
+}
+
+std::optional<double> mfu_value(const Measured& m) {
+  const bool served = m.facts().get<Frameworks>().serves();   // decoding is bound by memory
+  if (served || !is_busiest(m) || !m.facts().get<Distance>().is_known()) return std::nullopt;
+  return m.facts().get<Roofline>().mfu_pct;
+}
+
+void describe_low_mfu(const Measured& m, Finding& f) {
+  const Distance& d = m.facts().get<Distance>();
+  f.what = fmt::format("the run uses {} of the GPU's peak FLOP rate (MFU)", format_percent(*f.value));
+  std::vector<const DistancePart*> parts;
+  for (const DistancePart& p : d.parts)
+    if (p.name != "necessary_work") parts.push_back(&p);
+  std::ranges::stable_sort(parts, std::greater(), &DistancePart::total_ns);
+  parts.resize(std::min<size_t>(parts.size(), 3));
+  f.why = fmt::format("The time is {:.1f} times the least that its work needs. Most of the rest: {}.", *d.times_limit,
+                      joined(parts, ", ", [](const DistancePart* p) {
+                        return fmt::format("{} {}", words(p->name), format_percent(p->wall_pct, 0));
+                      }));
+}
+
+}  // namespace
+
+extern const Rule kSlowProducts = {
+    .id = "slow-products",
+    .summary = "matrix products far from what the device can do",
+    .unit = "%",
+    .threshold = 5,
+    .of_kernels = true,
+    .meaning =
+        "Matrix products, convolutions and attention reach 70 to 90 % of the device's peak rate at sizes that suit it. "
+        "Much less means that sizes leave parts of it unused, that the precision is slower than need be, or that the "
+        "library chose a slow kernel.",
+    .computation =
+        "Value: share of the measured steps' wall time in kernels of compute-bound operators that take more than twice "
+        "the least time for their FLOPs at the peak rate of their precision. Needs recorded shapes and a device whose "
+        "peak rates are known, or --peaks. Kernels that another finding names do not count. Cost: replay of the trace "
+        "without these kernels, times the part of their time that is beyond 90 % of the limit.",
+    .advice = {
+        "sizes in multiples of 64, better of 128 and 256; larger batches",
+        "torch.autocast(\"cuda\", dtype=torch.bfloat16); TF32 for what stays in float32",
+        "torch.compile(model, mode=\"max-autotune\") tries kernels; torch.backends.cudnn.benchmark = True",
+        "join small products: QKV in one, torch.bmm or grouped products for experts and adapters",
+        "the device's clocks during the job: profgpu log, and pass the samples to analyze",
+    },
+    .rank = {.value = [](const Measured& m) { return slow_pct(m, kSlowProducts, Bound::kCompute); },
+             .describe = describe_slow_products},
+};
+
+extern const Rule kMemoryBound = {
+    .id = "memory-bound",
+    .summary = "memory-bound kernels that take much longer than their bytes need",
+    .unit = "%",
+    .threshold = 5,
+    .of_kernels = true,
+    .meaning =
+        "Elementwise operations, norms, softmax and copies are as fast as the memory. Kernels far below its rate read "
+        "in small or scattered pieces, move data more than once, or keep too few requests in flight.",
+    .computation =
+        "Value: share of the measured steps' wall time in kernels of memory-bound operators that take more than twice "
+        "the time in which the memory moves their inputs and outputs once. Needs recorded shapes and a device whose "
+        "memory bandwidth is known, or --peaks. Kernels that another finding names do not count. Cost: replay of the "
+        "trace without these kernels, times the part of their time that is beyond 90 % of the limit.",
+    .advice = {
+        "fuse it with the operators that run before and after it: torch.compile(model), or a fused module",
+        "contiguous inputs: strided and transposed views are read in small pieces",
+        "vectorized kernels: sizes in multiples of 8 elements, aligned tensors",
+        "fused kernels for norms, activations and losses: Liger, Apex, Transformer Engine",
+    },
+    .rank = {.value = [](const Measured& m) { return slow_pct(m, kMemoryBound, Bound::kMemory); },
+             .describe = describe_memory_bound},
+};
+
+extern const Rule kLowMfu = {
+    .id = "low-mfu",
+    .summary = "the run uses little of the device's peak FLOP rate",
+    .unit = "%",
+    .threshold = 20,
+    .below = true,
+    .severity = Severity::kInfo,
+    .meaning =
+        "Model FLOPs utilization is the share of the device's peak rate that a run's products use. Training of large "
+        "models reaches 40 to 60 %; small models, decoding and models without large products stay lower.",
+    .computation =
+        "Value: time that the products of the measured steps, without recomputation, take at the peak rates of their "
+        "precisions, as a share of the steps' wall time. Needs a known limit for 70 % of kernel time. No cost: other "
+        "findings and `--section distance` have what it is made of.",
+    .advice = {
+        "profgpu analyze TRACE --section distance   # what the time is made of; --section roofline: by operator",
+        "larger batches or longer sequences, if most kernels are small",
+    },
+    .rank = {.value = mfu_value, .describe = describe_low_mfu},
+};
+
+}  // namespace profgpu

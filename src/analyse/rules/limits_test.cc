@@ -1,0 +1,96 @@
+// Rules of limits on traces by hand: what they name, what it costs at most, and where they are silent.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "analyse/rank/roofline.h"
+#include "analyse/rules/measure.h"
+#include "tests/support/hand_trace.h"
+#include "tests/support/worked_trace.h"
+
+namespace profgpu {
+namespace {
+
+constexpr int64_t kSteps = 12;
+
+/// Steps of a millisecond that launch one kernel of `busy_us` each.
+HandTrace steps_with(std::string_view op, std::string_view kernel, int64_t busy_us) {
+  HandTrace hand;
+  for (int64_t t = 0; t < kSteps * 1000; t += 1000)
+    hand.range("ProfilerStep#" + std::to_string(t / 1000), t, t + 1000)
+        .shaped_op(op, t + 10, t + 20, "[[4096, 2048], [2048, 4096]]", "[\"c10::BFloat16\", \"c10::BFloat16\"]")
+        .kernel(kernel, t + 11, t + 12, t + 30, t + 30 + busy_us);
+  return hand;
+}
+
+std::vector<Finding> findings_of(HandTrace& hand, const OpWork& work) {
+  const WorkedTrace t(hand.build(), std::vector<OpWork>(kSteps, work));
+  Evidence evidence;
+  evidence.ranks.push_back(diagnose_rank({0, &t.facts}, {}));
+  return diagnose(evidence).findings;
+}
+
+const Finding* found(const std::vector<Finding>& findings, std::string_view rule) {
+  return first_where(findings, [&](const Finding& f) { return f.rule == rule; });
+}
+
+constexpr const char* kGemm = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_cublas";
+
+TEST(SlowProducts, CostAtMostWhatReachingNineTenthsOfTheLimitSaves) {
+  HandTrace hand = steps_with("aten::mm", kGemm, 900);   // needs 100 us
+  const std::vector<Finding> findings = findings_of(hand, kHundred);
+  const Finding* f = found(findings, "slow-products");
+  ASSERT_NE(f, nullptr);
+  EXPECT_NEAR(*f->value, 90, 0.1);
+  ASSERT_TRUE(f->cost_ns);
+  const double most_ns = kSteps * (900'000 - 100'000 / 0.9);
+  EXPECT_LE(static_cast<double>(*f->cost_ns), most_ns + 1);
+  EXPECT_GT(static_cast<double>(*f->cost_ns), 0.8 * most_ns);
+  EXPECT_NE(f->evidence.at(0).find("aten::mm [[4096, 2048], [2048, 4096]]: at 11 % of its limit, 110 of 989.4 TFLOP/s"),
+            std::string::npos)
+      << f->evidence.at(0);
+  EXPECT_EQ(found(findings, "memory-bound"), nullptr);
+}
+
+TEST(SlowProducts, AreSilentFromHalfOfTheLimitOn) {
+  HandTrace half = steps_with("aten::mm", kGemm, 200), below = steps_with("aten::mm", kGemm, 204);
+  EXPECT_EQ(found(findings_of(half, kHundred), "slow-products"), nullptr);
+  EXPECT_NE(found(findings_of(below, kHundred), "slow-products"), nullptr);
+}
+
+// Another finding has this time already.
+TEST(SlowProducts, AreSilentWhereTensorCoresAreMissing) {
+  HandTrace hand = steps_with("aten::mm", "ampere_sgemm_128x64_tn", 900);
+  OpWork work = kHundred;
+  work.precision = Precision::kFp32, work.flops = 6'700'000'000;   // 100 us without tensor cores
+  const std::vector<Finding> findings = findings_of(hand, work);
+  EXPECT_NE(found(findings, "full-precision-gemm"), nullptr);
+  EXPECT_EQ(found(findings, "slow-products"), nullptr);
+}
+
+TEST(MemoryBound, NamesKernelsBelowHalfOfTheMemorysRate) {
+  HandTrace slow = steps_with("aten::gelu", "gelu_kernel", 900), good = steps_with("aten::gelu", "gelu_kernel", 150);
+  const std::vector<Finding> findings = findings_of(slow, kBytes);
+  const Finding* f = found(findings, "memory-bound");
+  ASSERT_NE(f, nullptr);
+  EXPECT_NE(f->evidence.at(0).find("at 11 % of its limit, 372.2 GB/s"), std::string::npos) << f->evidence.at(0);
+  EXPECT_EQ(found(findings, "slow-products"), nullptr);
+  EXPECT_EQ(found(findings_of(good, kBytes), "memory-bound"), nullptr);
+}
+
+TEST(LowMfu, SaysHowMuchOfThePeakIsUsedAndWhatTheRestIs) {
+  HandTrace hand = steps_with("aten::mm", kGemm, 150);   // 10 % of the time at peak
+  const std::vector<Finding> findings = findings_of(hand, kHundred);
+  const Finding* f = found(findings, "low-mfu");
+  ASSERT_NE(f, nullptr);
+  EXPECT_NEAR(*f->value, 10, 0.1);
+  EXPECT_EQ(f->severity, Severity::kInfo);
+  EXPECT_FALSE(f->cost_ns);
+  OpWork more = kHundred;
+  more.flops *= 3;
+  HandTrace busy = steps_with("aten::mm", kGemm, 400);
+  EXPECT_EQ(found(findings_of(busy, more), "low-mfu"), nullptr);
+}
+
+}  // namespace
+}  // namespace profgpu

@@ -1,0 +1,106 @@
+#include "analyse/work/op_work_test.h"
+
+namespace profgpu {
+namespace {
+
+constexpr std::string_view kThree =
+    R"(["c10::BFloat16", "c10::BFloat16", "c10::BFloat16", "Scalar", "Scalar", "Scalar", "Scalar"])";
+
+TEST(Attention, Forward) {
+  const OpWork w = work_of("aten::_scaled_dot_product_flash_attention",
+                           "[[2, 8, 16, 64], [2, 8, 32, 64], [2, 8, 32, 64], [], [], [], []]", kThree,
+                           R"(["", "", "", "0.", "False", "False", "0.125"])");
+  EXPECT_EQ(w.flops, 2 * 2 * 2 * 8 * 16 * 32 * 64);
+  EXPECT_EQ(w.skipped_flops, 0);
+  EXPECT_EQ(w.bytes, 2 * 2 * 8 * 64 * (16 + 32 + 32 + 16));
+  EXPECT_EQ(w.precision, Precision::kBf16);
+}
+
+TEST(Attention, FewerKeyHeadsThanQueryHeads) {
+  const OpWork w = work_of("aten::_scaled_dot_product_flash_attention",
+                           "[[1, 8, 16, 64], [1, 2, 16, 64], [1, 2, 16, 64], [], [], [], []]", kThree);
+  EXPECT_EQ(w.flops, 2 * 2 * 8 * 16 * 16 * 64);
+  EXPECT_EQ(w.bytes, 2 * 16 * 64 * (8 + 2 + 2 + 8));
+  EXPECT_EQ(work_of("aten::_scaled_dot_product_flash_attention",
+                    "[[1, 8, 16, 64], [1, 3, 16, 64], [1, 3, 16, 64]]", kThree).flops, -1);
+}
+
+TEST(Attention, ACausalMaskLeavesOutAlmostHalf) {
+  const std::string_view causal = R"(["", "", "", "0.", "True", "False", "0.125"])";
+  // Of four queries by four keys, six pairs are masked.
+  const OpWork square = work_of("aten::_scaled_dot_product_flash_attention",
+                                "[[1, 1, 4, 8], [1, 1, 4, 8], [1, 1, 4, 8], [], [], [], []]", kThree, causal);
+  EXPECT_EQ(square.flops, 2 * 2 * 16 * 8);
+  EXPECT_EQ(square.needed_flops(), 2 * 2 * 10 * 8);
+  // Two queries at the end of four keys see three and four of them.
+  const OpWork end = work_of("aten::_scaled_dot_product_flash_attention",
+                             "[[1, 1, 2, 8], [1, 1, 4, 8], [1, 1, 4, 8], [], [], [], []]", kThree, causal);
+  EXPECT_EQ(end.needed_flops(), 2 * 2 * 7 * 8);
+  // From the top left they see one and two.
+  const OpWork top = work_of("aten::_scaled_dot_product_flash_attention_for_cpu",
+                             "[[1, 1, 2, 8], [1, 1, 4, 8], [1, 1, 4, 8], [], []]", kThree, causal);
+  EXPECT_EQ(top.needed_flops(), 2 * 2 * 3 * 8);
+}
+
+TEST(Attention, HeadsMayFollowTheSequence) {
+  const OpWork w = work_of("aten::_flash_attention_forward",
+                           "[[2, 16, 8, 64], [2, 32, 8, 64], [2, 32, 8, 64], [], [], [], [], [], []]", kThree);
+  EXPECT_EQ(w.flops, 2 * 2 * 2 * 8 * 16 * 32 * 64);
+  const OpWork fa = work_of("flash_attn::_flash_attn_forward",
+                            "[[2, 16, 8, 64], [2, 32, 8, 64], [2, 32, 8, 64]]", kThree);
+  EXPECT_EQ(fa.flops, w.flops);
+}
+
+TEST(Attention, Backward) {
+  const OpWork w = work_of("aten::_scaled_dot_product_efficient_attention_backward",
+                           "[[1, 4, 16, 32], [1, 4, 16, 64], [1, 4, 24, 64], [1, 4, 24, 32]]",
+                           R"(["float", "float", "float", "float"])");
+  // Three products of the key's size, two of the value's.
+  EXPECT_EQ(w.flops, 2 * 4 * 16 * 24 * (3 * 64 + 2 * 32));
+  EXPECT_EQ(w.bytes, 4 * 2 * 4 * (16 * 64 + 24 * 64 + 24 * 32 + 16 * 32));
+}
+
+TEST(Attention, SequencesOneAfterTheOtherHaveALowerBound) {
+  const std::string_view types = R"(["c10::Half", "c10::Half", "c10::Half", "int", "int"])";
+  const OpWork w =
+      work_of("aten::_flash_attention_forward", "[[64, 8, 32], [64, 8, 32], [64, 8, 32], [5], [5]]", types);
+  EXPECT_TRUE(w.lower_bound);
+  EXPECT_EQ(w.flops, 2 * 2 * 4 * 8 * 16 * 16 * 32);
+  // One sequence is exact; queries of several sequences by other keys are unknown.
+  const OpWork one =
+      work_of("aten::_flash_attention_forward", "[[64, 8, 32], [96, 8, 32], [96, 8, 32], [2], [2]]", types);
+  EXPECT_FALSE(one.lower_bound);
+  EXPECT_EQ(one.flops, 2 * 2 * 8 * 64 * 96 * 32);
+  EXPECT_EQ(work_of("aten::_flash_attention_forward", "[[64, 8, 32], [96, 8, 32], [96, 8, 32], [5], [5]]", types).flops,
+            -1);
+}
+
+TEST(Attention, TheEfficientFormNumbersItsMasks) {
+  const std::string_view shapes = "[[1, 4, 1, 8], [1, 4, 1, 8], [1, 4, 1, 8], [], [], [], [], [], [], []]";
+  const auto masked = [&](std::string_view type) {
+    return work_of("aten::_efficient_attention_forward", shapes, kThree,
+                   R"(["", "", "", "", "", "", "", "", "0.", ")" + std::string(type) + "\"]").needed_flops();
+  };
+  EXPECT_EQ(masked("0"), 2 * 2 * 16 * 8);
+  EXPECT_EQ(masked("1"), 2 * 2 * 10 * 8);
+  EXPECT_EQ(masked("2"), 2 * 2 * 10 * 8);
+}
+
+TEST(Attention, OverACacheTakesTheEnginesFigures) {
+  const OpInputs vllm = op_inputs("vllm::unified_attention_with_output", "[[4, 32, 128], [4, 8, 128], [4, 8, 128]]",
+                                  R"(["c10::BFloat16", "c10::BFloat16", "c10::BFloat16"])", "");
+  EXPECT_EQ(op_work(vllm), OpWork());
+  ASSERT_TRUE(attends_to_cache(vllm.name));
+  const OpWork w = cached_attention(vllm, {.keys = 1000, .pairs = 1200, .masked_pairs = 100});
+  EXPECT_EQ(w.flops, 4 * 32 * 128 * 1200);
+  EXPECT_EQ(w.needed_flops(), 4 * 32 * 128 * 1100);
+  EXPECT_EQ(w.bytes, 2 * (2 * 4 * 32 * 128 + 1000 * 2 * 8 * 128));
+  // Its slots in pages of one.
+  const OpInputs ragged = op_inputs("sglang_profiler::attention_paged_attention_ragged_100",
+                                    "[[4, 32, 128], [99], [4, 32, 128], [5000, 1, 8, 128], [5000, 1, 8, 128]]",
+                                    R"(["c10::BFloat16", "unsigned char", "c10::BFloat16", "c10::BFloat16", "c10::BFloat16"])", "");
+  EXPECT_EQ(cached_attention(ragged, {1000, 1200, 100}), w);
+}
+
+}  // namespace
+}  // namespace profgpu

@@ -1,0 +1,59 @@
+// What devices can do at most: dense peak rates by precision and memory bandwidth, from their vendors' documents.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "analyse/work/op_work.h"
+#include "base/result.h"
+
+namespace profgpu {
+
+struct DeviceLimits {
+  std::string name;                          ///< "H100 SXM"
+  /// By Precision, in 10^12 operations a second, without sparsity; 0: unknown, or the device has no such units.
+  std::array<double, kPrecisions> tera{};
+  double memory_gbps = 0;                    ///< 10^9 bytes a second; 0: unknown
+  int32_t multiprocessors = 0;               ///< 0: unknown
+  int32_t clock_mhz = 0;                     ///< at which it reaches the FP16 peak; 0: not published
+  int32_t fp16_per_cycle = 0;                ///< FP16 operations of one multiprocessor in one cycle
+  std::string source;                        ///< the document
+
+  /// In operations and bytes per nanosecond; 0: unknown.
+  [[nodiscard]] double operations_per_ns(Precision p) const { return tera[static_cast<size_t>(p)] * 1e3; }
+  [[nodiscard]] double bytes_per_ns() const { return memory_gbps; }
+  /// The shortest time for the work; none: unknown, since a rate or the work is.
+  [[nodiscard]] std::optional<double> least_ns(const OpWork& work) const;
+  /// Whether the work takes longer to compute than to move. Only where least_ns() is known.
+  [[nodiscard]] bool computes_longer(const OpWork& work) const;
+};
+
+/// How a trace or a driver describes a device.
+struct DeviceDescription {
+  std::string_view name;
+  int64_t memory_bytes = 0;      ///< 0: unknown
+  int32_t multiprocessors = 0;   ///< 0: unknown
+};
+
+struct FoundLimits {
+  std::optional<DeviceLimits> limits;
+  std::string why;               ///< without limits: the reason, one clause
+};
+/// By name; memory size and multiprocessors choose among variants of the name, and rule out slices of a device. Unknown
+/// where several variants that differ are left.
+FoundLimits find_limits(const DeviceDescription& device);
+
+/// All devices whose limits are known, by vendor and age.
+const std::vector<DeviceLimits>& known_limits();
+
+/// What a file of measured peaks says, see docs/roofline.md. An entry without a name is of all devices.
+Result<std::vector<DeviceLimits>> limits_from_json(std::string text, std::string_view path);
+/// The entry of a device; null: none.
+const DeviceLimits* limits_called(std::span<const DeviceLimits> all, std::string_view device_name);
+
+}  // namespace profgpu

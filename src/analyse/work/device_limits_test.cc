@@ -1,0 +1,133 @@
+#include "analyse/work/device_limits.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace profgpu {
+namespace {
+
+constexpr int64_t kGiB = int64_t{1} << 30;
+
+std::string name_found(const DeviceDescription& device) {
+  const FoundLimits found = find_limits(device);
+  EXPECT_EQ(found.limits.has_value(), found.why.empty()) << device.name;
+  return found.limits ? found.limits->name : "";
+}
+
+double tera(const DeviceLimits& limits, Precision p) { return limits.tera[static_cast<size_t>(p)]; }
+
+// A peak is what all multiprocessors do in a cycle, times the cycles of a second.
+TEST(DeviceLimits, PeaksAreMultiprocessorsTimesClockTimesRate) {
+  int checked = 0;
+  for (const DeviceLimits& d : known_limits()) {
+    if (d.multiprocessors == 0 || d.clock_mhz == 0 || d.fp16_per_cycle == 0) continue;
+    const double expected = static_cast<double>(d.multiprocessors) * d.clock_mhz * d.fp16_per_cycle / 1e6;
+    EXPECT_NEAR(tera(d, Precision::kFp16) / expected, 1, 0.05) << d.name;
+    ++checked;
+  }
+  EXPECT_GE(checked, 35);
+}
+
+// Each step to a narrower type doubles the rate, where the device has it: data sheets with and without sparsity mixed up
+// would show here.
+TEST(DeviceLimits, NarrowerTypesAreTwiceAsFast) {
+  for (const DeviceLimits& d : known_limits()) {
+    const bool mi100 = d.name == "MI100";   // bf16 at half the rate of fp16
+    const auto ratio = [&](Precision narrow, Precision wide, double least, double most) {
+      if (tera(d, narrow) == 0 || tera(d, wide) == 0) return;
+      EXPECT_GE(tera(d, narrow) / tera(d, wide), least * 0.97) << d.name;
+      EXPECT_LE(tera(d, narrow) / tera(d, wide), most * 1.03) << d.name;
+    };
+    ratio(Precision::kBf16, Precision::kFp16, mi100 ? 0.5 : 1, 1);
+    ratio(Precision::kFp16, Precision::kTf32, 2, 2.05);
+    ratio(Precision::kFp8, Precision::kFp16, 2, 2.05);
+    ratio(Precision::kFp4, Precision::kFp8, 2, 4);
+    ratio(Precision::kInt8, Precision::kFp16, 1, 4.05);
+    ratio(Precision::kFp32, Precision::kFp64, 0.99, 4.05);
+    EXPECT_FALSE(d.source.empty()) << d.name;
+    EXPECT_GT(d.memory_gbps, 0) << d.name;
+  }
+}
+
+TEST(DeviceLimits, AreFoundByTheNamesThatTracesHave) {
+  EXPECT_EQ(name_found({"NVIDIA H100 80GB HBM3", 85018279936, 132}), "H100 SXM");
+  EXPECT_EQ(name_found({"NVIDIA H100 80GB HBM3", 0, 0}), "H100 SXM");
+  EXPECT_EQ(name_found({"NVIDIA H100 PCIe", 85018279936, 114}), "H100 PCIe");
+  EXPECT_EQ(name_found({"NVIDIA H100 NVL", 0, 132}), "H100 NVL");
+  EXPECT_EQ(name_found({"NVIDIA A100-SXM4-80GB", 84990623744, 108}), "A100 SXM 80 GB");
+  EXPECT_EQ(name_found({"NVIDIA A100-SXM4-40GB", 0, 108}), "A100 SXM 40 GB");
+  EXPECT_EQ(name_found({"NVIDIA A100 80GB PCIe", 0, 0}), "A100 PCIe 80 GB");
+  EXPECT_EQ(name_found({"NVIDIA A100-PG509-200", 42505273344, 108}), "A100 SXM 40 GB");
+  EXPECT_EQ(name_found({"Tesla V100-SXM2-32GB", 34079637504, 80}), "V100 SXM2");
+  EXPECT_EQ(name_found({"Tesla T4", 15843721216, 40}), "T4");
+  EXPECT_EQ(name_found({"NVIDIA L4", 0, 58}), "L4");
+  EXPECT_EQ(name_found({"NVIDIA GH200 480GB", 102 * kGiB * 96 / 102, 132}), "GH200 96 GB");
+  EXPECT_EQ(name_found({"NVIDIA GeForce RTX 4090", 25386352640, 128}), "RTX 4090");
+  EXPECT_EQ(name_found({"NVIDIA GeForce RTX 3090 Ti", 0, 84}), "RTX 3090 Ti");
+  EXPECT_EQ(name_found({"NVIDIA RTX 6000 Ada Generation", 0, 142}), "RTX 6000 Ada");
+  EXPECT_EQ(name_found({"Quadro RTX 6000", 0, 72}), "Quadro RTX 6000");
+  EXPECT_EQ(name_found({"AMD Instinct MI300X", 206141652992, 304}), "MI300X");
+  EXPECT_EQ(name_found({"AMD Instinct MI300X VF", 205571227648, 304}), "MI300X");
+  EXPECT_EQ(name_found({"AMD Instinct MI250X/MI250", 68702699520, 110}), "MI250X, one die");
+  EXPECT_EQ(name_found({"AMD Instinct MI250X/MI250", 68702699520, 104}), "MI250, one die");
+}
+
+TEST(DeviceLimits, WhatFitsSeveralOrNoneIsUnknown) {
+  EXPECT_EQ(name_found({"NVIDIA A100-SXM4-80GB MIG 3g.40gb", 42000000000, 42}), "");
+  EXPECT_EQ(name_found({"NVIDIA H100 80GB HBM3", 20 * kGiB, 32}), "");   // a slice under the whole one's name
+  EXPECT_EQ(name_found({"AMD Instinct MI250X/MI250", 0, 0}), "");
+  EXPECT_EQ(name_found({"NVIDIA GeForce RTX 4090 Laptop GPU", 0, 76}), "");
+  EXPECT_EQ(name_found({"NVIDIA GeForce RTX 3080", 12 * kGiB, 70}), "");
+  EXPECT_EQ(name_found({"AMD Radeon Graphics", 68702699520, 104}), "");
+  EXPECT_EQ(name_found({"Simulated GPU", 0, 0}), "");
+  EXPECT_EQ(name_found({"", 0, 0}), "");
+  EXPECT_EQ(find_limits({"AMD Instinct MI250X/MI250", 0, 0}).why,
+            "AMD Instinct MI250X/MI250 may be MI250, one die or MI250X, one die");
+}
+
+TEST(DeviceLimits, LeastTimeIsTheLongerOfComputingAndMoving) {
+  const DeviceLimits h100 = *find_limits({"NVIDIA H100 80GB HBM3", 0, 0}).limits;
+  OpWork work{.flops = 989'400'000'000, .bytes = 1000, .precision = Precision::kBf16};
+  EXPECT_NEAR(*h100.least_ns(work), 1e6, 1);   // a thousandth of what it does in a second
+  EXPECT_TRUE(h100.computes_longer(work));
+  work.bytes = 6'700'000'000;
+  EXPECT_NEAR(*h100.least_ns(work), 2e6, 1);
+  EXPECT_FALSE(h100.computes_longer(work));
+  work.skipped_flops = work.flops / 2, work.bytes = 0;
+  EXPECT_NEAR(*h100.least_ns(work), 0.5e6, 1);
+  EXPECT_FALSE(h100.least_ns({.flops = 1, .bytes = 1, .precision = Precision::kFp4}));   // no such units
+  EXPECT_FALSE(h100.least_ns({.flops = 1, .bytes = 1, .precision = Precision::kUnknown}));
+  EXPECT_FALSE(h100.least_ns({.flops = 1, .bytes = -1, .precision = Precision::kBf16}));
+  EXPECT_FALSE(h100.least_ns(OpWork()));
+  EXPECT_TRUE(h100.least_ns({.flops = 0, .bytes = 1, .precision = Precision::kUnknown}));
+}
+
+TEST(DeviceLimits, MeasuredPeaksAreReadFromAFile) {
+  const auto all = limits_from_json(
+      R"({"by": "a benchmark", "devices": [{"name": "A", "tflops": {"bf16": 800.5, "fp32": 50}, "memory_gbps": 3000},
+          {"tflops": {}, "memory_gbps": 900, "clock": null}]})",
+      "peaks.json");
+  ASSERT_TRUE(all);
+  ASSERT_EQ(all->size(), 2u);
+  const DeviceLimits* a = limits_called(*all, "A");
+  ASSERT_NE(a, nullptr);
+  EXPECT_EQ(tera(*a, Precision::kBf16), 800.5);
+  EXPECT_EQ(tera(*a, Precision::kTf32), 0);
+  EXPECT_EQ(a->memory_gbps, 3000);
+  EXPECT_EQ(a->source, "peaks.json");
+  const DeviceLimits* other = limits_called(*all, "B");
+  ASSERT_NE(other, nullptr);
+  EXPECT_EQ(other->memory_gbps, 900);
+}
+
+TEST(DeviceLimits, WhatIsNoFileOfPeaksIsRefused) {
+  for (const char* text : {"", "{}", "[]", R"({"devices": []})", R"({"devices": [{"tflops": {"fp7": 1}}]})",
+                           R"({"devices": [{"tflops": {"bf16": -1}}]})", R"({"devices": [{"tflops": {"bf16": "fast"}}]})",
+                           R"({"devices": [{"memory_gbps": 1e999}]})", R"({"devices": [{"memory_gbps": 1}]} trailing)",
+                           R"({"devices": [{"memory_gbps": 1})"})
+    EXPECT_FALSE(limits_from_json(text, "peaks.json")) << text;
+}
+
+}  // namespace
+}  // namespace profgpu

@@ -1,0 +1,158 @@
+// Matrix products. Positions of inputs are those of the operators' schemas.
+#include <algorithm>
+
+#include "analyse/work/op_sizes.h"
+
+namespace profgpu {
+namespace {
+
+using Sizes = std::vector<int64_t>;
+
+int64_t last(const Sizes& sizes, size_t from_end) {
+  return sizes.size() > from_end ? sizes[sizes.size() - 1 - from_end] : 1;
+}
+
+// Of two matrices, or of two batches of them, whose sizes fit.
+struct Product {
+  Amount batch = 1, m = 0, n = 0, k = 0;
+
+  [[nodiscard]] Amount multiply_adds() const { return batch * m * n * k; }
+  [[nodiscard]] Amount results() const { return batch * m * n; }
+};
+
+std::optional<Product> fitting(const Sizes& a, const Sizes& b, size_t dimensions) {
+  if (a.size() != dimensions || b.size() != dimensions || last(a, 0) != last(b, 1)) return std::nullopt;
+  if (dimensions == 3 && a.front() != b.front()) return std::nullopt;
+  return Product{dimensions == 3 ? a.front() : 1, last(a, 1), last(b, 0), last(a, 0)};
+}
+
+// Both inputs and the result, whose elements have so many bits.
+OpWork multiplied(const OpInputs& in, size_t a, const Product& p, int result_bits, Amount beside = 0) {
+  const Amount moved = bytes_of(in, a) + bytes_of(in, a + 1) + bytes_of(p.results(), result_bits) + beside;
+  return multiplying(p.multiply_adds(), moved, in[a]);
+}
+
+template <size_t A, size_t Dimensions>
+OpWork matrices(const OpInputs& in) {
+  const auto p = fitting(in[A].shape, in[A + 1].shape, Dimensions);
+  if (!p) return {};
+  return multiplied(in, A, *p, in[A].element_bits(), bytes_of(in, 0, A));
+}
+
+// aten::addbmm adds up the products of a batch.
+OpWork added_up(const OpInputs& in) {
+  const auto p = fitting(in[1].shape, in[2].shape, 3);
+  if (!p) return {};
+  return multiplying(p->multiply_adds(), bytes_of(in, 0, 3) + bytes_of(p->m * p->n, in[1].element_bits()), in[1]);
+}
+
+template <size_t A>
+OpWork matrix_by_vector(const OpInputs& in) {
+  if (in[A].shape.size() != 2) return {};
+  const Amount results = bytes_of(Amount(in[A].shape[0]), in[A].element_bits());
+  return multiplying(elements_of(in[A]), bytes_of(in, 0, A + 2) + results, in[A]);
+}
+
+OpWork dot(const OpInputs& in) { return multiplying(elements_of(in[0]), bytes_of(in, 0, 2), in[0]); }
+
+// A of any number of dimensions by the transpose of a matrix.
+OpWork by_transpose(const OpInputs& in, size_t a, int result_bits) {
+  const Sizes &left = in[a].shape, &right = in[a + 1].shape;
+  if (left.empty() || right.size() != 2 || left.back() != right.back()) return {};
+  const Product p{1, product_of(std::span(left).first(left.size() - 1)), right[0], right[1]};
+  return multiplied(in, a, p, result_bits, bytes_of(in, a + 2));
+}
+
+OpWork linear(const OpInputs& in) { return by_transpose(in, 0, in[0].element_bits()); }
+
+OpWork matmul(const OpInputs& in) {
+  Sizes a = in[0].shape, b = in[1].shape;
+  if (a.empty() || b.empty()) return {};
+  if (a.size() == 1) a.insert(a.begin(), 1);
+  if (b.size() == 1) b.push_back(1);
+  if (last(a, 0) != last(b, 1)) return {};
+  const Sizes leading[] = {{a.begin(), a.end() - 2}, {b.begin(), b.end() - 2}};
+  const auto batch = broadcast(leading);
+  if (!batch) return {};
+  return multiplied(in, 0, {product_of(*batch), last(a, 1), last(b, 0), last(a, 0)}, in[0].element_bits());
+}
+
+// What an operator that takes `out_dtype` writes where that is not recorded, or is none: BF16.
+int result_bits(const OpInput& out_dtype) {
+  const auto number = whole_value(out_dtype);
+  const int bits = number ? bits_of_scalar_type(*number) : 0;
+  return bits > 0 ? bits : 16;
+}
+
+template <size_t OutDtype>
+OpWork scaled(const OpInputs& in) {
+  const auto p = fitting(in[0].shape, in[1].shape, 2);
+  return p ? multiplied(in, 0, *p, result_bits(in[OutDtype]), bytes_of(in, 2, OutDtype)) : OpWork();
+}
+
+// Products of groups, which `offs` says the ends of: of rows, of columns, or of what is added up over. That they may
+// end before the last row is not in the trace.
+template <size_t OutDtype>
+OpWork grouped(const OpInputs& in) {
+  const Sizes &a = in[0].shape, &b = in[1].shape;
+  const size_t dimensions = a.size() * 10 + b.size();
+  if (dimensions == 33) {
+    const auto p = fitting(a, b, 3);
+    return p ? multiplied(in, 0, *p, result_bits(in[OutDtype])) : OpWork();
+  }
+  if ((dimensions != 22 && dimensions != 23 && dimensions != 32) || last(a, 0) != last(b, 1)) return {};
+  const Amount groups = dimensions == 22 ? Amount(in[2].shape.empty() ? 1 : in[2].shape[0]) : Amount(1);
+  const Amount m = last(a, 1), n = last(b, 0);
+  const Amount moved = bytes_of(in, 0, 2) + bytes_of(groups * m * n, result_bits(in[OutDtype]));
+  return multiplying(m * n * last(a, 0), moved, in[0]);
+}
+
+// aten::_weight_int4pack_mm packs its weights: their number of columns is in the scales.
+OpWork packed_int4(const OpInputs& in) {
+  if (in[0].shape.size() != 2 || in[3].shape.size() != 3) return {};
+  const Product p{1, in[0].shape[0], in[3].shape[1], in[0].shape[1]};
+  return multiplied(in, 0, p, in[0].element_bits(), bytes_of(in, 3));
+}
+
+OpWork packed_int8(const OpInputs& in) { return by_transpose(in, 0, in[0].element_bits()); }
+
+// Engines' own: `a` by the transpose of a matrix.
+template <size_t OutDtype>
+OpWork engine_linear(const OpInputs& in) {
+  return by_transpose(in, 0, in[0].element_bits() > 8 ? in[0].element_bits() : result_bits(in[OutDtype]));
+}
+
+// The result is the first input.
+OpWork into_first(const OpInputs& in) {
+  const auto p = fitting(in[1].shape, in[2].shape, 2);
+  return p ? multiplied(in, 1, *p, in[0].element_bits()) : OpWork();
+}
+
+constexpr OpForm kForms[] = {
+    {"aten::mm aten::_int_mm", matrices<0, 2>},
+    {"aten::addmm aten::_addmm_activation", matrices<1, 2>},
+    {"aten::bmm", matrices<0, 3>},
+    {"aten::baddbmm", matrices<1, 3>},
+    {"aten::addbmm", added_up},
+    {"aten::mv", matrix_by_vector<0>},
+    {"aten::addmv", matrix_by_vector<1>},
+    {"aten::dot aten::vdot", dot},
+    {"aten::linear aten::mkldnn_linear mkldnn::_linear_pointwise", linear},
+    {"aten::matmul", matmul},
+    {"aten::_scaled_mm", scaled<6>},
+    {"aten::_grouped_mm", grouped<4>},
+    {"aten::_scaled_grouped_mm", grouped<7>},
+    {"aten::_weight_int8pack_mm", packed_int8},
+    {"aten::_weight_int4pack_mm", packed_int4},
+    {"vllm::rocm_unquantized_gemm vllm::rocm_unquantized_gemm_impl", linear},
+    {"aiter::gemm_a16w16", engine_linear<3>},
+    {"aiter::gemm_a8w8 vllm::rocm_aiter_gemm_a8w8", engine_linear<5>},
+    {"_C::cutlass_scaled_mm", into_first},
+    {"sgl_kernel::fp8_scaled_mm sgl_kernel::int8_scaled_mm sgl_kernel::fp8_blockwise_scaled_mm", scaled<4>},
+};
+
+}  // namespace
+
+extern const OpFamily kProducts = {"products", kForms};
+
+}  // namespace profgpu

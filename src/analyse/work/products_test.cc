@@ -1,0 +1,94 @@
+#include "analyse/work/op_work_test.h"
+
+namespace profgpu {
+namespace {
+
+constexpr std::string_view kTwoFloats = R"(["float", "float"])";
+
+TEST(Products, Matrices) {
+  // 2 · 2 · 3 · 4; (6 + 12 + 8) elements of four bytes.
+  const OpWork mm = work_of("aten::mm", "[[2, 3], [3, 4]]", kTwoFloats);
+  EXPECT_EQ(mm.flops, 48);
+  EXPECT_EQ(mm.bytes, 104);
+  EXPECT_EQ(mm.precision, Precision::kFp32);
+  EXPECT_EQ(mm.needed_flops(), 48);
+  EXPECT_FALSE(mm.lower_bound);
+  // The bias is read too.
+  const OpWork addmm =
+      work_of("aten::addmm", "[[4], [2, 3], [3, 4], [], []]", R"(["float", "float", "float", "Scalar", "Scalar"])");
+  EXPECT_EQ(addmm.flops, 48);
+  EXPECT_EQ(addmm.bytes, 120);
+  EXPECT_EQ(work_of("aten::mm", "[[2, 3], [4, 4]]", kTwoFloats).flops, -1);
+  EXPECT_EQ(work_of("aten::mm", "[[2, 3]]", kTwoFloats).flops, -1);
+}
+
+TEST(Products, Batches) {
+  EXPECT_EQ(work_of("aten::bmm", "[[5, 2, 3], [5, 3, 4]]", kTwoFloats).flops, 240);
+  EXPECT_EQ(work_of("aten::bmm", "[[5, 2, 3], [6, 3, 4]]", kTwoFloats).flops, -1);
+  const std::string_view three = R"(["c10::Half", "c10::Half", "c10::Half"])";
+  EXPECT_EQ(work_of("aten::baddbmm", "[[5, 2, 4], [5, 2, 3], [5, 3, 4]]", three).flops, 240);
+  const OpWork added = work_of("aten::addbmm", "[[2, 4], [5, 2, 3], [5, 3, 4]]", three);
+  EXPECT_EQ(added.flops, 240);
+  EXPECT_EQ(added.bytes, 2 * (8 + 30 + 60 + 8));
+}
+
+TEST(Products, OuterForms) {
+  EXPECT_EQ(work_of("aten::linear", "[[7, 2, 3], [4, 3], [4]]", R"(["float", "float", "float"])").flops, 2 * 14 * 12);
+  EXPECT_EQ(work_of("aten::matmul", "[[7, 1, 2, 3], [5, 3, 4]]", kTwoFloats).flops, 2 * 35 * 24);
+  EXPECT_EQ(work_of("aten::matmul", "[[3], [3, 4]]", kTwoFloats).flops, 24);
+  EXPECT_EQ(work_of("aten::mv", "[[2, 3], [3]]", kTwoFloats).flops, 12);
+  EXPECT_EQ(work_of("aten::dot", "[[5], [5]]", kTwoFloats).flops, 10);
+}
+
+TEST(Products, Scaled) {
+  // FP8 by FP8 to BF16 (ScalarType 15), a scale each.
+  const OpWork w = work_of("aten::_scaled_mm", "[[16, 32], [32, 64], [], [], [], [], [], []]",
+                           R"(["c10::Float8_e4m3fn", "c10::Float8_e4m3fn", "float", "float", "", "", "Scalar", "Scalar"])",
+                           R"(["", "", "", "", "", "", "15", "False"])");
+  EXPECT_EQ(w.flops, 2 * 16 * 32 * 64);
+  EXPECT_EQ(w.bytes, 16 * 32 + 32 * 64 + 8 + 2 * 16 * 64);
+  EXPECT_EQ(w.precision, Precision::kFp8);
+}
+
+TEST(Products, Grouped) {
+  // 64 rows in four groups, each with a matrix of its own.
+  const std::string_view types = R"(["c10::BFloat16", "c10::BFloat16", "int"])";
+  const OpWork rows = work_of("aten::_grouped_mm", "[[64, 32], [4, 32, 16], [4]]", types);
+  EXPECT_EQ(rows.flops, 2 * 64 * 32 * 16);
+  EXPECT_EQ(rows.bytes, 2 * (64 * 32 + 4 * 32 * 16 + 64 * 16));
+  // What is added up over is cut into four: four results.
+  const OpWork inner = work_of("aten::_grouped_mm", "[[32, 64], [64, 16], [4]]", types);
+  EXPECT_EQ(inner.flops, 2 * 64 * 32 * 16);
+  EXPECT_EQ(inner.bytes, 2 * (64 * 32 + 64 * 16 + 4 * 32 * 16));
+}
+
+TEST(Products, Engines) {
+  const OpWork aiter = work_of("aiter::gemm_a16w16", "[[32, 128], [64, 128], [], []]",
+                               R"(["c10::BFloat16", "c10::BFloat16", "", "Scalar"])", R"(["", "", "", "15"])");
+  EXPECT_EQ(aiter.flops, 2 * 32 * 128 * 64);
+  EXPECT_EQ(aiter.bytes, 2 * (32 * 128 + 64 * 128 + 32 * 64));
+  EXPECT_EQ(work_of("_C::cutlass_scaled_mm", "[[8, 4], [8, 16], [16, 4], [8], [4]]",
+                    R"(["c10::BFloat16", "c10::Float8_e4m3fn", "c10::Float8_e4m3fn", "float", "float"])")
+                .flops,
+            2 * 8 * 16 * 4);
+}
+
+TEST(Products, Experts) {
+  // Three tokens, two of four experts each; 2 · 8 · 5 weights up and 5 · 8 down.
+  const OpWork w = work_of("vllm::inplace_fused_experts", "[[3, 5], [4, 16, 5], [4, 5, 8], [3, 2], [3, 2]]",
+                           R"(["c10::Half", "c10::Half", "c10::Half", "float", "int"])");
+  EXPECT_EQ(w.flops, 2 * 3 * 2 * (80 + 40));
+  EXPECT_EQ(w.bytes, 2 * 2 * 15 + 2 * 2 * 120 + 4 * 6);
+}
+
+TEST(Products, RecurrentLayers) {
+  // Seven steps of two sequences of five numbers, four gates of three.
+  const OpWork w = work_of("aten::_cudnn_rnn", "[[7, 2, 5], [[12, 5], [12, 3], [12], [12]]]", R"(["float", "TensorList"])");
+  EXPECT_EQ(w.flops, 2 * 14 * (60 + 36));
+  EXPECT_EQ(w.bytes, -1);   // of what type a list is, only its kernels tell
+  EXPECT_EQ(work_of("aten::mkldnn_rnn_layer", "[[7, 2, 5], [12, 5], [12, 3]]", R"(["float", "float", "float"])").flops,
+            2 * 14 * (60 + 36));
+}
+
+}  // namespace
+}  // namespace profgpu

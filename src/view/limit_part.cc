@@ -1,0 +1,126 @@
+// How far a rank is from what its device could do.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+
+#include "analyse/report/quantity.h"
+#include "base/text.h"
+#include "view/overview.h"
+#include "view/wording.h"
+
+namespace profgpu {
+namespace {
+
+constexpr double kMinSharePct = 2;   // smaller parts of the distance are only in its section
+constexpr size_t kMaxShares = 4;
+constexpr size_t kMaxMissing = 3;
+
+struct PartWords {
+  std::string_view part, words;
+};
+constexpr std::array kPartWords = {PartWords{"necessary_work", "the least time for its work"},
+                                   PartWords{"products", "products below peak"},
+                                   PartWords{"memory_bound", "memory-bound kernels over their bytes"},
+                                   PartWords{"small_kernels", "kernels too small for the GPU"},
+                                   PartWords{"recomputation", "recomputation"},
+                                   PartWords{"unknown_work", "kernels of unknown work"},
+                                   PartWords{"exposed_communication", "exposed communication"},
+                                   PartWords{"exposed_copies", "exposed copies"},
+                                   PartWords{"outside", "before or after all device work"}};
+
+std::string part_words(std::string_view part) {
+  for (const PartWords& p : kPartWords)
+    if (p.part == part) return std::string(p.words);
+  return words(part);
+}
+
+// Of what is beyond the limit. Idle time of all causes is one share.
+std::vector<Share> shares_of(const Distance& d) {
+  std::vector<Share> shares;
+  Share idle{"idle", std::nullopt, 0};
+  for (const DistancePart& p : d.parts) {
+    if (p.name.starts_with("idle")) idle.pct += p.wall_pct;
+    else if (p.name != "necessary_work" && p.name != "unknown_work") shares.push_back({part_words(p.name), std::nullopt, p.wall_pct});
+  }
+  shares.push_back(idle);
+  std::erase_if(shares, [](const Share& s) { return s.pct < kMinSharePct; });
+  std::ranges::stable_sort(shares, std::greater(), &Share::pct);
+  shares.resize(std::min(shares.size(), kMaxShares));
+  return shares;
+}
+
+std::string utilization_text(const Roofline& r) {
+  std::string text;
+  const auto add = [&](std::string_view name, std::optional<double> pct) {
+    if (pct) append_listed(text, fmt::format("{} {}", name, format_percent(*pct, 0)));
+  };
+  add("MFU", r.mfu_pct);
+  if (r.hfu_pct && *r.hfu_pct - r.mfu_pct.value_or(0) >= 0.5) add("HFU", r.hfu_pct);
+  add("MBU", r.mbu_pct);
+  return text;
+}
+
+std::string sentence_of(const RankReport& rank, const std::string& suffix) {
+  const Distance& d = rank.distance;
+  const std::string utilization = utilization_text(rank.roofline);
+  const std::string what = rank.steps.marked() ? "This step" : "This trace";
+  const std::string shares = joined(shares_of(d), ", ", [](const Share& s) {
+    return fmt::format("{} {}", format_percent(s.pct, 0), s.name);
+  });
+  return fmt::format("{} is {:.1f} times its limit{}{}", suffix.empty() ? what : what + suffix + ",", *d.times_limit,
+                     utilization.empty() ? "" : " (" + utilization + ")", shares.empty() ? "" : ": " + shares);
+}
+
+ReportPart summary_part(const RankReport& rank, const std::string& suffix) {
+  ReportPart part{"Distance from the limit" + suffix, {}, {{"part", "total_ns", "wall_pct"}, {}}};
+  if (const auto& device = rank.limits.device) {
+    const std::string peaks = joined(rank.limits.peaks(), ", ", [](const PeakRow& p) {
+      return fmt::format("{} {:.4g}", upper_case(p.precision), p.tflops);
+    });
+    part.sentences.push_back(fmt::format("Limits of {}: {} TFLOP/s; memory {}. From: {}", device->name, peaks,
+                                         format_gbps(device->memory_gbps), device->source));
+  }
+  if (rank.distance.is_known()) part.sentences.push_back(sentence_of(rank, ""));
+  for (size_t i = 0; i < std::min(rank.roofline.missing.size(), kMaxMissing); ++i)
+    part.sentences.push_back(rank.roofline.missing[i]);
+  if (!rank.distance.limit_ns) return part;
+  for (const DistancePart& p : rank.distance.parts)
+    part.table.rows.push_back({part_words(p.name), p.total_ns, p.wall_pct});
+  return part;
+}
+
+Table rows_table(const std::vector<RooflineRow>& rows, bool of_ops, size_t most) {
+  Table table{{of_ops ? "op" : "kernel", "precision", "calls", "total_ns", "limit_pct", "tflops", "memory_gbps",
+               "intensity", "bound"},
+              {}};
+  if (of_ops) table.columns.insert(table.columns.begin() + 1, "shapes");
+  for (size_t i = 0; i < std::min(rows.size(), most); ++i) {
+    const RooflineRow& r = rows[i];
+    std::vector<Value> cells = {of_ops ? r.name : short_kernel_name(r.name),
+                                unless_empty(precision_name(r.precision)),
+                                r.count, r.total_ns, r.limit_pct(), r.tflops(), r.memory_gbps(), r.intensity(),
+                                r.recomputed ? "recomputed" : bound_name(r.bound)};
+    if (of_ops) cells.insert(cells.begin() + 1, Value(r.shapes ? shortened(*r.shapes, 40) : ""));
+    table.rows.push_back(std::move(cells));
+  }
+  return table;
+}
+
+}  // namespace
+
+std::string distance_sentence(const Report& report, const RankReport& rank) {
+  return rank.distance.is_known() ? sentence_of(rank, rank_suffix(report, rank)) : "";
+}
+
+std::vector<ReportPart> roofline_parts(const Report& report, const RankReport& rank, size_t most) {
+  const std::string suffix = rank_suffix(report, rank);
+  std::vector<ReportPart> parts = {summary_part(rank, suffix)};
+  if (rank.roofline.ops.empty()) return parts;
+  parts.push_back({"Operators and their limits" + suffix, {}, rows_table(rank.roofline.ops, true, most)});
+  parts.push_back({"Kernels and their limits" + suffix, {}, rows_table(rank.roofline.kernels, false, most)});
+  return parts;
+}
+
+}  // namespace profgpu

@@ -1,0 +1,84 @@
+"""The distance of a step from its device's limits: it adds up on every trace, and says nothing that is not known."""
+import glob
+import json
+import os
+
+import pytest
+
+from conftest import ROOT
+
+TRACES = [os.path.join(ROOT, 'examples', 'resnet-demo.json.gz')] + sorted(
+    glob.glob(os.path.join(ROOT, '..', 'shared', 'traces', '*.json*')))
+
+
+@pytest.mark.parametrize('path', TRACES, ids=os.path.basename)
+def test_the_distance_adds_up(analyze, path):
+    for rank in analyze(path)['ranks']:
+        distance, roofline = rank['distance'], rank['roofline']
+        assert sum(p['total_ns'] for p in distance['parts']) == distance['wall_ns'] == rank['measured']['wall_ns']
+        assert all(p['total_ns'] > 0 for p in distance['parts'])
+        parts = {p['part']: p['total_ns'] for p in distance['parts']}
+        compute = sum(s['total_ns'] for s in rank['measured']['states'] if s['name'] == 'compute')
+        assert compute == sum(parts.get(p, 0) for p in ('necessary_work', 'products', 'memory_bound', 'small_kernels',
+                                                        'recomputation', 'unknown_work'))
+        if rank['limits']['device'] is None:
+            assert rank['limits']['reason']
+            assert distance['times_limit'] is None and roofline['mfu_pct'] is None
+        if distance['times_limit'] is not None:
+            assert distance['limit_ns'] == parts['necessary_work'] + parts.get('unknown_work', 0)
+            assert distance['times_limit'] >= 1
+        if roofline['mfu_pct'] is not None:
+            assert 0 < roofline['mfu_pct'] <= roofline['hfu_pct'] <= 100
+        known = sum(r['total_ns'] for r in roofline['kernels'] if r['limit_ns'] is not None)
+        total = sum(r['total_ns'] for r in roofline['kernels'])
+        assert total == 0 or known <= total
+        for row in roofline['ops'] + roofline['kernels']:
+            assert (row['bound'] == 'unknown') or row['limit_ns'] is not None or row['flops'] is None
+
+
+@pytest.mark.parametrize('path', TRACES, ids=os.path.basename)
+def test_no_product_is_faster_than_the_device(analyze, path):
+    """FLOPs that are counted too high, and peaks that are too low, show here. Clocks above the data sheet's give a little
+    more."""
+    for rank in analyze(path)['ranks']:
+        peaks = {p['precision']: p['tflops'] for p in rank['limits']['peaks']}
+        for row in rank['roofline']['ops']:
+            if row['tflops'] is not None and row['precision'] in peaks and row['total_ns'] > 50_000:
+                assert row['tflops'] <= 1.1 * peaks[row['precision']], row
+
+
+def test_a_trace_without_shapes_says_how_to_get_them(profgpu, simulate):
+    trace = simulate('--steps', '4', '--layers', '3', '--no-shapes')
+    text = profgpu('analyze', trace, '--section', 'roofline').stdout.decode()
+    assert 'record_shapes=True' in text
+    assert 'times its limit' not in profgpu('analyze', trace).stdout.decode()
+
+
+def test_the_first_screen_says_how_far_it_is(profgpu, simulate):
+    trace = simulate('--steps', '4', '--layers', '12')
+    for options in ((), ('--format', 'markdown'), ('--section', 'roofline')):
+        assert 'times its limit (MFU ' in profgpu('analyze', trace, *options).stdout.decode(), options
+
+
+def test_measured_peaks_replace_the_table(analyze, profgpu, simulate, tmp_path):
+    trace = simulate('--steps', '4', '--layers', '12')
+    table = analyze(trace)['ranks'][0]
+    peaks = tmp_path / 'peaks.json'
+    rates = {p['precision']: p['tflops'] / 2 for p in table['limits']['peaks']}
+    peaks.write_text(json.dumps({'devices': [{'tflops': rates, 'memory_gbps': table['limits']['memory_gbps'] / 2}]}))
+    measured = analyze(trace, '--peaks', peaks)['ranks'][0]
+    assert measured['limits']['source'] == str(peaks)
+    assert measured['roofline']['mfu_pct'] == pytest.approx(2 * table['roofline']['mfu_pct'])
+    peaks.write_text('{}')
+    refused = profgpu('analyze', trace, '--peaks', peaks)
+    assert refused.returncode == 2 and b'not a file of peak rates' in refused.stderr
+
+
+@pytest.mark.parametrize('fault', ['slow-products', 'memory-bound'])
+def test_slow_kernels_are_named_with_their_operators(analyze, simulate, fault):
+    found = {f['rule']: f for f in analyze(simulate('--fault', fault, '--steps', '6'))['findings']}
+    finding = found[fault]
+    assert 'aten::' in finding['evidence'][0] and 'of its limit' in finding['evidence'][0]
+    assert 0 < finding['cost_pct'] <= finding['value']
+    assert not {'slow-products', 'memory-bound'} & {
+        f['rule'] for f in analyze(simulate('--steps', '6'))['findings']}
