@@ -86,6 +86,8 @@ void describe_checkpoint_stall(const Measured& m, Finding& f) {
   f.why = fmt::format("Saving takes {} of the steps' time on the training thread.", format_percent(*f.value));
   const Intervals& saves = m.facts().get<Phases>().checkpoint;
   f.evidence.push_back(fmt::format("{} saves in the measured steps", intersect(saves, m.measured_time()).size()));
+  if (!m.has_device())
+    set_cost(f, m.wall_ns(), m.facts().get<Phases>().measured_wall_ns[static_cast<size_t>(Phase::kCheckpoint)]);
 }
 
 struct Copies {
@@ -252,7 +254,7 @@ extern const Rule kCheckpointStall = {
     .meaning = "The training thread serializes and writes the model itself, and the devices wait.",
     .computation =
         "Value: share of the measured steps' wall time in checkpoint ranges on the step's thread. Cost: replay of the "
-        "trace without that host time; at most the idle time of cause checkpoint.",
+        "trace without that host time; at most the idle time of cause checkpoint. Without a device, that host time.",
     .advice = {
         "torch.distributed.checkpoint.async_save(…): copies to host memory, then writes during training",
         "sharded checkpoints: every rank writes its part (FSDP SHARDED_STATE_DICT, DeepSpeed)",

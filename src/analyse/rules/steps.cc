@@ -117,7 +117,7 @@ void describe_python_gc(const Measured& m, Finding& f) {
   const Interval longest = *std::ranges::max_element(collections, {}, &Interval::length);
   f.evidence.push_back(fmt::format("{} collections in the measured steps, the longest {}", collections.size(),
                                    format_duration(static_cast<double>(longest.length()))));
-  if (!m.has_device()) return;
+  if (!m.has_device()) return set_cost(f, m.wall_ns(), total_length(collections));
   Removal removal;
   removal.host_time = collections;
   set_cost(f, m.wall_ns(), m.replay().saved_by(removal));
@@ -219,7 +219,7 @@ extern const Rule kPythonGc = {
     .computation =
         "Value: share of the measured steps' wall time in collections on the step's thread (\"Python GC\" records of "
         "torch.profiler with stacks and record_python_gc_info and of profgpu's recorder, and calls of gc.collect). "
-        "Cost: replay of the trace without them.",
+        "Cost: replay of the trace without them; without a device, their time.",
     .advice = {
         "gc.freeze() after startup, so that long-lived objects are not visited again; gc.set_threshold(50_000, 20, "
         "100)",
