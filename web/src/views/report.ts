@@ -18,7 +18,8 @@ export type Finding = FindingRow & { severity: Severity; seen: Locator & { at: S
 export type Check = CheckRow & { verdict: 'pass' | 'fail' | 'unknown' };
 
 /** What a rank has; an older report may lack what is optional here. */
-export interface RankReport extends Omit<RankSections, 'average_step' | 'serving' | 'launch' | 'memory' | 'measured' | 'threads' | 'work'> {
+export interface RankReport extends Omit<RankSections, 'average_step' | 'serving' | 'launch' | 'memory' | 'measured' | 'threads' | 'work' | 'limits' |
+  'roofline' | 'distance'> {
   rank: number; world_size: number | null; host: string | null; frameworks: string[]; serving?: Serving | null;
   average_step?: AverageStep | null; launch: Launch | null; memory: Memory | null;
 }
