@@ -37,6 +37,19 @@ std::string shortened(std::string_view text, size_t longest) {
   return std::string(text.substr(0, longest)) + "…";
 }
 
+std::string list_on_one_line(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t\r\n";
+  std::string line;
+  bool blank = false;
+  for (const char c : text) {
+    const bool skip = kBlanks.find(c) != kBlanks.npos;
+    if (!skip && blank && !line.empty() && line.back() != '[' && c != ']') line += ' ';
+    if (!skip) line += c;
+    blank = skip;
+  }
+  return line;
+}
+
 std::string_view without_blanks(std::string_view text) {
   constexpr std::string_view kBlanks = " \t\r\n";
   const size_t from = text.find_first_not_of(kBlanks);

@@ -30,6 +30,8 @@ bool contains_any(std::string_view text, const Parts& parts) {
 }
 /// The text, or at most its first `longest` bytes, cut between characters, and "…". 72 suit a name within a sentence.
 std::string shortened(std::string_view text, size_t longest = 72);
+/// A list as JSON writes it, without line breaks and indentation: "[[32, 1000], []]".
+std::string list_on_one_line(std::string_view text);
 
 /// Without blanks, tabs and line ends around it.
 std::string_view without_blanks(std::string_view text);

@@ -26,6 +26,12 @@ TEST(Text, LosesBlanksAroundIt) {
   EXPECT_EQ(without_blanks(""), "");
 }
 
+TEST(Text, OfAListIsOnOneLine) {
+  EXPECT_EQ(list_on_one_line("[\n  [\n    16,\n    1024\n  ],\n  []\n]"), "[[16, 1024], []]");
+  EXPECT_EQ(list_on_one_line("[[16, 1024], []]"), "[[16, 1024], []]");
+  EXPECT_EQ(list_on_one_line(""), "");
+}
+
 TEST(Text, IsCutIntoPieces) {
   EXPECT_EQ(pieces_of("a,,b,", ','), (std::vector<std::string_view>{"a", "b"}));
   EXPECT_TRUE(pieces_of(",,", ',').empty());

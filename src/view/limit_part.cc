@@ -69,7 +69,8 @@ std::string sentence_of(const RankReport& rank, const std::string& suffix) {
   const std::string shares = joined(shares_of(d), ", ", [](const Share& s) {
     return fmt::format("{} {}", format_percent(s.pct, 0), s.name);
   });
-  return fmt::format("{} is {:.1f} times its limit{}{}", suffix.empty() ? what : what + suffix + ",", *d.times_limit,
+  return fmt::format("{} is {:.{}f} times its limit{}{}", suffix.empty() ? what : what + suffix + ",", *d.times_limit,
+                     *d.times_limit < 9.95 ? 1 : 0,
                      utilization.empty() ? "" : " (" + utilization + ")", shares.empty() ? "" : ": " + shares);
 }
 

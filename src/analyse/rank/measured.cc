@@ -8,6 +8,7 @@
 #include "analyse/rank/collectives.h"
 #include "analyse/rank/ops.h"
 #include "analyse/rank/steps.h"
+#include "base/text.h"
 #include "trace/radix_sort.h"
 
 namespace profgpu {
@@ -153,7 +154,9 @@ void add_work(const Facts& facts, MeasuredSteps& m) {
       const std::string name(trace.strings[key.name]);
       const bool copy = key.kind == WorkKind::kMemory;
       const KernelCategory category = copy ? KernelCategory::kCopy : kernels.category[key.name.value];
-      m.work.push_back({name, short_kernel_name(name), key.kind, category, text(key.op), text(key.shapes), 0, {}});
+      std::optional<std::string> shapes = text(key.shapes);
+      if (shapes) shapes = list_on_one_line(*shapes);
+      m.work.push_back({name, short_kernel_name(name), key.kind, category, text(key.op), std::move(shapes), 0, {}});
     }
     ++m.work[it->second].count;
     sums[it->second].add(*step, trace.activity.duration_ns[i]);

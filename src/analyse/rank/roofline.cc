@@ -298,7 +298,7 @@ class RooflineMaker {
       RowSum& sum = ops_[row_of_run_[i]];
       if (sum.row.count == 0) {
         sum.row.name = trace_.strings[name];
-        if (shapes.valid()) sum.row.shapes = std::string(trace_.strings[shapes]);
+        if (shapes.valid()) sum.row.shapes = list_on_one_line(trace_.strings[shapes]);
         sum.row.recomputed = again;
       }
       sum.add(run.work, 1, run.device_ns, of_run_.least_ns[i], of_run_.bound[i]);

@@ -112,7 +112,7 @@ std::string op_text(const Measured& m, const SlowOp& op) {
   const OpArgsId args = trace.host.args[op.op.value];
   std::string text(trace.name(op.op));
   if (args.valid() && trace.op_args[args.value].shapes.valid())
-    text += fmt::format(" {}", shortened(trace.strings[trace.op_args[args.value].shapes], 60));
+    text += fmt::format(" {}", shortened(list_on_one_line(trace.strings[trace.op_args[args.value].shapes]), 60));
   return text;
 }
 
@@ -186,8 +186,8 @@ void describe_slow_products(const Measured& m, Finding& f) {
     if (reason && std::ranges::count(f.fix, reason->fix) == 0) f.fix.emplace_back(reason->fix);
   }
   if (f.fix.empty())
-    f.fix = {"sizes suit the device: try other kernels, with torch.compile(mode=\"max-autotune\") or "
-             "torch.backends.cudnn.benchmark = True, and look at clocks (profgpu log)"};
+    f.fix = {"try other kernels: torch.compile(mode=\"max-autotune\"), torch.backends.cudnn.benchmark = True",
+             "check the clocks during the job: profgpu log"};
   f.where = launch_places(m, slow.kernels);
   f.seen = {Locator::At::kLongestKernel, std::string(m.trace().name(slow.ops.front().kernel))};
   set_cost(f, m.wall_ns(), cost_of(m, slow));
@@ -257,6 +257,8 @@ extern const Rule kSlowProducts = {
     .summary = "matrix products far from what the device can do",
     .unit = "%",
     .threshold = 5,
+    .severity = Severity::kInfo,
+    .severe = 10,
     .of_kernels = true,
     .meaning =
         "Matrix products, convolutions and attention reach 70 to 90 % of the device's peak rate at sizes that suit it. "
@@ -283,6 +285,8 @@ extern const Rule kMemoryBound = {
     .summary = "memory-bound kernels that take much longer than their bytes need",
     .unit = "%",
     .threshold = 5,
+    .severity = Severity::kInfo,
+    .severe = 10,
     .of_kernels = true,
     .meaning =
         "Elementwise operations, norms, softmax and copies are as fast as the memory. Kernels far below its rate read "

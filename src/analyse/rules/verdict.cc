@@ -14,6 +14,7 @@ namespace {
 
 // A smaller gain is not mentioned.
 constexpr double kMinGainPct = 3;
+constexpr double kMinKernelGainPct = 10;   // of slow kernels: less is not what the job is about
 
 // No single change makes a program this many times faster: other causes then come to the fore.
 constexpr double kManyTimes = 10;
@@ -171,7 +172,9 @@ ReportVerdict verdict_of_steps(const Evidence& evidence, const std::vector<RuleF
                         m.activities == 1 ? "activity" : "activities"),
             VerdictKind::kInconclusive};
   const RuleFinding* costly = first_where(
-      findings, [](const RuleFinding& f) { return is_serious(f) && f.finding.cost_pct.value_or(0) >= kMinGainPct; });
+      findings, [](const RuleFinding& f) {
+        return is_serious(f) && f.finding.cost_pct.value_or(0) >= (f.rule->of_kernels ? kMinKernelGainPct : kMinGainPct);
+      });
   if (costly != nullptr) {
     const RankMeasure* named = evidence.measure(costly->finding);
     const bool fits = named != nullptr && named->has_device == m.has_device;
