@@ -66,8 +66,11 @@ OpWork rotary(const OpInputs& in) {
                 bytes_of(elements_of(in[0]) * table[1], in[4].element_bits()));
 }
 
-// Engines' own: key and value go into caches, at places of their own.
-OpWork into_caches(const OpInputs& in) { return moving(bytes_of(in, 0, 2) * 2 + bytes_of(in, 4)); }
+// Engines' own: key and value go into caches, which may have a type of their own.
+OpWork into_caches(const OpInputs& in) {
+  const Amount written = bytes_of(elements_of(in[0]) + elements_of(in[1]), in[2].element_bits());
+  return moving(bytes_of(in, 0, 2) + written + bytes_of(in, 4));
+}
 
 // Engines' own: the result is the first input.
 OpWork into_an_input(const OpInputs& in) { return moving(bytes_of(in, 0, in.at.size())); }
