@@ -110,6 +110,16 @@ std::string_view bound_name(Bound bound) {
   return kNames[static_cast<size_t>(bound)];
 }
 
+std::string compact_shapes(std::string_view text) {
+  std::string compact;
+  for (const char c : text) {
+    if (c == ' ' || c == '\n' || c == '\t' || c == '\r') continue;
+    compact += c;
+    if (c == ',') compact += ' ';
+  }
+  return compact;
+}
+
 std::vector<PeakRow> Limits::peaks() const {
   std::vector<PeakRow> rows;
   for (int i = 1; device && i < kPrecisions; ++i)
@@ -215,9 +225,9 @@ struct RowSum {
 
 class RowSums {
  public:
-  /// Of a name, shapes or none, a precision, and whether it is recomputed.
-  size_t index(StringId name, StringId shapes, Precision precision, bool recomputed) {
-    const uint64_t more = static_cast<uint64_t>(precision) << 1 | static_cast<uint64_t>(recomputed);
+  /// Of a name, shapes or none, and a precision; `apart`: not with the others of these.
+  size_t index(StringId name, StringId shapes, Precision precision, bool apart) {
+    const uint64_t more = static_cast<uint64_t>(precision) << 1 | static_cast<uint64_t>(apart);
     const auto [it, fresh] =
         index_.try_emplace({uint64_t{name.value} << 32 | shapes.value, more}, sums_.size());
     if (fresh) sums_.emplace_back().row.precision = precision;
@@ -298,7 +308,7 @@ class RooflineMaker {
       RowSum& sum = ops_[row_of_run_[i]];
       if (sum.row.count == 0) {
         sum.row.name = trace_.strings[name];
-        if (shapes.valid()) sum.row.shapes = std::string(trace_.strings[shapes]);
+        if (shapes.valid()) sum.row.shapes = compact_shapes(trace_.strings[shapes]);
         sum.row.recomputed = again;
       }
       sum.add(run.work, 1, run.device_ns, of_run_.least_ns[i], of_run_.bound[i]);
@@ -315,16 +325,17 @@ class RooflineMaker {
       const int64_t ns = trace_.activity.duration_ns[a.value];
       all_ns_ += ns;
       const WorkRun* run = work_.run(a);
+      const bool known = run != nullptr && run->device_ns > 0 && of_run_.least_ns[work_.run_of[a.value]] >= 0;
       const Precision precision = run != nullptr ? run->work.precision : Precision::kUnknown;
       const StringId name = trace_.activity.name[a.value];
-      RowSum& sum = kernels_[kernels_.index(name, StringId(), precision, false)];
+      RowSum& sum = kernels_[kernels_.index(name, StringId(), precision, known)];
       if (sum.row.count == 0) sum.row.name = trace_.strings[name];
       if (run == nullptr || run->device_ns <= 0) {
         sum.add(OpWork(), 1, ns, -1, Bound::kUnknown);
         continue;
       }
       const uint32_t index = work_.run_of[a.value];
-      if (of_run_.least_ns[index] >= 0) known_ns_ += ns;
+      if (known) known_ns_ += ns;
       sum.add(run->work, static_cast<double>(ns) / static_cast<double>(run->device_ns), ns, of_run_.least_ns[index],
               of_run_.bound[index]);
       if (row_of_run_[index] != SIZE_MAX) ops_[row_of_run_[index]].kernels[name.value] += ns;

@@ -43,6 +43,9 @@ enum class Bound : uint8_t {
 };
 std::string_view bound_name(Bound bound);
 
+/// "[[16, 1024], []]", however the profiler sets it.
+std::string compact_shapes(std::string_view text);
+
 /// Calls of one operator with the same shapes and precision, or kernels of one name and precision.
 struct RooflineRow {
   std::string name;

@@ -112,7 +112,7 @@ std::string op_text(const Measured& m, const SlowOp& op) {
   const OpArgsId args = trace.host.args[op.op.value];
   std::string text(trace.name(op.op));
   if (args.valid() && trace.op_args[args.value].shapes.valid())
-    text += fmt::format(" {}", shortened(trace.strings[trace.op_args[args.value].shapes], 60));
+    text += " " + shortened(compact_shapes(trace.strings[trace.op_args[args.value].shapes]), 60);
   return text;
 }
 

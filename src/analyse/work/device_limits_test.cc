@@ -100,6 +100,7 @@ TEST(DeviceLimits, LeastTimeIsTheLongerOfComputingAndMoving) {
   EXPECT_FALSE(h100.least_ns({.flops = 1, .bytes = 1, .precision = Precision::kUnknown}));
   EXPECT_FALSE(h100.least_ns({.flops = 1, .bytes = -1, .precision = Precision::kBf16}));
   EXPECT_FALSE(h100.least_ns(OpWork()));
+  EXPECT_FALSE(h100.least_ns({.flops = 0, .bytes = 0}));   // something must move
   EXPECT_TRUE(h100.least_ns({.flops = 0, .bytes = 1, .precision = Precision::kUnknown}));
 }
 
