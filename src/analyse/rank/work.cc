@@ -82,16 +82,16 @@ class WorkOfOps {
 
   // Lists of tensors are recorded without a type; the kernels' names have it.
   void type_lists() {
-    std::map<std::pair<uint32_t, int>, uint32_t> typed;
+    std::map<std::pair<uint32_t, StringId>, uint32_t> typed;   // by list and kernel's name
     for (size_t c = 0; c < trace_.launching.size(); ++c) {
       const HostId op = trace_.enclosing(
           trace_.launching[c], [&](HostId at) { return trace_.host.kind[at.value] == HostKind::kOp; });
       if (!op.valid()) continue;
       const auto list = with_lists_.find(works_.of_host[op.value]);
       if (list == with_lists_.end()) continue;
-      const int bits = list_bits(trace_.name(trace_.launched[trace_.launched_first[c]]));
-      const auto [it, fresh] = typed.try_emplace({list->first, bits}, list->first);
-      if (fresh && bits > 0) {
+      const StringId kernel = trace_.activity.name[trace_.launched[trace_.launched_first[c]].value];
+      const auto [it, fresh] = typed.try_emplace({list->first, kernel}, list->first);
+      if (const int bits = fresh ? list_bits(trace_.strings[kernel]) : 0; bits > 0) {
         OpInputs inputs = op_inputs(trace_, HostId(list->second));
         inputs.list_bits = bits;
         it->second = static_cast<uint32_t>(works_.known.size());

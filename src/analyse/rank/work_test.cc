@@ -107,6 +107,25 @@ TEST_F(WorkTest, WithoutShapesTheSectionSaysHowToGetThem) {
   EXPECT_FALSE(WorkSection::compute(of_->facts));
 }
 
+TEST_F(WorkTest, AttentionOverACacheIsOfTheEnginesStep) {
+  constexpr std::string_view kShapes = "[[32, 8, 64], [32, 2, 64], [32, 2, 64], [32, 8, 64], []]";
+  constexpr std::string_view kTypes = R"(["c10::Half", "c10::Half", "c10::Half", "c10::Half", ""])";
+  HandTrace t;
+  t.range("execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq32sk1000sqsq32sqsk1000)", 0, 100);
+  t.shaped_op("vllm::unified_attention_with_output", 10, 90, kShapes, kTypes).kernel("attend", 20, 30, 40, 60);
+  // Outside a step that says it.
+  t.shaped_op("vllm::unified_attention_with_output", 200, 300, kShapes, kTypes).kernel("other", 220, 230, 240, 260);
+  run(t);
+  ASSERT_EQ(work().runs.size(), 2U);
+  EXPECT_EQ(run_of("attend")->work.flops, 4 * 8 * 64 * 1000);
+  EXPECT_EQ(run_of("attend")->work.skipped_flops, 0);
+  EXPECT_EQ(run_of("attend")->work.bytes, 2 * (2 * 32 * 8 * 64 + 1000 * 4 * 64));
+  EXPECT_EQ(run_of("other")->work.flops, -1);
+  EXPECT_EQ(work().flops_known_ns, 20'000);
+  ASSERT_EQ(work().unknown.size(), 1U);
+  EXPECT_EQ(work().unknown[0].reason, "sizes not in the trace");
+}
+
 TEST_F(WorkTest, FamiliesAddUp) {
   HandTrace t;
   for (int64_t i = 0; i < 3; ++i) {

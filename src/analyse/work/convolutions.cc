@@ -13,6 +13,7 @@ constexpr size_t kNowhere = 99;   // an input that the operator does not have
 // Where an operator has what the size of its result depends on.
 struct ConvolutionPlaces {
   size_t stride, padding, dilation = kNowhere, transposed = kNowhere, output_padding = kNowhere;
+  size_t groups = kNowhere;
   bool always_transposed = false;
 };
 
@@ -35,14 +36,16 @@ std::optional<Dims> result_space(const OpInputs& in, const ConvolutionPlaces& at
   const Dims &x = in[0].shape, &w = in[1].shape;
   Dims space;
   for (size_t i = 0; i + 2 < x.size(); ++i) {
-    constexpr int64_t kLargest = int64_t{1} << 31;   // of sizes, so that nothing here overflows
+    constexpr int64_t kLargest = int64_t{1} << 30;   // of sizes, so that nothing here overflows
     const int64_t s = along(*stride, i, 1), p = along(*padding, i, 0), d = along(dilation.value_or(Dims()), i, 1);
-    const int64_t reach = x[i + 2], kernel = w[i + 2];
-    if (std::max({s, p, d, reach, kernel}) > kLargest || std::min({s, d, reach, kernel}) < 1 || p < 0)
+    const int64_t more = along(output_padding.value_or(Dims()), i, 0), reach = x[i + 2], kernel = w[i + 2];
+    if (std::max({s, p, d, more, reach, kernel}) > kLargest || std::min({s, d, reach, kernel}) < 1 ||
+        std::min(p, more) < 0)
       return std::nullopt;
     const int64_t window = d * (kernel - 1) + 1;
-    space.push_back(transposed ? (reach - 1) * s - 2 * p + window + along(output_padding.value_or(Dims()), i, 0)
-                               : (reach + 2 * p - window) / s + 1);
+    const int64_t size = transposed ? (reach - 1) * s - 2 * p + window + more : (reach + 2 * p - window) / s + 1;
+    if (reach + 2 * p < window && !transposed) return std::nullopt;
+    space.push_back(size);
   }
   return space;
 }
@@ -61,7 +64,8 @@ OpWork convolution(const OpInputs& in) {
   const Amount multiply_adds = points * x[0] * product_of(w);
   Amount moved = Amount::unknown();
   if (space) {
-    const auto groups = 1;   // of the result's channels only a transposed one needs them
+    // Of a transposed one's filter the second size is that of a group.
+    const int64_t groups = *transposed ? whole_value(in[At.groups]).value_or(1) : 1;
     const Amount channels = *transposed ? Amount(w[1]) * groups : Amount(w[0]);
     moved = bytes_of(in, 0, 3) + bytes_of(channels * x[0] * product_of(*space), in[0].element_bits());
   }
@@ -105,9 +109,18 @@ OpWork input_gradient(const OpInputs& in) {
   return multiplying(product_after(g, 2) * g[0] * product_of(w), Amount::unknown(), in[1]);
 }
 
+// The weight's sizes are a value.
+OpWork weight_gradient(const OpInputs& in) {
+  const Dims& g = in[1].shape;
+  const auto w = list_value(in[0]);
+  if (!w || !fit(g, *w)) return {};
+  return multiplying(product_after(g, 2) * g[0] * product_of(*w),
+                     bytes_of(in, 1, 3) + bytes_of(product_of(*w), in[1].element_bits()), in[1]);
+}
+
 constexpr OpForm kConvolutionForms[] = {
     {"aten::convolution aten::_convolution aten::convolution_overrideable",
-     convolution<{.stride = 3, .padding = 4, .dilation = 5, .transposed = 6, .output_padding = 7}>},
+     convolution<{.stride = 3, .padding = 4, .dilation = 5, .transposed = 6, .output_padding = 7, .groups = 8}>},
     {"aten::cudnn_convolution", convolution<{.stride = 3, .padding = 2, .dilation = 4}>},
     {"aten::miopen_convolution aten::miopen_depthwise_convolution aten::mkldnn_convolution "
      "mkldnn::_convolution_pointwise",
@@ -116,9 +129,11 @@ constexpr OpForm kConvolutionForms[] = {
      convolution<{.stride = 3, .padding = 4, .dilation = 5}>},
     {"aten::cudnn_convolution_add_relu", convolution<{.stride = 5, .padding = 6, .dilation = 7}>},
     {"aten::cudnn_convolution_transpose",
-     convolution<{.stride = 4, .padding = 2, .dilation = 5, .output_padding = 3, .always_transposed = true}>},
+     convolution<{.stride = 4, .padding = 2, .dilation = 5, .output_padding = 3, .groups = 6,
+                  .always_transposed = true}>},
     {"aten::miopen_convolution_transpose",
-     convolution<{.stride = 5, .padding = 3, .dilation = 6, .output_padding = 4, .always_transposed = true}>},
+     convolution<{.stride = 5, .padding = 3, .dilation = 6, .output_padding = 4, .groups = 7,
+                  .always_transposed = true}>},
     {"aten::_slow_conv2d_forward aten::thnn_conv2d aten::slow_conv3d_forward",
      convolution<{.stride = 4, .padding = 5}>},
     {"aten::_conv_depthwise2d aten::conv_depthwise3d aten::slow_conv_dilated2d aten::slow_conv_dilated3d",
@@ -128,6 +143,7 @@ constexpr OpForm kConvolutionForms[] = {
     {"aten::convolution_backward", convolution_backward},
     {"aten::convolution_backward_overrideable", overrideable_backward},
     {"aten::cudnn_convolution_backward_input aten::miopen_convolution_backward_input", input_gradient},
+    {"aten::cudnn_convolution_backward_weight aten::miopen_convolution_backward_weight", weight_gradient},
 };
 
 }  // namespace

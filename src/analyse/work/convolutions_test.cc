@@ -68,6 +68,19 @@ TEST(Convolutions, TheCountersSurplusForGroupsIsKnown) {
   EXPECT_EQ(w.needed_flops(), 2 * one);
 }
 
+TEST(Convolutions, BackwardInTwoOperators) {
+  const std::string_view types = R"(["ScalarList", "float", "float", "ScalarList"])";
+  const int64_t one = int64_t{2} * 32 * 7 * 7 * 2048 * 512;
+  EXPECT_EQ(work_of("aten::cudnn_convolution_backward_input", "[[], [32, 2048, 7, 7], [2048, 512, 1, 1], []]", types)
+                .flops,
+            one);
+  const std::string_view shapes = "[[], [32, 2048, 7, 7], [32, 512, 7, 7], []]";
+  EXPECT_EQ(work_of("aten::cudnn_convolution_backward_weight", shapes, types, R"(["[2048, 512, 1, 1]", "", "", ""])")
+                .flops,
+            one);
+  EXPECT_EQ(work_of("aten::cudnn_convolution_backward_weight", shapes, types).flops, -1);
+}
+
 TEST(Convolutions, SizesThatMakeNoSenseAreUnknown) {
   const std::string_view shapes = "[[1, 3, 224], [64, 3, 7], [], [], [], [], [], [], []]";
   for (const std::string_view values :

@@ -25,6 +25,16 @@ TEST(Moving, Elementwise) {
   EXPECT_EQ(work_of("aten::add", "[[4], [5]]", R"(["float", "float"])").bytes, -1);
 }
 
+TEST(Moving, EnginesOwn) {
+  const std::string_view types = R"(["long int", "c10::BFloat16", "c10::BFloat16", "Scalar", "c10::BFloat16", "Scalar"])";
+  EXPECT_EQ(bytes("sgl_kernel::rotary_embedding", "[[32], [32, 4096], [32, 1024], [], [41216, 128], []]", types),
+            8 * 32 + 2 * 2 * 32 * (4096 + 1024) + 2 * 32 * 128);
+  EXPECT_EQ(bytes("sglang::store_cache", "[[32, 1024], [32, 1024], [8000, 1024], [8000, 1024], [32], [], []]",
+                  R"(["c10::Half", "c10::Half", "c10::Half", "c10::Half", "long int", "Scalar", "Scalar"])"),
+            2 * 2 * 2 * 32 * 1024 + 8 * 32);
+  EXPECT_EQ(bytes("_C::silu_and_mul", "[[32, 128], [32, 256]]", R"(["c10::Half", "c10::Half"])"), 2 * 32 * 384);
+}
+
 TEST(Moving, Copies) {
   EXPECT_EQ(bytes("aten::copy_", "[[32], [32], []]", R"(["c10::BFloat16", "float", "Scalar"])"), 32 * 6);
   const OpInputs lists = op_inputs("aten::cat", "[[[2, 3], [4, 3]], []]", R"(["TensorList", "Scalar"])", "");

@@ -43,6 +43,32 @@ TEST(OpWork, NoOperatorIsInTwoFamilies) {
   EXPECT_GT(seen.size(), 200U);
 }
 
+TEST(OpWork, EveryOperatorTakesAnyInputs) {
+  const std::string_view shapes[] = {
+      "[]", "[[], [], []]", "[[0], [0], [0]]", "[[2, 3], [3, 4], [4, 5], [5, 6], [6], [7], [8], [9]]",
+      "[[2, 3, 4, 5], [2, 3, 4, 5], [2, 3, 4, 5], [2, 3, 4, 5], [3], [3], [3], [3], [3], [3]]",
+      "[[0, 0, 0], [0, 0, 0], [0, 0, 0], [0, 0, 0], [0], [0]]", "[[[1, 2]], [[3], []], [[4]], [[5]]]",
+      "[[4000000000, 3, 4000000000], [4000000000, 3, 4000000000], [4000000000, 3, 4000000000], [4000000000]]",
+      "[[9223372036854775807], [9223372036854775807, 2], [9223372036854775807, 2, 2, 2]]"};
+  const std::string_view values[] = {
+      "", R"(["", "0", "0", "0", "0", "0", "0", "0", "0", "0", "0"])",
+      R"(["", "", "", "[]", "[]", "[]", "[]", "[]", "[]", "[]", "[]"])",
+      R"(["", "[1, 1]", "[1]", "[0, 0, 0]", "[1]", "[1]", "True", "True", "1", "1", "[True, True, False]"])",
+      R"(["-1", "-9223372036854775808", "9223372036854775807", "[9223372036854775807]", "[1073741824]", "[1073741824]", "True", "[1073741824]"])"};
+  for (const OpFamily* family : op_families())
+    for (const OpForm& form : family->forms)
+      for (const std::string_view shape : shapes)
+        for (const std::string_view value : values) {
+          OpInputs in = op_inputs("aten::any_", shape, R"(["float", "c10::Half", "float", "long int", "int", "", "bool"])",
+                                  value);
+          in.list_bits = 16;
+          const OpWork work = form.work(in);
+          EXPECT_GE(work.flops, -1) << form.names << " of " << shape << " and " << value;
+          EXPECT_GE(work.bytes, -1) << form.names << " of " << shape << " and " << value;
+          EXPECT_TRUE(work.skipped_flops >= 0 && work.skipped_flops <= std::max<int64_t>(work.flops, 0)) << form.names;
+        }
+}
+
 TEST(OpWork, UnknownOperatorsHaveNone) {
   EXPECT_EQ(work_of("fbgemm::dense_to_jagged", "[[4]]", "[\"float\"]"), OpWork());
   EXPECT_EQ(find_family("fbgemm::dense_to_jagged"), nullptr);

@@ -58,6 +58,20 @@ OpWork glu(const OpInputs& in) { return moving(bytes_of(in, 0) + bytes_of(in, 0)
 // Written, not read.
 OpWork filled(const OpInputs& in) { return moving(bytes_of(in, 0)); }
 
+// Engines' own: positions, query and key in place, head size, and a table of which each position reads a row.
+OpWork rotary(const OpInputs& in) {
+  const auto& table = in[4].shape;
+  if (table.size() != 2) return {.flops = 0};
+  return moving(bytes_of(in, 0) + bytes_of(in, 1, 3) * 2 +
+                bytes_of(elements_of(in[0]) * table[1], in[4].element_bits()));
+}
+
+// Engines' own: key and value go into caches, which may have a type of their own.
+OpWork into_caches(const OpInputs& in) {
+  const Amount written = bytes_of(elements_of(in[0]) + elements_of(in[1]), in[2].element_bits());
+  return moving(bytes_of(in, 0, 2) + written + bytes_of(in, 4));
+}
+
 // Engines' own: the result is the first input.
 OpWork into_an_input(const OpInputs& in) { return moving(bytes_of(in, 0, in.at.size())); }
 
@@ -86,6 +100,8 @@ constexpr OpForm kPointwiseForms[] = {
     {"aten::glu", glu},
     {"aten::glu_backward", each<2>},
     {"aten::fill aten::zero aten::normal aten::uniform aten::bernoulli aten::random aten::exponential", filled},
+    {"_C::rotary_embedding sgl_kernel::rotary_embedding", rotary},
+    {"_C_cache_ops::reshape_and_cache_flash sglang::store_cache", into_caches},
     {"_C::silu_and_mul _C::gelu_and_mul sgl_kernel::silu_and_mul sgl_kernel::gelu_and_mul", into_an_input},
 };
 
