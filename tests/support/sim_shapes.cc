@@ -150,9 +150,10 @@ ShapeText shapes_of_role(Role role, Gpu gpu, int64_t permille, bool full_precisi
   if (gpu == Gpu::mi300x) permille = permille * 11 / 8;
   const char* type = full_precision ? kFloat : kHalf;
   const int64_t of_matrix = full_precision ? permille / 4 : permille;
-  const int64_t batch = std::max<int64_t>(16 * of_matrix / 1000, 1);
+  const int64_t batch = std::max<int64_t>(20 * of_matrix / 1000, 1);
+  const int64_t tokens = std::max<int64_t>(256 * of_matrix / 1000, 1) * 64;
   for (const WeightProduct& p : kProducts)
-    if (p.role == role) return text_of(inputs_of(p, std::max<int64_t>(16384 * of_matrix / 1000, 8), type, odd_sizes));
+    if (p.role == role) return text_of(inputs_of(p, tokens, type, odd_sizes));
   if (role == Role::attention || role == Role::attention_backward) return text_of(attention_inputs(role, batch, type));
   constexpr int64_t kHeadSize = kHidden / kHeads;
   if (role == Role::attention_scores)
