@@ -301,7 +301,8 @@ class RooflineMaker {
     StepFinder step_of(facts_.get<Steps>());
     for (size_t i = 0; i < work_.runs.size(); ++i) {
       const WorkRun& run = work_.runs[i];
-      if (!is_of(device, run.first) || !step_of.measured(trace_.activity.start_ns[run.first.value])) continue;
+      const int64_t start_ns = trace_.activity.start_ns[run.first.value];
+      if (run.device_ns <= 0 || !is_of(device, run.first) || !step_of.measured(start_ns)) continue;
       const StringId name = trace_.host.name[run.op.value], shapes = shapes_of(trace_, run.op);
       const bool again = of_run_.recomputed[i];
       row_of_run_[i] = ops_.index(name, shapes, run.work.precision, again);
@@ -369,7 +370,10 @@ class RooflineMaker {
   }
 
   void add_missing(Roofline& roofline) const {
-    if (all_ns_ == 0) return;
+    if (all_ns_ == 0) {
+      roofline.missing.emplace_back("no compute kernels were recorded in the measured steps");
+      return;
+    }
     const bool shapes = facts_.get<OpWorks>().shapes;
     if (!shapes)
       roofline.missing.push_back("FLOPs and bytes of operators are unknown: " +
