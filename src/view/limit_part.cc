@@ -43,7 +43,8 @@ std::vector<Share> shares_of(const Distance& d) {
   Share idle{"idle", std::nullopt, 0};
   for (const DistancePart& p : d.parts) {
     if (p.name.starts_with("idle")) idle.pct += p.wall_pct;
-    else if (p.name != "necessary_work" && p.name != "unknown_work") shares.push_back({part_words(p.name), std::nullopt, p.wall_pct});
+    else if (p.name != "necessary_work" && p.name != "unknown_work")
+      shares.push_back({part_words(p.name), std::nullopt, p.wall_pct});
   }
   shares.push_back(idle);
   std::erase_if(shares, [](const Share& s) { return s.pct < kMinSharePct; });

@@ -218,7 +218,9 @@ bool read_device(JsonReader& in, DeviceLimits& device) {
 
 std::optional<double> DeviceLimits::least_ns(const OpWork& work) const {
   const int64_t flops = work.needed_flops();
-  if (flops < 0 || work.bytes < 0 || flops + work.bytes == 0 || work.lower_bound || (work.bytes > 0 && memory_gbps <= 0)) return std::nullopt;
+  const bool nothing = flops <= 0 && work.bytes <= 0;   // some inputs were not recorded: something must move
+  if (flops < 0 || work.bytes < 0 || nothing || work.lower_bound) return std::nullopt;
+  if (work.bytes > 0 && memory_gbps <= 0) return std::nullopt;
   const double rate = operations_per_ns(work.precision);
   if (flops > 0 && rate <= 0) return std::nullopt;
   const double compute_ns = flops > 0 ? static_cast<double>(flops) / rate : 0;
