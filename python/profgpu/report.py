@@ -220,6 +220,7 @@ def analyze(
     step_pattern: str = "",
     samples: Sequence[_library.Path] = (),
     thresholds: Optional[Mapping[str, float]] = None,
+    peaks: Optional[_library.Path] = None,
     _keep: Any = None,
 ) -> Report:
     """Reads traces, recordings or samples (files or folders) and says where the time goes.
@@ -229,12 +230,15 @@ def analyze(
         step_pattern: ranges whose name matches are steps (POSIX extended regular expression).
         samples: samples of the devices of the same time.
         thresholds: what rules tolerate, by rule.
+        peaks: a file of the devices' peak rates as measured, instead of their vendors'.
     """
     options: List[Tuple[str, str]] = []
     if steps is not None:
         options.append(("steps", ":".join("" if end is None else str(end) for end in steps)))
     if step_pattern:
         options.append(("step-pattern", step_pattern))
+    if peaks is not None:
+        options.append(("peaks", os.fspath(peaks)))
     options += [("samples", os.fspath(path)) for path in samples]
     options += [("threshold", "%s=%r" % (rule, float(value))) for rule, value in (thresholds or {}).items()]
     several = _library.path_list(paths)

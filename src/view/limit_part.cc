@@ -16,6 +16,7 @@ namespace {
 constexpr double kMinSharePct = 2;   // smaller parts of the distance are only in its section
 constexpr size_t kMaxShares = 4;
 constexpr size_t kMaxMissing = 3;
+constexpr size_t kMaxName = 72;
 
 struct PartWords {
   std::string_view part, words;
@@ -42,7 +43,8 @@ std::vector<Share> shares_of(const Distance& d) {
   Share idle{"idle", std::nullopt, 0};
   for (const DistancePart& p : d.parts) {
     if (p.name.starts_with("idle")) idle.pct += p.wall_pct;
-    else if (p.name != "necessary_work" && p.name != "unknown_work") shares.push_back({part_words(p.name), std::nullopt, p.wall_pct});
+    else if (p.name != "necessary_work" && p.name != "unknown_work")
+      shares.push_back({part_words(p.name), std::nullopt, p.wall_pct});
   }
   shares.push_back(idle);
   std::erase_if(shares, [](const Share& s) { return s.pct < kMinSharePct; });
@@ -92,19 +94,16 @@ ReportPart summary_part(const RankReport& rank, const std::string& suffix) {
   return part;
 }
 
-Table rows_table(const std::vector<RooflineRow>& rows, bool of_ops, size_t most) {
-  Table table{{of_ops ? "op" : "kernel", "precision", "calls", "total_ns", "limit_pct", "tflops", "memory_gbps",
-               "intensity", "bound"},
-              {}};
-  if (of_ops) table.columns.insert(table.columns.begin() + 1, "shapes");
+// Of operators with their shapes, which tell calls of one name apart.
+Table rows_table(const std::vector<RooflineRow>& rows, std::string title, size_t most) {
+  Table table{{std::move(title), "calls", "total_ns", "limit_pct", "tflops", "memory_gbps", "bound"}, {}};
   for (size_t i = 0; i < std::min(rows.size(), most); ++i) {
     const RooflineRow& r = rows[i];
-    std::vector<Value> cells = {of_ops ? r.name : short_kernel_name(r.name),
-                                unless_empty(precision_name(r.precision)),
-                                r.count, r.total_ns, r.limit_pct(), r.tflops(), r.memory_gbps(), r.intensity(),
-                                r.recomputed ? "recomputed" : bound_name(r.bound)};
-    if (of_ops) cells.insert(cells.begin() + 1, Value(r.shapes ? shortened(*r.shapes, 40) : ""));
-    table.rows.push_back(std::move(cells));
+    std::string bound(r.recomputed ? "recomputed" : bound_name(r.bound));
+    if (r.precision != Precision::kUnknown) bound += fmt::format(", {}", precision_name(r.precision));
+    const std::string name = r.shapes ? r.name + " " + *r.shapes : short_kernel_name(r.name);
+    table.rows.push_back({shortened(name, kMaxName), r.count, r.total_ns, r.limit_pct(), r.tflops(), r.memory_gbps(),
+                          std::move(bound)});
   }
   return table;
 }
@@ -119,8 +118,8 @@ std::vector<ReportPart> roofline_parts(const Report& report, const RankReport& r
   const std::string suffix = rank_suffix(report, rank);
   std::vector<ReportPart> parts = {summary_part(rank, suffix)};
   if (rank.roofline.ops.empty()) return parts;
-  parts.push_back({"Operators and their limits" + suffix, {}, rows_table(rank.roofline.ops, true, most)});
-  parts.push_back({"Kernels and their limits" + suffix, {}, rows_table(rank.roofline.kernels, false, most)});
+  parts.push_back({"Operators and their limits" + suffix, {}, rows_table(rank.roofline.ops, "op", most)});
+  parts.push_back({"Kernels and their limits" + suffix, {}, rows_table(rank.roofline.kernels, "kernel", most)});
   return parts;
 }
 

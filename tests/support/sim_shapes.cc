@@ -13,6 +13,7 @@ struct Input {
   std::vector<int64_t> dims;
   const char* type = "";       // "": no value
   const char* value = "";      // of what is no tensor
+  std::vector<std::vector<int64_t>> list = {};   // of a list of tensors
 };
 
 constexpr const char* kHalf = "c10::BFloat16";
@@ -36,8 +37,15 @@ ShapeText text_of(const std::vector<Input>& inputs) {
     const char* comma = dims.empty() ? "" : ", ";
     values += std::string(comma) + "\"" + in.value + "\"";
     types += std::string(comma) + "\"" + in.type + "\"";
-    strides += comma + list_of(strides_of(in.dims));
-    dims += comma + list_of(in.dims);
+    strides += comma + (in.list.empty() ? list_of(strides_of(in.dims)) : "[]");
+    dims += comma;
+    if (in.list.empty()) {
+      dims += list_of(in.dims);
+      continue;
+    }
+    std::string tensors;
+    for (const std::vector<int64_t>& tensor : in.list) tensors += (tensors.empty() ? "" : ", ") + list_of(tensor);
+    dims += "[" + tensors + "]";
   }
   const std::string sizes = "\"Input Dims\": [" + dims + "]";
   return {"\"Concrete Inputs\": [" + values + "], \"Input type\": [" + types + "], \"Input Strides\": [" + strides +
@@ -95,6 +103,11 @@ constexpr Elementwise kElementwise[] = {
     {Role::loop_addcdiv, 1, kHidden, kFloat, 3},
 };
 
+// Of all layers, and what the optimizer keeps of each.
+Input parameters(int64_t permille) {
+  return {{}, "TensorList", "", {12, {std::max<int64_t>(16384 * permille / 1000, 1), kHidden}}};
+}
+
 std::vector<Input> other_inputs(Role role, int64_t permille) {
   const auto rows = [&](int64_t usual) { return std::max<int64_t>(usual * permille / 1000, 1); };
   for (const Elementwise& e : kElementwise) {
@@ -116,6 +129,9 @@ std::vector<Input> other_inputs(Role role, int64_t permille) {
       return {hidden(24), hidden(24), size, mean(24), mean(24), weights, weights, {{}, "", "[True, True, True]"}};
     case Role::dropout: return {hidden(16), {{}, "Scalar", "0.1"}, {{}, "Scalar", "True"}};
     case Role::dropout_backward: return {hidden(16), mask(16), {{}, "Scalar", "1.1111111111111112"}};
+    case Role::grad_norm: return {parameters(permille)};
+    case Role::fused_adam:
+      return {parameters(permille), parameters(permille), parameters(permille), parameters(permille), none, none};
     case Role::bias_sum:
       return {{{rows(20) * 1024, kHidden}, kHalf}, {{}, "ScalarList", "[0]"}, {{}, "Scalar", "True"}, none};
     case Role::log_softmax:
@@ -134,9 +150,10 @@ ShapeText shapes_of_role(Role role, Gpu gpu, int64_t permille, bool full_precisi
   if (gpu == Gpu::mi300x) permille = permille * 11 / 8;
   const char* type = full_precision ? kFloat : kHalf;
   const int64_t of_matrix = full_precision ? permille / 4 : permille;
-  const int64_t batch = std::max<int64_t>(16 * of_matrix / 1000, 1);
+  const int64_t batch = std::max<int64_t>(20 * of_matrix / 1000, 1);
+  const int64_t tokens = std::max<int64_t>(256 * of_matrix / 1000, 1) * 64;
   for (const WeightProduct& p : kProducts)
-    if (p.role == role) return text_of(inputs_of(p, std::max<int64_t>(16384 * of_matrix / 1000, 8), type, odd_sizes));
+    if (p.role == role) return text_of(inputs_of(p, tokens, type, odd_sizes));
   if (role == Role::attention || role == Role::attention_backward) return text_of(attention_inputs(role, batch, type));
   constexpr int64_t kHeadSize = kHidden / kHeads;
   if (role == Role::attention_scores)

@@ -90,7 +90,7 @@ void Process::launch(Role role, int64_t duration_ns, StreamSlot stream) {
   int64_t duration = duration_ns > 0 ? duration_ns : k.duration_ns;
   if (role == Role::attention_softmax) duration = duration / 1000 * plan.softmax_permille;
   if (k.matrix) duration = duration / 1000 * plan.matrix_permille;
-  if (role == Role::gelu) duration = duration / 1000 * plan.activation_permille;
+  if (role == Role::gelu && plan.activation_permille != 1000) duration = duration * plan.activation_permille / 1000;
   note_role(role);
   if (work_permille_ != 1000 && role < Role::all_reduce) duration = duration * work_permille_ / 1000;
   duration = noise_.around(paced(duration / 1000 * compute_permille_ + duration % 1000 * compute_permille_ / 1000), 18);

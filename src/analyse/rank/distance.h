@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "analyse/rank/facts.h"
+#include "analyse/rank/roofline.h"
 #include "analyse/report/document.h"
 
 namespace profgpu {
@@ -33,15 +33,13 @@ struct Distance {
   std::vector<DistancePart> parts;
 
   /// Whether the figures are good enough for a first screen.
-  [[nodiscard]] bool is_known() const { return times_limit && known_pct.value_or(0) >= kMinKnownPct; }
+  [[nodiscard]] bool is_known() const { return times_limit && known_pct.value_or(0) >= Roofline::kMinKnownPct; }
   [[nodiscard]] double pct(std::string_view part) const;
   void fields(auto&& v) const {
     v("steps", steps), v("wall_ns", wall_ns), v("limit_ns", limit_ns), v("times_limit", times_limit);
     v("known_pct", known_pct), v("parts", parts);
   }
   static Distance compute(const Facts& facts);
-
-  static constexpr double kMinKnownPct = 70;
 };
 
 /// By activity: its part of the measured steps' time on the busiest device. Where compute overlaps, an instant belongs

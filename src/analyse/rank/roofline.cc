@@ -26,8 +26,6 @@ namespace {
 // Starting and draining a grid takes a few microseconds: shorter kernels reach no peak rate.
 constexpr int64_t kShort_ns = 5'000;
 constexpr double kHalf = 0.5;
-// Utilization of a run in which more than this is unknown would mislead.
-constexpr double kMinKnownPct = 70;
 
 /// The busiest device; null: none.
 const DeviceTime* device_of(const Facts& facts) {
@@ -37,19 +35,17 @@ const DeviceTime* device_of(const Facts& facts) {
 
 bool is_of(const DeviceTime& device, ActivityId a) { return device.begin <= a && a < device.end; }
 
-// The longest of a run's kernels. Those of one run follow each other closely on the device.
-struct LongestKernel {
-  std::vector<ActivityId> of_run;
-
-  LongestKernel(const Trace& trace, const DeviceWork& work, const DeviceTime& device) : of_run(work.runs.size()) {
-    for (ActivityId a = device.begin; a < device.end; ++a) {
-      if (work.run_of[a.value] == DeviceWork::kNone) continue;
-      ActivityId& longest = of_run[work.run_of[a.value]];
-      if (!longest.valid() || trace.activity.duration_ns[a.value] > trace.activity.duration_ns[longest.value])
-        longest = a;
-    }
+// Of each run, its longest kernel on the device; invalid: none.
+std::vector<ActivityId> longest_kernels(const Trace& trace, const DeviceWork& work, const DeviceTime& device) {
+  std::vector<ActivityId> of_run(work.runs.size());
+  for (ActivityId a = device.begin; a < device.end; ++a) {
+    if (work.run_of[a.value] == DeviceWork::kNone) continue;
+    ActivityId& longest = of_run[work.run_of[a.value]];
+    if (!longest.valid() || trace.activity.duration_ns[a.value] > trace.activity.duration_ns[longest.value])
+      longest = a;
   }
-};
+  return of_run;
+}
 
 bool is_small_grid(const Trace& trace, ActivityId a, int32_t multiprocessors) {
   const ActivityArgsId args = trace.activity.args[a.value];
@@ -157,7 +153,7 @@ RunLimits RunLimits::compute(const Facts& facts) {
   if (device == nullptr || runs == 0) return all;
   const std::optional<DeviceLimits>& limits = facts.get<Limits>().device;
   const int32_t multiprocessors = trace.properties(device->id).multiprocessors;
-  const LongestKernel longest(trace, work, *device);
+  const std::vector<ActivityId> longest = longest_kernels(trace, work, *device);
   Recomputation recomputed(facts);
   for (const WorkRun& run : work.runs) recomputed.note(run.op);
   for (size_t i = 0; i < runs; ++i) {
@@ -167,7 +163,7 @@ RunLimits RunLimits::compute(const Facts& facts) {
     const std::optional<double> least = limits ? limits->least_ns(run.work) : std::nullopt;
     if (!least || run.device_ns <= 0) continue;
     all.least_ns[i] = *least;
-    const ActivityId kernel = longest.of_run[i];
+    const ActivityId kernel = longest[i];
     const bool small = trace.activity.duration_ns[kernel.value] < kShort_ns ||
                        is_small_grid(trace, kernel, multiprocessors);
     if (small && *least < kHalf * static_cast<double>(run.device_ns)) all.bound[i] = Bound::kLatency;
@@ -215,9 +211,9 @@ struct RowSum {
 
 class RowSums {
  public:
-  /// Of a name, shapes or none, a precision, and whether it is recomputed.
-  size_t index(StringId name, StringId shapes, Precision precision, bool recomputed) {
-    const uint64_t more = static_cast<uint64_t>(precision) << 1 | static_cast<uint64_t>(recomputed);
+  /// Of a name, shapes or none, and a precision; `apart`: not with the others of these.
+  size_t index(StringId name, StringId shapes, Precision precision, bool apart) {
+    const uint64_t more = static_cast<uint64_t>(precision) << 1 | static_cast<uint64_t>(apart);
     const auto [it, fresh] =
         index_.try_emplace({uint64_t{name.value} << 32 | shapes.value, more}, sums_.size());
     if (fresh) sums_.emplace_back().row.precision = precision;
@@ -277,7 +273,7 @@ class RooflineMaker {
     roofline.kernels = kernels_.rows(trace_);
     if (all_ns_ > 0) roofline.known_pct = percent_of(known_ns_, all_ns_);
     const int64_t wall_ns = facts_.get<Steps>().measured_wall_ns();
-    if (roofline.known_pct.value_or(0) >= kMinKnownPct && peak_.complete && peak_.all_ns > 0 && wall_ns > 0) {
+    if (roofline.known_pct.value_or(0) >= Roofline::kMinKnownPct && peak_.complete && peak_.all_ns > 0 && wall_ns > 0) {
       roofline.mfu_pct = 100 * peak_.model_ns / static_cast<double>(wall_ns);
       roofline.hfu_pct = 100 * peak_.all_ns / static_cast<double>(wall_ns);
     }
@@ -291,7 +287,8 @@ class RooflineMaker {
     StepFinder step_of(facts_.get<Steps>());
     for (size_t i = 0; i < work_.runs.size(); ++i) {
       const WorkRun& run = work_.runs[i];
-      if (!is_of(device, run.first) || !step_of.measured(trace_.activity.start_ns[run.first.value])) continue;
+      const int64_t start_ns = trace_.activity.start_ns[run.first.value];
+      if (run.device_ns <= 0 || !is_of(device, run.first) || !step_of.measured(start_ns)) continue;
       const StringId name = trace_.host.name[run.op.value], shapes = shapes_of(trace_, run.op);
       const bool again = of_run_.recomputed[i];
       row_of_run_[i] = ops_.index(name, shapes, run.work.precision, again);
@@ -315,16 +312,17 @@ class RooflineMaker {
       const int64_t ns = trace_.activity.duration_ns[a.value];
       all_ns_ += ns;
       const WorkRun* run = work_.run(a);
+      const bool known = run != nullptr && run->device_ns > 0 && of_run_.least_ns[work_.run_of[a.value]] >= 0;
       const Precision precision = run != nullptr ? run->work.precision : Precision::kUnknown;
       const StringId name = trace_.activity.name[a.value];
-      RowSum& sum = kernels_[kernels_.index(name, StringId(), precision, false)];
+      RowSum& sum = kernels_[kernels_.index(name, StringId(), precision, known)];
       if (sum.row.count == 0) sum.row.name = trace_.strings[name];
       if (run == nullptr || run->device_ns <= 0) {
         sum.add(OpWork(), 1, ns, -1, Bound::kUnknown);
         continue;
       }
       const uint32_t index = work_.run_of[a.value];
-      if (of_run_.least_ns[index] >= 0) known_ns_ += ns;
+      if (known) known_ns_ += ns;
       sum.add(run->work, static_cast<double>(ns) / static_cast<double>(run->device_ns), ns, of_run_.least_ns[index],
               of_run_.bound[index]);
       if (row_of_run_[index] != SIZE_MAX) ops_[row_of_run_[index]].kernels[name.value] += ns;
@@ -353,18 +351,21 @@ class RooflineMaker {
       bytes += static_cast<double>(run->work.bytes) * static_cast<double>(ns) / static_cast<double>(run->device_ns);
     }
     const int64_t wall_ns = total_length(merged(std::move(time)));
-    if (wall_ns == 0 || percent_of(known_ns, all_ns) < kMinKnownPct) return std::nullopt;
+    if (wall_ns == 0 || percent_of(known_ns, all_ns) < Roofline::kMinKnownPct) return std::nullopt;
     return 100 * bytes / (limits_.device->bytes_per_ns() * static_cast<double>(wall_ns));
   }
 
   void add_missing(Roofline& roofline) const {
-    if (all_ns_ == 0) return;
+    if (all_ns_ == 0) {
+      roofline.missing.emplace_back("no compute kernels were recorded in the measured steps");
+      return;
+    }
     const bool shapes = facts_.get<OpWorks>().shapes;
     if (!shapes)
       roofline.missing.push_back("FLOPs and bytes of operators are unknown: " +
                                  std::string(recorder_advice(trace_.recorder).shapes));
     if (!limits_.device) roofline.missing.push_back(limits_.why + ": pass measured peaks with --peaks FILE");
-    if (!shapes || !limits_.device || *roofline.known_pct >= kMinKnownPct) return;
+    if (!shapes || !limits_.device || *roofline.known_pct >= Roofline::kMinKnownPct) return;
     std::string most;
     for (size_t i = 0; i < std::min<size_t>(work_.unknown.size(), 3); ++i)
       append_listed(most, fmt::format("{} ({}, {})", shortened(work_.unknown[i].name, 60), work_.unknown[i].reason,

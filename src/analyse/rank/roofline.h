@@ -77,6 +77,8 @@ struct Roofline {
   std::optional<double> mbu_pct;     ///< of an engine's decode steps: bytes over what the memory moves in their time
   std::vector<std::string> missing;  ///< what keeps figures from being known, with what to do
   std::vector<RooflineRow> ops, kernels;   ///< most time first
+  /// Of known_pct: figures for a run of which more is unknown would mislead.
+  static constexpr double kMinKnownPct = 70;
 
   void fields(auto&& v) const {
     v("known_pct", known_pct), v("mfu_pct", mfu_pct), v("hfu_pct", hfu_pct), v("mbu_pct", mbu_pct);

@@ -20,7 +20,7 @@ extern const Rule kSlowProducts, kMemoryBound;
 namespace {
 
 constexpr double kSlowPart = 0.5;        // kernels at less than this of their limit are slow
-constexpr double kGoodPart = 0.9;        // well-tuned kernels reach about this much
+constexpr double kGoodPart = 0.9;        // what a cost takes for reachable
 constexpr size_t kNamedOps = 3;
 
 /// Calls of one operator with the same shapes and precision, of those that a rule is about.
@@ -112,7 +112,7 @@ std::string op_text(const Measured& m, const SlowOp& op) {
   const OpArgsId args = trace.host.args[op.op.value];
   std::string text(trace.name(op.op));
   if (args.valid() && trace.op_args[args.value].shapes.valid())
-    text += fmt::format(" {}", shortened(list_on_one_line(trace.strings[trace.op_args[args.value].shapes]), 60));
+    text += " " + shortened(list_on_one_line(trace.strings[trace.op_args[args.value].shapes]), 60);
   return text;
 }
 
@@ -261,9 +261,9 @@ extern const Rule kSlowProducts = {
     .severe = 10,
     .of_kernels = true,
     .meaning =
-        "Matrix products, convolutions and attention reach 70 to 90 % of the device's peak rate at sizes that suit it. "
-        "Much less means that sizes leave parts of it unused, that the precision is slower than need be, or that the "
-        "library chose a slow kernel.",
+        "Matrix products, convolutions and attention come near the device's peak rate at sizes that suit it. Less than "
+        "half means that sizes leave parts of it unused, that the precision is slower than need be, or that the library "
+        "chose a slow kernel.",
     .computation =
         "Value: share of the measured steps' wall time in kernels of compute-bound operators that take more than twice "
         "the least time for their FLOPs at the peak rate of their precision. Needs recorded shapes and a device whose "
@@ -314,8 +314,8 @@ extern const Rule kLowMfu = {
     .below = true,
     .severity = Severity::kInfo,
     .meaning =
-        "Model FLOPs utilization is the share of the device's peak rate that a run's products use. Training of large "
-        "models reaches 40 to 60 %; small models, decoding and models without large products stay lower.",
+        "Model FLOPs utilization is the share of the device's peak rate that a run's products use. Small models, small "
+        "batches and models without large products leave most of it unused, however busy the device is.",
     .computation =
         "Value: time that the products of the measured steps, without recomputation, take at the peak rates of their "
         "precisions, as a share of the steps' wall time. Needs a known limit for 70 % of kernel time. No cost: other "

@@ -43,6 +43,8 @@ constexpr std::string_view kH100Nvl = "NVIDIA H100 data sheet, specifications (H
 constexpr std::string_view kH200 = "NVIDIA H200 data sheet, specifications";
 constexpr std::string_view kGh200 = "NVIDIA GH200 Grace Hopper data sheet, specifications";
 constexpr std::string_view kBlackwell = "NVIDIA Blackwell data sheet, individual GPU specifications";
+constexpr std::string_view kBlackwellUltra = "NVIDIA HGX B300 and GB300 NVL72 specifications, per GPU";
+constexpr std::string_view kOrin = "NVIDIA Jetson AGX Orin series technical brief, GPU";
 constexpr std::string_view kRtxBlackwell = "NVIDIA RTX Blackwell GPU architecture white paper, appendices";
 constexpr std::string_view kMi100 = "AMD Instinct MI100 data sheet, performance";
 constexpr std::string_view kMi200 = "AMD Instinct MI200 series data sheets, performance; per die, which is one device";
@@ -99,6 +101,9 @@ constexpr Known kKnown[] = {
     {"GH200 144 GB", "GH200 144G?", 144, 132, 1830, 4096, 67, 67, 494.7, 989.4, 989.4, 1978.9, 0, 1978.9, 4900, kGh200},
     {"B200", "B200", 180, 148, 0, 8192, 37, 75, 1100, 2250, 2250, 4500, 9000, 4500, 7700, kBlackwell},
     {"GB200", "GB200", 186, 0, 0, 8192, 40, 80, 1250, 2500, 2500, 5000, 10000, 5000, 8000, kBlackwell},
+    {"B300", "B300 SXM6? AC?", 270, 0, 0, 8192, 0, 75, 1100, 2250, 2250, 4500, 0, 0, 7700, kBlackwellUltra},
+    {"GB300", "GB300", 279, 0, 0, 8192, 0, 80, 1250, 2500, 2500, 5000, 15000, 0, 8000, kBlackwellUltra},
+    {"Jetson AGX Orin 64 GB", "ORIN", 64, 16, 1300, 2048, 0, 5.3, 0, 42.5, 42.5, 0, 0, 85, 204.8, kOrin},
     {"MI100", "MI100", 32, 120, 1502, 1024, 11.5, 46.1, 0, 92.3, 184.6, 0, 0, 184.6, 1228.8, kMi100},
     {"MI210", "MI210", 64, 104, 1700, 1024, 45.3, 45.3, 0, 181, 181, 0, 0, 181, 1638.4, kMi210},
     {"MI250, one die", "MI250|MI250X MI250?", 64, 104, 1700, 1024, 45.3, 45.3, 0, 181, 181, 0, 0, 181, 1638.4, kMi200},
@@ -213,7 +218,9 @@ bool read_device(JsonReader& in, DeviceLimits& device) {
 
 std::optional<double> DeviceLimits::least_ns(const OpWork& work) const {
   const int64_t flops = work.needed_flops();
-  if (flops < 0 || work.bytes < 0 || work.lower_bound || (work.bytes > 0 && memory_gbps <= 0)) return std::nullopt;
+  const bool nothing = flops <= 0 && work.bytes <= 0;   // some inputs were not recorded: something must move
+  if (flops < 0 || work.bytes < 0 || nothing || work.lower_bound) return std::nullopt;
+  if (work.bytes > 0 && memory_gbps <= 0) return std::nullopt;
   const double rate = operations_per_ns(work.precision);
   if (flops > 0 && rate <= 0) return std::nullopt;
   const double compute_ns = flops > 0 ? static_cast<double>(flops) / rate : 0;

@@ -62,6 +62,10 @@ TEST(DeviceLimits, AreFoundByTheNamesThatTracesHave) {
   EXPECT_EQ(name_found({"Tesla V100-SXM2-32GB", 34079637504, 80}), "V100 SXM2");
   EXPECT_EQ(name_found({"Tesla T4", 15843721216, 40}), "T4");
   EXPECT_EQ(name_found({"NVIDIA L4", 0, 58}), "L4");
+  EXPECT_EQ(name_found({"NVIDIA B300 SXM6 AC", 0, 148}), "B300");
+  EXPECT_EQ(name_found({"NVIDIA GB300", 0, 152}), "GB300");
+  EXPECT_EQ(name_found({"Orin", 64 * kGiB, 16}), "Jetson AGX Orin 64 GB");
+  EXPECT_EQ(name_found({"Orin", 8 * kGiB, 8}), "");
   EXPECT_EQ(name_found({"NVIDIA GH200 480GB", 102 * kGiB * 96 / 102, 132}), "GH200 96 GB");
   EXPECT_EQ(name_found({"NVIDIA GeForce RTX 4090", 25386352640, 128}), "RTX 4090");
   EXPECT_EQ(name_found({"NVIDIA GeForce RTX 3090 Ti", 0, 84}), "RTX 3090 Ti");
@@ -100,6 +104,7 @@ TEST(DeviceLimits, LeastTimeIsTheLongerOfComputingAndMoving) {
   EXPECT_FALSE(h100.least_ns({.flops = 1, .bytes = 1, .precision = Precision::kUnknown}));
   EXPECT_FALSE(h100.least_ns({.flops = 1, .bytes = -1, .precision = Precision::kBf16}));
   EXPECT_FALSE(h100.least_ns(OpWork()));
+  EXPECT_FALSE(h100.least_ns({.flops = 0, .bytes = 0}));   // something must move
   EXPECT_TRUE(h100.least_ns({.flops = 0, .bytes = 1, .precision = Precision::kUnknown}));
 }
 
