@@ -40,8 +40,10 @@ install(CODE "
   file(INSTALL \"\${copyright}\" DESTINATION \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/doc/profgpu\" RENAME copyright)
   file(INSTALL \"${share}/_profgpu\" DESTINATION \"\${CMAKE_INSTALL_PREFIX}/share/zsh/\${zsh}\")")
 install(FILES deploy/profgpu.rules.yml deploy/grafana-dashboard.json deploy/kubernetes.yml DESTINATION share/profgpu)
+install(FILES deploy/ci/action.yml deploy/ci/gitlab.yml DESTINATION share/profgpu/ci)
+install(PROGRAMS deploy/ci/profgpu-gate DESTINATION share/profgpu/ci)
 install(FILES deploy/profgpu-exporter.service deploy/profgpu-monitor.service DESTINATION lib/systemd/system)
-install(FILES README.md CHANGELOG.md ${third_party} DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES README.md CHANGELOG.md AGENTS.md ${third_party} DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 # The library, for find_package(profgpu).
 include(CMakePackageConfigHelpers)

@@ -18,19 +18,6 @@ else()
     COMMAND ${NPM} --prefix ${web} run --silent build -- --outDir ${CMAKE_BINARY_DIR}/web --emptyOutDir
     DEPENDS ${page_sources} ${page_settings}
     COMMENT "Building the page of HTML reports")
-  set(embedded ${CMAKE_BINARY_DIR}/generated/page.s)
-  file(CONFIGURE OUTPUT ${embedded} CONTENT [[
-        .section .rodata
-        .globl profgpu_page_begin
-        .globl profgpu_page_end
-profgpu_page_begin:
-        .incbin "@page@"
-profgpu_page_end:
-        .section .note.GNU-stack, "", %progbits
-]] @ONLY)
-  # Clang minds that an assembler file has no use for C++'s options.
-  set_source_files_properties(${embedded} PROPERTIES OBJECT_DEPENDS ${page}
-                              COMPILE_OPTIONS -Wno-unused-command-line-argument)
-  target_sources(profgpu_view PRIVATE ${embedded})
+  profgpu_embed(profgpu_view page ${page})
   target_compile_definitions(profgpu_view PRIVATE PROFGPU_HAS_PAGE=1)
 endif()

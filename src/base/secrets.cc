@@ -14,9 +14,11 @@ constexpr std::string_view kMask = "***";
 constexpr std::array<std::string_view, 10> kNames = {"token",  "secret",     "password",   "passwd",      "api_key",
                                                      "apikey", "access_key", "credential", "private_key", "auth"};
 // How issued keys begin.
-constexpr std::array<std::string_view, 16> kIssued = {"hf_",    "sk-",    "ghp_",   "gho_", "ghs_",  "github_pat_",
-                                                      "glpat-", "AKIA",   "ASIA",   "AIza", "xoxb-", "xoxp-",
-                                                      "ya29.",  "nvapi-", "wandb_", "eyJ"};
+constexpr std::array<std::string_view, 21> kIssued = {
+    "hf_",   "sk-",   "ghp_",  "gho_",  "ghs_",   "ghu_",   "ghr_", "github_pat_", "glpat-",    "AKIA",   "ASIA",
+    "AIza",  "xoxb-", "xoxp-", "ya29.", "nvapi-", "wandb_", "eyJ",  "r8_",         "dckr_pat_", "pypi-"};
+// Of an authorization header; the value follows.
+constexpr std::array<std::string_view, 3> kSchemes = {"bearer", "basic", "token"};
 constexpr size_t kIssuedLength = 16;  // shorter ones are words that begin alike
 constexpr size_t kHexLength = 40;     // WandB's keys, SHA-1
 
@@ -25,9 +27,11 @@ bool is_word(char c) {
 }
 
 bool names_secret(std::string_view name) {
-  const std::string plain = lower_case(name);
+  std::string plain = lower_case(name);
+  std::ranges::replace(plain, '-', '_');
+  if (plain.ends_with("_pwd")) return true;
   const bool of_text = plain.ends_with("tokens") || contains(plain, "token_") || contains(plain, "tokens_") ||
-                       plain.ends_with("tokenizer");
+                       contains(plain, "tokenizer");
   const bool of_author = plain.ends_with("author");
   return std::ranges::any_of(kNames, [&](std::string_view n) {
     return contains(plain, n) && !(of_text && n == "token") && !(of_author && n == "auth");
@@ -64,9 +68,18 @@ bool is_harmless(std::string_view value) {
   return value == "None" || value == "null" || value == "True" || value == "False";
 }
 
-size_t value_end(std::string_view text, size_t at) {
-  while (at < text.size() && std::string_view(" \"',;&})|").find(text[at]) == std::string_view::npos) ++at;
-  return at;
+bool is_scheme(std::string_view word) {
+  return std::ranges::find(kSchemes, lower_case(word)) != kSchemes.end();
+}
+
+// A quoted value ends at its quote, another one at a blank: passwords hold anything else.
+size_t value_end(std::string_view text, size_t at, char before) {
+  const bool quoted = before == '"' || before == '\'';
+  const size_t end = quoted ? text.find(before, at) : text.find_first_of(" \t\n\"'", at);
+  size_t stop = std::min(end, text.size());
+  // What closes a list around it is not part of it.
+  while (!quoted && stop > at && contains(",;)}]", text.substr(stop - 1, 1))) --stop;
+  return stop;
 }
 
 }  // namespace
@@ -87,23 +100,49 @@ std::string masked_secrets(std::string_view text) {
     size_t end = i;
     while (end < text.size() && is_word(text[end])) ++end;
     const std::string_view word = text.substr(i, end - i);
-    const size_t joint = names_secret(word) ? assignment(text.substr(end)) : 0;
+    const bool secret = names_secret(word);
+    size_t joint = secret ? assignment(text.substr(end)) : 0;
+    // "--password hunter2", but not "--password --verbose".
+    const bool of_flag = secret && joint == 0 && out.ends_with("--") && end + 1 < text.size() && text[end] == ' ' &&
+                         text[end + 1] != '-';
+    const bool scheme = is_scheme(word) && contains(lower_case(out), "authorization") && end < text.size() &&
+                        text[end] == ' ';
     const bool bearer = lower_case(word) == "bearer" && end < text.size() && text[end] == ' ';
+    if (of_flag || scheme || bearer) joint = 1;
     if (is_issued(word)) {
       out += kMask;
       i = end;
-    } else if (joint > 0 || bearer) {
-      const size_t value = end + (bearer ? 1 : joint);
-      const size_t stop = value_end(text, value);
+    } else if (joint > 0) {
+      const size_t value = end + joint;
       out.append(text.substr(i, value - i));
+      const size_t stop = value_end(text, value, text[value - 1]);
       const std::string_view held = text.substr(value, stop - value);
-      const bool scheme = lower_case(held) == "bearer";  // its value follows
-      if (!held.empty() && !scheme) out.append(is_harmless(held) ? held : kMask);
-      i = scheme ? value : stop;
+      const bool follows = is_scheme(held.substr(0, held.find(' ')));   // "Authorization: Basic VALUE"
+      if (!held.empty() && !follows) out.append(is_harmless(held) ? held : kMask);
+      i = follows ? value : stop;
     } else {
       out.append(word);
       i = end;
     }
+  }
+  return out;
+}
+
+std::string masked_member(std::string_view name, std::string_view value) {
+  return names_secret(name) && !is_harmless(value) ? std::string(kMask) : masked_secrets(value);
+}
+
+std::vector<std::string> masked_words(const std::vector<std::string>& words) {
+  std::vector<std::string> out;
+  bool value = false;   // of the flag before
+  for (const std::string& word : words) {
+    const bool flag = word.starts_with('-');
+    const size_t equals = word.find('=');
+    const bool secret = (flag || equals != word.npos) && names_secret(std::string_view(word).substr(0, equals));
+    if (value && !flag) out.emplace_back(kMask);
+    else if (secret && equals != word.npos) out.push_back(word.substr(0, equals + 1).append(kMask));
+    else out.push_back(masked_secrets(word));
+    value = secret && equals == word.npos;
   }
   return out;
 }

@@ -16,6 +16,14 @@ TEST(Secrets, AreMasked) {
       {"logged in with sk-abcdefghijklmnopqrstuvwx", "logged in with ***"},
       {"bad ACCESS_TOKEN_SECRET=hunter2abc", "bad ACCESS_TOKEN_SECRET=***"},
       {"ghp_0123456789abcdefghijABCDEFGHIJ012345", "***"},
+      {"Authorization: Basic dXNlcjpwYXNz", "Authorization: Basic ***"},
+      {"{'Authorization': 'Bearer abc', 'Accept': 'x'}", "{'Authorization': 'Bearer ***', 'Accept': 'x'}"},
+      {"X-Api-Key: abc", "X-Api-Key: ***"},
+      {"MYSQL_PWD=a,b;c&d next", "MYSQL_PWD=*** next"},
+      {"python train.py --password hunter2 --lr 0.1", "python train.py --password *** --lr 0.1"},
+      {"--hf-token=abc --verbose", "--hf-token=*** --verbose"},
+      {"login(token=abc)", "login(token=***)"},
+      {"password=\"two words\" rest", "password=\"***\" rest"},
   };
   for (const auto& [text, masked] : all) EXPECT_EQ(masked_secrets(text), masked);
 }
@@ -23,8 +31,23 @@ TEST(Secrets, AreMasked) {
 TEST(Secrets, OrdinaryTextStays) {
   for (const char* text :
        {"consumed tokens: 1234 | num_tokens=5", "tokenizer: gpt2", "RuntimeError: CUDA error: out of memory",
-        "token=None", "author: me", "https://host:8080/path", "step: 10  loss: 2.5", "max_tokens: 512", ""})
+        "token=None", "author: me", "--tokenizer-type GPT2", "tokenizer_type=GPT2", "--token --verbose", "basic block", "https://host:8080/path", "step: 10  loss: 2.5", "max_tokens: 512", ""})
     EXPECT_EQ(masked_secrets(text), text);
+}
+
+TEST(Secrets, WordsOfACommand) {
+  const std::vector<std::string> words = {"python", "a.py", "--api-key", "k", "--password=a b", "--token", "--lr", "0.1",
+                                          "HF_TOKEN=x", "--num-tokens", "5"};
+  const std::vector<std::string> masked = {"python", "a.py",  "--api-key",    "***", "--password=***", "--token", "--lr",
+                                           "0.1",    "HF_TOKEN=***", "--num-tokens", "5"};
+  EXPECT_EQ(masked_words(words), masked);
+}
+
+TEST(Secrets, OfANamedField) {
+  EXPECT_EQ(masked_member("hf_token", "abc"), "***");
+  EXPECT_EQ(masked_member("note", "token=abc"), "token=***");
+  EXPECT_EQ(masked_member("learning_rate", "0.25"), "0.25");
+  EXPECT_EQ(masked_member("auth", "None"), "None");
 }
 
 }  // namespace

@@ -59,7 +59,7 @@ Result<std::string> written(const profgpu_report* report, const std::string& for
                             size_t count) {
   if (report == nullptr) return missing("report");
   const Presenter* presenter = find_presenter(format);
-  if (presenter == nullptr) return Error{"there is no format \"" + format + "\"", "json, terminal, markdown, html"};
+  if (presenter == nullptr) return Error{"there is no format \"" + format + "\"", "json, terminal, markdown, html, sarif, github"};
   const auto given = given_options(options, count, {std::begin(kShowingOptions), std::end(kShowingOptions)});
   if (!given) return given.error();
   if (Status good = check_choices(*given); !good) return good.error();

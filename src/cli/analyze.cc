@@ -73,6 +73,18 @@ Status write_page(Report& report, const TraceCommand& options) {
   return written;
 }
 
+// A run that cannot be judged does not pass.
+Outcome gate(const Report& report, const TraceCommand& options) {
+  if (!options.fail_on) return {};
+  const auto fails = [&](const Finding& f) { return f.severity >= *options.fail_on; };
+  if (std::any_of(report.findings.begin(), report.findings.end(), fails)) return ExitCode::kFindings;
+  const bool decided =
+      report.verdict_kind != VerdictKind::kInconclusive && report.verdict_kind != VerdictKind::kCapture;
+  if (decided || options.allow_inconclusive) return {};
+  return {ExitCode::kFindings, Error{"--fail-on fails for want of evidence: " + report.verdict,
+                                     "--allow-inconclusive lets such a run pass"}};
+}
+
 Outcome show(Report& report, const TraceCommand& options, const Presenter& presenter, double made_s, double read_s) {
   if (!options.quiet && (options.format != "terminal" || !options.output.empty())) print_issues(report);
   const auto begin = Clock::now();
@@ -83,8 +95,7 @@ Outcome show(Report& report, const TraceCommand& options, const Presenter& prese
                               read_s, made_s - read_s, seconds_since(begin)));
   const Status written = options.write(text);
   if (!written || !page) return written ? page : written;
-  const auto fails = [&](const Finding& f) { return options.fail_on && f.severity >= *options.fail_on; };
-  return std::any_of(report.findings.begin(), report.findings.end(), fails) ? ExitCode::kFindings : ExitCode::kOk;
+  return gate(report, options);
 }
 
 Outcome analyze(const Arguments& arguments) {
@@ -132,7 +143,8 @@ const Command kAnalyze{
     .groups =
         {{"What to show",
           {{"--json", "the whole report as JSON, same as --format json"},
-           {"--format NAME", "format of the report (default terminal)", {"terminal", "json", "markdown", "html"}},
+           {"--format NAME", "format of the report (default terminal)",
+            {"terminal", "json", "markdown", "html", "sarif", "github"}},
            {"-o, --output FILE", "write the report to FILE"},
            {"--html FILE", "also write a page with timeline, flame graph and all tables to FILE"},
            {"--html-steps STEPS",
@@ -156,6 +168,7 @@ const Command kAnalyze{
            {"--threshold RULE=VALUE...", "change the threshold of a rule"}}},
          {"In scripts",
           {{"--fail-on SEVERITY", "exit 3 if a finding is at least this severe", {"info", "warning", "critical"}},
+           kAllowInconclusiveFlag,
            kQuietFlag,
            kNoProgressFlag}},
          {"Screen", {kWidthFlag, kColourFlag, {"-v, --verbose", "more detail, full kernel names"}}}},
@@ -166,8 +179,11 @@ const Command kAnalyze{
                  {"mpirun -n 16 profgpu analyze --mpi run7/", "a large job, read by sixteen processes on any nodes"},
                  {"profgpu analyze train.log", "what a training printed: speed, stalls, memory, how it ended"},
                  {"profgpu analyze trace.json.gz --json -o report.json", "everything, for a program"},
-                 {"profgpu analyze trace.json.gz --fail-on warning", "a gate in continuous integration"}},
-    .notes = "Exit status: 0 report made, 1 no report, 2 usage, 3 a finding at or above --fail-on, 130 interrupted.",
+                 {"profgpu analyze trace.json.gz --fail-on warning", "a gate in continuous integration"},
+                 {"profgpu analyze trace.json.gz --format sarif -o profgpu.sarif",
+                  "findings at lines of code, for code scanning and editors"}},
+    .notes = "Exit status: 0 report made, 1 no report, 2 usage, 3 a finding at or above --fail-on, or too "
+             "little evidence to rule one out, 130 interrupted.",
     .run = analyze,
 };
 

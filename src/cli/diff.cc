@@ -56,7 +56,8 @@ Result<Diff> make_diff(const DiffOptions& options) {
 }
 
 std::string written(const Diff& diff, const TraceCommand& c) {
-  if (c.format == "junit") return diff_junit(diff);
+  if (c.format == "junit") return diff_junit(diff, c.allow_inconclusive);
+  if (c.format == "github") return diff_github(diff, c.allow_inconclusive);
   if (c.format == "markdown") return diff_markdown(diff, c.shown.top);
   if (c.format == "json") return json_document(diff_record(diff));
   return diff_terminal(diff, c.as_output());
@@ -71,8 +72,12 @@ Outcome diff(const Arguments& arguments) {
   Outcome outcome;
   for (const GateResult& g : made->gates) {
     if (g.verdict == GateVerdict::kFail) outcome.code = ExitCode::kFindings;
-    if (g.verdict == GateVerdict::kUnknown && !options->trace.quiet)
-      print_message(fmt::format("profgpu: diff: --fail-on '{}' is undecided: {}", g.gate.text, g.detail));
+    if (g.verdict != GateVerdict::kUnknown) continue;
+    const bool passes = options->trace.allow_inconclusive;
+    if (!passes) outcome.code = ExitCode::kFindings;
+    if (!passes || !options->trace.quiet)
+      print_message(fmt::format("profgpu: diff: --fail-on '{}' is undecided{}: {}", g.gate.text,
+                                passes ? "" : " and fails (--allow-inconclusive lets it pass)", g.detail));
   }
   return outcome;
 }
@@ -90,7 +95,8 @@ const Command kDiff{
     .groups =
         {{"What to show",
           {{"--json", "the whole comparison as JSON, same as --format json"},
-           {"--format NAME", "format of the comparison (default terminal)", {"terminal", "json", "markdown", "junit"}},
+           {"--format NAME", "format of the comparison (default terminal)", 
+            {"terminal", "json", "markdown", "junit", "github"}},
            {"-o, --output FILE", "write it to FILE"},
            kTopFlag}},
          {"What to look at",
@@ -102,6 +108,7 @@ const Command kDiff{
           {{"--fail-on GATE...",
             "exit 3 if the change exceeds a limit and is real: 'step_time > +3%', 'peak_memory > +5%', 'phase:backward > "
             "+5%', 'kernel:NAME > +10%', 'finding:RULE'"},
+           kAllowInconclusiveFlag,
            kQuietFlag,
            kNoProgressFlag}},
          {"Screen", {kWidthFlag, kColourFlag}}},
@@ -117,7 +124,9 @@ const Command kDiff{
         "gpu_utilization, phase:NAME, idle:CAUSE, device:compute, category:NAME, kernel:PART_OF_NAME, op:NAME, "
         "collective:PART_OF_NAME, finding:RULE. A limit with a sign (+3%, +5ms) applies to the change, one without a sign "
         "(200ms, 70GiB) to the new value.\n\n"
-        "Exit status: 0 compared, 1 not compared, 2 usage, 3 a gate failed.",
+        "A gate is undecided where a run lacks the metric, or has too few steps to tell a change from chance. It fails "
+        "unless --allow-inconclusive is given.\n\n"
+        "Exit status: 0 compared, 1 not compared, 2 usage, 3 a gate failed or is undecided.",
     .run = diff,
 };
 

@@ -9,6 +9,7 @@
 #include "analyse/report/text.h"
 #include "app/words.h"
 #include "base/text.h"
+#include "view/annotations.h"
 #include "view/document.h"
 #include "view/wording.h"
 
@@ -331,6 +332,14 @@ std::string xml(std::string_view text) {
   return out;
 }
 
+bool fails(const GateResult& g, bool undecided_passes) {
+  return g.verdict == GateVerdict::kFail || (g.verdict == GateVerdict::kUnknown && !undecided_passes);
+}
+
+std::string detail_of(const GateResult& g) {
+  return (g.verdict == GateVerdict::kUnknown ? "undecided: " : "") + g.detail;
+}
+
 }  // namespace
 
 std::string diff_terminal(const Diff& diff, const PresentOptions& options) {
@@ -383,22 +392,32 @@ std::string diff_markdown(const Diff& diff, int top) {
   return out;
 }
 
-std::string diff_junit(const Diff& diff) {
+std::string diff_junit(const Diff& diff, bool undecided_passes) {
   size_t failures = 0, skipped = 0;
   for (const GateResult& g : diff.gates) {
-    failures += g.verdict == GateVerdict::kFail;
-    skipped += g.verdict == GateVerdict::kUnknown;
+    failures += fails(g, undecided_passes);
+    skipped += g.verdict == GateVerdict::kUnknown && undecided_passes;
   }
   std::string out = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";
   out += fmt::format("<testsuite name=\"profgpu diff\" tests=\"{}\" failures=\"{}\" skipped=\"{}\">\n",
                      diff.gates.size(), failures, skipped);
   for (const GateResult& g : diff.gates) {
     out += fmt::format("  <testcase classname=\"profgpu\" name=\"{}\">", xml(g.gate.text));
-    if (g.verdict == GateVerdict::kFail) out += fmt::format("<failure message=\"{}\"/>", xml(g.detail));
-    if (g.verdict == GateVerdict::kUnknown) out += fmt::format("<skipped message=\"{}\"/>", xml(g.detail));
+    if (fails(g, undecided_passes)) out += fmt::format("<failure message=\"{}\"/>", xml(detail_of(g)));
+    else if (g.verdict == GateVerdict::kUnknown) out += fmt::format("<skipped message=\"{}\"/>", xml(g.detail));
     out += fmt::format("<system-out>{}</system-out></testcase>\n", xml(g.detail));
   }
   return out + "</testsuite>\n";
+}
+
+std::string diff_github(const Diff& diff, bool undecided_passes) {
+  std::string out = workflow_command(Severity::kInfo, "profgpu diff", sanitised(diff_view(diff, 1).headline));
+  for (const GateResult& g : diff.gates) {
+    if (g.verdict == GateVerdict::kPass) continue;
+    const Severity severity = fails(g, undecided_passes) ? Severity::kCritical : Severity::kWarning;
+    out += workflow_command(severity, "profgpu: " + sanitised(g.gate.text), sanitised(detail_of(g)));
+  }
+  return out;
 }
 
 }  // namespace profgpu

@@ -207,6 +207,7 @@ constexpr Entry kEnvironment[] = {
     {"PROFGPU_LEVEL_ZERO_LIBRARY", "the loader of Intel's Level Zero, instead of libze_loader.so.1"},
     {"PROFGPU_PROC_ROOT, PROFGPU_SYSFS_ROOT, PROFGPU_DEV_ROOT",
      "folders to read instead of /proc, /sys and /dev, for containers that have the host's elsewhere"},
+    {"PROFGPU_MCP_TOKEN", "the token that `profgpu mcp --http` asks clients for"},
     {"NO_COLOR", "if set and not empty, no colors"},
     {"TERM", "no colors if it is dumb"},
     {"COLUMNS", "the width of the report"},

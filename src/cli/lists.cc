@@ -1,4 +1,6 @@
 // profgpu rules, profgpu explain RULE, profgpu formats: what there is.
+#include "cli/lists.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -34,19 +36,8 @@ Outcome list_rules(const Arguments&) {
 }
 
 Outcome explain(const Arguments& arguments) {
-  const std::string& id = arguments.positional.front();
-  if (const Topic* topic = find_topic(id)) return write_stdout(topic_text(*topic, kRulesWidth));
-  const Rule* rule = find_rule(id);
-  if (!rule) return Outcome::usage(no_such_rule(id));
-  std::string out = fmt::format("{}: {}\n\n", rule->id, rule->summary);
-  out += wrap(rule->meaning, kRulesWidth, "") + "\nHow it is computed\n" + wrap(rule->computation, kRulesWidth, "  ");
-  out += fmt::format("  Default threshold: {}{}{}; change it with --threshold {}=VALUE.\n\nWhat to change, best first\n",
-                     rule->threshold, rule->unit.empty() ? "" : " ", rule->unit, rule->id);
-  for (std::string_view advice : rule->advice) out += wrap(advice, kRulesWidth, "  - ");
-  if (!rule->by_framework.empty()) out += "\nBy framework, if the trace shows it\n";
-  for (const FrameworkFix& f : rule->by_framework)
-    out += wrap(fmt::format("{}: {}", framework_name(f.of), f.fix), kRulesWidth, "  - ");
-  return write_stdout(out + "\nNext: profgpu analyze PATH --section findings   ·   profgpu rules\n");
+  const auto text = explanation(arguments.positional.front());
+  return text ? Outcome(write_stdout(*text)) : Outcome::usage(text.error());
 }
 
 Outcome list_formats(const Arguments&) {
@@ -69,6 +60,21 @@ Outcome list_formats(const Arguments&) {
 }
 
 }  // namespace
+
+Result<std::string> explanation(const std::string& id) {
+  if (const Topic* topic = find_topic(id)) return topic_text(*topic, kRulesWidth);
+  const Rule* rule = find_rule(id);
+  if (!rule) return no_such_rule(id);
+  std::string out = fmt::format("{}: {}\n\n", rule->id, rule->summary);
+  out += wrap(rule->meaning, kRulesWidth, "") + "\nHow it is computed\n" + wrap(rule->computation, kRulesWidth, "  ");
+  out += fmt::format("  Default threshold: {}{}{}; change it with --threshold {}=VALUE.\n\nWhat to change, best first\n",
+                     rule->threshold, rule->unit.empty() ? "" : " ", rule->unit, rule->id);
+  for (std::string_view advice : rule->advice) out += wrap(advice, kRulesWidth, "  - ");
+  if (!rule->by_framework.empty()) out += "\nBy framework, if the trace shows it\n";
+  for (const FrameworkFix& f : rule->by_framework)
+    out += wrap(fmt::format("{}: {}", framework_name(f.of), f.fix), kRulesWidth, "  - ");
+  return out + "\nNext: profgpu analyze PATH --section findings   ·   profgpu rules\n";
+}
 
 extern const Command kRules, kExplain, kFormats;
 

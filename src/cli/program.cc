@@ -14,9 +14,17 @@
 #include "cli/run_options.h"
 #include "cli/terminal.h"
 
+extern "C" const char profgpu_agents_text_begin[], profgpu_agents_text_end[];   // AGENTS.md, by cmake/embed.cmake
+
 namespace profgpu {
+
+std::string_view agents_text() {
+  return {profgpu_agents_text_begin, static_cast<size_t>(profgpu_agents_text_end - profgpu_agents_text_begin)};
+}
+
 namespace {
 
+constexpr std::string_view kAgentsTopic = "agents";
 constexpr int kWidth = 88;
 constexpr int kIndent = 28;  // where explanations begin
 
@@ -53,17 +61,22 @@ std::string overview_help() {
   out += "\nOptions\n";
   out += entry("-h, --help", "print this help; after a command, that command's options");
   out += entry("-V, --version", "print the program's version");
-  return out + "\nStart here\n  profgpu analyze trace.json.gz\n";
+  return out + "\nStart here\n  profgpu demo\n  profgpu analyze trace.json.gz\n";
 }
 
-std::vector<std::string> command_names() { return names_of(shown_commands()); }
+std::vector<std::string> help_topics() {
+  std::vector<std::string> topics = names_of(shown_commands());
+  topics.emplace_back(kAgentsTopic);
+  return topics;
+}
 
 Outcome help(const Arguments& arguments) {
   if (arguments.positional.empty()) return write_stdout(overview_help());
   const std::string& name = arguments.positional.front();
+  if (name == kAgentsTopic) return write_stdout(agents_text());
   if (const Command* command = find_command(name)) return write_stdout(command_help(*command));
   return Outcome::usage({"there is no command \"" + name + "\"",
-                         did_you_mean(name, command_names(), "`profgpu help` lists the commands")});
+                         did_you_mean(name, help_topics(), "`profgpu help` lists the commands")});
 }
 
 }  // namespace
@@ -90,9 +103,10 @@ const Command kHelp{
     .name = "help",
     .summary = "explain a command",
     .positional = "[COMMAND]",
-    .positional_help = "the command to explain",
-    .examples = {{"profgpu help analyze", "same as profgpu analyze --help"}},
-    .candidates = command_names,
+    .positional_help = "the command to explain, or agents",
+    .examples = {{"profgpu help analyze", "same as profgpu analyze --help"},
+                 {"profgpu help agents", "for AI agents and scripts: JSON, SQL, row keys, exit codes, MCP"}},
+    .candidates = help_topics,
     .run = help,
 };
 

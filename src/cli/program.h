@@ -15,6 +15,9 @@ std::string flag_explanation(const Flag& flag);
 /// The commands that `profgpu --help` lists.
 std::vector<const Command*> shown_commands();
 
+/// AGENTS.md.
+std::string_view agents_text();
+
 /// The flag that every command has.
 inline const Flag kHelpFlag{"-h, --help", "print this help"};
 

@@ -11,6 +11,7 @@
 #include "app/export/sql_database.h"
 #include "app/loaded_run.h"
 #include "base/text.h"
+#include "cli/lists.h"
 #include "cli/output.h"
 #include "cli/trace_command.h"
 
@@ -20,6 +21,8 @@ namespace {
 std::string_view type_name(Datum::Kind kind) {
   return kind == Datum::Kind::kInteger ? "integer" : kind == Datum::Kind::kReal ? "real" : "text";
 }
+
+}  // namespace
 
 std::string table_list() {
   std::string out;
@@ -36,6 +39,8 @@ std::string table_list() {
   out += "\nNext: profgpu query PATH \"select ...\"\n";
   return out;
 }
+
+namespace {
 
 constexpr int kMaxCell = 60;
 

@@ -12,6 +12,7 @@
 
 #include "app/words.h"
 #include "base/clock.h"
+#include "base/secrets.h"
 #include "cli/command.h"
 #include "cli/device_options.h"
 #include "cli/output.h"
@@ -176,7 +177,7 @@ Outcome watch(RunOptions options, CommandRunner& runner, bool& stuck) {
   const bool as_typed = *command == options.command;
   options.command = std::move(*command);
   if (!options.launch.mode.empty() || (!as_typed && !options.quiet))
-    print_message("profgpu: run: " + shell_line(options.command));
+    print_message("profgpu: run: " + shell_line(masked_words(options.command)));
   return watch_open(options, *open, runner, stuck);
 }
 

@@ -10,6 +10,7 @@
 
 #include "analyse/report/quantity.h"
 #include "base/clock.h"
+#include "base/secrets.h"
 #include "base/version.h"
 #include "cli/output.h"
 #include "view/json_text.h"
@@ -131,7 +132,7 @@ Status RunRecording::write_session(const RunSession* session) const {
                              .add("pci_bus_id", device.pci_bus_id)
                              .add("driver_version", device.driver_version));
   Record d;
-  d.add("schema", "profgpu.session.v1").add("command", value_of(command_));
+  d.add("schema", "profgpu.session.v1").add("command", value_of(masked_words(command_)));
   d.add("working_folder", std::filesystem::current_path(error).string());
   d.add("host", folder_.host).add("pid", int64_t{::getpid()});
   d.add("begun_unix_ns", begun_unix_ns_).add("begun_monotonic_ns", begun_host_ns_);

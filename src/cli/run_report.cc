@@ -9,6 +9,7 @@
 #include "analyse/report/quantity.h"
 #include "analyse/rules/rule.h"
 #include "app/words.h"
+#include "base/secrets.h"
 #include "base/statistics.h"
 #include "view/json_text.h"
 
@@ -119,7 +120,8 @@ std::vector<std::string> next_commands(const RunReport& r) {
     return next;
   }
   std::string command = shell_line(r.options.command);
-  if (command.size() > kMaxCommand || command.find('\n') != std::string::npos) command = "COMMAND";
+  const bool secret = masked_words(r.options.command) != r.options.command;
+  if (secret || command.size() > kMaxCommand || command.find('\n') != std::string::npos) command = "COMMAND";
   if (!r.open.backend) return {r.options.devices.backend == "none" ? "profgpu -- " + command : "profgpu doctor"};
   std::vector<std::string> next;
   if (!r.findings.empty()) next.push_back("profgpu explain " + r.findings.front().rule);
@@ -195,7 +197,7 @@ std::string run_json(const RunReport& r) {
   for (const DeviceTelemetry& t : s.devices) devices.emplace_back(telemetry_record(t));
   for (const Finding& f : r.findings) findings.push_back(value_of(f));
   Record d;
-  d.add("schema", "profgpu.run.v1").add("command", value_of(r.options.command));
+  d.add("schema", "profgpu.run.v1").add("command", value_of(masked_words(r.options.command)));
   d.add("exit_code", s.last.exit_code).add("signal", signal_of(s.last));
   d.add("interrupted", s.last.interrupted).add("wall_ns", s.last.wall_ns);
   d.add("repeats", r.options.repeats).add("warmup_runs", r.options.warmup_runs).add("warmup_ns", r.options.warmup_ns);

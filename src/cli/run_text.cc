@@ -7,6 +7,8 @@
 #include "analyse/report/quantity.h"
 #include "analyse/report/text.h"
 #include "app/words.h"
+#include "base/secrets.h"
+#include "base/text.h"
 #include "cli/run_report.h"
 #include "view/device_lines.h"
 #include "view/terminal.h"
@@ -33,7 +35,7 @@ std::string about(const RunReport& r, int width) {
     what = runs == repeats ? fmt::format("{} runs", runs) : fmt::format("{} of {} runs", runs, repeats);
   const std::string rest = fmt::format(", {}, {}", what, how_it_ended(r.session.last));
   const int room = std::clamp(width - display_width(rest), kMinCommandCells, kMaxCommandCells);
-  return truncated(sanitised(shell_line(r.options.command)), room) + rest;
+  return truncated(sanitised(shell_line(masked_words(r.options.command))), room) + rest;
 }
 
 Lines statistics_lines(const RunReport& r) {

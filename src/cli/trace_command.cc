@@ -58,6 +58,9 @@ Result<TraceCommand> trace_command(const Arguments& arguments) {
   if (c.format == "html" && arguments.has("--section"))
     return Error{"--section and --format html cannot be combined", "the page has the whole report"};
   c.fail_on = severity_of(arguments.value("--fail-on"));
+  c.allow_inconclusive = arguments.has("--allow-inconclusive");
+  if (c.allow_inconclusive && !arguments.has("--fail-on"))
+    return Error{"--allow-inconclusive needs --fail-on", "it says which gates may stay undecided"};
   c.colour = colour_option(arguments);
   c.quiet = arguments.has("--quiet");
   c.progress = !c.quiet && !arguments.has("--no-progress");

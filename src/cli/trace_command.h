@@ -23,6 +23,7 @@ struct TraceCommand {
   std::string output;                      ///< -o; empty: standard output
   std::string html;                        ///< --html: the page, beside the report; empty: none
   std::optional<Severity> fail_on;         ///< exit 3 from this severity on
+  bool allow_inconclusive = false;         ///< a gate without enough evidence to decide it passes
   bool mpi = false;                        ///< the processes that mpirun started share the reading
   bool quiet = false;
   bool progress = true;                    ///< may draw, if standard error is a terminal
@@ -36,6 +37,9 @@ struct TraceCommand {
 
 /// Everything wrong with the options is a usage error.
 Result<TraceCommand> trace_command(const Arguments& arguments);
+
+inline const Flag kAllowInconclusiveFlag{
+    "--allow-inconclusive", "with --fail-on: pass where the evidence is not enough to decide; without it, that fails"};
 
 inline const Flag kRawFlag{"--raw", "csv: names as they are; without it, a name that begins with =, +, - or @ gets an "
                                     "apostrophe, as spreadsheets take it for a formula"};

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/decimal.h"
 #include "base/launcher.h"
+#include "base/secrets.h"
 #include "base/text.h"
 #include "devices/system_files.h"
 
@@ -218,7 +219,7 @@ void HostProcesses::read(HostProcess& process) {
   const std::string folder = fmt::format("{}/{}", root_, process.visible_pid);
   read_stat(process, folder);
   read_status(process, folder);
-  process.arguments = arguments_in(folder);
+  process.arguments = masked_words(arguments_in(folder));
   static_cast<Placement&>(process) = placement_of(file_text(folder + "/cgroup").value_or(""));
   read_environment(process, folder);
   if (process.comm.empty() && process.user.empty()) {

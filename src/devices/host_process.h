@@ -27,7 +27,7 @@ struct HostProcess : ProcessOrigin {
   bool inferred = false;               ///< visible_pid is a conclusion, not reported by the kernel
   std::string unknown;                 ///< why nothing is known: "pid of the host, outside this container"
   std::string comm;                    ///< the kernel's short name, at most 15 bytes
-  std::vector<std::string> arguments;  ///< the command line; empty for kernel threads and zombies
+  std::vector<std::string> arguments;  ///< the command line, see masked_words(); empty for kernel threads and zombies
   std::optional<int64_t> start_ns;     ///< Unix time, to the clock tick (10 ms)
   std::optional<double> cpu_pct;       ///< since the previous look; 100 is one core
   std::optional<int64_t> memory_bytes; ///< resident

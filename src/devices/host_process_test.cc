@@ -49,7 +49,7 @@ class ProcTree : public testing::Test {
 
 TEST_F(ProcTree, ReadsWhatTheKernelSays) {
   process(4711, "pt) (main", 100);
-  write("4711/cmdline", "/usr/bin/python3\0train.py\0--lr\0\0"s);
+  write("4711/cmdline", "/usr/bin/python3\0train.py\0--api-key\0abc\0--lr\0\0"s);
   write("4711/cgroup", "0::/system.slice/docker-" + kId + ".scope\n");
   write("4711/environ", "HOME=/x\0RANK=3\0LOCAL_RANK=1\0WORLD_SIZE=16\0SLURM_JOB_ID=99\0"s);
   HostProcesses processes(root_);
@@ -58,7 +58,7 @@ TEST_F(ProcTree, ReadsWhatTheKernelSays) {
   EXPECT_EQ(p.comm, "pt) (main");
   EXPECT_EQ(p.user, "54321");  // has no name here
   EXPECT_EQ(p.command(), "python3");
-  EXPECT_EQ(p.arguments, (std::vector<std::string>{"/usr/bin/python3", "train.py", "--lr"}));
+  EXPECT_EQ(p.arguments, (std::vector<std::string>{"/usr/bin/python3", "train.py", "--api-key", "***", "--lr"}));
   EXPECT_EQ(p.memory_bytes, 2048 * 1024);
   EXPECT_EQ(p.threads, 7);
   EXPECT_EQ(p.start_ns, 1'700'000'050'000'000'000);

@@ -10,6 +10,7 @@
 #include "base/csv.h"
 #include "base/decimal.h"
 #include "base/json_reader.h"
+#include "base/secrets.h"
 #include "base/text.h"
 #include "base/text_source.h"
 #include "trace/sample_file.h"
@@ -184,7 +185,7 @@ bool RowReader::read_process(JsonReader& reader, ProcessSample& p) {
     if (key == "pid" && number && std::abs(*number) < 1e15) p.pid = static_cast<int64_t>(*number);
     if (key == "type" && text && raw.size() == 1) p.type = raw.front();
     int64_t replaced = 0;
-    if (key == "name" && text) p.name = unescaped({raw, true, true}, replaced);
+    if (key == "name" && text) p.name = masked_secrets(unescaped({raw, true, true}, replaced));
     if (key == "memory_bytes" && number && *number >= 0 && *number < 1e18)
       p.memory_bytes = static_cast<int64_t>(*number);
     for (const auto& [name, share] : kProcessShares)

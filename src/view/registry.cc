@@ -49,10 +49,12 @@ const Presenter kJsonPresenter{"json", "everything, for scripts", json_report};
 extern const Presenter kTerminalPresenter;
 extern const Presenter kMarkdownPresenter;
 extern const Presenter kHtmlPresenter;
+extern const Presenter kSarifPresenter;
+extern const Presenter kGithubPresenter;
 
 const std::vector<const Presenter*>& presenters() {
-  static const std::vector<const Presenter*> all = {&kTerminalPresenter, &kJsonPresenter, &kMarkdownPresenter,
-                                                    &kHtmlPresenter};
+  static const std::vector<const Presenter*> all = {&kTerminalPresenter, &kJsonPresenter,  &kMarkdownPresenter,
+                                                    &kHtmlPresenter,     &kSarifPresenter, &kGithubPresenter};
   return all;
 }
 

@@ -109,13 +109,15 @@ def check(words, folder, program, bytes_in):
     need(memory < MEMORY_BYTES + 40 * bytes_in, f'it holds {MEMORY_BYTES >> 20} MiB and 40 times the input at most, not {memory >> 20} MiB')
     need(SECRET not in printed + said, 'it prints no secret of the environment')
     need(not CONTROL.search(said), 'messages have no control characters')
-    as_json = '--json' in words or 'json' in words
+    as_json = {'--json', 'json', 'sarif'} & set(words)
     as_csv = 'csv' in words
     if as_json and printed:
         for document in printed.splitlines() if words[0] == 'log' else [printed]:
             check_json(document, 'standard output')
     elif not as_csv:
         need(not CONTROL.search(printed), 'standard output has no control characters')
+    if 'github' in words:
+        need(all(line.startswith(('::notice ', '::warning ', '::error ')) for line in printed.splitlines()), 'a line is one workflow command')
     asked = {word for word in words if word.startswith('OUT.')}
     need(written <= asked, f'it writes no other file: {written - asked}')
     for name in written:

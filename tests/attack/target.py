@@ -23,7 +23,8 @@ class Target:
 
 ANALYSES = (('analyze', 'FILE'), ('analyze', '--json', 'FILE'), ('analyze', '--format', 'markdown', '--color', 'never', 'FILE'),
             ('analyze', '--section', 'findings', 'FILE'), ('analyze', '--section', 'inputs', 'FILE'),
-            ('analyze', '--html', 'OUT.html', 'FILE'), ('diff', 'FILE', 'WHOLE'), ('diff', '--json', 'WHOLE', 'FILE'))
+            ('analyze', '--html', 'OUT.html', 'FILE'), ('analyze', '--format', 'sarif', 'FILE'), ('analyze', '--format', 'github', 'FILE'),
+            ('diff', 'FILE', 'WHOLE'), ('diff', '--json', 'WHOLE', 'FILE'))
 TABLES = (('query', 'FILE', 'select * from kernels_by_name'), ('query', '--format', 'csv', 'FILE', 'select * from host'),
           ('query', '--json', 'FILE', 'select * from gaps'), ('export', 'FILE', '--to', 'chrome', '-o', 'OUT.json'),
           ('export', 'FILE', '--to', 'perfetto', '-o', 'OUT.pftrace'), ('export', 'FILE', '--to', 'sqlite', '-o', 'OUT.sqlite'),

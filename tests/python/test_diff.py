@@ -124,10 +124,12 @@ def test_markdown_and_junit(profgpu, simulated):
     a, b = simulated('--steps', 10), simulated('--steps', 10, '--fault', 'data-loading-bound')
     markdown = profgpu('diff', a, b, '--format', 'markdown', text=True).stdout
     assert markdown.startswith('### Slower: a step takes')
-    junit = profgpu('diff', a, b, '--format', 'junit', '--fail-on', 'step_time > +3%', '--fail-on', 'power > 3W', text=True)
-    assert junit.returncode == 3
-    suite = ElementTree.fromstring(junit.stdout)
-    assert (suite.get('tests'), suite.get('failures'), suite.get('skipped')) == ('2', '1', '1')
+    gates = ('--format', 'junit', '--fail-on', 'step_time > +3%', '--fail-on', 'power > 3W')
+    for words, failures, skipped in (((), '2', '0'), (('--allow-inconclusive',), '1', '1')):
+        junit = profgpu('diff', a, b, *gates, *words, text=True)
+        assert junit.returncode == 3
+        suite = ElementTree.fromstring(junit.stdout)
+        assert (suite.get('tests'), suite.get('failures'), suite.get('skipped')) == ('2', failures, skipped)
     assert profgpu('diff', a, b, '--format', 'junit').returncode == 2
 
 

@@ -186,3 +186,6 @@ def test_every_format_shows_it(profgpu, tmp_path):
     for words in ([], ['--format', 'markdown'], ['--format', 'html'], ['--section', 'hang'], ['--section', 'findings']):
         out = profgpu('analyze', folder, *words).stdout.decode()
         assert 'ank 7' in out or (words == ['--section', 'hang'] and 'never called' in out), words
+    for timeline in ('perfetto', 'chrome', 'speedscope'):
+        written = profgpu('export', folder, '--to', timeline, '-o', tmp_path / 'out', text=True)
+        assert written.returncode == 1 and 'hint: ' in written.stderr and not (tmp_path / 'out').exists()

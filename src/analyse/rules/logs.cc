@@ -241,7 +241,10 @@ std::string log_speed(const LogReport& log) {
 ReportVerdict sentence_without_steps(const std::vector<RuleFinding>& findings) {
   const RuleFinding* worst = first_where(
       findings, [](const RuleFinding& a) { return a.rule != &kRunFailure && a.finding.severity != Severity::kInfo; });
-  if (worst == nullptr) return {"The log reports no step.", VerdictKind::kInconclusive};
+  if (worst == nullptr) 
+    return {"The log reports no step. Have the program print its step number and time, or record a trace with `profgpu run "
+            "--trace`.",
+            VerdictKind::kInconclusive};
   return {fmt::format("{}{}.", upper(worst->finding.what.front()), worst->finding.what.substr(1)),
           VerdictKind::kBottleneck};
 }
@@ -267,7 +270,9 @@ ReportVerdict sentence_on_speed(const LogReport& log, const std::vector<RuleFind
   });
   if (worst != nullptr) return {fmt::format("{}; {}.", speed, worst->finding.what), VerdictKind::kBottleneck};
   if (log.breakdown.empty())
-    return {speed + "; the log has no timers that say where the time goes.", VerdictKind::kInconclusive};
+    return {speed + "; the log has no timers that say where the time goes. Turn on the program's timers, or record a "
+            "trace with `profgpu run --trace`.",
+            VerdictKind::kInconclusive};
   const auto largest = std::ranges::max_element(log.breakdown, {}, &LogPhaseRow::mean_ns);
   return {fmt::format("{}; nothing stands out, the largest part is {} ({:.0f} %).", speed, words(largest->name),
                       largest->step_pct),

@@ -52,13 +52,14 @@ std::string largest_part(const RankMeasure& m) {
   return fmt::format("most time goes into {} ({})", words, format_percent(largest->wall_pct, 0));
 }
 
+// Empty: no device was used.
 std::string verdict_of_samples(const std::vector<DeviceTelemetry>& telemetry,
                                const std::vector<RuleFinding>& findings) {
   const auto busy = [](const DeviceTelemetry& d) { return d.summary(Metric::kUtilization).mean; };
   const DeviceTelemetry* least = nullptr;
   for (const DeviceTelemetry& d : telemetry)
     if (d.used() && busy(d) && (!least || *busy(d) < *busy(*least))) least = &d;
-  if (!least) return "No device was used while these samples were taken.";
+  if (!least) return {};
   const std::string who = telemetry.size() > 1 ? least->label() + ", the least busy," : least->label();
   const std::string is_busy = fmt::format("{} is busy {} of the time", who, format_percent(*busy(*least), 0));
   const RuleFinding* other = first_where(findings, [](const RuleFinding& f) { return !f.rule->symptom; });
@@ -83,7 +84,8 @@ bool is_serious(const RuleFinding& f) { return f.finding.severity != Severity::k
 // A CPU program's trace looks like one in which GPU activity was not recorded.
 ReportVerdict verdict_of_host(const RankMeasure& m) {
   if (m.wall_ns == 0)   // as in execution traces
-    return {"This trace has no times: it tells which operators ran, how often and on what shapes.",
+    return {"This trace has no times: it tells which operators ran, how often and on what shapes. Record times "
+            "with torch.profiler or `profgpu run --trace`.",
             VerdictKind::kInconclusive};
   std::string places;
   for (const Place& p : m.host_places)
@@ -91,7 +93,7 @@ ReportVerdict verdict_of_host(const RankMeasure& m) {
                                       format_duration(static_cast<double>(p.ns / std::max<int64_t>(m.steps, 1))),
                                       m.annotated ? " per step" : ""));
   return {fmt::format("This trace has no GPU activity{} On the host {}.",
-                      m.cut_off ? "; it is cut off."
+                      m.cut_off ? "; it is cut off: record fewer steps, or let the job end."
                                 : ": was it recorded (ProfilerActivity.CUDA, nsys profile --trace=cuda)?",
                       places.empty() ? largest_part(m) : "most time goes into " + places),
           VerdictKind::kInconclusive};
@@ -124,9 +126,15 @@ ReportVerdict verdict_of_use(const Evidence& evidence, const std::vector<RuleFin
   const bool busy_enough = m.known_utilization_pct >= 80;
   const bool unclear = untraced >= 50 || (!busy_enough && m.largest_idle_cause == IdleCause::kUnknown);
   const VerdictKind if_unclear = other == nullptr && unclear ? VerdictKind::kInconclusive : VerdictKind::kBottleneck;
+  std::string record;
+  if (other == nullptr && unclear)
+    record = untraced >= 50 ? " Record fewer steps, or use `profgpu run --trace`, so that no kernels are missing."
+                            : " Record the host as well: ProfilerActivity.CPU, nsys profile --trace=cuda,nvtx, or `profgpu "
+                              "run --trace`.";
   if (!busy_enough)
-    return {fmt::format("{}; most of the idle time is {} ({} of the time).{}", busy,
-                        words(idle_cause_name(m.largest_idle_cause)), format_percent(m.largest_idle_pct(), 0), also),
+    return {fmt::format("{}; most of the idle time is {} ({} of the time).{}{}", busy,
+                        words(idle_cause_name(m.largest_idle_cause)), format_percent(m.largest_idle_pct(), 0), also,
+                        record),
             if_unclear};
   double least = 100;
   for (const RankDiagnosis& r : evidence.ranks) least = std::min(least, r.measure.least_utilization_pct);
@@ -134,7 +142,7 @@ ReportVerdict verdict_of_use(const Evidence& evidence, const std::vector<RuleFin
     return {fmt::format("{}, another one {}; {}.{}", busy, format_percent(least, 0), largest_part(m), also),
             VerdictKind::kBottleneck};
   if (!also.empty()) return {fmt::format("{}; {}.{}", busy, largest_part(m), also), VerdictKind::kBottleneck};
-  return {fmt::format("{}, and there are no serious findings; {}.", busy, largest_part(m)),
+  return {fmt::format("{}, and there are no serious findings; {}.{}", busy, largest_part(m), record),
           unclear ? VerdictKind::kInconclusive : VerdictKind::kHealthy};
 }
 
@@ -214,10 +222,16 @@ ReportVerdict verdict(const Evidence& evidence, const std::vector<RuleFinding>& 
   const bool only_logs = evidence.first_device() == nullptr && evidence.telemetry.empty() && !evidence.logs.empty();
   if (only_logs) return verdict_of_log(evidence.logs.front(), findings);
   if (evidence.ranks.empty() && evidence.telemetry.empty() && evidence.flight)
-    return {"No rank was waiting in a collective when these dumps were written.", VerdictKind::kInconclusive};
-  if (evidence.ranks.empty())
-    return {verdict_of_samples(evidence.telemetry, findings),
-            std::ranges::any_of(findings, is_serious) ? VerdictKind::kBottleneck : VerdictKind::kHealthy};
+    return {"No rank was waiting in a collective when these dumps were written. Have them written while the job hangs, "
+            "or record a run with `profgpu run --trace`.",
+            VerdictKind::kInconclusive};
+  if (evidence.ranks.empty()) {
+    const std::string samples = verdict_of_samples(evidence.telemetry, findings);
+    if (samples.empty())
+      return {"No device was used while these samples were taken. Take them while the job runs: `profgpu run -- COMMAND`.",
+              VerdictKind::kInconclusive};
+    return {samples, std::ranges::any_of(findings, is_serious) ? VerdictKind::kBottleneck : VerdictKind::kHealthy};
+  }
   if (std::ranges::all_of(evidence.ranks, &RankMeasure::only_snapshot, &RankDiagnosis::measure))
     return verdict_of_snapshots(evidence, findings);
   return verdict_of_steps(evidence, findings);

@@ -268,6 +268,7 @@ Result<Comparison> compare(const RunSummary& before, const RunSummary& after) {
         "compare two traces, or two sample logs, or add samples with --samples when analysing"};
   c.telemetry = telemetry ? numbers(before.telemetry, after.telemetry) : std::vector<NumberChange>();
   c.findings = finding_changes(before, after);
+  c.after_inconclusive = after.inconclusive;
   c.notes = comparison_notes(before, after);
   c.memory_lines = line_changes(before, after);
   if (lines) c.memory = numbers(before.memory, after.memory);

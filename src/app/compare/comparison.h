@@ -79,6 +79,7 @@ struct Comparison {
   std::vector<NumberChange> memory, telemetry;
   std::vector<NumberChange> memory_lines;  ///< bytes at the peak by line of the program, largest change first
   std::vector<FindingChange> findings;
+  std::string after_inconclusive;    ///< why the run after may lack findings; empty: its verdict is decided
   std::vector<std::string> notes;    ///< what makes the runs hard to compare
 };
 

@@ -141,8 +141,10 @@ std::string quantity(Kind kind, double value) {
 GateResult check_finding(const Gate& gate, const Comparison& c) {
   const auto it = std::find_if(c.findings.begin(), c.findings.end(),
                                [&](const FindingChange& f) { return f.rule == gate.name; });
-  if (it == c.findings.end() || it->change == "gone")
-    return {gate, GateVerdict::kPass, "the run after does not have it"};
+  if (it == c.findings.end() || it->change == "gone") {
+    if (c.after_inconclusive.empty()) return {gate, GateVerdict::kPass, "the run after does not have it"};
+    return {gate, GateVerdict::kUnknown, "the run after is inconclusive. " + c.after_inconclusive};
+  }
   if (!gate.limited) {
     if (it->change == "new") return {gate, GateVerdict::kFail, "new: " + it->what};
     return {gate, GateVerdict::kPass, "the run before has it too"};

@@ -255,6 +255,7 @@ Result<RunSummary> run_summary(const Value& document, std::string label) {
   reader.finish();
   read_telemetry(d.at("telemetry"), run);
   read_findings(d, run);
+  if (text_of(d.at("verdict_kind")) == "inconclusive") run.inconclusive = text_of(d.at("verdict"));
   const auto inputs = rows_of(d.at("inputs"));
   run.only_snapshot = !inputs.empty() && std::all_of(inputs.begin(), inputs.end(), [](const Row& input) {
     return text_of(input.at("format")) == "memory-snapshot";

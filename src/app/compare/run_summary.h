@@ -60,6 +60,7 @@ struct RunSummary {
   std::map<std::string, double> memory_lines;          ///< bytes at the peak of a memory snapshot, by line and category
   std::map<std::string, double> telemetry;  ///< power_w, energy_j_per_step, utilization_pct ..., of all devices
   std::vector<FindingSummary> findings;
+  std::string inconclusive;           ///< the verdict, where it says that the evidence is not enough; else empty
 
   bool only_snapshot = false;  ///< of memory: nothing else is known
 

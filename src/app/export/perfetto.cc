@@ -267,6 +267,8 @@ void write_samples(const RunRows& run, Interval span, PerfettoPackets& packets) 
 }
 
 Status write_perfetto(const RunRows& run, const ExportOptions&, ByteWriter& out) {
+  if (run.ranks.empty() && run.samples == nullptr)
+    return Error{"there are neither traces nor samples here", "profgpu analyze shows what there is"};
   const Interval span = span_of(run);
   PerfettoPackets packets(span.start, out);
   const CollectiveArrows arrows(run);

@@ -17,7 +17,7 @@ Interval span_of(const RunRows& run) {
     if (const auto& extent = rank.outline().extent) add(at(rank.start_ns())), add(at(extent->end));
     for (const int64_t first_ns : rank.outline().first_others_ns) add(at(first_ns));
   }
-  if (run.ranks.empty()) add(run.samples->first_ns), add(run.samples->last_ns);
+  if (run.ranks.empty() && run.samples != nullptr) add(run.samples->first_ns), add(run.samples->last_ns);
   return all.start <= all.end ? all : Interval{};
 }
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/clock.h"
+
 namespace profgpu {
 
 Result<std::unique_ptr<SqliteFile>> SqliteFile::open(const std::string& path) {
@@ -118,6 +120,10 @@ bool nothing_follows(const char* tail) {
   return true;
 }
 
+constexpr int kSteps = 10'000;   // of SQLite's machine between two looks at the clock
+
+int is_late(void* deadline_ns) { return monotonic_ns() > *static_cast<const int64_t*>(deadline_ns) ? 1 : 0; }
+
 }  // namespace
 
 void SqlRows::Close::operator()(sqlite3_stmt* statement) const { ::sqlite3_finalize(statement); }
@@ -138,6 +144,7 @@ Result<bool> SqlRows::next() {
   const int code = ::sqlite3_step(statement_.get());
   if (code == SQLITE_ROW) return true;
   if (code == SQLITE_DONE) return false;
+  if (code == SQLITE_INTERRUPT) return Error{"the query takes too long"};
   return Error{::sqlite3_errmsg(::sqlite3_db_handle(statement_.get()))};
 }
 
@@ -185,7 +192,9 @@ Result<std::unique_ptr<SqlDatabase>> SqlDatabase::open(const RunRows& run, int64
   return made;
 }
 
-std::unique_ptr<SqlRows> SqlDatabase::query(const std::string& sql, SqlError& error) {
+std::unique_ptr<SqlRows> SqlDatabase::query(const std::string& sql, SqlError& error, int64_t most_ns) {
+  deadline_ns_ = monotonic_ns() + most_ns;
+  ::sqlite3_progress_handler(db_.get(), most_ns > 0 ? kSteps : 0, is_late, &deadline_ns_);
   sqlite3_stmt* statement = nullptr;
   const char* tail = sql.c_str();
   const int code = ::sqlite3_prepare_v2(db_.get(), sql.c_str(), static_cast<int>(sql.size() + 1), &statement, &tail);

@@ -102,8 +102,8 @@ class SqlDatabase {
   SqlDatabase(const SqlDatabase&) = delete;
   SqlDatabase& operator=(const SqlDatabase&) = delete;
 
-  /// One query. What `error` says if there is none.
-  std::unique_ptr<SqlRows> query(const std::string& sql, SqlError& error);
+  /// One query. What `error` says if there is none. `most_ns`: its rows are an error after so long; 0: never.
+  std::unique_ptr<SqlRows> query(const std::string& sql, SqlError& error, int64_t most_ns = 0);
   /// Columns of a table or view.
   std::vector<std::string> columns_of(std::string_view table);
 
@@ -114,6 +114,7 @@ class SqlDatabase {
   SqlDatabase(const RunRows& run, int64_t most_idle_events) : tables_(run, most_idle_events) {}
   VirtualTables tables_;
   std::unique_ptr<sqlite3, Close> db_;
+  int64_t deadline_ns_ = 0;   // of the query at hand, on the monotonic clock
 };
 
 }  // namespace profgpu

@@ -2,6 +2,8 @@
 
 #include "base/decimal.h"
 #include "base/json_reader.h"
+#include "base/secrets.h"
+#include "base/text.h"
 #include "trace/import/kineto.h"
 
 namespace profgpu {
@@ -91,7 +93,12 @@ void read_kineto_field(string_view key, string_view raw, Trace& trace) {
     });
   } else if (raw.size() <= kLongestKept) {
     unwrapped(raw, [&](JsonReader& r) {
+      // Programs add fields of their own. What holds others may be an environment or a configuration: it is left out.
+      if (r.peek() == '{' || r.peek() == '[') return;
+      const char* const begin = r.position();
       std::string text = text_of(r);
+      if (r.peek() != 0) text = without_blanks({begin, static_cast<size_t>(r.end() - begin)});   // words, no JSON
+      text = masked_member(key, text);
       if (key == "host_name" || key == "hostname") trace.host_name = text;
       trace.metadata.emplace_back(std::string(key), std::move(text));
     });

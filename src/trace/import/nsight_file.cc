@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "base/secrets.h"
 #include "base/text.h"
 
 namespace profgpu {
@@ -243,7 +244,8 @@ std::string one_line(string_view text) {
   constexpr size_t kLongest = 300;
   std::string line;
   for (const char c : text.substr(0, kLongest)) line += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
-  return text.size() > kLongest ? line + "…" : line;
+  if (text.size() > kLongest) line += "…";
+  return masked_secrets(line);
 }
 
 void add_diagnostics(SqliteSource& source, const NsightScope& scope, std::vector<TraceIssue>& issues) {

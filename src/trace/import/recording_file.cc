@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "base/decimal.h"
+#include "base/secrets.h"
 #include "base/text.h"
 #include "base/text_source.h"
 
@@ -198,7 +199,7 @@ class FileReader {
     std::vector<wire::Property> rows;
     if (!append(chunk, rows)) return false;
     for (const wire::Property& p : rows)
-      if (p.key != 0) file_.properties[std::string(file_.strings[p.key])] = file_.strings[p.value];
+      if (p.key != 0) file_.properties[std::string(file_.strings[p.key])] = masked_secrets(file_.strings[p.value]);
     return true;
   }
 

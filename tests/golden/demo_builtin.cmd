@@ -1,0 +1,1 @@
+"$PROFGPU" demo --width 100 --color never
