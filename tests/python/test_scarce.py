@@ -70,7 +70,7 @@ WRITERS = {
     'monitor': (('monitor', '--backend', REPLAY + ',speed=100', '-i', '0.05', '-o', 'OUT'), '.jsonl', parse_rows),
 }
 READERS = {
-    'report': ('analyze', 'FILE'), 'query': ('query', 'FILE', 'select count(*) from kernels'), 'diff': ('diff', 'FILE', 'FILE'), 'stdout': ('export', 'FILE', '--to', 'csv'),
+    'report': ('analyze', 'FILE'), 'query': ('query', 'FILE', 'select count(*) from kernels'), 'diff': ('diff', 'FILE', 'FILE'), 'stdout': ('export', 'FILE', '--to', 'csv', '--table', 'kernels_by_name', '-o', '-'),
     'stat': ('stat', '--backend', REPLAY), 'devices': ('devices', '--backend', REPLAY), 'top': ('top', '--once', '--backend', REPLAY), 'doctor': ('doctor',),
     'pick': ('pick', '--backend', REPLAY), 'run': ('run', '--backend', REPLAY, '--', 'true'), 'help': ('help', 'analyze'), 'formats': ('formats',), 'wrong': ('nonsense',),
 }
