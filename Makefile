@@ -13,12 +13,12 @@ PYTHON := build/venv/bin/python
 export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1
 
-.PHONY: help demo check check-all program release dev soak fuzz attack bench deb wheel site install clean
+.PHONY: help demo check check-all program release dev soak fuzz attack hostile bench deb wheel site install clean
 
 help:
 	@echo 'make demo       build the program and show a report of the example trace'
 	@echo 'make check      build with sanitizers and run every test'
-	@echo 'make check-all  and the second compiler, the thread sanitizer, long runs (SOAK_SECONDS), fuzzing (FUZZ_SECONDS each), an hour of attack'
+	@echo 'make check-all  and the second compiler, the thread sanitizer, long runs (SOAK_SECONDS), fuzzing (FUZZ_SECONDS each), an hour of attack, hostile clients'
 	@echo 'make bench      run the benchmarks'
 	@echo 'make deb        write a Debian package'
 	@echo 'make wheel      write the Python wheel'
@@ -58,7 +58,7 @@ check-all:
 	cmake --preset tsan > /dev/null
 	cmake --build --preset tsan -j $(JOBS)
 	ctest --preset tsan -LE checks -j $(JOBS)
-	$(MAKE) soak fuzz
+	$(MAKE) soak fuzz hostile
 	$(MAKE) attack ATTACK_SECONDS=3600 ATTACK_SEED=2
 
 soak: release
@@ -72,6 +72,10 @@ fuzz:
 # Damaged files and random command lines; what breaks a promise is kept in build/attack.
 attack:
 	$(PYTHON) tests/attack/attack.py --seconds $(ATTACK_SECONDS) --seed $(ATTACK_SEED) --keep build/attack
+
+# The long form of what every test run does in short: kill -9 at 200 moments of each command, 10,000 connections.
+hostile: release
+	KILL_MOMENTS=200 ATTACK_CONNECTIONS=10000 scripts/run-pytest tests/python/test_killed.py tests/python/test_hostile_clients.py
 
 bench:
 	scripts/install bench

@@ -14,6 +14,7 @@
 #include "analyse/rank/telemetry.h"
 #include "analyse/report/quantity.h"
 #include "base/clock.h"
+#include "base/steady_unix.h"
 #include "capi/phase_totals.h"
 #include "devices/backend.h"
 #include "devices/sampler.h"
@@ -144,7 +145,7 @@ void Monitor::Impl::begin(std::shared_ptr<Sampler> fresh) {
   const int64_t interval = std::llround(options.interval_s * 1e9);
   std::lock_guard lock(mutex);
   sampler = std::move(fresh);
-  started_ns = unix_ns();
+  started_ns = steady_unix_ns();
   running = true;
   kept.clear();
   collectors.clear();
@@ -203,7 +204,7 @@ void Monitor::start() {
 void Monitor::Impl::mark(const std::string& name, bool goes_on) {
   std::lock_guard lock(mutex);
   if (!running) return;
-  const int64_t now = unix_ns();
+  const int64_t now = steady_unix_ns();
   for (PhaseTotals& p : phases) p.mark(now, name, goes_on);
 }
 
@@ -217,7 +218,7 @@ void Monitor::stop() {
   i.sampler->stop();
   std::lock_guard lock(i.mutex);
   i.running = false;
-  const int64_t now = unix_ns();
+  const int64_t now = steady_unix_ns();
   for (PhaseTotals& p : i.phases) p.end(now);
 }
 

@@ -166,20 +166,22 @@ class Log {
   [[nodiscard]] bool reader_left() const { return file_.reader_left(); }
 
  private:
-  Status write(const Reading& reading);
+  Status write(const Reading& taken);
 
   const std::atomic<bool>& closed_;
   const LogOptions options_;
   std::mutex mutex_;
   LogRows rows_;
   LogFile file_;
+  Reading shown_;
   std::vector<int64_t> of_device_;    // rows
   size_t watched_, finished_ = 0;     // devices, and those of them with --count rows
   int64_t written_ = 0, first_finished_ns_ = 0;
   Status status_ = ok();
 };
 
-Status Log::write(const Reading& reading) {
+Status Log::write(const Reading& taken) {
+  const Reading& reading = as_shown(taken, shown_);
   std::string_view row = rows_.row(reading);
   if (file_.is_full(row.size())) {
     if (Status rotated = file_.rotate(); !rotated) return rotated;

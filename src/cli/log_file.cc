@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/decimal.h"
+#include "devices/sampler.h"
 #include "trace/sample_file.h"
 
 namespace profgpu {
@@ -295,7 +296,10 @@ Result<std::unique_ptr<MonitorLog>> MonitorLog::open(MonitorLogOptions options, 
 
 MonitorLog::~MonitorLog() { close(0); }
 
-void MonitorLog::add(const Reading& reading) { shared_->add(reading); }
+void MonitorLog::add(const Reading& reading) {
+  Reading room;
+  shared_->add(as_shown(reading, room));
+}
 void MonitorLog::add_row(std::string row) { shared_->add(std::move(row)); }
 
 void MonitorLog::reopen() {

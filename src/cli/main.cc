@@ -21,6 +21,7 @@ int main(int argc, char** argv) {
   mallopt(M_ARENA_MAX, std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / 4));
   profgpu::prepare_streams();
   profgpu::install_interrupt_handler();
+  profgpu::install_lack_handler();
   // argc is 0 if whoever started us gave no name.
   const std::vector<std::string> words(argv + (argc > 0 ? 1 : 0), argv + argc);
   const auto code = static_cast<int>(profgpu::run_program(words));

@@ -8,6 +8,7 @@
 
 #include "app/words.h"
 #include "base/clock.h"
+#include "base/steady_unix.h"
 #include "cli/device_options.h"
 #include "cli/log_file.h"
 #include "cli/monitor_options.h"
@@ -84,7 +85,9 @@ void MonitorService::look() {
   const std::vector<DeviceHealth> health = sampler_.health();
   for (const std::string& line : health_changes(health, devices_.backend->devices(), printed_))
     print_monitor(line);
-  for (const AlertNotice& notice : watch_.look(unix_ns(), health)) {
+  for (AlertNotice& notice : watch_.look(steady_unix_ns(), health)) {
+    notice.time_ns += clock_set_by_ns();
+    notice.since_ns += clock_set_by_ns();
     if (log_) log_->add_row(alert_row(notice));
     alarms_.give(notice);
   }

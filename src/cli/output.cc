@@ -9,8 +9,12 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <filesystem>
+#include <new>
+#include <system_error>
 
 #include "base/descriptor.h"
 #include "base/text.h"
@@ -45,6 +49,30 @@ void install_interrupt_handler() {
   }
 }
 
+namespace {
+
+// Nothing of ours throws: the C++ library does, where it gets no memory or no thread. Few objects can be trusted then.
+[[noreturn]] void leave_for_lack() {
+  std::string_view text = "profgpu: not enough memory\n  hint: `ulimit -v` shows this shell's limit\n";
+  try {
+    if (const auto thrown = std::current_exception()) std::rethrow_exception(thrown);
+    std::abort();
+  } catch (const std::bad_alloc&) {
+  } catch (const std::system_error&) {
+    text = "profgpu: cannot start a thread\n  hint: `ulimit -u` and `ulimit -v` show this shell's limits\n";
+  } catch (...) {
+    std::abort();
+  }
+  if (const char* path = partial_file.load()) ::unlink(path);
+  if (line_shown.load()) write_all(STDERR_FILENO, "\r\033[K");
+  write_all(STDERR_FILENO, text);
+  ::_exit(static_cast<int>(ExitCode::kFailed));
+}
+
+}  // namespace
+
+void install_lack_handler() { std::set_terminate(leave_for_lack); }
+
 void remove_on_interrupt(const char* path) { partial_file = path; }
 void clear_line_on_interrupt(bool on) { line_shown = on; }
 
@@ -60,6 +88,7 @@ bool is_replaceable(const std::string& path) {
 Error cannot_write(const std::string& path, int error) {
   const char* hint = "choose a location that you can write to";
   if (error == ENOSPC || error == EDQUOT) hint = "free some space, or choose another disk";
+  if (error == EFBIG) hint = "raise the limit: `ulimit -f` shows it";
   if (error == ENOENT || error == ENOTDIR) hint = "create its folder first, or choose another location";
   return {path + ": cannot be written: " + std::strerror(error), hint};
 }
@@ -89,6 +118,12 @@ OutputFile::~OutputFile() {
 Status OutputFile::finish() {
   int error = bytes_->close();
   if (path_.empty()) return error == 0 || error == EPIPE ? ok() : cannot_write("standard output", error);
+  // Before the name: else a machine that loses power may keep the name and not the content.
+  if (error == 0 && !partial_.empty()) {
+    while (::fdatasync(fd_) != 0 && error == 0)
+      if (errno == EINVAL || errno == EROFS) break;   // nothing to wait for there
+      else if (errno != EINTR) error = errno;
+  }
   if (::close(fd_) != 0 && error == 0) error = errno;
   fd_ = -1;
   if (error == 0 && !partial_.empty() && std::rename(partial_.c_str(), path_.c_str()) != 0) error = errno;
@@ -111,6 +146,8 @@ void prepare_streams() {
     if (::open("/dev/null", O_RDONLY | O_CLOEXEC) != fd) break;
   }
   pipe_signal_ignored = std::signal(SIGPIPE, SIG_IGN) == SIG_IGN;
+  // Caught, not ignored: what we run inherits what is ignored.
+  if (std::signal(SIGXFSZ, [](int) {}) == SIG_IGN) std::signal(SIGXFSZ, SIG_IGN);
 }
 
 bool pipe_signal_was_ignored() { return pipe_signal_ignored; }

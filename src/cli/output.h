@@ -16,6 +16,9 @@ namespace profgpu {
 /// file named below.
 void install_interrupt_handler();
 
+/// From now on lack of memory or threads ends the program with a message and code 1, as tidily.
+void install_lack_handler();
+
 /// A file that is of no use if we are interrupted; null: none. The text must outlive the setting.
 void remove_on_interrupt(const char* path);
 
@@ -53,7 +56,8 @@ Error cannot_write(const std::string& path, int error);
 // Where words go: standard output, files, messages on standard error.
 
 /// Call once, first. A standard stream that is closed becomes one that fails to be written, so that no file that we
-/// open takes its number; a reader that leaves early becomes an error value instead of a signal.
+/// open takes its number; a reader that leaves early, and a file that may not grow (`ulimit -f`), become error values
+/// instead of signals.
 void prepare_streams();
 
 /// Whether whoever started us ignored SIGPIPE, as a shell does after `trap '' PIPE`.

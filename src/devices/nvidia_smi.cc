@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/decimal.h"
+#include "base/steady_unix.h"
 #include "base/text.h"
 #include "devices/nvidia_smi_child.h"
 #include "devices/nvidia_smi_query.h"
@@ -157,7 +158,7 @@ NvidiaSmi::~NvidiaSmi() {
 }
 
 void NvidiaSmi::start_thread() {
-  begun_ns_ = monotonic_ns(), begun_unix_ns_ = unix_ns();
+  begun_ns_ = monotonic_ns(), begun_unix_ns_ = steady_unix_ns();
   message_.clear();
   thread_ = std::thread([this] { run(); });
 }
@@ -301,10 +302,10 @@ void NvidiaSmi::take_row(std::string_view line) {
   ++rows_;
   fruitless_ = 0, pause_ns_ = times_.first_pause_ns;
   child_heard_ns_ = device->heard_ns = monotonic_ns();
-  device->heard_unix_ns = unix_ns();
+  device->heard_unix_ns = steady_unix_ns();
   // Time never goes back, whatever the clocks do.
   device->stamp_ns =
-      std::max(smi_time(timestamps_, row_[kStampColumn], device->heard_unix_ns), device->stamp_ns + 1);
+      std::max(smi_time(timestamps_, row_[kStampColumn], unix_ns()) - clock_set_by_ns(), device->stamp_ns + 1);
   take_fields(*device);
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/steady_unix.h"
 #include "devices/backend.h"
 #include "devices/nvml_inventory.h"
 #include "devices/nvml_reader.h"
@@ -99,7 +100,7 @@ std::vector<Fact> facts_of_device(Library& library, const Found& found) {
                              mode_fact(library, "mig_mode", api.mig_mode, gpu.device)};
   Reader reader(library, gpu);
   Reading reading;
-  reading.time_ns = unix_ns();
+  reading.time_ns = steady_unix_ns();
   [[maybe_unused]] const Status status = reader.read({.now_ns = monotonic_ns(), .everything = true}, reading);
   add_metric_facts(found.info, reading.samples, [&](Metric m) { return reader.why(m); }, facts);
   const NvLinks links = links_of(library, gpu.device);

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/steady_unix.h"
+
 namespace profgpu::nvml {
 namespace {
 
@@ -98,11 +100,11 @@ void Processes::add_use(const ProcessUtilizationInfo& row, int64_t unix_ns) {
   else if (old->time_ns <= time_ns) *old = use;
 }
 
-Return Processes::fetch_utilization(uint32_t& count) {
+Return Processes::fetch_utilization(uint64_t since_us, uint32_t& count) {
   const Api& api = calls_.library.api;
   if (has_info_) {
     const Return code = fetch(info_rows_, sizeof(ProcessUtilizationInfo), count, [&](auto* rows, uint32_t& n) {
-      ProcessesUtilizationInfo info{version_word(sizeof info, 1), n, since_us_, rows};
+      ProcessesUtilizationInfo info{version_word(sizeof info, 1), n, since_us, rows};
       const Return made = calls_.call(api.processes_utilization, &info);
       n = info.count;
       return made;
@@ -112,7 +114,7 @@ Return Processes::fetch_utilization(uint32_t& count) {
   }
   std::vector<ProcessUtilization>& old = rows_;
   const Return code = fetch(old, sizeof(ProcessUtilization), count, [&](auto* rows, uint32_t& n) {
-    return calls_.call(api.process_utilization, rows, &n, since_us_);
+    return calls_.call(api.process_utilization, rows, &n, since_us);
   });
   info_rows_.clear();
   for (uint32_t i = 0; i < count && code == kSuccess; ++i)
@@ -123,11 +125,16 @@ Return Processes::fetch_utilization(uint32_t& count) {
 Return Processes::read_utilization(int64_t unix_ns) {
   if (since_us_ == 0) since_us_ = static_cast<uint64_t>(std::max<int64_t>(unix_ns - kUseHoldsNs, 0)) / 1000;
   uint32_t count = 0;
-  const Return code = fetch_utilization(count);
+  // The driver's times are the system's clock's.
+  const auto set_by_us = static_cast<uint64_t>(clock_set_by_ns() / 1000);
+  const Return code = fetch_utilization(since_us_ + set_by_us, count);
   // Nothing found: no process was active.
   knows_use_ = code == kSuccess || code == kNotFound;
   if (code != kSuccess) return code == kNotFound ? kSuccess : code;
-  for (uint32_t i = 0; i < count; ++i) add_use(info_rows_[i], unix_ns);
+  for (uint32_t i = 0; i < count; ++i) {
+    info_rows_[i].time_us -= set_by_us;
+    add_use(info_rows_[i], unix_ns);
+  }
   for (const Use& u : uses_) since_us_ = std::max(since_us_, static_cast<uint64_t>(u.time_ns) / 1000);
   return kSuccess;
 }

@@ -39,7 +39,7 @@ class Processes {
   };
   using Versions = std::array<Version, 3>;
   /// Into info_rows_, by the older call where the newer one does not work.
-  Return fetch_utilization(uint32_t& count);
+  Return fetch_utilization(uint64_t since_us, uint32_t& count);
   void add_use(const ProcessUtilizationInfo& row, int64_t unix_ns);
   [[nodiscard]] bool runs(int64_t pid) const;
   void show(Row row, char type, Reading& reading) const;

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "base/steady_unix.h"
+
 namespace profgpu::nvml {
 namespace {
 
@@ -45,7 +47,10 @@ Return Ring::fill(uint32_t& count, uint32_t& value_type) {
       buffer_.resize(std::clamp<uint32_t>(count + 16, 128, kMaxSamples));
     }
     count = static_cast<uint32_t>(buffer_.size());
-    const Return code = calls_.call(ask, type_, last_us_, &value_type, &count, buffer_.data());
+    // The driver's times are the system's clock's, before it was set and after.
+    const int64_t seen_us = last_us_ == 0 ? 0 : static_cast<int64_t>(last_us_) + set_by_us_;
+    const Return code = calls_.call(ask, type_, static_cast<uint64_t>(std::max<int64_t>(seen_us, 0)), &value_type,
+                                    &count, buffer_.data());
     if (code != kInsufficientSize) return code;
     buffer_.clear();
   }
@@ -56,13 +61,25 @@ Return Ring::drain(Reading& reading) {
   if (!usable_) return kNotSupported;
   asked_ns_ = reading.time_ns;
   uint32_t count = 0, value_type = kUint;
+  set_by_us_ = clock_set_by_ns() / 1000;
   const Return code = fill(count, value_type);
   if (is_final(code) || code == kInsufficientSize) usable_ = false;
   if (code != kSuccess) return code == kInsufficientSize ? kNotSupported : code;
   return add_new(std::min<uint32_t>(count, static_cast<uint32_t>(buffer_.size())), value_type, reading);
 }
 
+// Times as readings have them. What was taken before the clock was set back would be of the future. Returns how many stay.
+uint32_t Ring::use_own_times(uint32_t count, int64_t now_ns) {
+  if (set_by_us_ == 0) return count;
+  for (uint32_t i = 0; i < count; ++i) buffer_[i].time_us -= static_cast<uint64_t>(set_by_us_);
+  const auto last = buffer_.begin() + count;
+  const auto latest_us = static_cast<uint64_t>(now_ns + kLongestPeriodNs) / 1000;
+  const auto end = std::remove_if(buffer_.begin(), last, [&](const RingSample& s) { return s.time_us > latest_us; });
+  return static_cast<uint32_t>(end - buffer_.begin());
+}
+
 Return Ring::add_new(uint32_t count, uint32_t value_type, Reading& reading) {
+  count = use_own_times(count, reading.time_ns);
   const auto last = buffer_.begin() + count;
   // In order of time on all drivers seen, but nothing says so.
   std::sort(buffer_.begin(), last, [](const RingSample& a, const RingSample& b) { return a.time_us < b.time_us; });

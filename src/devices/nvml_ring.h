@@ -37,6 +37,7 @@ class Ring {
 
  private:
   Return fill(uint32_t& count, uint32_t& value_type);
+  uint32_t use_own_times(uint32_t count, int64_t now_ns);
   Return add_new(uint32_t count, uint32_t value_type, Reading& reading);
   void learn_period(uint32_t count);
   void add_silence(int64_t until_ns, Reading& reading);
@@ -48,6 +49,7 @@ class Ring {
   bool usable_ = true;
   uint32_t depth_ = 0;            ///< entries that the driver keeps
   uint64_t last_us_ = 0;          ///< of the newest entry seen
+  int64_t set_by_us_ = 0;         ///< clock_set_by_ns() when the driver was last asked
   int64_t asked_ns_ = 0;
   int64_t told_ns_ = 0;           ///< samples are in order: the next is not before this
   int64_t since_ns_ = 0;          ///< until when what was told last is known to have held

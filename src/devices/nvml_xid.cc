@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/steady_unix.h"
 
 namespace profgpu::nvml {
 namespace {
@@ -90,8 +91,8 @@ void XidWatch::take(State& state, const EventData& event) {
     if (state.devices[i] != event.device) continue;
     ++state.seen[i].count;
     state.seen[i].last = static_cast<int64_t>(event.data);
-    // The clock may step back; two events never have one time.
-    state.seen[i].last_ns = std::max(unix_ns(), state.seen[i].last_ns + 1);
+    // Two events never have one time.
+    state.seen[i].last_ns = std::max(steady_unix_ns(), state.seen[i].last_ns + 1);
     std::vector<Event>& events = state.events[i];
     if (events.size() == kMaxEvents) events.erase(events.begin());
     events.push_back({state.seen[i].last, state.seen[i].last_ns});

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/decimal.h"
+#include "base/steady_unix.h"
 #include "devices/backend.h"
 #include "trace/sample_file.h"
 
@@ -124,7 +125,7 @@ class Replay final : public Backend {
   std::vector<ReplayDevice> devices_;
   int64_t from_ns_ = 0;      // log time at which the replay begins
   int64_t length_ns_ = 0;    // of a round of the loop
-  const int64_t opened_ns_ = monotonic_ns(), opened_unix_ns_ = unix_ns();
+  const int64_t opened_ns_ = monotonic_ns(), opened_unix_ns_ = steady_unix_ns();
   std::atomic<int64_t> reads_ = 0;
 };
 

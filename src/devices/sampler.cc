@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/steady_unix.h"
 
 namespace profgpu {
 namespace {
@@ -166,7 +167,7 @@ void Sampler::State::count_tick(int64_t due, int64_t begun, int64_t ended) {
 }
 
 void Sampler::State::tick(Worker& worker, std::vector<size_t>& mine, Reading& reading, bool last) {
-  const int64_t begun_ns = monotonic_ns(), to_unix_ns = unix_ns() - begun_ns;
+  const int64_t begun_ns = monotonic_ns(), to_unix_ns = steady_unix_ns() - begun_ns;
   const int64_t for_all_ns = last ? std::max(options.ends_ns, (begun_ns - started_ns) / 100) : options.ends_ns;
   for (size_t i = 0; i < mine.size(); ++i) {
     Device& device = devices[mine[i]];
@@ -231,7 +232,7 @@ void Sampler::State::note_trouble(DeviceHealth& health, std::string_view message
       return;
     }
   if (troubles.size() < kMaxTroubles)
-    troubles.push_back({health.device, health.good_at_ns ? health.good_at_ns : unix_ns(), std::string(message), false});
+    troubles.push_back({health.device, health.good_at_ns ? health.good_at_ns : steady_unix_ns(), std::string(message), false});
 }
 
 void Sampler::State::end_trouble(DeviceHealth& health) {   // under `crew`
@@ -367,6 +368,15 @@ std::vector<DeviceHealth> Sampler::health() const {
 bool DeviceHealth::answers(int64_t now_ns, int64_t interval_ns) const {
   constexpr int64_t kPatience_ns = 10'000'000'000;
   return trouble.empty() && good_at_ns != 0 && now_ns - good_at_ns <= kPatience_ns + 3 * interval_ns;
+}
+
+const Reading& as_shown(const Reading& reading, Reading& room) {
+  const int64_t by_ns = clock_set_by_ns();
+  if (by_ns == 0) return reading;
+  room = reading;
+  room.time_ns += by_ns;
+  for (Sample& s : room.samples) s.time_ns += by_ns;
+  return room;
 }
 
 std::vector<std::string> health_changes(const std::vector<DeviceHealth>& health, const std::vector<DeviceInfo>& devices,

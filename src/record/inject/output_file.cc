@@ -16,9 +16,11 @@ bool is_file_size_signal_pending() {
   return (pending & kFileSizeSignal) != 0;
 }
 
-// A number that open() does not give out, as far as the limit on descriptors allows.
+// A number that open() does not give out, as far as the limit on descriptors allows; never that of a standard stream,
+// which the program may have closed and still write to.
 int moved_up(int fd) {
-  for (int lowest = 1000; lowest >= 100; lowest /= 2) {
+  for (const int lowest : {1000, 500, 250, 125, 3}) {
+    if (lowest < fd) break;
     const int high = static_cast<int>(system_call(SYS_fcntl, fd, F_DUPFD_CLOEXEC, lowest));
     if (high < 0) continue;
     close_file(fd);

@@ -9,6 +9,8 @@
 #include "record/inject/glibc.h"
 #include "record/inject/recorder.h"
 
+extern "C" void __tsan_init() __attribute__((weak));   // the thread sanitizer's, in programs that have it
+
 namespace profgpu::inject {
 
 std::atomic<Core*> the_core;
@@ -70,6 +72,16 @@ void flush_as_guest(Core& core, bool at_end) {
 // Gives up on an unresponsive thread of ours: a process must be able to end.
 constexpr int64_t kExitWaitNs = 10'000'000'000;
 
+// Whether this thread of ours is the last: the main thread has left by pthread_exit(), and all others have. Without us
+// the process would have ended. Opens nothing: a program that closes a stream and opens another expects its number.
+bool is_last_thread() {
+  struct stat threads {};
+  char path[16];
+  return system_call(SYS_newfstatat, AT_FDCWD, as_word("/proc/self/task"), as_word(&threads), 0) == 0 &&
+         threads.st_nlink == 2 + 2 &&   // the main thread stays as a zombie, which has no program any more
+         system_call(SYS_readlinkat, AT_FDCWD, as_word("/proc/self/exe"), as_word(path), sizeof path) == -ENOENT;
+}
+
 void* run(void* argument) {
   Core& core = *static_cast<Core*>(argument);
   core.own_thread = kernel_thread_id();
@@ -85,9 +97,11 @@ void* run(void* argument) {
       // Woken early: a buffer is half full.
       if (core.wake_word.load() == seen) continue;
     }
+    ending = ending || is_last_thread();
     flush(core, ending);
     flush_at = host_now() + core.options.flush_ns;
   }
+  core.phase = Phase::kEnding;
   write_end(core);
   core.has_ended = 1;
   wake_all(&core.has_ended);
@@ -155,7 +169,8 @@ bool start(Core& core, const char* folder, const Options& options, const char* c
     at_quick_exit(end_recorder);
     pthread_atfork(nullptr, nullptr, in_child);
   }
-  start_thread(core);
+  // The thread sanitizer ends a forked child that starts a thread. Without one, rows are written by those who record.
+  if (core.generation == 1 || __tsan_init == nullptr) start_thread(core);
   return true;
 }
 

@@ -98,7 +98,7 @@ class Exchange {
   Stream stream_;
   http::request<http::string_body> request_;
   http::response_parser<http::string_body> parser_;
-  beast::flat_buffer buffer_;
+  beast::flat_buffer buffer_{256 << 10};  // bounds what Beast has no limit for: the trailer behind the last chunk
   std::string problem_;
 };
 

@@ -24,8 +24,10 @@ struct HttpUrl {
     const std::string shown = host.find(':') == host.npos ? host : "[" + host + "]";
     return port == (tls ? "443" : "80") ? shown : shown + ":" + port;
   }
-  /// As people type it, without the password.
-  [[nodiscard]] std::string text() const { return (tls ? "https://" : "http://") + authority() + target; }
+  /// For messages: without the password, and without path and query, in which chat services have the key to a channel.
+  [[nodiscard]] std::string text() const {
+    return (tls ? "https://" : "http://") + authority() + (target == "/" ? "/" : "/…");
+  }
 };
 /// 0 to 65535; nullopt: not a port.
 inline std::optional<uint16_t> port_number(std::string_view text) {

@@ -30,7 +30,7 @@ TEST(HttpUrl, Parts) {
   EXPECT_EQ(whole.port, "8443");
   EXPECT_EQ(whole.target, "/a/b?c=d");
   EXPECT_EQ(whole.authorization, "Basic bWU6c2VjcmV0");
-  EXPECT_EQ(whole.text(), "https://[::1]:8443/a/b?c=d") << "without the password";
+  EXPECT_EQ(whole.text(), "https://[::1]:8443/…") << "without the password and the path";
   EXPECT_EQ(url_of("https://h?x=1").target, "/?x=1");
   EXPECT_EQ(url_of("https://h").text(), "https://h/");
 }

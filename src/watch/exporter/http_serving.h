@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/host_name.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ip/v6_only.hpp>
 #include <boost/asio/signal_set.hpp>
@@ -18,6 +19,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/text.h"
 #include "base/version.h"
 #include "watch/exporter/http_client.h"
 #include "watch/exporter/http_server.h"
@@ -43,6 +45,18 @@ class Session {
   Clock::time_point active = Clock::now();  ///< when it last made progress
 };
 
+/// Whether "HOST:PORT" is localhost, this machine's own name, or an address, which no other site's page can have.
+inline bool is_of_this_machine(std::string_view authority) {
+  const size_t colon = authority.find(':', authority.find(']') == authority.npos ? 0 : authority.find(']'));
+  std::string name = lower_case(authority.substr(0, colon));
+  if (name.starts_with('[') && name.ends_with(']')) name = name.substr(1, name.size() - 2);
+  Code error;
+  asio::ip::make_address(name, error);
+  if (!error || name == "localhost" || name.ends_with(".localhost")) return true;
+  const std::string own = lower_case(asio::ip::host_name(error));
+  return !name.empty() && (name == own || name == own.substr(0, own.find('.')));
+}
+
 struct Shared {
   HttpLimits limits;
   WebConfig config;
@@ -51,6 +65,7 @@ struct Shared {
   std::optional<asio::thread_pool> checker;  ///< checks passwords, which is slow
   int checks = 0;
   std::list<std::weak_ptr<Session>> sessions;
+  bool local = true;  ///< only this machine's own addresses are listened on
   std::atomic<int64_t> connections{0}, refused{0};
 
   explicit Shared(HttpLimits l, WebConfig c) : limits(l), config(std::move(c)), credentials(config.users) {
@@ -105,13 +120,15 @@ class Connection final : public Session, public std::enable_shared_from_this<Con
     if (error == http::error::end_of_stream) return shut_down();
     if (error) return;  // the time is up, or the client has left
     const auto& request = parser_->get();
-    // An unread body would be taken for the next request.
-    if (request.has_content_length() || parser_->chunked())
-      if (parser_->content_length().value_or(1) != 0) return refuse(413, "requests must have no body\n");
+    // An unread body would be taken for the next request, also one in an encoding that Beast does not know.
+    if (request.find(http::field::transfer_encoding) != request.end() || parser_->content_length().value_or(0) != 0)
+      return refuse(413, "requests must have no body\n");
     if (request.method() != http::verb::get && request.method() != http::verb::head)
       return refuse(405, "only GET and HEAD are supported\n");
-    if (request.version() == 11 && request.find(http::field::host) == request.end())
-      return refuse(400, "HTTP/1.1 requires a host\n");
+    if (const auto hosts = request.count(http::field::host); hosts > 1 || (hosts == 0 && request.version() == 11))
+      return refuse(400, "HTTP/1.1 requires one host\n");
+    if (shared_.local && !shared_.credentials.needed() && is_of_another_site())
+      return refuse(403, "ask for localhost, this machine's name or an address; or listen on all interfaces\n");
     if (shared_.credentials.needed() && !shared_.credentials.known(authorization())) return check_password();
     answer();
   }
@@ -119,6 +136,14 @@ class Connection final : public Session, public std::enable_shared_from_this<Con
   [[nodiscard]] std::string_view header(http::field field) const {
     const auto value = parser_->get()[field];
     return {value.data(), value.size()};
+  }
+  // A browser on this machine reaches us for any site whose name its owner has bound to 127.0.0.1, and sends that name.
+  [[nodiscard]] bool is_of_another_site() const {
+    const auto& request = parser_->get();
+    const std::string_view origin = header(http::field::origin);
+    const size_t scheme = origin.find("://");
+    if (request.find(http::field::host) != request.end() && !is_of_this_machine(header(http::field::host))) return true;
+    return !origin.empty() && (scheme == origin.npos || !is_of_this_machine(origin.substr(scheme + 3)));
   }
   // Proxies send "http://host/metrics".
   static std::string_view path_of(std::string_view target) {
@@ -253,7 +278,10 @@ inline Status Server::listen_on(const tcp::endpoint& endpoint) {
   if (!error && endpoint.address().is_v6()) listener.acceptor.set_option(asio::ip::v6_only(!everywhere), error);
   if (!error) listener.acceptor.bind(endpoint, error);
   if (!error) listener.acceptor.listen(1024, error);
-  if (!error) return ok();
+  if (!error) {
+    shared_.local &= endpoint.address().is_loopback();
+    return ok();
+  }
   listeners_.pop_back();
   std::string hint;
   if (error == asio::error::address_in_use) hint = "is another exporter running? --listen takes another port";

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/protobuf.h"
+#include "base/steady_unix.h"
 #include "devices/drm_card.h"
 #include "devices/system_files.h"
 
@@ -395,13 +396,13 @@ void KubeletPods::poll(const std::stop_token& stop) {
   std::string news;
   if (::access(socket_.c_str(), F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR)) {
     std::lock_guard lock(mutex_);
-    news = answers_.take_absence(socket_, unix_ns());
+    news = answers_.take_absence(socket_, steady_unix_ns());
   } else {
     auto list = grpc_call({.socket = socket_, .method = "/v1.PodResourcesLister/List"}, stop);
     if (stop.stop_requested()) return;
     auto pods = list ? resources_.read(*list) : list.error();
     std::lock_guard lock(mutex_);
-    news = answers_.take(std::move(pods), unix_ns());
+    news = answers_.take(std::move(pods), steady_unix_ns());
   }
   if (!news.empty()) tell_(news);
 }

@@ -7,6 +7,7 @@
 
 #include <map>
 
+#include "base/steady_unix.h"
 #include "base/text.h"
 #include "base/version.h"
 #include "devices/system_files.h"
@@ -145,7 +146,7 @@ void Page::add_health() {
              });
   per_device("profgpu_device_last_success_timestamp_seconds", kPageGauge, "when the device last answered", Of::kAll,
              [](const ShownDevice& d) {
-               return known_if(d.health.good_at_ns != 0, static_cast<double>(d.health.good_at_ns) * kNs);
+               return known_if(d.health.good_at_ns != 0, static_cast<double>(d.health.good_at_ns + clock_set_by_ns()) * kNs);
              });
   per_device("profgpu_device_errors_total", kPageCounter, "failed readings, and times that the device stopped answering",
              Of::kAll, [](const ShownDevice& d) { return static_cast<double>(d.health.errors); });
@@ -252,7 +253,7 @@ void Page::add_self() {
         input_.kubelet->up());
     if (const int64_t good_at_ns = input_.kubelet->good_at_ns())
       one("profgpu_kubelet_last_success_timestamp_seconds", kPageGauge, "when the kubelet last answered",
-          static_cast<double>(good_at_ns) * kNs);
+          static_cast<double>(good_at_ns + clock_set_by_ns()) * kNs);
   }
   if (const auto bytes = own_resident_bytes())
     one("process_resident_memory_bytes", kPageGauge, "memory of the exporter", *bytes);

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/gzip.h"
+#include "base/steady_unix.h"
 #include "devices/system_files.h"
 #include "watch/exporter/exposition.h"
 
@@ -76,7 +77,7 @@ MetricsPageInput MetricsService::page_input(const HttpFigures& figures) const {
   input.host = options_.host;
   input.names = options_.names;
   input.counters = &options_.counters;
-  input.now_ns = unix_ns();
+  input.now_ns = steady_unix_ns();
   std::vector<DeviceTally> tallies = tallies_.copy();
   const std::vector<DeviceHealth> health = sampler_.health();
   {
@@ -125,12 +126,12 @@ HttpReply MetricsService::health() const {
   bool any = false;
   std::string text;
   for (const DeviceHealth& h : sampler_.health()) {
-    const bool up = h.answers(unix_ns(), options_.interval_ns);
+    const bool up = h.answers(steady_unix_ns(), options_.interval_ns);
     any = any || up;
     const std::string trouble = h.trouble.empty() ? "has not answered yet" : h.trouble;
     if (!up) text += fmt::format("GPU {}: {}\n", backend_->devices()[h.device].label(), trouble);
   }
-  const std::string trouble = kubelet_ ? kubelet_->answers().trouble(unix_ns()) : "";
+  const std::string trouble = kubelet_ ? kubelet_->answers().trouble(steady_unix_ns()) : "";
   if (!trouble.empty()) text += "kubelet: " + trouble + "\n";
   return text_reply(any ? 200 : 503, (any ? "OK\n" : "KO\n") + text);
 }

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/text.h"
 #include "devices/system_files.h"
 
 namespace profgpu {
@@ -141,7 +142,9 @@ Status read_users(Yaml& yaml, yaml_node_t* node, WebConfig& config) {
   return for_each_key(yaml, node, [&](const std::string& user, yaml_node_t* value) -> Status {
     std::string hash;
     if (Status s = expect_text(value, hash); !s) return s;
-    if (hash.size() != 60 || !hash.starts_with("$2") || user.empty())
+    const std::string cost = hash.size() == 60 ? hash.substr(4, 2) : "";
+    const bool is_hash = hash.starts_with("$2") && all_digits(cost) && cost >= "04" && cost <= "31";
+    if (!is_hash || hash[3] != '$' || hash[6] != '$' || user.empty())
       return Error{"expected a bcrypt hash, not a password", "`htpasswd -nBC 10 \"\"` makes one"};
     if (hash.starts_with("$2y")) hash[2] = 'b';  // the same algorithm
     config.users[user] = hash;

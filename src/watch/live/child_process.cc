@@ -22,10 +22,10 @@ namespace profgpu {
 
 namespace {
 
-// Not the command's: faults, the terminal's about our own output, children, those of the C library, and those that
-// cannot be blocked.
+// Not the command's: faults, those about our own output, children, those of the C library, and those that cannot be
+// blocked.
 bool is_own(int signal) {
-  constexpr int kOwn[] = {SIGKILL, SIGSTOP, SIGCHLD, SIGPIPE, SIGTTIN, SIGTTOU,
+  constexpr int kOwn[] = {SIGKILL, SIGSTOP, SIGCHLD, SIGPIPE, SIGXFSZ, SIGTTIN, SIGTTOU,
                           SIGSEGV, SIGBUS,  SIGFPE,  SIGILL,  SIGTRAP};
   return (signal > SIGSYS && signal < SIGRTMIN) || std::ranges::find(kOwn, signal) != std::end(kOwn);
 }

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/steady_unix.h"
 #include "devices/selection.h"
 #include "trace/sample.h"
 #include "watch/live/child_process.h"
@@ -34,7 +35,7 @@ struct Slot {
 struct LocalSource::State {
   State(std::shared_ptr<Backend> b, const LocalSourceOptions& o);
 
-  void take(const Reading& reading);
+  void take(const Reading& taken);
   void record(const Reading& reading);
   [[nodiscard]] bool all_fresh(int64_t now) const;
   void look_up_processes();
@@ -85,7 +86,9 @@ bool LocalSource::State::all_fresh(int64_t now) const {
   });
 }
 
-void LocalSource::State::take(const Reading& reading) {
+void LocalSource::State::take(const Reading& taken) {
+  Reading room;
+  const Reading& reading = as_shown(taken, room);
   row.take(reading);
   bool tell = false;
   {
@@ -251,7 +254,7 @@ LiveView LocalSource::view() {
     device.trouble = health[i].trouble;
     if (!device.trouble.empty())
       device.state = device.trouble == kDoesNotAnswer ? DeviceState::kNotAnswering : DeviceState::kError;
-    device.since_ns = health[i].good_at_ns;
+    device.since_ns = health[i].good_at_ns == 0 ? 0 : health[i].good_at_ns + clock_set_by_ns();
     for (const ProcessSample& p : slot.processes) {
       const auto it = s.known.find(p.pid);
       device.processes.push_back({p, it == s.known.end() ? recorded_process(p) : it->second});

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <tuple>
 
 #include "base/clock.h"
 #include "watch/exporter/exporter_page.h"
@@ -18,6 +20,8 @@ namespace {
 constexpr std::string_view kUsualPort = "9400", kUsualPath = "/metrics";
 constexpr std::chrono::milliseconds kShortestLimit{2000};
 constexpr std::chrono::seconds kLastWait{1};
+// Of all hosts, also those that have gone: an exporter whose devices are new at each request must not fill our memory.
+constexpr size_t kMaxDevices = 8192;
 
 Result<ExporterPage> fetch(const HttpUrl& url, std::chrono::milliseconds limit, const std::string& program) {
   HttpCall call;
@@ -80,6 +84,7 @@ struct RemoteSource::State {
   std::chrono::nanoseconds interval;
   std::vector<Host> hosts;
   std::vector<KnownDevice> devices; // only grows: an index always means the same device
+  std::map<std::tuple<size_t, uint32_t, std::string, std::optional<uint32_t>>, size_t> places;   // in `devices`
   bool settled = false;             // each host was tried
   bool stopping = false;
   size_t threads = 0;
@@ -96,12 +101,14 @@ void RemoteSource::State::find_devices(size_t which) {
   for (KnownDevice& d : devices)
     if (d.host == which) d.on_page = nullptr;
   for (const ExporterDevice& device : hosts[which].page.devices) {
-    const auto known = std::find_if(devices.begin(), devices.end(), [&](const KnownDevice& d) {
-      return d.host == which && d.info->index == device.info.index && d.info->uuid == device.info.uuid &&
-             d.info->gpu_instance == device.info.gpu_instance;
-    });
-    if (known != devices.end()) known->on_page = &device;
-    else devices.push_back({which, std::make_shared<const DeviceInfo>(device.info), &device});
+    const auto& [index, uuid, instance] = std::tie(device.info.index, device.info.uuid, device.info.gpu_instance);
+    const auto place = places.find({which, index, uuid, instance});
+    if (place != places.end()) {
+      devices[place->second].on_page = &device;
+    } else if (devices.size() < kMaxDevices) {
+      places.emplace(std::tuple(which, index, uuid, instance), devices.size());
+      devices.push_back({which, std::make_shared<const DeviceInfo>(device.info), &device});
+    }
   }
 }
 

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "base/clock.h"
+#include "base/steady_unix.h"
 
 namespace profgpu {
 namespace {
@@ -68,7 +69,8 @@ void Watch::take(const Reading& reading) {
   if (!all_.empty() && reading.time_ns >= counts_from_ns_) all_[index].add(reading);
   if (reading.has_processes) processes_.see(reading);
   if (!options_.samples) return;
-  options_.samples->add(reading);
+  Reading room;
+  options_.samples->add(as_shown(reading, room));
   if (options_.samples->problem().empty() || warned_) return;
   warned_ = true;
   options_.warn(options_.samples->problem());
@@ -103,7 +105,7 @@ void await_first_reading(const Sampler& sampler) {
 
 void Watch::run(CommandRunner& runner, OneRun& run, RunSession& session) {
   now_ = collectors(options_.warmup_ns);
-  counts_from_ns_ = unix_ns() + options_.warmup_ns;
+  counts_from_ns_ = steady_unix_ns() + options_.warmup_ns;
   SamplerOptions sampling;
   sampling.interval_ns = options_.interval_ns;
   sampling.devices = options_.devices;
