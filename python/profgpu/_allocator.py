@@ -1,10 +1,12 @@
 """The history that PyTorch's CUDA allocator keeps: on, off, and snapshots of it in files.
 
-One file for two: record_memory() of the package, and, as profgpu_memory.py, the hook of `profgpu run --trace --memory`,
-which must not import the package. So nothing but the standard library is imported here, and torch comes as an argument.
+One file for two: record_memory() of the package, and, as profgpu_allocator.py, the hook of `profgpu run --trace
+--memory`, which must not import the package. So nothing but the standard library is imported here, and torch comes as
+an argument.
 """
 from __future__ import annotations
 
+import inspect
 import os
 from typing import Any, Callable, Optional
 
@@ -26,8 +28,10 @@ def begin(torch: Any, max_entries: int, stacks: str) -> bool:
     if is_on is not None and is_on():
         return False
     record = torch.cuda.memory._record_memory_history
+    pinned = "record_pinned_host_memory"  # from PyTorch 2.14 on
+    more = {pinned: True} if pinned in inspect.signature(record).parameters else {}
     try:
-        record(max_entries=max_entries, stacks=stacks)
+        record(max_entries=max_entries, stacks=stacks, **more)
     except TypeError:  # PyTorch 2.0
         record(True, trace_alloc_max_entries=max_entries, trace_alloc_record_context=True)
     return True
@@ -61,8 +65,8 @@ def is_out_of_memory(torch: Any, kind: Optional[type]) -> bool:
 class OutOfMemory:
     """Writes a snapshot when an allocation fails, with all that was held then.
 
-    PyTorch knows no way to take an observer away again: one that is `closed` does nothing. Programs that try sizes until
-    one fits fail often, so that only the first few are written, and the one that ends the program by `write_last`.
+    PyTorch knows no way to take an observer away again: one that is `closed` does nothing. Programs that try sizes
+    until one fits fail often: only the first few are written, and the one that ends the program by `write_last`.
     """
 
     MOST = 3

@@ -1,4 +1,4 @@
-"""record_memory(): what PyTorch's CUDA allocator did in a block; and what cells of a notebook allocate, keep and free."""
+"""record_memory(): what PyTorch's CUDA allocator did in a block; and what cells allocate, keep and free."""
 from __future__ import annotations
 
 import dataclasses
@@ -16,14 +16,17 @@ from .report import Report, analyze
 class MemoryRecording:
     """Records what PyTorch allocates on GPUs in a ``with`` block, with stacks, and writes it as a snapshot.
 
-    ``report`` is the report of it; ``path`` the file. Where an allocation fails, a snapshot is written then and there, to
-    ``oom_path``, and an error that leaves the block has its diagnosis on standard error before its traceback. Where
+    ``report`` is the report of it; ``path`` the file. Where an allocation fails, a snapshot is written then and there,
+    to ``oom_path``, and an error that leaves the block has its diagnosis on standard error before its traceback. Where
     there is nothing to record, ``note`` says why.
     """
 
-    def __init__(self, path: Optional[_library.Path], max_entries: int, on_oom: bool, at_end: bool, stacks: str) -> None:
+    def __init__(
+        self, path: Optional[_library.Path], max_entries: int, on_oom: bool, at_end: bool, stacks: str
+    ) -> None:
         rank = os.environ.get("RANK", "")
-        self.path = os.fsdecode(path) if path is not None else "memory%s.pickle" % ("-rank" + rank if rank.isdigit() else "")
+        own = "memory-rank%s.pickle" % rank if rank.isdigit() else "memory.pickle"
+        self.path = own if path is None else os.fsdecode(path)
         if max_entries < 1:
             raise ValueError("max_entries must be positive, not %d" % max_entries)
         self._max_entries, self._stacks = max_entries, stacks
@@ -93,10 +96,11 @@ class MemoryRecording:
         if not self._written:
             text = "profgpu: out of memory, and no snapshot of it could be written: %s\n" % self._failures.problem
         else:
+            text = "profgpu: out of memory; what the allocator held is in %s\n" % self._written
             try:
-                text = "profgpu: out of memory; what the allocator held is in %s\n\n%s\n\n" % (self._written, self.report)
+                text += "\n%s\n\n" % self.report
             except Exception as problem:
-                text = "profgpu: out of memory; what the allocator held is in %s: %s\n" % (self._written, problem)
+                text += "profgpu: %s\n" % problem
         sys.stderr.write(text)
         sys.stderr.flush()
 
@@ -122,9 +126,9 @@ def record_memory(
 ) -> MemoryRecording:
     """``with record_memory("memory.pickle") as memory:`` and then ``memory.report``.
 
-    Of the last ``max_entries`` events of the allocator, with ``stacks`` of ``"all"`` code or of ``"python"`` alone, which
-    takes less time. ``path`` is memory.pickle, or memory-rankN.pickle in a job of several ranks. ``on_oom``: a failed
-    allocation writes a snapshot of its own beside it, with -oom in its name.
+    Of the last ``max_entries`` events of the allocator, with ``stacks`` of ``"all"`` code or of ``"python"`` alone,
+    which takes less time. ``path`` is memory.pickle, or memory-rankN.pickle in a job of several ranks. ``on_oom``: a
+    failed allocation writes a snapshot of its own beside it, with -oom in its name.
     """
     return MemoryRecording(path, max_entries, on_oom, at_end, stacks)
 
@@ -226,7 +230,11 @@ class MemoryMeter:
     def format(self) -> str:
         rows = [_HEADS] + [use._cells() for use in self.uses]
         widths = [max(len(row[i]) for row in rows) for i in range(len(_HEADS))]
-        return "\n".join("  ".join([row[0].ljust(widths[0])] + [c.rjust(w) for c, w in zip(row[1:], widths[1:])]) for row in rows)
+
+        def line(row: List[str]) -> str:
+            return "  ".join([row[0].ljust(widths[0])] + [cell.rjust(w) for cell, w in zip(row[1:], widths[1:])])
+
+        return "\n".join(map(line, rows))
 
     def _repr_html_(self) -> str:
         def row(cells: List[str], tag: str) -> str:
@@ -265,7 +273,7 @@ def track_cells(on: bool = True) -> None:
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     if shell is None:
-        raise _library.ProfgpuError("track_cells() works in IPython and notebooks", "elsewhere: with profgpu.record_memory()")
+        raise _library.ProfgpuError("track_cells() needs IPython or a notebook", "elsewhere: profgpu.record_memory()")
     for event in ("pre_run_cell", "post_run_cell"):
         if _tracker is not None:
             shell.events.unregister(event, getattr(_tracker, event))

@@ -93,14 +93,17 @@ def record(path: Optional[_library.Path] = None, **profile: Any) -> Recording:
 class CellResult:
     """What %%profgpu shows below a cell: where PyTorch's time went, what the GPU did, and what became of memory."""
 
-    def __init__(self, gpu: Optional[GpuSummary], report: Optional[Report], memory: MemoryMeter, note: str = "") -> None:
+    def __init__(
+        self, gpu: Optional[GpuSummary], report: Optional[Report], memory: MemoryMeter, note: str = ""
+    ) -> None:
         self.gpu = gpu
         self.report = report
         self.memory = memory
         self.note = note  # why there is no report
 
     def __repr__(self) -> str:
-        parts = [self.gpu.format() if self.gpu else "", str(self.report) if self.report else self.note, self.memory.format()]
+        report = str(self.report) if self.report else self.note
+        parts = [self.gpu.format() if self.gpu else "", report, self.memory.format()]
         return "\n\n".join(p for p in parts if p)
 
     def _repr_html_(self) -> str:
@@ -124,7 +127,7 @@ def _flags(line: str) -> Dict[str, str]:
 
 
 def _run(shell: Any, cell: str) -> None:
-    """Raises the cell's error, so that the cell fails as it would without us; the shell shows it once, when it gets it."""
+    """Raises the cell's error, so that the cell fails as it would without us; the shell shows it when it gets it."""
     show = shell._showtraceback
     shell._showtraceback = lambda *_: None
     try:

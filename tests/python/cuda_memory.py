@@ -7,7 +7,7 @@ MIB = 1 << 20
 
 
 class CudaMemory:
-    """Takes the place of torch's functions until restore(). `settings` is what the history was last turned on with; None: off."""
+    """Takes the place of torch's functions until restore(). `settings`: of the history; None where it is off."""
 
     def __init__(self, torch, version='2.6', old_signature=False, has_observers=True):
         self.torch, self.version = torch, version
@@ -16,9 +16,11 @@ class CudaMemory:
         cuda, memory = torch.cuda, torch.cuda.memory
         record = self.record_2_0 if old_signature else self.record
         for owner, name, value in [
-            (cuda, 'is_available', lambda: True), (cuda, 'is_initialized', lambda: self.initialised), (cuda, 'init', self.init),
-            (cuda, 'device_count', lambda: 1), (cuda, 'reset_peak_memory_stats', self.reset_peak),
-            (cuda, 'memory_allocated', lambda device=None: self.allocated), (cuda, 'max_memory_allocated', lambda device=None: self.peak),
+            (cuda, 'is_available', lambda: True), (cuda, 'is_initialized', lambda: self.initialised),
+            (cuda, 'init', self.init), (cuda, 'device_count', lambda: 1),
+            (cuda, 'reset_peak_memory_stats', self.reset_peak),
+            (cuda, 'memory_allocated', lambda device=None: self.allocated),
+            (cuda, 'max_memory_allocated', lambda device=None: self.peak),
             (cuda, 'memory_reserved', lambda device=None: self.peak + 20 * MIB),
             (memory, '_record_memory_history', record), (memory, '_dump_snapshot', self.dump),
             (torch._C, '_cuda_isHistoryEnabled', None if old_signature else lambda: self.settings is not None),
@@ -49,15 +51,16 @@ class CudaMemory:
         assert self.initialised, 'the allocators of devices are not there yet'
         self.settings = {'stacks': stacks, 'max_entries': max_entries} if enabled else None
 
-    def record_2_0(self, enabled, record_context=True, trace_alloc_max_entries=1, trace_alloc_record_context=False, device=None):
+    def record_2_0(self, enabled, record_context=True, trace_alloc_max_entries=1, trace_alloc_record_context=False):
         self.settings = {'max_entries': trace_alloc_max_entries} if enabled else None
 
     def dump(self, path):
         made = snapshot(self.version, events=400 if self.settings else 0)
         last = made['device_traces'][0][-1]['time_us'] if self.version >= '2.1' else 0
         for size in self.failed:
-            made['device_traces'][0].append({'action': 'oom', 'addr': MIB, 'size': size, 'stream': 0, 'time_us': last, 'frames': [
-                {'name': 'attend', 'filename': '/me/job/model.py', 'line': 30}]})
+            frames = [{'name': 'attend', 'filename': '/me/job/model.py', 'line': 30}]
+            made['device_traces'][0].append({'action': 'oom', 'device_free': MIB, 'size': size, 'stream': 0,
+                                             'time_us': last, 'frames': frames})
         with open(path, 'wb') as file:
             pickle.dump(made, file, 4)
         self.dumped.append(path)

@@ -93,8 +93,10 @@ def test_out_of_memory_is_explained_before_the_traceback(cuda, here, capsys, has
         with profgpu.record_memory('m.pickle') as recorded:
             stand_in.fail(3 << 30)
     said = capsys.readouterr()
-    assert said.out == '' and said.err.startswith('profgpu: out of memory; what the allocator held is in m-oom.pickle\n')
-    assert 'Out of memory: 3.00 GiB' in said.err and 'attend (job/model.py:30)' in said.err and 'Memory at the peak' in said.err
+    assert said.out == ''
+    assert said.err.startswith('profgpu: out of memory; what the allocator held is in m-oom.pickle\n')
+    for part in ('Out of memory: 3.00 GiB', 'attend (job/model.py:30)', 'Memory at the peak'):
+        assert part in said.err
     assert os.listdir(here) == ['m-oom.pickle'] and len(stand_in.dumped) == 1 and recorded.oom_path == 'm-oom.pickle'
     assert 'oom' in [finding.rule for finding in recorded.report.findings] and stand_in.settings is None
 
@@ -106,8 +108,8 @@ def test_an_error_that_is_caught_leaves_its_snapshot_and_the_block_goes_on(cuda,
             with pytest.raises(torch.OutOfMemoryError):
                 stand_in.fail()
     assert capsys.readouterr().err == ''
-    # Only the first are written.
-    assert sorted(os.listdir(here)) == ['m-oom.pickle', 'm.pickle'] and len(stand_in.dumped) == _allocator.OutOfMemory.MOST + 1
+    assert sorted(os.listdir(here)) == ['m-oom.pickle', 'm.pickle']
+    assert len(stand_in.dumped) == _allocator.OutOfMemory.MOST + 1   # only the first of them
     assert recorded.report.to_dict()['inputs'][0]['path'].endswith('m.pickle')
 
 
@@ -212,7 +214,7 @@ def test_memory_of_a_piece_of_code(cuda):
         assert host.freed > 50 * MIB
     lines = meter.format().splitlines()
     assert lines[0].split() == ['memory', 'before', 'kept', 'peak', 'freed', 'by', 'gc', 'cached']
-    assert lines[2].split() == ['cuda:0', '100.0', 'MiB', '+15.0', 'MiB', '150.0', 'MiB', '35.0', 'MiB', '5.0', 'MiB', '55.0', 'MiB']
+    assert lines[2].replace(' MiB', '').split() == ['cuda:0', '100.0', '+15.0', '150.0', '35.0', '5.0', '55.0']
     assert re.search('<td>cuda:0</td><td>100.0 MiB</td>', meter._repr_html_())
 
 

@@ -9,7 +9,7 @@ extern const Rule kLowGpuUtilization, kDataLoadingBound, kHostBoundLaunches, kDe
     kUntracedWork, kGraphCapture, kFusableElementwise, kUnfusedAttention, kSmallBatch, kExposedCopies,
     kLateCopy, kRedundantSyncCopies, kLayoutCopies, kMisalignedGemm, kGraphBreaks, kRecompiles, kEagerInference,
     kPythonGc, kRunFailure, kSkippedSteps, kPipelineBubble, kOptimizerOffload, kSlowTransport, kNcclWarnings,
-    kWrongResults, kOom, kPeakSpike, kRetainedGraph, kDuplicateWeights, kOversizedWorkspace;
+    kWrongResults, kOom, kPeakSpike, kRetainedGraph, kDuplicateWeights, kOversizedWorkspace, kHostPinnedGrowth;
 
 const std::vector<const Rule*>& rules() {
   static const std::vector<const Rule*> all = {
@@ -21,7 +21,7 @@ const std::vector<const Rule*>& rules() {
       &kSmallBatch, &kExposedCopies, &kLateCopy, &kRedundantSyncCopies, &kLayoutCopies, &kMisalignedGemm,
       &kGraphBreaks, &kRecompiles, &kEagerInference, &kPythonGc, &kRunFailure,
       &kSkippedSteps, &kPipelineBubble, &kOptimizerOffload, &kSlowTransport, &kNcclWarnings, &kWrongResults, &kOom,
-      &kPeakSpike, &kRetainedGraph, &kDuplicateWeights, &kOversizedWorkspace};
+      &kPeakSpike, &kRetainedGraph, &kDuplicateWeights, &kOversizedWorkspace, &kHostPinnedGrowth};
   return all;
 }
 
