@@ -33,7 +33,7 @@ def hooked(folder, text, **more):
     folder.mkdir(exist_ok=True)
     script = folder.parent / 'script.py'
     script.write_text(HEAD + text)
-    return run(folder, script, PROFGPU_MEMORY=PROGRAM, **more)
+    return run(folder, script, **{'PROFGPU_MEMORY': PROGRAM, **more})
 
 
 def pickles(folder):
@@ -50,6 +50,15 @@ def test_the_end_of_the_program_is_written_beside_the_recording(tmp_path, analyz
     (rank,) = document['ranks']
     assert rank['snapshot']['events'] > 400 and len(rank['steps']) == 3
     assert not any(i for i in document['inputs'][0]['issues'] if 'rank' in i.get('text', ''))
+
+
+def test_each_process_of_a_job_without_ranks_has_its_own(tmp_path, analyze):
+    for _ in range(2):
+        hooked(tmp_path / 'x', 'cuda.init(); step()')
+    document = analyze(tmp_path / 'x')
+    assert len(pickles(tmp_path / 'x')) == 2
+    assert [(rank['rank'], rank['snapshot']['events'] > 400, len(rank['steps'])) for rank in document['ranks']] == [
+        (0, True, 3), (1, True, 3)]
 
 
 def test_a_program_that_uses_no_cuda_writes_no_snapshot(tmp_path):
