@@ -60,8 +60,6 @@ install(TARGETS profgpu RUNTIME DESTINATION bin COMPONENT wheel EXCLUDE_FROM_ALL
 install(FILES $<TARGET_FILE:profgpu_library> DESTINATION lib RENAME libprofgpu.so   # a wheel has no links
         COMPONENT wheel EXCLUDE_FROM_ALL)
 install(TARGETS profgpu_inject LIBRARY DESTINATION lib/profgpu COMPONENT wheel EXCLUDE_FROM_ALL)
-install(FILES src/record/inject/python/sitecustomize.py src/record/inject/python/profgpu_phases.py
-        DESTINATION share/profgpu/python-hook COMPONENT wheel EXCLUDE_FROM_ALL)
 install(FILES LICENSE ${third_party} DESTINATION share/doc COMPONENT wheel EXCLUDE_FROM_ALL)
 
 # Two packages: the program, which needs nothing but glibc, and the library with its headers.

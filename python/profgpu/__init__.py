@@ -25,6 +25,7 @@ from .tables import Table
 
 if TYPE_CHECKING:
     from . import guide
+    from .memory import MemoryRecording, record_memory, track_cells
     from .recording import Recording, load_ipython_extension, record
     from .timing import Comparison, Crossover, Timing, benchmark, compare, crossover
     from .watching import Watch, watch
@@ -35,6 +36,7 @@ __version__ = "0.1.0"
 _LATER: Dict[str, str] = {
     "Comparison": "timing",
     "Crossover": "timing",
+    "MemoryRecording": "memory",
     "Recording": "recording",
     "Timing": "timing",
     "Watch": "watching",
@@ -44,6 +46,8 @@ _LATER: Dict[str, str] = {
     "guide": "guide",
     "load_ipython_extension": "recording",
     "record": "recording",
+    "record_memory": "memory",
+    "track_cells": "memory",
     "watch": "watching",
 }
 
@@ -71,6 +75,7 @@ __all__ = [
     "GpuMonitor",
     "GpuSample",
     "GpuSummary",
+    "MemoryRecording",
     "MultiRunResult",
     "ProfgpuError",
     "ProfiledResult",
@@ -93,6 +98,8 @@ __all__ = [
     "phase",
     "profile_repeats",
     "record",
+    "record_memory",
     "step",
+    "track_cells",
     "watch",
 ]

@@ -9,6 +9,7 @@ import tempfile
 from typing import Any, Dict, Optional
 
 from . import _library
+from .memory import MemoryMeter
 from .monitor import GpuMonitor, GpuSummary
 from .report import Report, analyze
 
@@ -90,20 +91,25 @@ def record(path: Optional[_library.Path] = None, **profile: Any) -> Recording:
 
 
 class CellResult:
-    """What %%profgpu shows below a cell: what the GPU did, and where PyTorch's time went."""
+    """What %%profgpu shows below a cell: where PyTorch's time went, what the GPU did, and what became of memory."""
 
-    def __init__(self, gpu: Optional[GpuSummary], report: Optional[Report], note: str = "") -> None:
+    def __init__(
+        self, gpu: Optional[GpuSummary], report: Optional[Report], memory: MemoryMeter, note: str = ""
+    ) -> None:
         self.gpu = gpu
         self.report = report
+        self.memory = memory
         self.note = note  # why there is no report
 
     def __repr__(self) -> str:
-        parts = [self.gpu.format() if self.gpu else "", str(self.report) if self.report else self.note]
+        report = str(self.report) if self.report else self.note
+        parts = [self.gpu.format() if self.gpu else "", report, self.memory.format()]
         return "\n\n".join(p for p in parts if p)
 
     def _repr_html_(self) -> str:
         note = "<p>%s</p>" % html.escape(self.note) if self.note else ""
-        return (self.report._repr_html_() if self.report else note) + (self.gpu._repr_html_() if self.gpu else "")
+        gpu = self.gpu._repr_html_() if self.gpu else ""
+        return (self.report._repr_html_() if self.report else note) + gpu + self.memory._repr_html_()
 
 
 _FLAGS: Dict[str, bool] = {"--no-trace": False, "--interval": True, "--backend": True, "--html": True}
@@ -120,18 +126,30 @@ def _flags(line: str) -> Dict[str, str]:
     return given
 
 
-def cell_magic(shell: Any, line: str, cell: str) -> Optional[CellResult]:
+def _run(shell: Any, cell: str) -> None:
+    """Raises the cell's error, so that the cell fails as it would without us; the shell shows it when it gets it."""
+    show = shell._showtraceback
+    shell._showtraceback = lambda *_: None
+    try:
+        outcome = shell.run_cell(cell)
+    finally:
+        shell._showtraceback = show
+    outcome.raise_error()
+
+
+def cell_magic(shell: Any, line: str, cell: str) -> CellResult:
     """Runs a cell under a monitor and, where PyTorch has been imported, under its profiler."""
     flags = _flags(line)
     trace = record() if "torch" in sys.modules and "--no-trace" not in flags else None
+    memory = MemoryMeter()
     with GpuMonitor(interval_s=float(flags.get("--interval", "0.1")), backend=flags.get("--backend", "auto")) as monitor:
+        memory.start()
         if trace is not None:
             with trace:
-                outcome = shell.run_cell(cell)
+                _run(shell, cell)
         else:
-            outcome = shell.run_cell(cell)
-    if not outcome.success:  # the shell has shown the error
-        return None
+            _run(shell, cell)
+    memory.stop()
     report, note = None, ""
     try:
         report = trace.report if trace is not None else None
@@ -140,7 +158,7 @@ def cell_magic(shell: Any, line: str, cell: str) -> Optional[CellResult]:
     if report is not None and "--html" in flags:
         report.to_html(flags["--html"])
     watched = monitor.summary if monitor.summary is not None and monitor.summary.n_samples else None
-    return CellResult(watched, report, note)
+    return CellResult(watched, report, memory, note)
 
 
 def load_ipython_extension(shell: Any) -> None:

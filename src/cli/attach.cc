@@ -1,4 +1,5 @@
-// profgpu attach PID: show, start and stop the recording of a running process; or get a trace from PyTorch.
+// profgpu attach PID: show, start and stop the recording of a running process; or get a trace or a snapshot of memory
+// from PyTorch.
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -251,7 +252,7 @@ Outcome attach_torch(const TorchAttachOptions& options) {
   return show(options, files, pids->size(), recording);
 }
 
-constexpr int64_t kTimeout_ns = 5 * kSecond_ns, kMillisecond_ns = 1'000'000;
+constexpr int64_t kTimeout_ns = 5 * kSecond_ns, kMemoryTimeout_ns = 120 * kSecond_ns, kMillisecond_ns = 1'000'000;
 constexpr int64_t kMaxSteps = 1'000'000;
 
 // By wire::RecorderState.
@@ -289,9 +290,24 @@ std::string status_json(int64_t pid, const RecorderStatus& s, const std::string&
                            .add("next", List{"profgpu analyze " + shell_line({folder})}));
 }
 
+Outcome take_memory(RecordingControl& recording, int64_t pid, bool json, int64_t timeout_ns) {
+  const auto path = recording.take_memory(timeout_ns);
+  if (!path) return path.error();
+  const std::string next = "profgpu analyze " + shell_line({*path});
+  if (json)
+    return write_stdout(json_document(Record()
+                                          .add("schema", "profgpu.attach.v1")
+                                          .add("pid", pid)
+                                          .add("folder", recording.folder())
+                                          .add("snapshot", *path)
+                                          .add("next", List{next})));
+  return write_stdout(printable(*path) + "\nNext: " + printable(next) + "\n");
+}
+
 Outcome control(int64_t pid, const std::string& action, bool json, int64_t timeout_ns) {
   auto recording = RecordingControl::open(pid);
   if (!recording) return recording.error();
+  if (action == "memory") return take_memory(**recording, pid, json, timeout_ns);
   if (action != "status") {
     const auto order = action == "start" ? wire::ControlOrder::kStart : wire::ControlOrder::kStop;
     if (auto done = (*recording)->order(order, timeout_ns); !done) return done;
@@ -333,19 +349,21 @@ Outcome attach(const Arguments& arguments) {
   if (words.size() > 2) return Outcome::usage({"unexpected argument " + words[2], "profgpu attach PID ACTION"});
   const auto pid = all_digits(words[0]) ? whole_number(words[0]) : std::nullopt;
   if (!pid || *pid < 1 || *pid > INT32_MAX)
-    return Outcome::usage({"\"" + words[0] + "\" is not a process ID", "profgpu attach PID start|stop|status|torch"});
+    return Outcome::usage(
+        {"\"" + words[0] + "\" is not a process ID", "profgpu attach PID start|stop|status|memory|torch"});
   const std::string action = words.size() > 1 ? words[1] : "status";
   if (action == "torch") {
     const auto options = torch_options(arguments, *pid);
     return options ? attach_torch(*options) : Outcome::usage(options.error());
   }
-  if (action != "start" && action != "stop" && action != "status")
-    return Outcome::usage({"there is no action \"" + action + "\"", "choose one of: start, stop, status, torch"});
+  if (action != "start" && action != "stop" && action != "status" && action != "memory")
+    return Outcome::usage(
+        {"there is no action \"" + action + "\"", "choose one of: start, stop, status, memory, torch"});
   for (const Flag& flag : torch_flags().flags)
     if (arguments.has(flag.name))
       return Outcome::usage(
           {fmt::format("{} needs the action torch", flag.name), fmt::format("profgpu attach {} torch", *pid)});
-  int64_t timeout_ns = kTimeout_ns;
+  int64_t timeout_ns = action == "memory" ? kMemoryTimeout_ns : kTimeout_ns;
   OptionReader read(arguments);
   read.time("--timeout", kMillisecond_ns, INT64_MAX, timeout_ns);
   if (!read.status()) return Outcome::usage(read.status().error());
@@ -360,20 +378,24 @@ const Command kAttach{
     .summary = "start and stop the recording of a running process",
     .positional = "PID [ACTION]",
     .positional_help =
-        "a process that `profgpu run --trace` started, and start, stop or status (default); or torch: get a trace from "
-        "PyTorch's own profiler",
+        "a process that `profgpu run --trace` started, and start, stop or status (default); or memory: a snapshot of "
+        "PyTorch's CUDA memory; or torch: a trace from PyTorch's own profiler",
     .groups = {{"Options",
                 {{"--json", "print the result as JSON"},
-                 {"--timeout TIME", "wait this long for an answer (default 5s; torch: as long as the trace takes)"}}},
+                 {"--timeout TIME",
+                  "wait this long for an answer (default 5s; memory: 2m; torch: as long as the trace takes)"}}},
                torch_flags()},
     .examples = {{"profgpu attach 4711 start && sleep 10 && profgpu attach 4711 stop", "record ten seconds"},
                  {"profgpu attach 4711", "state, rows, steps, what is missing"},
                  {"profgpu run --trace --capture-range attach -- python train.py &",
                   "start a program whose GPU activity is not recorded yet"},
+                 {"profgpu attach 4711 memory", "who holds the GPU's memory now, of a run with --memory"},
                  {"profgpu attach 4711 torch --steps 5", "five steps by torch.profiler, beside the recording"}},
     .notes =
         "start and stop turn the recording of GPU activity on and off; ranges, steps and collectives are always "
         "recorded.\n\n"
+        "The action memory works for PyTorch programs started with `profgpu run --trace --memory` that have used CUDA. "
+        "The snapshot appears in the recording's folder.\n\n"
         "The action torch works for PyTorch programs started with `profgpu run --torch-on-demand`, or with "
         "KINETO_USE_DAEMON=1 in their environment. PID may also be their launcher (torchrun): then all of them start "
         "at the same moment. `profgpu analyze` of the recording's folder uses the trace for the time that it covers "

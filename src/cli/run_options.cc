@@ -162,6 +162,9 @@ FlagGroup trace_flags() {
            {"--python-stacks TIME",
             "sample the training loop's Python stack at this interval, so that findings name lines of code; 0 turns it "
             "off (default 20ms)"},
+           {"--memory",
+            "keep the history of PyTorch's CUDA allocator: snapshots at the end, when `profgpu attach PID memory` asks "
+            "for one, and when memory runs out, with an explanation before the traceback"},
            {"--no-perf-events", "sample threads only; do not read context switches from the kernel"},
            {"--preload", "also load the recorder with LD_PRELOAD, for programs that use torch.profiler themselves"},
            {"--flush TIME", "write recorded events this often (default 250ms)"},
@@ -271,6 +274,9 @@ Status read_trace(const Arguments& arguments, TraceOptions& options) {
   read.time("--python-stacks", 0, 10 * kSecond_ns, request.python_stacks_ns);
   if (flush_ns) request.options += fmt::format(",flush_ms={}", *flush_ns / kMillion);
   request.python_hook = !arguments.has("--no-python-hook");
+  request.memory = arguments.has("--memory");
+  if (request.memory && !request.python_hook)
+    return Error{"--memory and --no-python-hook cannot be combined: the hook takes the snapshots"};
   options.perf_events = !arguments.has("--no-perf-events");
   request.preload = arguments.has("--preload") || request.torch_on_demand;
   return read.status();

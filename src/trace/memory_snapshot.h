@@ -151,6 +151,9 @@ class AllocationEvents {
   Blocks<int64_t> time_us_;  ///< instead, where times do not fit 32 bits
 };
 
+/// As a device: memory of the host that is pinned for copies (PyTorch 2.14 and later, where a program records it).
+constexpr int32_t kPinnedHost = -1;
+
 /// A device's events: rows first .. first + count - 1 of the events.
 struct DeviceEvents {
   int32_t device = 0;

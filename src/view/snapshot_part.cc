@@ -16,7 +16,8 @@ SnapshotParts snapshot_parts(const SnapshotSection& snapshot, std::optional<int6
       {{"category", "held_bytes", "peak_pct", "blocks", "certain_bytes", "inferred_bytes"}, {}}};
   for (const CategoryRow& c : snapshot.peak.categories) {
     const bool known = c.category != MemoryCategory::kUnknown;
-    parts.categories.table.rows.push_back({category_words(c.category), c.bytes, c.peak_pct, c.blocks,
+    parts.categories.table.rows.push_back({category_words(c.category), c.bytes, c.peak_pct,
+                                           value_of(only_if(c.blocks > 0, c.blocks)),
                                            known ? Value(c.certain_bytes) : Value(),
                                            known ? Value(c.inferred_bytes) : Value()});
   }

@@ -88,6 +88,13 @@ def snapshot():
     return pickle.dumps(memory_snapshots.snapshot('2.9'), protocol=4)
 
 
+def timeline():
+    """By PyTorch's profiler, of memory by category."""
+    events = [[-1, 1, 4000, 0], [-1, 1, 500, 7]]
+    events += [[10**12 + 1000 * i, 2 + 2 * (i % 2), (-1) ** i * (500 + i // 2), i // 2 % 8] for i in range(60)]
+    return json.dumps(events).encode()
+
+
 def targets(tools, folder):
     """`tools`: paths of kineto-sim and pgt-sample."""
     import log_writer
@@ -105,5 +112,6 @@ def targets(tools, folder):
         Target('export.sqlite', nsight(folder), (mutation.wrong_cells,), TABLES),
         Target('nccl_trace_rank_0', flight(folder), (mutation.wrong_opcodes,)),
         Target('snapshot.pickle', snapshot(), (mutation.wrong_opcodes,), SNAPSHOTS),
+        Target('timeline.raw.json', timeline()),
         Target('train.log', (log_writer.megatron([500.0] * 20) + log_writer.deepspeed(5) + log_writer.titan(10)).encode()),
     ]

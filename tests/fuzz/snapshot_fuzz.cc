@@ -1,4 +1,4 @@
-// PyTorch memory snapshots: any bytes as one, read, analysed, diagnosed and written in every format; totals hold.
+// PyTorch memory snapshots and memory timelines: any bytes as one, read, analysed, diagnosed and written in every format; totals hold.
 #include <sys/mman.h>
 #include <unistd.h>
 

@@ -158,3 +158,30 @@ def viewer_levels(snap, device):
         level += change
         levels.append(level)
     return initial, levels
+
+
+def with_pinned_memory(snap, growing, nested=False, steps=8):
+    """As PyTorch 2.14 records it: each step pins a batch; `growing`: and keeps it. Its device has optimizer steps."""
+    stack = [frame('pin', 'job/data.py', 7), frame('main')]
+    optimizer = STACKS[3]
+    device, host, segments, time = [], [], [], START_US
+    for step in range(steps):
+        at, size = 0x7000_0000 + (step << 20), 100_000 + 8 * (step % 2)
+        for action in ('segment_alloc', 'alloc'):
+            host.append({'action': action, 'addr': at, 'size': 1 << 17 if action[0] == 's' else size, 'stream': 0,
+                         'frames': stack, 'time_us': time})
+        if not growing:
+            host += [{'action': action, 'addr': at, 'size': size, 'stream': 0, 'frames': [], 'time_us': time + 4}
+                     for action in ('free_requested', 'free_completed')]
+        blocks = [{'address': at, 'size': 1 << 17, 'requested_size': size, 'frames': stack,
+                   'state': 'active_allocated' if growing else 'inactive'}]
+        segments.append({'address': at, 'total_size': 1 << 17, 'allocated_size': growing << 17, 'active_size': growing << 17,
+                         'stream': 0, 'segment_type': 'large', 'blocks': blocks})
+        for of_device, frames in ((1, STACKS[0]), (2, STACKS[1]), (3, optimizer)):
+            for action in ('alloc', 'free_requested', 'free_completed'):
+                device.append({'action': action, 'addr': 0x100_0000 * of_device, 'size': 512, 'stream': 0,
+                               'frames': frames if action == 'alloc' else [], 'time_us': time + of_device})
+        time += 10
+    snap = dict(snap, segments=[], device_traces=[device], host_segments=segments, host_traces=[host] if nested else host)
+    snap.pop('external_annotations', None)
+    return snap

@@ -12,7 +12,7 @@ import re
 import pytest
 
 from conftest import ROOT
-from memory_snapshots import VERSIONS, snapshot, viewer_levels, with_addresses
+from memory_snapshots import VERSIONS, snapshot, viewer_levels, with_addresses, with_pinned_memory
 
 REAL = os.path.join(os.path.dirname(ROOT), 'shared', 'snapshots')
 
@@ -312,3 +312,42 @@ def test_every_key_is_documented(file, analyze):
         return set().union(*map(keys, value)) if isinstance(value, list) else set()
 
     assert keys(analyze(path)['ranks'][0]['snapshot']) - named == set()
+
+
+@pytest.mark.parametrize('nested', [False, True])
+@pytest.mark.parametrize('growing', [False, True])
+def test_pinned_host_memory(growing, nested, tmp_path, analyze, profgpu):
+    made = with_pinned_memory(snapshot('2.9'), growing, nested)
+    path = tmp_path / 'snapshot.pickle'
+    path.write_bytes(pickle.dumps(made, 4))
+    document = analyze(path)
+    section = document['ranks'][0]['snapshot']
+    # The device's figures are its own.
+    assert section['steps'] == 8 and section['peak_allocated_bytes'] == 512 and section['reserved_bytes'] == 0
+    assert [d['device'] for d in section['devices']] == [0] and section['growth'] == []
+    pinned = section['pinned']
+    assert pinned['events'] == (16 if growing else 32) and pinned['reserved_bytes'] == 8 << 17
+    assert pinned['allocated_bytes'] == (8 * 100_000 + 4 * 8 if growing else 0)
+    assert pinned['peak_allocated_bytes'] == (pinned['allocated_bytes'] if growing else 100_008)
+    assert [f['rule'] for f in document['findings']] == (['host-pinned-growth'] if growing else [])
+    if growing:
+        (line,) = pinned['growth']
+        assert (line['function'], line['line'], line['cause']) == ('pin', 7, 'unknown')
+        assert line['growth_bytes'] == pytest.approx(100_000, rel=0.01)
+        (finding,) = document['findings']
+        assert 'pin (job/data.py:7)' in finding['what'] and 'per step' in finding['why']
+    events = rows(profgpu, path, 'SELECT device, count(*) AS n FROM snapshot_events GROUP BY device ORDER BY device')
+    assert [(int(r['device']), int(r['n'])) for r in events] == [(-1, pinned['events']), (0, 72)]
+
+
+def test_pinned_memory_alone(tmp_path, analyze):
+    made = with_pinned_memory(snapshot('2.9'), True)
+    made |= {'device_traces': [[]], 'segments': []}
+    (tmp_path / 'a.pickle').write_bytes(pickle.dumps(made, 4))
+    section = analyze(tmp_path / 'a.pickle')['ranks'][0]['snapshot']
+    assert section['pinned']['allocated_bytes'] > 800_000 and section['pinned']['growth'] == []
+    assert section['peak_allocated_bytes'] == 0 and section['devices'] == []
+
+
+def test_without_pinned_memory_it_is_unknown(file, analyze):
+    assert analyze(file[0])['ranks'][0]['snapshot']['pinned'] is None

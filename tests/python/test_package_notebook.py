@@ -17,6 +17,12 @@ CELLS = [
     f'%%profgpu --no-trace --backend {REPLAY} --interval 0.01\ntime.sleep(0.2)\nkept = 7',
     'print(kept)',
     '%%profgpu --nonsense\npass',
+    '%%profgpu --no-trace --backend none\n1 / 0',
+    '%%profgpu --no-trace --backend none\nfor',
+    'profgpu.track_cells()',
+    'block = bytearray(50 << 20)',
+    'profgpu.track_cells(False)',
+    'del block',
 ]
 
 
@@ -35,3 +41,11 @@ def test_cells(tmp_path, monkeypatch):
     assert '[GPU 0]' in shown(4) and 'util.gpu' in shown(4)
     assert outputs[5][0].text == '7\n'
     assert outputs[6][0].ename == 'ProfgpuError' and '--no-trace' in outputs[6][0].evalue
+    # A cell that fails fails, and shows its error once.
+    for number, name in ((7, 'ZeroDivisionError'), (8, 'SyntaxError')):
+        assert [o.output_type for o in outputs[number]] == ['error'] and outputs[number][0].ename == name
+    memory = shown(4)[shown(4).rindex('<table>'):]
+    assert memory.count('<tr>') == 2 and '<td>host</td>' in memory
+    assert outputs[9] == [] and outputs[12] == []
+    kept = shown(10, 'text/plain').splitlines()[1].split()
+    assert kept[0] == 'host' and kept[3].startswith('+') and 45 < float(kept[3]) < 60 and kept[4] == 'MiB'

@@ -9,7 +9,7 @@ import resource
 import statistics
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional
 
-from .. import _library, ranges
+from .. import _allocator, _library, ranges
 from ..timing import synchronize
 from .clocks import PhaseTimes, device_of, loss_of, moved
 
@@ -167,15 +167,17 @@ def capture_memory_snapshot(output_path: str = "memory_snapshot.pickle", max_ent
     cuda = _cuda()
     if cuda is None:
         raise _library.ProfgpuError("a memory snapshot is of a GPU's allocator, and there is no GPU")
-    os.makedirs(os.path.dirname(os.path.abspath(output_path)), exist_ok=True)
-    cuda.memory._record_memory_history(max_entries=max_entries)
+    import torch
+
+    began = _allocator.begin(torch, max_entries, "all")
     try:
         yield output_path
     finally:
         try:
-            cuda.memory._dump_snapshot(output_path)
+            _allocator.write(torch, output_path)
         finally:
-            cuda.memory._record_memory_history(enabled=None)
+            if began:
+                _allocator.end(torch)
 
 
 def _phased(phases: Dict[str, Callable[[], Any]]) -> Dict[str, Dict[str, float]]:

@@ -173,7 +173,7 @@ class Classifier {
 std::string_view memory_category_name(MemoryCategory category) {
   constexpr std::string_view kNames[kMemoryCategories] = {"parameter", "gradient",      "optimizer_state", "activation",
                                                           "temporary", "communication", "kv_cache",        "graph_pool",
-                                                          "workspace", "unknown"};
+                                                          "workspace", "input",         "autograd",        "unknown"};
   return kNames[static_cast<size_t>(category)];
 }
 

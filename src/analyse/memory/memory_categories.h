@@ -24,9 +24,11 @@ enum class MemoryCategory : uint8_t {
   kCache,
   kGraphPool,
   kWorkspace,
+  kInput,     ///< PyTorch's profiler alone tells these two apart
+  kAutograd,  ///< what a backward pass needs besides gradients
   kUnknown,  ///< the recording does not tell
 };
-constexpr size_t kMemoryCategories = 10;
+constexpr size_t kMemoryCategories = 12;
 /// "optimizer_state"
 std::string_view memory_category_name(MemoryCategory category);
 

@@ -11,8 +11,7 @@ namespace {
 constexpr size_t kMaxPoints = 200;  // pairs of them grow with the square
 
 // Rows at which levels are compared: the ends of all steps but the first, thinned where there are many.
-std::vector<uint32_t> compared_ends(const MemoryPhases& phases) {
-  std::vector<uint32_t> ends(phases.step_ends());
+std::vector<uint32_t> compared_ends(std::vector<uint32_t> ends) {
   if (ends.size() < kMinGrowthSteps + 1) return {};
   ends.erase(ends.begin());
   std::vector<uint32_t> thinned;
@@ -64,8 +63,8 @@ std::string_view growth_cause_name(GrowthCause cause) {
 }
 
 std::vector<GrowingStack> growing_stacks(const MemoryHistory& history, const std::vector<CategoryOf>& categories,
-                                         const StackBook& stacks, const MemoryPhases& phases) {
-  const std::vector<uint32_t> ends = compared_ends(phases);
+                                         const StackBook& stacks, const std::vector<uint32_t>& step_ends) {
+  const std::vector<uint32_t> ends = compared_ends(step_ends);
   if (ends.empty()) return {};
   std::unordered_map<uint32_t, HeldByStack> by_stack;
   for (size_t i = 0; i < history.allocations.size(); ++i) {
@@ -81,7 +80,7 @@ std::vector<GrowingStack> growing_stacks(const MemoryHistory& history, const std
     held.by_category[static_cast<size_t>(categories[i].category)] += a.bytes;
     if (static_cast<size_t>(to) == ends.size()) held.bytes += a.bytes, ++held.blocks;
   }
-  const double each = static_cast<double>(phases.step_ends().size() - 1) / static_cast<double>(ends.size());
+  const double each = static_cast<double>(step_ends.size() - 1) / static_cast<double>(ends.size());
   std::vector<GrowingStack> growing;
   for (auto& [stack, held] : by_stack) {
     std::vector<int64_t> levels;

@@ -7,7 +7,6 @@
 
 #include "analyse/memory/lifetimes.h"
 #include "analyse/memory/memory_categories.h"
-#include "analyse/memory/memory_phases.h"
 #include "analyse/memory/stack_facts.h"
 
 namespace profgpu {
@@ -32,7 +31,8 @@ struct GrowingStack {
 constexpr size_t kMinGrowthSteps = 4;  ///< after the first, in which optimizers make their states
 
 /// Those whose interval is above 0, the fastest first. Empty where fewer steps than kMinGrowthSteps are seen.
+/// `step_ends`: rows of the history, as MemoryPhases has them.
 std::vector<GrowingStack> growing_stacks(const MemoryHistory& history, const std::vector<CategoryOf>& categories,
-                                         const StackBook& stacks, const MemoryPhases& phases);
+                                         const StackBook& stacks, const std::vector<uint32_t>& step_ends);
 
 }  // namespace profgpu

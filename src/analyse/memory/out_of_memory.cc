@@ -41,7 +41,7 @@ const MemoryHistory* last_failing(const MemorySnapshot& snapshot, const std::vec
                                   uint32_t& row) {
   const MemoryHistory* found = nullptr;
   for (const MemoryHistory& history : histories)
-    for (uint32_t i = history.end; i-- > history.first;) {
+    for (uint32_t i = history.end; history.device != kPinnedHost && i-- > history.first;) {
       if (snapshot.events.action(i) != AllocationAction::kOom) continue;
       if (found == nullptr || snapshot.events.time_us(i) > snapshot.events.time_us(row)) found = &history, row = i;
       break;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "analyse/memory/allocator_replay.h"
+#include "analyse/memory/category_timeline.h"
 #include "analyse/memory/lifetimes.h"
 #include "analyse/memory/memory_growth.h"
 #include "analyse/memory/memory_peak.h"
@@ -17,7 +18,7 @@
 namespace profgpu {
 namespace {
 
-constexpr size_t kTimelinePoints = 500, kMaxGrowing = 100;
+constexpr size_t kMaxGrowing = 100;
 
 SnapshotDevice device_row(const MemorySnapshot& snapshot, const MemoryHistory& history) {
   SnapshotDevice d;
@@ -66,7 +67,7 @@ std::vector<SnapshotPoint> timeline(const MemorySnapshot& snapshot, const Memory
                                     std::optional<int64_t>& peak_reserved) {
   std::vector<SnapshotPoint> points;
   const uint32_t count = history.end - history.first;
-  const uint32_t stretch = std::max<uint32_t>((count + kTimelinePoints - 1) / kTimelinePoints, 1);
+  const uint32_t stretch = std::max<uint32_t>((count + kSnapshotPoints - 1) / kSnapshotPoints, 1);
   peak_reserved = history.initial_reserved_bytes;
   LevelWalk walk(snapshot, history);
   MemoryLevel level;
@@ -93,6 +94,35 @@ std::vector<GrowingLine> growing_lines(const std::vector<GrowingStack>& stacks, 
                      whole_ns(s.high), s.bytes, s.blocks});
   }
   return lines;
+}
+
+// The device's steps on the host's clock.
+std::vector<uint32_t> ends_on_host(const AllocationEvents& events, const MemoryHistory& host,
+                                   const std::vector<uint32_t>& device_ends) {
+  std::vector<uint32_t> ends;
+  uint32_t row = host.first;
+  for (const uint32_t end : device_ends) {
+    while (row < host.end && events.time_us(row) < events.time_us(end)) ++row;
+    ends.push_back(row);
+  }
+  return ends;
+}
+
+PinnedMemory pinned_memory(const MemorySnapshot& snapshot, const MemoryHistory& host, const StackBook& stacks,
+                           const std::vector<uint32_t>& device_ends) {
+  const SnapshotDevice row = device_row(snapshot, host);
+  PinnedMemory out;
+  out.events = row.events;
+  out.reserved_bytes = only_if(row.segments > 0, row.reserved_bytes);
+  for (const Allocation& a : host.allocations)
+    if (a.freed == Allocation::kOutside) out.allocated_bytes += a.bytes;
+  out.peak_allocated_bytes = host.peak_bytes;
+  const std::vector<CategoryOf> unknown(host.allocations.size());
+  out.growth = growing_lines(
+      growing_stacks(host, unknown, stacks, ends_on_host(snapshot.events, host, device_ends)), stacks);
+  for (GrowingLine& line : out.growth)
+    if (line.cause != growth_cause_name(GrowthCause::kCycle)) line.cause = growth_cause_name(GrowthCause::kUnknown);
+  return out;
 }
 
 struct OtherSetting {
@@ -143,7 +173,12 @@ SnapshotSection snapshot_section(const MemorySnapshot& snapshot) {
   out.allocator_settings = snapshot.settings.text;
   const MemoryHistory* highest = nullptr;
   std::optional<int64_t> reserved;
+  const MemoryHistory* pinned = nullptr;
   for (const MemoryHistory& history : histories) {
+    if (history.device == kPinnedHost) {
+      pinned = &history;
+      continue;
+    }
     SnapshotDevice d = device_row(snapshot, history);
     out.segments += d.segments, out.blocks += d.blocks, out.events += d.events;
     out.reserved_bytes += d.reserved_bytes, out.allocated_bytes += d.allocated_bytes;
@@ -155,7 +190,11 @@ SnapshotSection snapshot_section(const MemorySnapshot& snapshot) {
     add_states(snapshot, d.device, out.states);
     out.devices.push_back(std::move(d));
   }
-  if (highest == nullptr) return out;
+  if (highest == nullptr && !snapshot.timeline.time_ns.empty()) return timeline_section(snapshot.timeline);
+  if (highest == nullptr) {
+    if (pinned != nullptr) out.pinned = pinned_memory(snapshot, *pinned, stacks, {});
+    return out;
+  }
   const MemoryPhases phases(snapshot, *highest, stacks);
   const std::vector<CategoryOf> categories = memory_categories(snapshot, *highest, stacks, phases);
   out.peak_allocated_bytes = highest->peak_bytes;
@@ -165,7 +204,8 @@ SnapshotSection snapshot_section(const MemorySnapshot& snapshot) {
   out.peak = snapshot_peak(snapshot, *highest, stacks, phases, categories);
   out.spike = peak_spike(snapshot, *highest, stacks, categories);
   out.duplicate_parameter_bytes = duplicate_parameters(*highest, stacks, categories);
-  out.growth = growing_lines(growing_stacks(*highest, categories, stacks, phases), stacks);
+  out.growth = growing_lines(growing_stacks(*highest, categories, stacks, phases.step_ends()), stacks);
+  if (pinned != nullptr) out.pinned = pinned_memory(snapshot, *pinned, stacks, phases.step_ends());
   out.savings = memory_savings(snapshot, *highest, categories);
   out.replay = snapshot_replay(snapshot, *highest);
   out.oom = out_of_memory(snapshot, histories, stacks);
@@ -177,7 +217,8 @@ std::string_view category_words(MemoryCategory category) {
                                                           "optimizer states",  "activations",
                                                           "temporary tensors", "communication buffers",
                                                           "key-value cache",   "CUDA graph pools",
-                                                          "workspaces",        "unattributed"};
+                                                          "workspaces",        "inputs",
+                                                          "autograd's own",    "unattributed"};
   return kWords[static_cast<size_t>(category)];
 }
 

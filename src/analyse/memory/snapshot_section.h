@@ -48,15 +48,16 @@ struct SnapshotDevice {
 /// What one category holds at the peak. Those of all categories add up to the peak.
 struct CategoryRow {
   MemoryCategory category = MemoryCategory::kUnknown;
-  int64_t bytes = 0, blocks = 0;
+  int64_t bytes = 0, blocks = 0;  ///< blocks 0: a memory timeline has none
   double peak_pct = 0;
   int64_t certain_bytes = 0;    ///< the file, the pool or the stack says it
   int64_t inferred_bytes = 0;   ///< from lifetimes and sizes alone; the rest: from stack and lifetime
   int64_t attention_bytes = 0;  ///< made in attention itself
 
   void fields(auto&& v) const {
-    v("category", memory_category_name(category)), v("held_bytes", bytes), v("blocks", blocks), v("peak_pct", peak_pct);
-    v("certain_bytes", certain_bytes), v("inferred_bytes", inferred_bytes), v("attention_bytes", attention_bytes);
+    v("category", memory_category_name(category)), v("held_bytes", bytes), v("blocks", only_if(blocks > 0, blocks));
+    v("peak_pct", peak_pct), v("certain_bytes", certain_bytes), v("inferred_bytes", inferred_bytes);
+    v("attention_bytes", only_if(blocks > 0, attention_bytes));
   }
 };
 
@@ -135,6 +136,19 @@ struct PeakSpike {
   }
 };
 
+/// Memory of the host that PyTorch has pinned for copies.
+struct PinnedMemory {
+  int64_t events = 0;
+  std::optional<int64_t> reserved_bytes;                 ///< with what is cached; none: the file has no segments of it
+  int64_t allocated_bytes = 0, peak_allocated_bytes = 0;  ///< as requested
+  std::vector<GrowingLine> growth;                       ///< fastest first; at most 100
+
+  void fields(auto&& v) const {
+    v("events", events), v("reserved_bytes", reserved_bytes), v("allocated_bytes", allocated_bytes);
+    v("peak_allocated_bytes", peak_allocated_bytes), v("growth", growth);
+  }
+};
+
 struct SnapshotPoint {
   int64_t event = 0;
   std::optional<int64_t> time_ns;
@@ -184,7 +198,7 @@ struct SavingRow {
 
 /// The peak: what is said of it on the first screen.
 struct SnapshotPeak {
-  int32_t device = 0;
+  std::optional<int32_t> device;
   std::optional<int64_t> event, time_ns;
   std::optional<int64_t> step;  ///< counted from the first that is seen; none: no optimizer steps
   std::string phase;            ///< forward, backward, optimizer, unknown
@@ -200,7 +214,10 @@ struct SnapshotPeak {
   }
 };
 
+constexpr size_t kSnapshotPoints = 500;
+
 struct SnapshotSection {
+  bool categories_only = false;  ///< a memory timeline: neither blocks nor what is reserved, nor of which device
   int64_t segments = 0, blocks = 0, events = 0;  ///< of all devices
   int64_t reserved_bytes = 0, allocated_bytes = 0, active_bytes = 0, requested_bytes = 0;
   int64_t peak_allocated_bytes = 0;  ///< of the device whose peak is highest
@@ -213,6 +230,7 @@ struct SnapshotSection {
   std::vector<BlockStateRow> states;
   SnapshotPeak peak;
   std::vector<GrowingLine> growth;  ///< fastest first; at most 100
+  std::optional<PinnedMemory> pinned;  ///< none: not recorded
   std::optional<OutOfMemory> oom;
   std::optional<PeakSpike> spike;
   std::vector<SavingRow> savings;        ///< largest first
@@ -220,14 +238,15 @@ struct SnapshotSection {
   std::vector<SnapshotPoint> timeline;   ///< of the peak's device: at most 500 points; keeps every peak
 
   void fields(auto&& v) const {
-    v("segments", segments), v("blocks", blocks), v("events", events), v("reserved_bytes", reserved_bytes);
-    v("allocated_bytes", allocated_bytes), v("active_bytes", active_bytes), v("requested_bytes", requested_bytes);
+    const bool full = !categories_only;
+    v("segments", only_if(full, segments)), v("blocks", only_if(full, blocks)), v("events", events);
+    v("reserved_bytes", only_if(full, reserved_bytes)), v("allocated_bytes", allocated_bytes);
+    v("active_bytes", only_if(full, active_bytes)), v("requested_bytes", only_if(full, requested_bytes));
     v("peak_allocated_bytes", peak_allocated_bytes), v("peak_event", peak_event), v("truncated", truncated);
     v("steps", steps), v("duplicate_parameter_bytes", duplicate_parameter_bytes);
     v("allocator_settings", unless_empty(allocator_settings)), v("devices", devices), v("states", states);
-    v("peak", peak), v("growth", growth), v("oom", oom), v("spike", spike), v("savings", savings);
-    v("replay", replay);
-    v("timeline", timeline);
+    v("peak", peak), v("growth", growth), v("pinned", pinned), v("oom", oom), v("spike", spike);
+    v("savings", savings), v("replay", replay), v("timeline", timeline);
   }
 };
 

@@ -9,8 +9,8 @@ extern const Rule kLowGpuUtilization, kDataLoadingBound, kHostBoundLaunches, kDe
     kUntracedWork, kGraphCapture, kFusableElementwise, kUnfusedAttention, kSmallBatch, kExposedCopies,
     kLateCopy, kRedundantSyncCopies, kLayoutCopies, kMisalignedGemm, kGraphBreaks, kRecompiles, kEagerInference,
     kPythonGc, kRunFailure, kSkippedSteps, kPipelineBubble, kOptimizerOffload, kSlowTransport, kNcclWarnings,
-    kWrongResults, kOom, kPeakSpike, kRetainedGraph, kDuplicateWeights, kOversizedWorkspace, kSlowProducts,
-    kMemoryBound, kLowMfu;
+    kWrongResults, kOom, kPeakSpike, kRetainedGraph, kDuplicateWeights, kOversizedWorkspace, kHostPinnedGrowth,
+    kSlowProducts, kMemoryBound, kLowMfu;
 
 const std::vector<const Rule*>& rules() {
   static const std::vector<const Rule*> all = {
@@ -22,7 +22,8 @@ const std::vector<const Rule*>& rules() {
       &kSmallBatch, &kExposedCopies, &kLateCopy, &kRedundantSyncCopies, &kLayoutCopies, &kMisalignedGemm,
       &kGraphBreaks, &kRecompiles, &kEagerInference, &kPythonGc, &kRunFailure,
       &kSkippedSteps, &kPipelineBubble, &kOptimizerOffload, &kSlowTransport, &kNcclWarnings, &kWrongResults, &kOom,
-      &kPeakSpike, &kRetainedGraph, &kDuplicateWeights, &kOversizedWorkspace, &kSlowProducts, &kMemoryBound, &kLowMfu};
+      &kPeakSpike, &kRetainedGraph, &kDuplicateWeights, &kOversizedWorkspace, &kHostPinnedGrowth,
+      &kSlowProducts, &kMemoryBound, &kLowMfu};
   return all;
 }
 

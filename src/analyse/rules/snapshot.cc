@@ -146,6 +146,28 @@ void describe_workspace(const Measured& m, Finding& f) {
            "fewer streams that run matrix products; torch.backends.cudnn.benchmark_limit for convolutions"};
 }
 
+std::optional<double> pinned_growth_value(const Measured& m) {
+  const SnapshotSection* s = snapshot_of(m);
+  if (s == nullptr || !s->pinned || s->pinned->growth.empty()) return std::nullopt;
+  int64_t bytes = 0;
+  for (const GrowingLine& line : s->pinned->growth) bytes += line.growth_bytes;
+  return static_cast<double>(bytes) / (1 << 20);
+}
+
+void describe_pinned_growth(const Measured& m, Finding& f) {
+  const PinnedMemory& pinned = *snapshot_of(m)->pinned;
+  const GrowingLine& line = pinned.growth.front();
+  f.what = fmt::format("pinned host memory grows from step to step, most in {}", line.place());
+  f.why = fmt::format(
+      "It grows by {:.2f} MiB per step, to {} now. The system can neither swap it out nor give it to anybody else.",
+      *f.value, bytes_words(pinned.allocated_bytes));
+  f.fix = {"keep no batch beyond its step: del, or .clone() into pageable memory what has to stay",
+           "one pinned buffer that every step reuses instead of a new .pin_memory() each time"};
+  f.evidence.push_back(fmt::format("{} holds {} in {} blocks after the last step: {} per step ({} to {})", line.place(),
+                                   bytes_words(line.bytes), format_count(line.blocks), bytes_words(line.growth_bytes),
+                                   bytes_words(line.low_bytes), bytes_words(line.high_bytes)));
+}
+
 }  // namespace
 
 extern const Rule kOom = {
@@ -257,6 +279,28 @@ extern const Rule kOversizedWorkspace = {
         },
     .seen = {Locator::At::kMemoryPeak, {}},
     .rank = {.value = workspace_value, .describe = describe_workspace, .host_alone = true},
+};
+
+extern const Rule kHostPinnedGrowth = {
+    .id = "host-pinned-growth",
+    .summary = "pinned host memory grows from step to step",
+    .unit = "MiB",
+    .threshold = 0,
+    .meaning =
+        "Memory of the host that is pinned for copies is never swapped out. Where each step pins more, the host runs "
+        "out of memory, mostly by the system killing a process.",
+    .computation =
+        "Value: growth per step of what lines have pinned, at the ends of the optimizer's steps (Theil-Sen slope, only "
+        "where its 95 % interval is above 0), over at least four steps of a memory snapshot's history. Needs snapshots "
+        "of PyTorch 2.14 or later, recorded with record_pinned_host_memory=True. No cost.",
+    .advice =
+        {
+            "batches of DataLoader(pin_memory=True) that a list, a queue or an exception keeps stay pinned",
+            "offloading: reuse one buffer per tensor instead of .cpu().pin_memory() in each step",
+            "sizes that vary: the allocator keeps a block for each size class; pad to few sizes",
+        },
+    .seen = {Locator::At::kMemoryPeak, {}},
+    .rank = {.value = pinned_growth_value, .describe = describe_pinned_growth, .host_alone = true},
 };
 
 }  // namespace profgpu

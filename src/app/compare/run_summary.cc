@@ -258,9 +258,9 @@ Result<RunSummary> run_summary(const Value& document, std::string label) {
   if (text_of(d.at("verdict_kind")) == "inconclusive") run.inconclusive = text_of(d.at("verdict"));
   const auto inputs = rows_of(d.at("inputs"));
   run.only_snapshot = !inputs.empty() && std::all_of(inputs.begin(), inputs.end(), [](const Row& input) {
-    return text_of(input.at("format")) == "memory-snapshot";
+    return text_of(input.at("format")) == "memory-snapshot" || text_of(input.at("format")) == "memory-timeline";
   });
-  if (run.step_count == 0 && run.telemetry.empty() && run.memory_lines.empty())
+  if (run.step_count == 0 && run.telemetry.empty() && run.memory_lines.empty() && !run.only_snapshot)
     return Error{"neither steps nor samples in it", "is it the document of `profgpu analyze --json`?"};
   return run;
 }

@@ -73,6 +73,7 @@ struct Core {
   Ring<Remark, 1u << 9> remarks;
   std::atomic<uint64_t> drops[64][8];  ///< by ChunkKind and DropReason
   std::atomic<uint64_t> steps;
+  std::atomic<uint32_t> memory_orders;  ///< of `profgpu attach PID memory`, so far
   WindowPlan windows;
 
   // Of the thread that flushes.

@@ -31,6 +31,7 @@ class OutputFile {
   Written append(const void* data, size_t size);
   [[nodiscard]] int64_t size() const { return size_; }
   [[nodiscard]] int descriptor() const { return fd_; }
+  [[nodiscard]] const char* path() const { return path_; }
   [[nodiscard]] bool is_ours(int fd, bool& is_deleted) const;
 
  private:

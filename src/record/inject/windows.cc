@@ -91,6 +91,10 @@ void obey(Core& core) {
   const auto order = static_cast<wire::ControlOrder>(request & 0xff);
   if (order == wire::ControlOrder::kStart) want(core, true, "attach");
   if (order == wire::ControlOrder::kStop) want(core, false, "attach");
+  if (order == wire::ControlOrder::kMemory) {
+    core.memory_orders.fetch_add(1);
+    wake_all(&core.memory_orders);
+  }
   set_word(page->answered, request);
 }
 

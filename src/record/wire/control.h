@@ -12,7 +12,7 @@ namespace profgpu::wire {
 inline constexpr uint32_t kControlMagic = 0x54434750;  ///< "PGCT"
 inline constexpr uint32_t kControlVersion = 1;
 
-enum class ControlOrder : uint32_t { kNone = 0, kStart = 1, kStop = 2 };
+enum class ControlOrder : uint32_t { kNone = 0, kStart = 1, kStop = 2, kMemory = 3 };
 
 enum class RecorderState : uint32_t {
   kStarting = 0,
@@ -38,6 +38,10 @@ struct ControlPage {
   int64_t started_unix_ns;
   int64_t flushed_host_ns;  ///< CLOCK_MONOTONIC of the last flush
   char reason[256];         ///< one sentence, ends with NUL
+  // Snapshots of PyTorch's allocator, by the Python hook.
+  uint64_t takes_memory;     ///< 1: somebody waits for the order kMemory
+  uint64_t memory_answered;  ///< how many such orders have been carried out
+  char memory[512];          ///< the last snapshot's path, or '!' and why there is none; ends with NUL
 };
 static_assert(sizeof(ControlPage) <= 4096);
 

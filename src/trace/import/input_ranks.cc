@@ -35,6 +35,16 @@ bool same_process(const WindowFacts& a, const WindowFacts& b) {
 // Recordings, and the traces that PyTorch wrote of the same processes meanwhile: each such set is one rank.
 using Links = std::map<const InputPart*, std::vector<InputPart*>>;
 
+// "node1-4711-memory.pickle" and "node1-4711-oom.pickle" are of "node1-4711.pgt": `profgpu run --memory` names them so.
+bool is_named_after(const InputPart& snapshot, const InputPart& recording) {
+  std::string_view stem = recording.source.path, name = snapshot.source.path;
+  if (!stem.ends_with(".pgt")) return false;
+  stem.remove_suffix(4);
+  if (!name.starts_with(stem)) return false;
+  name.remove_prefix(stem.size());
+  return name.starts_with("-memory") || name.starts_with("-oom");
+}
+
 Links traces_of_recordings(std::vector<InputPart>& parts) {
   std::map<std::string, std::vector<InputPart*>> recordings;   // by pid
   for (InputPart& p : parts)
@@ -53,6 +63,8 @@ Links traces_of_recordings(std::vector<InputPart>& parts) {
       if (const auto it = recordings.find(pid); it != recordings.end())
         for (InputPart* r : it->second)
           if (may_be_of(trace, *r)) found.insert(r);
+    for (InputPart& r : parts)
+      if (trace.only_snapshot && r.recording && is_named_after(trace, r)) found.insert(&r);
     if (found.size() != 1) continue;
     links[*found.begin()].push_back(&trace);
     links[&trace].push_back(*found.begin());
@@ -93,7 +105,7 @@ void assign_ranks(std::vector<InputPart>& parts, const Links& links) {
       p.source.rank = kNoRank;
       continue;
     }
-    p.source.rank = own_rank(p);
+    p.source.rank = p.only_snapshot && links.contains(&p) ? kNoRank : own_rank(p);   // that of its recording
     if (p.source.rank >= 0) taken.insert(p.source.rank);
     else unnamed.push_back(&p);
   }
@@ -104,7 +116,7 @@ void assign_ranks(std::vector<InputPart>& parts, const Links& links) {
   std::map<std::set<std::string>, std::vector<const InputPart*>> by_process;
   std::ranges::stable_partition(unnamed, [](const InputPart* p) { return !p->only_snapshot; });
   for (InputPart* p : unnamed) {
-    if (p->only_snapshot) p->source.rank = rank_of_snapshot(*p, parts);
+    if (p->only_snapshot && p->source.rank < 0) p->source.rank = rank_of_snapshot(*p, parts);
     if (p->only_snapshot && p->source.rank >= 0) continue;
     auto& others = by_process[p->window.processes];
     for (size_t i = 0; i < others.size() && p->source.rank < 0; ++i)

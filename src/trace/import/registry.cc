@@ -5,13 +5,15 @@
 namespace profgpu {
 
 extern const Importer kSamples, kRecording, kRocpd, kNsight, kNsightReport, kRocprofJson, kRocprofCsv,
-    kExecutionTrace, kFlightRecorder, kTorchSnapshot, kNcclTestsJson, kTrainingLog, kKineto;
+    kExecutionTrace, kFlightRecorder, kTorchSnapshot, kTorchMemoryTimeline, kNcclTestsJson, kTrainingLog,
+    kKineto;
 
 // The reader of snapshots claims every pickle, so that one which would run code is refused by name.
 const std::vector<const Importer*>& importers() {
   static const std::vector<const Importer*> all = {
-      &kNsightReport,   &kRocprofCsv,     &kSamples,       &kRecording,     &kRocpd,       &kNsight, &kRocprofJson,
-      &kExecutionTrace, &kFlightRecorder, &kTorchSnapshot, &kNcclTestsJson, &kTrainingLog, &kKineto};
+      &kNsightReport,   &kRocprofCsv,     &kSamples,             &kRecording,     &kRocpd,
+      &kNsight,         &kRocprofJson,    &kExecutionTrace,      &kFlightRecorder, &kTorchSnapshot,
+      &kTorchMemoryTimeline, &kNcclTestsJson, &kTrainingLog,     &kKineto};
   return all;
 }
 

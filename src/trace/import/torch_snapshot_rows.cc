@@ -270,9 +270,12 @@ PickleValue SnapshotRows::segment(const PickleObjects& objects, const Members& m
   return PickleValue::rows(kSegments, static_cast<uint32_t>(segments_.size() - 1));
 }
 
-void SnapshotRows::add_segments(const PickleObjects& objects, PickleValue list) {
+void SnapshotRows::add_segments(const PickleObjects& objects, PickleValue list, PickleValue pinned) {
   for (const PickleValue v : objects.items(list))
     for (uint32_t n = 0; v.is_of(kSegments) && n < v.count(); ++n) snapshot.segments.push_back(segments_[v.row() + n]);
+  for (const PickleValue v : objects.items(pinned))
+    for (uint32_t n = 0; v.is_of(kSegments) && n < v.count(); ++n)
+      snapshot.segments.emplace_back(segments_[v.row() + n]).device = kPinnedHost;
   std::stable_sort(snapshot.segments.begin(), snapshot.segments.end(), [](const auto& a, const auto& b) {
     return a.device != b.device ? a.device < b.device : a.address < b.address;
   });
@@ -285,26 +288,38 @@ bool SnapshotRows::are_consecutive(std::span<const PickleValue> runs) {
   return !runs.empty();
 }
 
-void SnapshotRows::add_traces(const PickleObjects& objects, PickleValue list) {
+void SnapshotRows::add_trace(int32_t device, std::span<const PickleValue> runs) {
   AllocationEvents& events = snapshot.events;
-  const std::span<const PickleValue> devices = objects.items(list);
-  for (size_t d = 0; d < std::min(devices.size(), kMaxDevices); ++d) {
-    std::span<const PickleValue> runs = objects.items(devices[d]);
-    while (!runs.empty() && !runs.back().is_of(kEvents)) runs = runs.first(runs.size() - 1);   // where a file is cut
-    size_t count = 0, first = events.size();
-    const bool whole = are_consecutive(runs);
-    if (whole) first = runs.front().row(), count = runs.back().row() + runs.back().count() - first;
-    // Events that are there more than once, as in lists that a program repeated, are copied.
-    for (size_t r = 0; r < runs.size() && !whole; ++r)
-      for (uint32_t n = 0; runs[r].is_of(kEvents) && n < runs[r].count(); ++n, ++count) {
-        if (events.size() >= kMaxEvents) {
-          ++out_of_range;
-          continue;
-        }
-        events.push_copy(runs[r].row() + n);
+  while (!runs.empty() && !runs.back().is_of(kEvents)) runs = runs.first(runs.size() - 1);   // where a file is cut
+  size_t count = 0, first = events.size();
+  const bool whole = are_consecutive(runs);
+  if (whole) first = runs.front().row(), count = runs.back().row() + runs.back().count() - first;
+  // Events that are there more than once, as in lists that a program repeated, are copied.
+  for (size_t r = 0; r < runs.size() && !whole; ++r)
+    for (uint32_t n = 0; runs[r].is_of(kEvents) && n < runs[r].count(); ++n, ++count) {
+      if (events.size() >= kMaxEvents) {
+        ++out_of_range;
+        continue;
       }
-    if (count > 0) snapshot.traces.push_back({static_cast<int32_t>(d), first, count});
+      events.push_copy(runs[r].row() + n);
+    }
+  if (count > 0) snapshot.traces.push_back({device, first, count});
+}
+
+void SnapshotRows::add_traces(const PickleObjects& objects, PickleValue list) {
+  const std::span<const PickleValue> devices = objects.items(list);
+  for (size_t d = 0; d < std::min(devices.size(), kMaxDevices); ++d)
+    add_trace(static_cast<int32_t>(d), objects.items(devices[d]));
+}
+
+// The host is one device: its events are a list, or the lists within one.
+void SnapshotRows::add_pinned_trace(const PickleObjects& objects, PickleValue list) {
+  std::vector<PickleValue> runs;
+  for (const PickleValue v : objects.items(list)) {
+    if (v.is_of(kEvents)) runs.push_back(v);
+    else runs.insert(runs.end(), objects.items(v).begin(), objects.items(v).end());
   }
+  add_trace(kPinnedHost, runs);
 }
 
 void SnapshotRows::add_settings(const PickleObjects& objects, PickleValue dict) {
@@ -349,8 +364,9 @@ bool SnapshotRows::finish(const PickleObjects& objects, PickleValue root) {
   // The list of segments alone is what memory_snapshot() returns.
   const bool alone = objects.resolved(root).is(PickleKind::kSequence) && !segments_.empty();
   if (!alone && !segments.is(PickleKind::kSequence) && !traces.is(PickleKind::kSequence)) return false;
-  add_segments(objects, alone ? root : segments);
+  add_segments(objects, alone ? root : segments, member("host_segments"));
   add_traces(objects, traces);
+  add_pinned_trace(objects, member("host_traces"));
   add_settings(objects, member("allocator_settings"));
   for (const PickleValue v : objects.items(member("external_annotations")))
     for (uint32_t n = 0; v.is_of(kAnnotations) && n < v.count(); ++n)

@@ -37,9 +37,11 @@ class SnapshotRows {
   int64_t size_of(const PickleObjects& objects, PickleValue value);
   uint32_t stack_of(const PickleObjects& objects, PickleValue frames);
   void add_history(const PickleObjects& objects, PickleValue history, bool sized, MemoryBlock& block);
-  void add_segments(const PickleObjects& objects, PickleValue list);
+  void add_segments(const PickleObjects& objects, PickleValue list, PickleValue pinned);
   static bool are_consecutive(std::span<const PickleValue> runs);
+  void add_trace(int32_t device, std::span<const PickleValue> runs);
   void add_traces(const PickleObjects& objects, PickleValue list);
+  void add_pinned_trace(const PickleObjects& objects, PickleValue list);
   void add_settings(const PickleObjects& objects, PickleValue dict);
   void add_times();
 

@@ -223,4 +223,23 @@ Status RecordingControl::order(wire::ControlOrder order, int64_t timeout_ns) {
                stopped ? "it will carry the order out once it goes on" : "--timeout waits longer"};
 }
 
+Result<std::string> RecordingControl::take_memory(int64_t timeout_ns) {
+  if (word(page_->takes_memory) == 0)
+    return Error{fmt::format("process {} does not record memory, or has not used CUDA through PyTorch yet", pid_),
+                 "start it with profgpu run --trace --memory -- COMMAND"};
+  const uint64_t before = word(page_->memory_answered);
+  const int64_t until = monotonic_ns() + timeout_ns;
+  if (Status ordered = order(wire::ControlOrder::kMemory, timeout_ns); !ordered) return ordered.error();
+  const timespec pause{0, 5'000'000};
+  for (; word(page_->memory_answered) == before; ::nanosleep(&pause, nullptr)) {
+    if (auto alive = check_process(pid_, proc_); !alive) return alive.error();
+    if (monotonic_ns() >= until)
+      return Error{fmt::format("process {} wrote no snapshot within {} s", pid_, timeout_ns / 1'000'000'000),
+                   "--timeout waits longer; the snapshot appears in " + folder_};
+  }
+  const std::string text(page_->memory, ::strnlen(page_->memory, sizeof page_->memory));
+  if (text.starts_with("!")) return Error{fmt::format("process {}: {}", pid_, text.substr(1))};
+  return text;
+}
+
 }  // namespace profgpu

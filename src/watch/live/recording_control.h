@@ -1,5 +1,6 @@
 // The control page of a recorded process (wire/control.h), from outside: finds it through /proc, reads its state, and
-// starts or stops the recording.
+// starts or stops the recording, and orders
+// snapshots of memory.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +32,9 @@ class RecordingControl {
   [[nodiscard]] RecorderStatus status() const;
   /// Waits until the process has carried it out, for at most `timeout_ns`.
   Status order(wire::ControlOrder order, int64_t timeout_ns);
+  /// Has the process write a snapshot of PyTorch's allocator into the recording's folder, and waits for it likewise.
+  /// Returns its path, as the process sees it.
+  Result<std::string> take_memory(int64_t timeout_ns);
   /// The recording's folder, as the process sees it.
   [[nodiscard]] const std::string& folder() const { return folder_; }
   /// The recording itself, as seen from here; empty: there is none.

@@ -52,6 +52,7 @@ struct RecordingRequest {
   int64_t python_stacks_ns = 0;   ///< between samples; 0: none
   bool preload = false;      ///< LD_PRELOAD too: works beside another user of CUPTI
   bool torch_on_demand = false;
+  bool memory = false;       ///< snapshots of PyTorch's allocator
 };
 
 struct CommandEnvironment {

@@ -105,6 +105,7 @@ class TorchSteps:
             self.range = None
 
 
+load = None         # a module of this folder by its name: sitecustomize.py's
 library = None      # None: off
 is_recording = False
 program_marks_steps = False  # by profgpu.step()
@@ -116,6 +117,7 @@ missing = []
 thread = Thread()
 steps = Steps()
 torch_steps = None  # None: nobody may ask for a trace
+memory = None       # of `profgpu run --trace --memory`, once the program uses CUDA
 sampled_thread = None  # whose stack is; 0: none so far; None: none ever
 
 
@@ -200,6 +202,12 @@ def end():
     except Exception as error:
         turn_off(error)
     end_last_step()
+    write_memory()
+
+
+def write_memory():
+    if memory is not None:
+        memory.end()
 
 
 def close(depth):
@@ -294,8 +302,8 @@ def end_last_step():
 
 def forget():
     """A forked child has stepped nowhere yet, and what was open is its parent's."""
-    global thread, steps, is_recording, torch_steps, sampled_thread
-    thread, steps, is_recording, sampled_thread = Thread(), Steps(), False, None
+    global thread, steps, is_recording, torch_steps, sampled_thread, memory
+    thread, steps, is_recording, sampled_thread, memory = Thread(), Steps(), False, None, None
     if torch_steps is not None:
         torch_steps = TorchSteps(torch_steps.record_function, torch_steps.profiles_itself, torch_steps)
 
@@ -415,6 +423,31 @@ def mark_torch_steps(torch):
         torch_steps = TorchSteps(torch.autograd.profiler.record_function, torch.autograd._profiler_enabled)
 
 
+def mark_memory(torch):
+    if not os.environ.get('PROFGPU_MEMORY'):
+        return
+    if not hasattr(torch.cuda.memory, '_record_memory_history'):
+        raise RuntimeError('PyTorch 2.0 or later is needed')
+    torch.cuda._lazy_call(record_memory)  # When the program first uses CUDA. Most that import PyTorch never do.
+
+
+def record_memory():
+    global memory
+    if library is None:
+        return
+    try:
+        if not is_recording:
+            start()
+        if library is None:
+            return
+        load('profgpu_allocator')
+        memory = load('profgpu_memory').Memory(sys.modules['torch'], library)
+        library.profgpu_property(b'memory', b'on')
+    except Exception as error:
+        text = 'off after an error: %s: %s' % (type(error).__name__, error)
+        library.profgpu_property(b'memory', text.encode()[:400])
+
+
 def mark_distributed_checkpoint(module):
     for name in ('save', 'async_save', 'save_state_dict'):
         if hasattr(module, name):
@@ -455,7 +488,7 @@ def prepare(torch):
 
 AFTER_IMPORT = {
     'torch': (mark_forward, mark_backward, mark_optimizer, mark_scaler, mark_data_loading, mark_checkpoint,
-              mark_torch_steps),
+              mark_torch_steps, mark_memory),
     'torch.distributed.checkpoint.state_dict_saver': (mark_distributed_checkpoint,),
     'safetensors.torch': (mark_safetensors,),
 }

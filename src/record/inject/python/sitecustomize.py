@@ -52,14 +52,21 @@ def _mark(module):
     try:
         phases = sys.modules.get('profgpu_phases')
         if phases is None:
-            import importlib.util
-            spec = importlib.util.spec_from_file_location('profgpu_phases', _FOLDER + '/profgpu_phases.py')
-            phases = importlib.util.module_from_spec(spec)
-            sys.modules['profgpu_phases'] = phases
-            spec.loader.exec_module(phases)
+            phases = _load('profgpu_phases')
+            phases.load = _load
         phases.mark(module)
     except Exception:  # A program runs on without marks; what profgpu_phases itself can report, it has.
         pass
+
+
+def _load(name):
+    """Of this folder, which is not in sys.path."""
+    import importlib.util
+    spec = importlib.util.spec_from_file_location(name, _FOLDER + '/' + name + '.py')
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 def _write_before_exit():
@@ -72,6 +79,7 @@ def _write_before_exit():
             phases, ctypes = sys.modules.get('profgpu_phases'), sys.modules.get('ctypes')
             if phases is not None:
                 phases.end_last_step()
+                phases.write_memory()
             if ctypes is not None:
                 ctypes.CDLL(path, os.RTLD_NOLOAD).profgpu_end()  # OSError: nothing was recorded here.
         except BaseException:
