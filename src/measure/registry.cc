@@ -1,0 +1,12 @@
+#include "measure/benchmark.h"
+
+namespace profgpu {
+
+extern const Benchmark kHost, kStorage, kLaunch, kBandwidth, kMatmul;
+
+const std::vector<const Benchmark*>& benchmarks() {
+  static const std::vector<const Benchmark*> kAll = {&kHost, &kStorage, &kLaunch, &kBandwidth, &kMatmul};
+  return kAll;
+}
+
+}  // namespace profgpu

@@ -1,0 +1,16 @@
+// What the stand-ins for libcuda.so.1 and libcublasLt.so share. Simulated: no GPU is behind it.
+#pragma once
+
+#include <cstdint>
+
+#define MODEL_EXPORT extern "C" __attribute__((visibility("default")))
+
+/// Of CUDA_MODEL, for a device; -1: of all.
+MODEL_EXPORT double model_setting(const char* key, int device, double otherwise);
+/// What `function` returns: 0, or the failure that the scenario has for it. Hangs where that says so. Every call of the
+/// stand-ins begins with it.
+MODEL_EXPORT int model_enter(const char* function);
+/// Puts work of so many nanoseconds into the stream; returns 0, or the code of a lost device.
+MODEL_EXPORT int model_work(void* stream, double ns);
+/// The current device.
+MODEL_EXPORT int model_device();
