@@ -1,8 +1,10 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
+
 #include "measure/bench_result.h"
 #include "measure/benchmark.h"
-#include "measure/kernels.h"
 
 namespace profgpu {
 namespace {
@@ -133,7 +135,7 @@ TEST(BenchResult, ADifferenceBeyondTheSpreadIsReal) {
   const BenchResult before = of({rate(0, 700), latency(0, 2000), rate(1, 700, 20)});
   const BenchResult after = of({rate(0, 650), latency(0, 1500), rate(1, 650, 20), rate(2, 100)});
   const auto all = changes(before, after);
-  ASSERT_EQ(all.size(), 3);
+  ASSERT_EQ(all.size(), 3U);
   EXPECT_EQ(all[0].verdict, -1);
   EXPECT_NEAR(all[0].change_pct, -7.14, 0.01);
   EXPECT_EQ(all[1].verdict, 1);   // less time
@@ -143,7 +145,7 @@ TEST(BenchResult, ADifferenceBeyondTheSpreadIsReal) {
 TEST(BenchResult, TheSlowDeviceIsFound) {
   const auto slow = slow_figures(of({rate(0, 700), rate(1, 560), rate(2, 705), rate(3, 698), latency(0, 2000),
                                      latency(1, 2050), latency(2, 2020), latency(3, 3000)}));
-  ASSERT_EQ(slow.size(), 2);
+  ASSERT_EQ(slow.size(), 2U);
   EXPECT_EQ(slow[0].figure->device, 3);
   EXPECT_NEAR(slow[0].behind_pct, 100.0 * (1 - 2020.0 / 3000), 1e-9);
   EXPECT_EQ(slow[1].figure->device, 1);

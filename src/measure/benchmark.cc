@@ -67,11 +67,13 @@ void Bench::open_device(int index) {
   Figure opening = figure("", "opening the device");
   opening.device = index;
   begin(opening);
-  auto opened = cuda::Device::open(library_, index);
-  if (!opened) return miss(opening, opened.error());
-  BenchDevice device{*std::move(opened), watch_->find((*opened)->uuid, (*opened)->pci_bus_id)};
-  if (!options.only.empty() && (!device.watched || std::ranges::count(options.only, *device.watched) == 0)) return;
+  auto found = cuda::Device::find(library_, index);
+  if (!found) return miss(opening, found.error());
+  const auto watched = watch_->find((*found)->uuid, (*found)->pci_bus_id);
+  if (!options.only.empty() && (!watched || std::ranges::count(options.only, *watched) == 0)) return;
+  BenchDevice device{std::move(*found), watched};
   note_others(device);
+  if (const Status started = device.cuda->start(); !started) return miss(opening, started.error());
   const cuda::Device& c = *device.cuda;
   {
     const std::lock_guard lock(mutex_);
@@ -132,11 +134,13 @@ void Bench::measure(Figure figure, double amount, const Run& run) {
   if (!timing) {
     // A device that does not work any more fails at everything: that is reported once.
     const Status alive = device ? device->cuda->api.synchronize() : ok();
-    if (!alive) device->lost = true;
-    return miss(figure, alive ? timing.error()
-                              : Error{timing.error().message + "; the device does not work any more",
-                                      "`profgpu doctor` and `dmesg | grep -i xid` look for the reason"});
+    if (alive) return miss(figure, timing.error());
+    miss(figure, {timing.error().message + "; the device does not work any more",
+                  "`profgpu doctor` and `dmesg | grep -i xid` look for the reason"});
+    device->lost = true;
+    return;
   }
+  if (timing->best_ns <= 0) return miss(figure, {"too short to be timed"});
   figure.value = amount > 0 ? amount / timing->median_ns : timing->median_ns;
   figure.best = amount > 0 ? amount / timing->best_ns : timing->best_ns;
   figure.spread_pct = timing->spread_pct, figure.runs = timing->runs, figure.outliers = timing->outliers;
@@ -150,6 +154,10 @@ void Bench::add(Figure figure) {
 }
 
 void Bench::miss(const Figure& figure, const Error& why) {
+  if (const BenchDevice* device = device_of(figure); !device || !device->lost) give_up(figure, why);
+}
+
+void Bench::give_up(const Figure& figure, const Error& why) {
   const std::lock_guard lock(mutex_);
   result_.not_measured.push_back({figure.benchmark, figure.label, figure.device, why.message, why.hint});
 }
@@ -157,8 +165,12 @@ void Bench::miss(const Figure& figure, const Error& why) {
 void Bench::each_device(const std::function<void(BenchDevice&)>& of) {
   for (BenchDevice& d : devices) {
     if (d.lost) continue;
-    if (const Status current = d.cuda->use(); current) of(d);
-    else miss(figure("", "", d.cuda.get()), current.error()), d.lost = true;
+    if (const Status current = d.cuda->use(); current) {
+      of(d);
+    } else {
+      miss(figure("", "", d.cuda.get()), current.error());
+      d.lost = true;
+    }
   }
 }
 
@@ -203,8 +215,8 @@ BenchEnd run_benchmarks(const BenchOptions& options, std::shared_ptr<Backend> ba
     end.stopped = stop(now);
     stuck = !end.stopped && monotonic_ns() - now.since_ns > options.patience_ns;
     if (stuck)
-      bench->miss(now.figure, {fmt::format("did not return within {} s", options.patience_ns / kSecond_ns),
-                               "nothing after it was measured; a driver that hangs needs a reset or a reboot"});
+      bench->give_up(now.figure, {fmt::format("did not return within {} s", options.patience_ns / kSecond_ns),
+                                  "nothing after it was measured; a driver that hangs needs a reset or a reboot"});
     if (stuck || end.stopped) left_in_driver = true;
   }
   end.result = bench->result();

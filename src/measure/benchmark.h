@@ -52,6 +52,7 @@ class Bench {
   void measure(Figure figure, double amount, const Run& run);
   /// Adds a figure that was measured otherwise.
   void add(Figure figure);
+  /// Notes why there is no such figure. Of a lost device that is known.
   void miss(const Figure& figure, const Error& why);
   /// The devices that still work. Calls are for the one given until the next.
   void each_device(const std::function<void(BenchDevice&)>& of);
@@ -62,6 +63,7 @@ class Bench {
   void run(const Benchmark& benchmark);
 
   // For the thread that waits.
+  void give_up(const Figure& figure, const Error& why);
   [[nodiscard]] BenchResult result() const;
   /// The figure that is under way, and since when (monotonic).
   struct Now {

@@ -64,11 +64,9 @@ int Library::devices() const {
 
 int64_t Library::now_ns() const { return simulated_now_ ? simulated_now_() : monotonic_ns(); }
 
-Result<std::unique_ptr<Device>> Device::open(std::shared_ptr<Library> library, int index) {
+Result<std::unique_ptr<Device>> Device::find(std::shared_ptr<Library> library, int index) {
   std::unique_ptr<Device> device(new Device(std::move(library), index));
-  Status status = device->identify();
-  if (status) status = device->start();
-  if (!status) return status.error();
+  if (const Status status = device->identify(); !status) return status.error();
   return device;
 }
 

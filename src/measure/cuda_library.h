@@ -109,7 +109,10 @@ class Library {
 /// One device with its primary context, a stream, two events and our kernels. What is created is destroyed with it.
 class Device {
  public:
-  static Result<std::unique_ptr<Device>> open(std::shared_ptr<Library> library, int index);
+  /// Asks the driver what it is. It can be used after start().
+  static Result<std::unique_ptr<Device>> find(std::shared_ptr<Library> library, int index);
+  /// Creates its context; it is the current one then.
+  Status start();
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -145,7 +148,6 @@ class Device {
  private:
   Device(std::shared_ptr<Library> library, int at) : index(at), library_(std::move(library)), api(library_->api) {}
   Status identify();
-  Status start();
   [[nodiscard]] Status finish() const;
   [[nodiscard]] Result<double> between_ns() const;
 

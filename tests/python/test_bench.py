@@ -1,4 +1,5 @@
-"""profgpu bench: against stand-ins for CUDA's driver and cuBLASLt with known rates on a clock of their own, and on the host."""
+"""profgpu bench: against stand-ins for CUDA's driver and cuBLASLt with known rates on a clock of their own, and on the
+host."""
 import json
 import os
 import re
@@ -58,9 +59,9 @@ def figure(document, name, device=0, peer=None):
 
 
 def test_rates_are_the_models(bench):
-    code, document, _ = bench('h2d=55.2,d2h=52.7,pageable=11.3,local=3350,fp64=60,fp32=55,tf32=410,bf16=800,fp16=790,'
-                              'fp8=1500,int8=1550,launch_ns=2100,kernel_ns=900,sync_ns=1500,event_ns=400,alloc_ns=70000,'
-                              'copy_ns=1200')
+    code, document, _ = bench('h2d=55.2,d2h=52.7,pageable=11.3,local=3350,fp64=60,fp32=55,tf32=410,bf16=800,'
+                              'fp16=790,fp8=1500,int8=1550,launch_ns=2100,kernel_ns=900,sync_ns=1500,event_ns=400,'
+                              'alloc_ns=70000,copy_ns=1200')
     assert code == 0 and document['schema'] == 'profgpu.bench.v1' and document['simulated'] is True
     assert not document['not_measured']
 
@@ -73,7 +74,7 @@ def test_rates_are_the_models(bench):
     near('device_to_host_pageable', 11.3)
     for name in ('device_local_copy', 'device_memory_read', 'device_memory_write', 'device_memory_copy',
                  'device_memory_triad'):
-        near(name, 3350, 0.005)
+        near(name, 3350, 0.01)
     near('launch_call', 2100)
     near('launch_throughput', 2100, 0.01)    # the host is slower than the kernels
     near('launch_and_wait', 2100 + 900 + 1500)
@@ -84,7 +85,8 @@ def test_rates_are_the_models(bench):
     near('small_host_to_device', 1200 + 1500)
     near('allocate', 70000)
     near('context', 150e6)
-    for kind, rate in (('fp64', 60), ('fp32', 55), ('tf32', 410), ('bf16', 800), ('fp16', 790), ('fp8', 1500), ('int8', 1550)):
+    for kind, rate in (('fp64', 60), ('fp32', 55), ('tf32', 410), ('bf16', 800), ('fp16', 790), ('fp8', 1500),
+                       ('int8', 1550)):
         near(f'{kind}_8192', rate)
         assert figure(document, f'{kind}_8192')['precision'] == kind
     for f in document['figures']:
@@ -99,23 +101,26 @@ def test_the_file_is_one_of_peaks(bench):
     assert [d['name'] for d in document['devices']] == ['Simulated GPU'] * 2
     for d in document['devices']:
         assert set(d['tflops']) == {'fp64', 'fp32', 'tf32', 'bf16', 'fp16', 'int8'}
-        assert d['tflops']['bf16'] == pytest.approx(800, rel=0.01) and d['memory_gbps'] == pytest.approx(3350, rel=0.01)
+        assert d['tflops']['bf16'] == pytest.approx(800, rel=0.01)
+        assert d['memory_gbps'] == pytest.approx(3350, rel=0.01)
     _, document, _ = bench('', 'launch')
     assert 'tflops' not in document['devices'][0] and 'memory_gbps' not in document['devices'][0]
 
 
 def test_warm_up_and_outliers(bench):
-    _, cold, _ = bench('cold=3,bf16=500', 'matmul')
-    assert figure(cold, 'bf16_8192')['value'] == pytest.approx(500, rel=0.01)
-    _, jumpy, _ = bench('slow_every=13,fp64=1', 'matmul')
+    _, cold, _ = bench('cold=15,fp64=60', 'matmul')   # filling the matrices is twelve copies
+    f = figure(cold, 'fp64_2048')
+    assert f['value'] == pytest.approx(60, rel=0.01) and f['spread_pct'] == pytest.approx(0, abs=0.1)
+    _, jumpy, _ = bench('slow_every=5,fp64=1', 'matmul')
     f = figure(jumpy, 'fp64_8192')   # over a second a call: each run is one
-    assert f['value'] == pytest.approx(1, rel=0.01) and f['outliers'] >= 1 and f['best'] >= f['value']
+    assert f['value'] == pytest.approx(1, rel=0.01) and f['best'] >= f['value']
+    assert (f['outliers'], f['runs']) == (2, 10)
 
 
 def test_a_slow_device_and_a_slow_pair_are_named(bench, profgpu):
     words = ('bench', 'bandwidth', '--width', '120')
     out = profgpu(*words, env=environment('devices=3,1.h2d=20,h2d=55,peer=300')).stdout.decode()
-    assert 'GPU 1: host to device, pinned 20 GB/s, the others 55 GB/s (64 % worse)' in out
+    assert 'GPU 1: host to device, pinned 20.0 GB/s, the others 55.0 GB/s (64 % worse)' in out
     assert out.count('worse)') == 1
     out = profgpu(*words, env=environment('devices=3,2.peer=120,peer=300')).stdout.decode()
     assert 'GPU 2→0: device to device' in out and 'GPU 2→1' in out and out.count('worse)') == 2
@@ -139,7 +144,8 @@ def test_readings_stand_beside_figures(bench, tmp_path):
     assert (f['sm_clock_mhz'], f['power_w'], f['temperature_c']) == (1755, 640, 71)
     assert f['held_back_by'] == 'the power limit'
     assert f['pcie_link_gbps'] == pytest.approx(63.0, abs=0.1)
-    assert len(document['notes']) == 1 and f'(pid {os.getpid()})' in document['notes'][0] and 'GPU 0' in document['notes'][0]
+    assert len(document['notes']) == 1
+    assert f'(pid {os.getpid()})' in document['notes'][0] and 'GPU 0' in document['notes'][0]
     assert document['machine']['driver'] == '580.65.06'
     _, document, _ = bench('devices=2', 'launch', '--device', '1', **more)
     assert {f['device'] for f in document['figures']} == {1}
@@ -147,10 +153,11 @@ def test_readings_stand_beside_figures(bench, tmp_path):
 
 FUNCTIONS = ['cuDeviceGet', 'cuDevicePrimaryCtxRetain', 'cuCtxSetCurrent', 'cuStreamCreate', 'cuEventCreate',
              'cuEventRecord', 'cuEventElapsedTime', 'cuStreamSynchronize', 'cuMemAlloc_v2', 'cuMemHostAlloc',
-             'cuMemsetD8Async', 'cuMemcpyHtoDAsync_v2', 'cuMemcpyDtoHAsync_v2', 'cuMemcpyDtoDAsync_v2', 'cuMemcpyPeerAsync',
-             'cuModuleLoadData', 'cuModuleGetFunction', 'cuLaunchKernel', 'cuStreamBeginCapture_v2', 'cuStreamEndCapture',
-             'cuGraphInstantiateWithFlags', 'cuGraphLaunch', 'cuStreamWaitEvent', 'cuMemFree_v2', 'cublasLtCreate',
-             'cublasLtMatmulAlgoGetHeuristic', 'cublasLtMatmul', 'cuInit']
+             'cuMemsetD8Async', 'cuMemcpyHtoDAsync_v2', 'cuMemcpyDtoHAsync_v2', 'cuMemcpyDtoDAsync_v2',
+             'cuMemcpyPeerAsync', 'cuModuleLoadData', 'cuModuleGetFunction', 'cuLaunchKernel',
+             'cuStreamBeginCapture_v2', 'cuStreamEndCapture', 'cuGraphInstantiateWithFlags', 'cuGraphLaunch',
+             'cuStreamWaitEvent', 'cuMemFree_v2', 'cublasLtCreate', 'cublasLtMatmulAlgoGetHeuristic', 'cublasLtMatmul',
+             'cuInit']
 
 
 @pytest.mark.parametrize('function', FUNCTIONS)
@@ -181,18 +188,20 @@ def test_a_device_without_memory(bench):
 def test_a_device_that_vanishes(bench):
     code, document, _ = bench('devices=2,0.lost_after=3000', 'launch', 'bandwidth', 'matmul')
     assert code == 0
-    assert figure(document, 'bf16_8192', 1) and not [f for f in document['figures'] if (f['name'], f['device']) == ('bf16_8192', 0)]
+    assert figure(document, 'bf16_8192', 1)
+    assert not [f for f in document['figures'] if (f['name'], f['device']) == ('bf16_8192', 0)]
     lost = [n for n in document['not_measured'] if n['device'] == 0]
     assert len(lost) == 1 and 'the device does not work any more' in lost[0]['why']
 
 
-@pytest.mark.parametrize('function', ['cuInit', 'cuDevicePrimaryCtxRetain', 'cuLaunchKernel', 'cuMemcpyPeerAsync', 'cublasLtMatmul'])
+@pytest.mark.parametrize('function', ['cuInit', 'cuDevicePrimaryCtxRetain', 'cuLaunchKernel', 'cuMemcpyPeerAsync',
+                                      'cublasLtMatmul'])
 def test_a_hang_ends(profgpu, function):
     begin = time.monotonic()
     result = profgpu('bench', '--json', '--timeout', '2', *DEVICE, env=environment(f'devices=2,hang={function}'))
     assert time.monotonic() - begin < 30
     last = json.loads(result.stdout)['not_measured'][-1]
-    assert last['why'] == 'did not return within 2 s' and result.returncode == 1 or function == 'cublasLtMatmul'
+    assert last['why'] == 'did not return within 2 s' and result.returncode == 1
     if function == 'cuMemcpyPeerAsync':
         assert last['benchmark'] == 'bandwidth' and last['label'] == 'device to device'
 
@@ -201,7 +210,6 @@ def test_interrupted_it_shows_what_there_is(tmp_path):
     out = tmp_path / 'result.json'
     process = subprocess.Popen([PROGRAM, 'bench', 'launch', 'bandwidth', '-o', out], stdout=subprocess.PIPE,
                                env=environment('devices=2,hang=cuMemcpyPeerAsync'))
-    time.sleep(0)
     deadline = time.monotonic() + 60
     # It is in the copy that hangs when it rests.
     while time.monotonic() < deadline:
@@ -242,7 +250,8 @@ def test_without_a_driver_the_host_is_measured(profgpu):
 
 def test_no_device(bench):
     code, document, _ = bench('no_device=1', 'launch')
-    assert code == 1 and 'no CUDA-capable device is detected (CUDA_ERROR_NO_DEVICE)' in document['not_measured'][0]['why']
+    why = document['not_measured'][0]['why']
+    assert code == 1 and 'no CUDA-capable device is detected (CUDA_ERROR_NO_DEVICE)' in why
     code, document, _ = bench('devices=0', 'launch')
     assert code == 1 and 'CUDA has no device here' in document['not_measured'][0]['why']
 
@@ -284,8 +293,8 @@ def test_saved_results_are_compared(profgpu, tmp_path):
     result = profgpu('bench', '--saved', after, '--compare', before, '--fail-on', 'worse', '--width', '140')
     text = result.stdout.decode()
     assert result.returncode == 3
-    assert re.search(r'host to device, pinned +44 GB/s +-20\.0 % worse', text), text
-    assert re.search(r'device to host, pinned +60 GB/s +\+20\.0 % better', text)
+    assert re.search(r'host to device, pinned +44\.0 GB/s +-20\.0 % worse', text), text
+    assert re.search(r'device to host, pinned +60\.0 GB/s +\+20\.0 % better', text)
     assert re.search(r'device memory, read +[\d,.]+ GB/s +\+0\.0 % ', text)
     assert profgpu('bench', '--saved', before, '--compare', before, '--fail-on', 'worse').returncode == 0
     assert json.loads(profgpu('bench', '--saved', before, '--json').stdout) == json.loads(before.read_text())
@@ -311,5 +320,6 @@ def test_our_kernels_are_assembled(tmp_path, architecture):
     kernels = tmp_path / 'kernels.ptx'
     env = environment(f'dump={kernels}')
     assert subprocess.run([PROGRAM, 'bench', 'launch'], env=env, capture_output=True).returncode == 0
-    result = subprocess.run([ptxas, f'-arch={architecture}', kernels, '-o', tmp_path / 'kernels.cubin'], capture_output=True)
+    result = subprocess.run([ptxas, f'-arch={architecture}', kernels, '-o', tmp_path / 'kernels.cubin'],
+                            capture_output=True)
     assert result.returncode == 0, result.stderr.decode()

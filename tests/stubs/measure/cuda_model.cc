@@ -57,7 +57,7 @@ std::string word_of(const char* text) { return std::string(text, std::strcspn(te
 void pass(const char* key, double otherwise) { host_ns += model_setting(key, current, otherwise); }
 
 int copy(ModelStream* stream, double bytes, const char* rate, double gbps) {
-  return model_work(stream, model_setting("copy_ns", stream->device, 0) +
+  return model_work(stream, model_setting("copy_ns", stream->device, 1200) +
                                 bytes / model_setting(rate, stream->device, gbps));
 }
 
@@ -179,7 +179,7 @@ MODEL_EXPORT int cuCtxEnablePeerAccess(void*, unsigned) { return 0; }
 MODEL_EXPORT int cuMemAlloc_v2(uint64_t* address, size_t bytes) {
   ENTER("cuMemAlloc_v2");
   if (static_cast<double>(used[current] + bytes) > model_setting("memory", current, 80e9)) return kOutOfMemory;
-  pass("alloc_ns", 0);
+  pass("alloc_ns", 50'000);
   *address = (static_cast<uint64_t>(current) + 1) << 48 | next_address;
   next_address += (bytes + 511) / 512 * 512;
   used[current] += bytes;
@@ -248,12 +248,12 @@ MODEL_EXPORT int cuStreamDestroy_v2(ModelStream* stream) { return delete stream,
 MODEL_EXPORT int cuStreamSynchronize(ModelStream* stream) {
   ENTER("cuStreamSynchronize");
   host_ns = std::max(host_ns, stream->end_ns);
-  pass("sync_ns", 0);
+  pass("sync_ns", 1500);
   return 0;
 }
 MODEL_EXPORT int cuStreamWaitEvent(ModelStream* stream, ModelEvent* event, unsigned) {
   ENTER("cuStreamWaitEvent");
-  pass("event_ns", 0);
+  pass("event_ns", 400);
   stream->end_ns = std::max(stream->end_ns, event->at_ns);
   return 0;
 }
@@ -265,7 +265,7 @@ MODEL_EXPORT int cuEventDestroy_v2(ModelEvent* event) { return delete event, 0; 
 MODEL_EXPORT int cuEventRecord(ModelEvent* event, ModelStream* stream) {
   ENTER("cuEventRecord");
   event->at_ns = std::max(stream->end_ns, host_ns);
-  pass("event_ns", 0);
+  pass("event_ns", 400);
   return 0;
 }
 MODEL_EXPORT int cuEventElapsedTime(float* ms, ModelEvent* begin, ModelEvent* end) {
@@ -292,9 +292,9 @@ MODEL_EXPORT int cuModuleGetFunction(const char** function, void*, const char* n
 MODEL_EXPORT int cuLaunchKernel(const char* function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                                 unsigned, ModelStream* stream, void** parameters, void**) {
   ENTER("cuLaunchKernel");
-  if (stream->captured_ns < 0) pass("launch_ns", 0);
+  if (stream->captured_ns < 0) pass("launch_ns", 2000);
   const std::string name = function;
-  if (name == "profgpu_empty") return model_work(stream, model_setting("kernel_ns", stream->device, 0));
+  if (name == "profgpu_empty") return model_work(stream, model_setting("kernel_ns", stream->device, 1000));
   const int pointers = name == "profgpu_write" ? 1 : name == "profgpu_triad" ? 3 : 2;
   const int traffic = name == "profgpu_read" ? 1 : pointers;
   const auto bytes = 16 * static_cast<double>(*static_cast<uint64_t*>(parameters[pointers]));
@@ -316,7 +316,7 @@ MODEL_EXPORT int cuGraphInstantiateWithFlags(ModelGraph** exec, ModelGraph* grap
 }
 MODEL_EXPORT int cuGraphLaunch(ModelGraph* exec, ModelStream* stream) {
   ENTER("cuGraphLaunch");
-  pass("launch_ns", 0);
+  pass("launch_ns", 2000);
   return model_work(stream, exec->ns);
 }
 MODEL_EXPORT int cuGraphExecDestroy(ModelGraph* exec) { return delete exec, 0; }
