@@ -160,9 +160,9 @@ Outcome bench(const Arguments& arguments) {
 extern const Command kBench;
 const Command kBench{
     .name = "bench",
-    .summary = "measure what this machine gives: copies, launches, products, memory, storage",
+    .summary = "measure what this machine gives: copies, launches, products, collectives, storage",
     .positional = "[NAME...]",
-    .positional_help = "host, storage, launch, bandwidth or matmul (default: all that can run)",
+    .positional_help = "host, storage, launch, bandwidth, matmul or collectives (default: all that can run)",
     .groups = {{"What to measure",
                 {{"--full", "more sizes, and two seconds for each figure"},
                  {"--path PATH", "a file or folder, as of a data set, for storage"},
@@ -183,8 +183,8 @@ const Command kBench{
         "Every figure is the median of at least 10 runs after warm-up. Its spread is the interquartile range. Copies "
         "and kernels are timed by events of the device, calls by the host's clock. With several GPUs, each is measured "
         "alone, and one that is over 10 % slower than the others is named.\n\n"
-        "Nothing of CUDA needs to be installed but the driver. matmul needs cuBLASLt, which comes with the CUDA "
-        "toolkit and with PyTorch. Ctrl-C shows what was measured by then.\n\n"
+        "Nothing of CUDA needs to be installed but the driver. matmul needs cuBLASLt and collectives need NCCL, which "
+        "come with PyTorch. Ctrl-C shows what was measured by then.\n\n"
         "Exit status: 0 measured, 1 nothing measured or a named benchmark gave no figure, 2 usage, 3 worse than the "
         "file of --compare, with --fail-on worse.",
     .candidates = benchmark_names,

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/clock.h"
 #include "measure/bench_result.h"
 #include "measure/cuda_library.h"
 #include "measure/device_watch.h"
@@ -50,6 +51,8 @@ class Bench {
   /// Measures one figure: its time, or `amount` per nanosecond where that is not 0. What it needs beside `figure`'s
   /// names are `run`'s own times; a failure is noted in the figure's place.
   void measure(Figure figure, double amount, const Run& run);
+  /// Says what is under way, where that is no figure.
+  void begin(const Figure& figure);
   /// Adds a figure that was measured otherwise.
   void add(Figure figure);
   /// Notes why there is no such figure. Of a lost device that is known.
@@ -83,7 +86,7 @@ class Bench {
   void note(std::string text);
   BenchDevice* device_of(const Figure& figure);
   [[nodiscard]] bool out_of_time() const;
-  void begin(const Figure& figure);
+  [[nodiscard]] int64_t now_ns() const { return library_ ? library_->now_ns() : monotonic_ns(); }
 
   std::shared_ptr<cuda::Library> library_;
   std::shared_ptr<Backend> backend_;

@@ -2,10 +2,11 @@
 
 namespace profgpu {
 
-extern const Benchmark kHost, kStorage, kLaunch, kBandwidth, kMatmul;
+extern const Benchmark kHost, kStorage, kLaunch, kBandwidth, kMatmul, kNcclCollectives;
 
 const std::vector<const Benchmark*>& benchmarks() {
-  static const std::vector<const Benchmark*> kAll = {&kHost, &kStorage, &kLaunch, &kBandwidth, &kMatmul};
+  static const std::vector<const Benchmark*> kAll = {&kHost,      &kStorage, &kLaunch,
+                                                     &kBandwidth, &kMatmul,  &kNcclCollectives};
   return kAll;
 }
 

@@ -40,6 +40,7 @@ def environment(model='', **more):
     kept = {k: v for k, v in os.environ.items() if not k.startswith(('CUDA_', 'NVIDIA_', 'PROFGPU_'))}
     return {**kept, 'PROFGPU_CUDA_LIBRARY': CUDA, 'CUDA_MODEL': model,
             'PROFGPU_CUBLASLT_LIBRARY': os.path.join(STUBS, 'measure', 'libcublaslt_model.so'),
+            'PROFGPU_NCCL_LIBRARY': os.path.join(STUBS, 'measure', 'libnccl_model.so'),
             'PROFGPU_NVML_LIBRARY': '/nowhere/libnvidia-ml.so.1', **more}
 
 
@@ -130,6 +131,51 @@ def test_pairs_without_a_way_of_their_own(bench):
     _, document, _ = bench('devices=2,no_peer=1,peer=11', 'bandwidth')
     f = figure(document, 'device_to_device_memcpy_write_ce', 0, 1)
     assert f['label'] == 'device to device, through the host' and f['value'] == pytest.approx(11, rel=0.01)
+
+
+@pytest.mark.parametrize('ranks', [2, 4, 8])
+def test_collectives(bench, ranks):
+    """Bus bandwidths as nccl-tests define them: the model's factors are its own."""
+    code, document, _ = bench(f'devices={ranks},nccl=400,nccl_ns=12000', 'collectives')
+    assert code == 0 and not document['not_measured']
+    names = {f['name'].rpartition('_')[0] for f in document['figures']}
+    assert names == {'all_reduce', 'all_gather', 'reduce_scatter', 'broadcast', 'reduce', 'all_to_all', 'send_recv'}
+    for name in names:
+        found = {f['name']: f for f in document['figures']}
+        latency, rate = found[f'{name}_1024'], found[f'{name}_{256 << 20}']
+        assert latency['unit'] == 'ns' and latency['value'] == pytest.approx(12000, rel=0.02), name
+        assert rate['unit'] == 'GB/s' and rate['value'] == pytest.approx(400, rel=0.06), name
+        assert rate['value'] < 400
+
+
+def test_collectives_are_as_fast_as_the_slowest(bench):
+    _, document, _ = bench('devices=4,nccl=400,2.nccl=100,nccl_ns=0', 'collectives')
+    rates = [f['value'] for f in document['figures'] if f['name'].endswith(str(256 << 20))]
+    assert rates == pytest.approx([100] * 7, rel=0.02)
+
+
+def test_wrong_results_are_no_figures(bench):
+    code, document, error = bench('devices=4,wrong=1', 'collectives')
+    wrong = {n['label'].split(' ')[0]: n['why'] for n in document['not_measured']}
+    assert set(wrong) == {'all-reduce', 'all-gather', 'reduce-scatter', 'broadcast'}
+    assert set(wrong.values()) == {'4 bytes of the results are wrong'}
+
+
+def test_collectives_without_devices_or_library(bench):
+    code, document, error = bench('devices=1', 'collectives')
+    assert code == 1 and 'collectives need two GPUs' in document['not_measured'][0]['why']
+    code, document, error = bench('devices=2', 'collectives', PROFGPU_NCCL_LIBRARY='/nowhere/libnccl.so.2')
+    assert code == 1 and 'no NCCL' in document['not_measured'][0]['why']
+
+
+@pytest.mark.parametrize('function', ['ncclCommInitAll', 'ncclGroupEnd', 'ncclAllReduce', 'ncclAllGather',
+                                      'ncclReduceScatter', 'ncclBroadcast', 'ncclReduce', 'ncclSend',
+                                      'ncclRecv'])
+def test_failures_and_hangs_of_collectives(bench, profgpu, function):
+    code, document, _ = bench(f'devices=2,fail={function}:1', 'collectives')
+    assert f'{function}: simulated error (1)' in ' '.join(n['why'] for n in document['not_measured'])
+    result = profgpu('bench', '--json', '--timeout', '1', 'collectives', env=environment(f'devices=2,hang={function}'))
+    assert json.loads(result.stdout)['not_measured'][-1]['why'] == 'did not return within 1 s'
 
 
 def test_readings_stand_beside_figures(bench, tmp_path):
@@ -242,7 +288,7 @@ def test_without_a_driver_the_host_is_measured(profgpu):
     document = json.loads(result.stdout)
     assert result.returncode == 0 and not document['devices'] and document['simulated'] is False
     assert {f['benchmark'] for f in document['figures']} == {'host'}
-    assert {n['benchmark'] for n in document['not_measured']} == set(DEVICE)
+    assert {n['benchmark'] for n in document['not_measured']} == {*DEVICE, 'collectives'}
     assert all('no NVIDIA driver' in n['why'] and n['hint'] for n in document['not_measured'])
     result = profgpu('bench', 'launch', env=env)
     assert result.returncode == 1 and b'launch could not be measured' in result.stderr

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <set>
@@ -16,6 +17,7 @@
 namespace {
 
 constexpr int kMaxDevices = 16;
+constexpr size_t kMaxContent = 16 << 20;
 constexpr int kOutOfMemory = 2, kInvalidValue = 1, kNoDevice = 100, kLost = 719;
 
 struct ModelStream {
@@ -37,7 +39,11 @@ std::recursive_mutex lock;
 double host_ns = 1000;
 ModelContext contexts[kMaxDevices];
 thread_local int current = -1;
-std::map<uint64_t, uint64_t> allocated;   // address to size
+struct ModelMemory {
+  uint64_t size = 0;
+  std::map<uint64_t, int> runs;   // from where on it holds which byte
+};
+std::map<uint64_t, ModelMemory> allocated;   // by address
 uint64_t used[kMaxDevices];
 uint64_t next_address = 1 << 20;
 std::set<const void*> pinned;
@@ -59,6 +65,20 @@ void pass(const char* key, double otherwise) { host_ns += model_setting(key, cur
 int copy(ModelStream* stream, double bytes, const char* rate, double gbps) {
   return model_work(stream, model_setting("copy_ns", stream->device, 1200) +
                                 bytes / model_setting(rate, stream->device, gbps));
+}
+
+// The memory that an address is in; null: none.
+ModelMemory* memory_at(uint64_t address, uint64_t& offset) {
+  const auto after = allocated.upper_bound(address);
+  if (after == allocated.begin()) return nullptr;
+  const auto it = std::prev(after);
+  offset = address - it->first;
+  return offset < it->second.size ? &it->second : nullptr;
+}
+
+int byte_at(const ModelMemory& memory, uint64_t offset) {
+  const auto after = memory.runs.upper_bound(offset);
+  return after == memory.runs.begin() ? 0 : std::prev(after)->second;
 }
 
 int device_at(uint64_t address) { return static_cast<int>(address >> 48) - 1; }
@@ -107,6 +127,27 @@ MODEL_EXPORT int model_work(void* handle, double ns) {
 }
 
 MODEL_EXPORT int model_device() { return current; }
+MODEL_EXPORT int model_stream_device(void* stream) { return static_cast<ModelStream*>(stream)->device; }
+MODEL_EXPORT void model_pass(double ns) {
+  const std::lock_guard guard(lock);
+  host_ns += ns;
+}
+MODEL_EXPORT void model_fill(uint64_t address, uint64_t bytes, int value) {
+  const std::lock_guard guard(lock);
+  uint64_t offset = 0;
+  ModelMemory* memory = memory_at(address, offset);
+  if (!memory || bytes == 0) return;
+  const int after = byte_at(*memory, offset + bytes);
+  memory->runs.erase(memory->runs.lower_bound(offset), memory->runs.lower_bound(offset + bytes));
+  memory->runs[offset] = value;
+  memory->runs[offset + bytes] = after;
+}
+MODEL_EXPORT int model_byte(uint64_t address) {
+  const std::lock_guard guard(lock);
+  uint64_t offset = 0;
+  const ModelMemory* memory = memory_at(address, offset);
+  return memory ? byte_at(*memory, offset) : 0;
+}
 MODEL_EXPORT int64_t profgpu_stub_now_ns() {
   const std::lock_guard guard(lock);
   return static_cast<int64_t>(host_ns);
@@ -183,14 +224,14 @@ MODEL_EXPORT int cuMemAlloc_v2(uint64_t* address, size_t bytes) {
   *address = (static_cast<uint64_t>(current) + 1) << 48 | next_address;
   next_address += (bytes + 511) / 512 * 512;
   used[current] += bytes;
-  allocated[*address] = bytes;
+  allocated[*address].size = bytes;
   return 0;
 }
 MODEL_EXPORT int cuMemFree_v2(uint64_t address) {
   ENTER("cuMemFree_v2");
   const auto it = allocated.find(address);
   if (it == allocated.end()) return kInvalidValue;
-  used[device_at(address)] -= it->second;
+  used[device_at(address)] -= it->second.size;
   allocated.erase(it);
   return 0;
 }
@@ -206,9 +247,9 @@ MODEL_EXPORT int cuMemFreeHost(void* data) {
   std::free(data);
   return 0;
 }
-MODEL_EXPORT int cuMemsetD8Async(uint64_t, unsigned char, size_t, ModelStream*) {
+MODEL_EXPORT int cuMemsetD8Async(uint64_t address, unsigned char value, size_t bytes, ModelStream*) {
   ENTER("cuMemsetD8Async");
-  return 0;
+  return model_fill(address, bytes, value), 0;
 }
 
 namespace {
@@ -227,8 +268,17 @@ MODEL_EXPORT int cuMemcpyHtoDAsync_v2(uint64_t, const void* from, size_t bytes, 
   ENTER("cuMemcpyHtoDAsync_v2");
   return host_copy(stream, from, static_cast<double>(bytes), "h2d");
 }
-MODEL_EXPORT int cuMemcpyDtoHAsync_v2(const void* to, uint64_t, size_t bytes, ModelStream* stream) {
+MODEL_EXPORT int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, ModelStream* stream) {
   ENTER("cuMemcpyDtoHAsync_v2");
+  uint64_t offset = 0;
+  // Whoever copies more measures, and does not look at it.
+  if (const ModelMemory* memory = memory_at(from, offset); memory && bytes <= kMaxContent)
+    for (uint64_t at = 0; at < bytes;) {
+      const auto next = memory->runs.upper_bound(offset + at);
+      const uint64_t end = next == memory->runs.end() ? bytes : std::min<uint64_t>(bytes, next->first - offset);
+      std::memset(static_cast<char*>(to) + at, byte_at(*memory, offset + at), end - at);
+      at = end;
+    }
   return host_copy(stream, to, static_cast<double>(bytes), "d2h");
 }
 MODEL_EXPORT int cuMemcpyDtoDAsync_v2(uint64_t, uint64_t, size_t bytes, ModelStream* stream) {

@@ -12,5 +12,12 @@ MODEL_EXPORT double model_setting(const char* key, int device, double otherwise)
 MODEL_EXPORT int model_enter(const char* function);
 /// Puts work of so many nanoseconds into the stream; returns 0, or the code of a lost device.
 MODEL_EXPORT int model_work(void* stream, double ns);
+/// What memory holds: runs of equal bytes.
+MODEL_EXPORT void model_fill(uint64_t address, uint64_t bytes, int value);
+MODEL_EXPORT int model_byte(uint64_t address);
+/// The device of a stream.
+MODEL_EXPORT int model_stream_device(void* stream);
+/// Moves the host's clock.
+MODEL_EXPORT void model_pass(double ns);
 /// The current device.
 MODEL_EXPORT int model_device();
