@@ -1,4 +1,4 @@
-"""The same quantities as `profgpu bench`, measured by PyTorch. Prints one JSON object: rates by name, each measured twice."""
+"""The same quantities as `profgpu bench`, by PyTorch. Prints one JSON object: rates by name, each measured twice."""
 import json
 
 import torch
