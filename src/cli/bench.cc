@@ -15,14 +15,12 @@
 #include "cli/program.h"
 #include "cli/terminal.h"
 #include "devices/pending.h"
-#include "devices/system_files.h"
 #include "measure/benchmark.h"
 
 namespace profgpu {
 namespace {
 
 constexpr std::chrono::seconds kOpeningBackend{30};
-constexpr size_t kMaxSaved = 64 << 20;
 
 volatile std::sig_atomic_t interrupted = 0;
 
@@ -64,12 +62,6 @@ Result<BenchCommand> bench_command(const Arguments& arguments) {
   return c;
 }
 
-Result<BenchResult> saved_result(const std::string& path) {
-  auto text = file_text(path, kMaxSaved);
-  if (!text) return Error{path + ": cannot be read"};
-  return bench_from_json(*std::move(text), path);
-}
-
 // Devices are watched where that works. CUDA finds those that are measured.
 Result<OpenDevices> watched_devices(const DeviceOptions& options) {
   Pending<Result<OpenDevices>> pending([options] { return open_devices(options); });
@@ -99,7 +91,7 @@ class BenchProgress {
 
 Result<BenchEnd> measured(const BenchCommand& c) {
   if (!c.saved.empty()) {
-    auto saved = saved_result(c.saved);
+    auto saved = read_bench(c.saved);
     if (!saved) return saved.error();
     return BenchEnd{*std::move(saved)};
   }
@@ -138,7 +130,7 @@ Outcome bench(const Arguments& arguments) {
   if (!c) return Outcome::usage(c.error());
   std::optional<BenchResult> before;
   if (!c->compare.empty()) {
-    auto read = saved_result(c->compare);
+    auto read = read_bench(c->compare);
     if (!read) return read.error();
     before = *std::move(read);
   }

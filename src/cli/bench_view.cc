@@ -38,12 +38,6 @@ std::vector<Quantity> quantities(const BenchResult& result, std::string_view ben
   return all;
 }
 
-std::string text_of(const Figure& figure, double value) {
-  Figure f = figure;
-  f.value = value;
-  return f.text();
-}
-
 // "53.9 GB/s on GPU 3"; the worst of several.
 std::string worst_text(const Quantity& q) {
   if (q.figures.size() == 1) return "";
@@ -51,7 +45,7 @@ std::string worst_text(const Quantity& q) {
   const Figure* worst = *std::ranges::min_element(q.figures, [&](const Figure* a, const Figure* b) {
     return high ? a->value < b->value : a->value > b->value;
   });
-  return worst->text() + " on " + worst->place();
+  return worst->text_of(worst->value) + " on " + worst->place();
 }
 
 // Means over the figures that know it.
@@ -107,7 +101,7 @@ Lines table_lines(const BenchResult& result, std::string_view benchmark, const s
     double spread_pct = 0;
     int64_t runs = q.first().runs;
     for (const Figure* f : q.figures) spread_pct = std::max(spread_pct, f->spread_pct), runs = std::min(runs, f->runs);
-    std::vector<Cell> row = {{"  " + q.first().label}, {text_of(q.first(), q.median()), Style::kStrong}};
+    std::vector<Cell> row = {{"  " + q.first().label}, {q.first().text_of(q.median()), Style::kStrong}};
     if (changed) row.push_back(change_cell(q, *changed));
     if (several) row.push_back({worst_text(q)});
     row.push_back({format_percent(spread_pct), spread_pct > 5 ? Style::kWarn : Style::kPlain});
@@ -136,14 +130,8 @@ void add_slow(const BenchResult& result, Lines& lines, int width) {
   const std::vector<SlowFigure> slow = slow_figures(result);
   if (slow.empty()) return;
   append(lines, {Line(), Line("Slower than the others", Style::kStrong)});
-  for (size_t i = 0; i < std::min(slow.size(), kMaxSlow); ++i) {
-    const SlowFigure& s = slow[i];
-    append(lines, wrapped_after(Line().skip(2).add("✗ ", Style::kStrongBad),
-                                fmt::format("{}: {} {}, the others {} ({} worse)", s.figure->place(), s.figure->label,
-                                            s.figure->text(), text_of(*s.figure, s.others),
-                                            format_percent(s.behind_pct, 0)),
-                                width));
-  }
+  for (size_t i = 0; i < std::min(slow.size(), kMaxSlow); ++i)
+    append(lines, wrapped_after(Line().skip(2).add("✗ ", Style::kStrongBad), slow[i].text(), width));
   if (slow.size() > kMaxSlow)
     lines.push_back(Line().skip(4).add(fmt::format("… and {} more", slow.size() - kMaxSlow)));
 }

@@ -8,13 +8,14 @@
 
 #include "analyse/report/quantity.h"
 #include "base/statistics.h"
-#include "base/text.h"
+#include "devices/system_files.h"
 #include "view/json_text.h"
 
 namespace profgpu {
 namespace {
 
 constexpr std::string_view kSchema = "profgpu.bench.v1";
+constexpr size_t kMaxFile = 64 << 20;
 
 double worse_pct(const Figure& figure, double than) {
   const double ratio = figure.higher_is_better() ? figure.value / than : than / figure.value;
@@ -102,9 +103,13 @@ std::string Figure::place() const {
   return node ? fmt::format("node {}", *node) : "";
 }
 
-std::string Figure::text() const {
-  if (unit == "ns") return format_duration(value);
-  return format_number(value) + " " + unit;
+std::string Figure::text_of(double of) const {
+  return unit == "ns" ? format_duration(of) : format_number(of) + " " + unit;
+}
+
+std::string SlowFigure::text() const {
+  return fmt::format("{}: {} {}, the others {} ({} worse)", figure->place(), figure->label,
+                     figure->text_of(figure->value), figure->text_of(others), format_percent(behind_pct, 0));
 }
 
 std::string bench_json(const BenchResult& result) {
@@ -147,6 +152,12 @@ Result<BenchResult> bench_from_json(std::string text, std::string_view path) {
   return result;
 }
 
+Result<BenchResult> read_bench(const std::string& path) {
+  auto text = file_text(path, kMaxFile);
+  if (!text) return Error{path + ": cannot be read"};
+  return bench_from_json(*std::move(text), path);
+}
+
 std::vector<FigureChange> changes(const BenchResult& before, const BenchResult& after) {
   std::vector<FigureChange> all;
   for (const Figure& now : after.figures) {
@@ -170,7 +181,7 @@ std::vector<SlowFigure> slow_figures(const BenchResult& result) {
           name_of(result, other.device) == name_of(result, f.device))
         others.push_back(other.value);
     if (others.empty()) continue;
-    SlowFigure s{&f, median_of(others), 0, others.size()};
+    SlowFigure s{&f, median_of(others)};
     s.behind_pct = worse_pct(f, s.others);
     if (s.behind_pct > kSlowDevice_pct) slow.push_back(s);
   }

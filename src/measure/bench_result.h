@@ -37,7 +37,8 @@ struct Figure {
   [[nodiscard]] bool higher_is_better() const { return unit != "ns"; }
   /// "GPU 0", "GPU 0→1", "node 1"; empty: of the machine.
   [[nodiscard]] std::string place() const;
-  [[nodiscard]] std::string text() const;
+  /// A value of this quantity: "55.3 GB/s".
+  [[nodiscard]] std::string text_of(double of) const;
   [[nodiscard]] bool same_quantity(const Figure& other) const {
     return benchmark == other.benchmark && name == other.name && device == other.device && peer == other.peer &&
            node == other.node;
@@ -94,6 +95,7 @@ struct BenchResult {
 /// profgpu.bench.v1. `devices` is also what a file of peaks holds: dense rates of products, and memory bandwidth.
 std::string bench_json(const BenchResult& result);
 Result<BenchResult> bench_from_json(std::string text, std::string_view path);
+Result<BenchResult> read_bench(const std::string& path);
 
 // Comparisons.
 
@@ -114,7 +116,9 @@ struct SlowFigure {
   const Figure* figure;
   double others = 0;               ///< the median of the same quantity on other devices of that name, or pairs
   double behind_pct = 0;           ///< how much worse
-  size_t compared = 0;             ///< with so many
+
+  /// "GPU 1: host to device, pinned 20.0 GB/s, the others 55.0 GB/s (64 % worse)"
+  [[nodiscard]] std::string text() const;
 };
 /// Devices, and pairs of them, that are slower than the others of their kind in this machine; the worst first.
 std::vector<SlowFigure> slow_figures(const BenchResult& result);

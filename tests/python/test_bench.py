@@ -350,6 +350,18 @@ def test_saved_results_are_compared(profgpu, tmp_path):
     assert profgpu('bench', '--saved', before, '-o', before).returncode == 2
 
 
+def test_doctor_says_which_device_is_slow(profgpu, tmp_path):
+    saved = tmp_path / 'bench.json'
+    for model, verdict in (('devices=3,1.h2d=20,h2d=55', 'warning'), ('devices=3', 'ok')):
+        assert profgpu('bench', 'bandwidth', '-o', saved, env=environment(model)).returncode == 0
+        result = profgpu('doctor', '--json', '--bench', saved, env=environment())
+        checks = [c for c in json.loads(result.stdout)['checks'] if c['id'] == 'bench']
+        assert [c['verdict'] for c in checks] == [verdict]
+        assert ('GPU 1: host to device, pinned 20.0 GB/s' in checks[0]['detail']) == (verdict == 'warning')
+    result = profgpu('doctor', '--bench', tmp_path / 'none.json', env=environment())
+    assert result.returncode == 1 and 'none.json: cannot be read' in result.stderr.decode()
+
+
 def test_usage(profgpu):
     for words, says in ((('nothing',), 'there is no benchmark "nothing"'), (('--fail-on', 'worse'), '--compare'),
                         (('--timeout', '0'), '--timeout')):
