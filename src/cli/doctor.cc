@@ -15,6 +15,7 @@
 #include "devices/nvml_library.h"
 #include "devices/selection.h"
 #include "devices/system_checks.h"
+#include "measure/bench_result.h"
 #include "view/json_text.h"
 #include "view/layout.h"
 #include "view/wording.h"
@@ -253,10 +254,27 @@ std::string doctor_json(const DoctorFindings& findings) {
                            .add("checks", std::move(checks)));
 }
 
+// What a saved result of `profgpu bench` shows: one check for each slow figure, or one that there is none.
+Status add_bench_checks(const std::string& path, SystemChecks& checks) {
+  const auto result = read_bench(path);
+  if (!result) return result.error();
+  const std::vector<SlowFigure> slow = slow_figures(*result);
+  for (const SlowFigure& s : slow)
+    checks.push_back({"bench", "", Health::kWarning, s.text(),
+                      "its clocks, power limit, temperature and link explain it, or the device is at fault"});
+  if (slow.empty())
+    checks.push_back({"bench", "", Health::kOk, "no device was slower than its neighbors when they were measured"});
+  return ok();
+}
+
 Outcome doctor(const Arguments& arguments) {
   auto options = device_options(arguments, "all");
   if (!options) return Outcome::usage(options.error());
-  const DoctorFindings findings = examine(options->backend, options->device);
+  SystemChecks measured;
+  if (arguments.has("--bench"))
+    if (const Status read = add_bench_checks(arguments.value("--bench"), measured); !read) return read;
+  DoctorFindings findings = examine(options->backend, options->device);
+  findings.checks.insert(findings.checks.end(), measured.begin(), measured.end());
   const int width = output_width();
   const std::string text = arguments.has("--json") ? doctor_json(findings)
                                                    : rendered(doctor_lines(findings, width), width,
@@ -271,6 +289,7 @@ FlagGroup doctor_flags() {
   return {"Devices",
           {{"--device WHICH...", "only these: index, UUID, PCI id, cuda:N, separated by commas (default: all)"},
            {"--backend NAME", "only this: nvml, smi, amdgpu, intel, replay:FILE or none (default auto: try all)"},
+           {"--bench FILE", "also report what a saved result of profgpu bench shows as slow"},
            {"--strict", "exit 1 if there is a problem"}}};
 }
 

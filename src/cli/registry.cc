@@ -4,13 +4,14 @@
 namespace profgpu {
 
 extern const Command kAnalyze, kDiff, kBaseline, kHistory, kQuery, kExport, kMerge, kRun, kAttach, kTop, kStat, kLog,
-    kExporter, kMonitor, kPick, kDevices, kDoctor, kDemo, kMcp, kExplain, kRules, kFormats, kHelp, kCompletion, kManpage;
+    kExporter, kMonitor, kPick, kDevices, kDoctor, kBench, kDemo, kMcp, kExplain, kRules, kFormats, kHelp, kCompletion,
+    kManpage;
 
 const std::vector<const Command*>& commands() {
   static const std::vector<const Command*> kAll = {
       &kAnalyze, &kDiff, &kBaseline, &kHistory, &kQuery,    &kExport,  &kMerge,   &kRun,     &kAttach,
-      &kTop,     &kStat, &kLog,      &kExporter, &kMonitor, &kPick,    &kDevices, &kDoctor,  &kDemo,
-      &kMcp,     &kExplain, &kRules, &kFormats, &kHelp,     &kCompletion, &kManpage};
+      &kTop,     &kStat, &kLog,      &kExporter, &kMonitor, &kPick,    &kDevices, &kDoctor,  &kBench,
+      &kDemo,    &kMcp,  &kExplain, &kRules, &kFormats, &kHelp,     &kCompletion, &kManpage};
   return kAll;
 }
 

@@ -1,0 +1,186 @@
+// profgpu bench: what this machine gives.
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+
+#include "app/words.h"
+#include "base/text.h"
+#include "cli/bench_view.h"
+#include "cli/device_options.h"
+#include "cli/output.h"
+#include "cli/program.h"
+#include "cli/terminal.h"
+#include "devices/pending.h"
+#include "measure/benchmark.h"
+
+namespace profgpu {
+namespace {
+
+constexpr std::chrono::seconds kOpeningBackend{30};
+
+volatile std::sig_atomic_t interrupted = 0;
+
+std::vector<std::string> benchmark_names() { return names_of(benchmarks()); }
+
+struct BenchCommand {
+  BenchOptions bench;
+  DeviceOptions devices;
+  std::string output, saved, compare;
+  bool json = false, quiet = false, fails_on_worse = false;
+  int width = 0;
+  Colour colour = Colour::kAuto;
+};
+
+Result<BenchCommand> bench_command(const Arguments& arguments) {
+  BenchCommand c;
+  for (const std::string& name : arguments.positional) {
+    const std::vector<std::string> known = benchmark_names();
+    if (std::ranges::count(known, name) == 0)
+      return Error{"there is no benchmark \"" + name + "\"", "benchmarks: " + joined(known)};
+  }
+  c.bench.names = arguments.positional;
+  c.bench.full = arguments.has("--full"), c.bench.path = arguments.value("--path");
+  c.output = arguments.value("--output"), c.saved = arguments.value("--saved");
+  c.compare = arguments.value("--compare");
+  c.json = arguments.has("--json"), c.quiet = arguments.has("--quiet");
+  c.fails_on_worse = arguments.has("--fail-on");
+  c.colour = colour_option(arguments);
+  if (c.fails_on_worse && c.compare.empty()) return Error{"--fail-on needs --compare FILE to compare with"};
+  OptionReader read(arguments);
+  read.whole("--width", 0, 10'000, c.width).time("--timeout", kSecond_ns, 3600 * kSecond_ns, c.bench.patience_ns);
+  if (!read.status()) return read.status().error();
+  auto devices = device_options(arguments);
+  if (!devices) return devices.error();
+  c.devices = *std::move(devices);
+  for (const std::string& input : {c.saved, c.compare})
+    if (!input.empty())
+      if (const Status writable = refuse_overwrite({input}, c.output); !writable) return writable.error();
+  return c;
+}
+
+// Devices are watched where that works. CUDA finds those that are measured.
+Result<OpenDevices> watched_devices(const DeviceOptions& options) {
+  Pending<Result<OpenDevices>> pending([options] { return open_devices(options); });
+  auto open = pending.await(std::chrono::steady_clock::now() + kOpeningBackend);
+  if (open) return *std::move(open);
+  left_in_driver = true;
+  return OpenDevices{};
+}
+
+// What is under way, on a terminal.
+class BenchProgress {
+ public:
+  explicit BenchProgress(bool shown) : shown_(shown) { clear_line_on_interrupt(shown); }
+  BenchProgress(const BenchProgress&) = delete;
+  ~BenchProgress() {
+    if (shown_) std::fputs("\r\x1b[K", stderr);
+    clear_line_on_interrupt(false);
+  }
+  void show(const Figure& figure) const {
+    if (shown_)
+      std::fputs(fmt::format("\r\x1b[K{}  {}  {}", figure.benchmark, figure.label, figure.place()).c_str(), stderr);
+  }
+
+ private:
+  bool shown_;
+};
+
+Result<BenchEnd> measured(const BenchCommand& c) {
+  if (!c.saved.empty()) {
+    auto saved = read_bench(c.saved);
+    if (!saved) return saved.error();
+    return BenchEnd{*std::move(saved)};
+  }
+  auto open = watched_devices(c.devices);
+  if (!open) return open.error();
+  BenchOptions options = c.bench;
+  if (!c.devices.device.empty()) options.only = open->devices;
+  // What was measured until then is shown.
+  struct sigaction before{}, action{};
+  action.sa_handler = [](int) { interrupted = 1; };
+  ::sigaction(SIGINT, nullptr, &before);
+  if (before.sa_handler != SIG_IGN) ::sigaction(SIGINT, &action, nullptr);
+  const BenchProgress progress(!c.quiet && !c.json && stderr_is_terminal());
+  return run_benchmarks(options, open->backend, [&](const Bench::Now& now) {
+    progress.show(now.figure);
+    return interrupted != 0;
+  });
+}
+
+// A benchmark that was named and gave nothing.
+Outcome outcome_of(const BenchCommand& c, const BenchEnd& end, const BenchResult* before) {
+  if (end.stopped) return {ExitCode::kInterrupted};
+  for (const std::string& name : c.bench.names)
+    if (std::ranges::none_of(end.result.figures, [&](const Figure& f) { return f.benchmark == name; }))
+      return Error{name + " could not be measured"};
+  if (end.result.figures.empty()) return Error{"nothing could be measured"};
+  if (!before) return {};
+  const std::vector<FigureChange> all = changes(*before, end.result);
+  if (all.empty()) return Error{c.compare + " has none of these figures"};
+  const bool worse = std::ranges::any_of(all, [](const FigureChange& f) { return f.verdict < 0; });
+  return worse && c.fails_on_worse ? ExitCode::kFindings : ExitCode::kOk;
+}
+
+Outcome bench(const Arguments& arguments) {
+  auto c = bench_command(arguments);
+  if (!c) return Outcome::usage(c.error());
+  std::optional<BenchResult> before;
+  if (!c->compare.empty()) {
+    auto read = read_bench(c->compare);
+    if (!read) return read.error();
+    before = *std::move(read);
+  }
+  auto end = measured(*c);
+  if (!end) return end.error();
+  const BenchResult* compared = before ? &*before : nullptr;
+  const std::string json = bench_json(end->result);
+  if (!c->output.empty())
+    if (const Status written = write_file(c->output, json); !written) return written;
+  const int width = c->width > 0 ? c->width : output_width();
+  Lines lines = bench_lines(end->result, compared, width);
+  if (c->output.empty() && c->saved.empty()) append_apart(lines, next_lines({"profgpu bench -o machine.json"}, width));
+  const Status shown = write_stdout(c->json ? json : rendered(lines, width, output_colour(c->colour)));
+  return shown ? outcome_of(*c, *end, compared) : Outcome(shown);
+}
+
+}  // namespace
+
+extern const Command kBench;
+const Command kBench{
+    .name = "bench",
+    .summary = "measure what this machine gives: copies, launches, products, collectives, storage",
+    .positional = "[NAME...]",
+    .positional_help = "host, storage, launch, bandwidth, matmul or collectives (default: all that can run)",
+    .groups = {{"What to measure",
+                {{"--full", "more sizes, and two seconds for each figure"},
+                 {"--path PATH", "a file or folder, as of a data set, for storage"},
+                 {"--timeout TIME", "give up on a call that takes longer (default 60)"}}},
+               device_flags(kVisibleDevices),
+               {"What to show",
+                {{"--json", "print the result as JSON"},
+                 {"-o, --output FILE", "also save the result as JSON"},
+                 {"--saved FILE", "show a saved result; measure nothing"},
+                 {"--compare FILE", "compare with a saved result"},
+                 {"--fail-on WHAT", "exit 3 if a figure is worse than in the file of --compare", {"worse"}}}},
+               {"Screen", {kQuietFlag, kWidthFlag, kColourFlag}}},
+    .examples = {{"profgpu bench", "the short set: under a minute"},
+                 {"profgpu bench bandwidth matmul --full -o machine.json", "two of them in full, saved"},
+                 {"profgpu bench --compare machine.json", "is this machine as fast as it was?"},
+                 {"profgpu bench storage --path /data/train", "how fast the data set can be read"}},
+    .notes =
+        "Every figure is the median of at least 10 runs after warm-up. Its spread is the interquartile range. Copies "
+        "and kernels are timed by events of the device, calls by the host's clock. With several GPUs, each is measured "
+        "alone, and one that is over 10 % slower than the others is named.\n\n"
+        "Nothing of CUDA needs to be installed but the driver. matmul needs cuBLASLt and collectives need NCCL, which "
+        "come with PyTorch. Ctrl-C shows what was measured by then.\n\n"
+        "Exit status: 0 measured, 1 nothing measured or a named benchmark gave no figure, 2 usage, 3 worse than the "
+        "file of --compare, with --fail-on worse.",
+    .candidates = benchmark_names,
+    .run = bench,
+};
+
+}  // namespace profgpu

@@ -1,0 +1,179 @@
+#include "cli/bench_view.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "analyse/report/quantity.h"
+#include "base/statistics.h"
+#include "base/text.h"
+
+namespace profgpu {
+namespace {
+
+constexpr size_t kMaxSlow = 12;   // lines on slow devices
+
+/// The figures of one quantity: of several devices, pairs or nodes.
+struct Quantity {
+  std::vector<const Figure*> figures;
+  [[nodiscard]] const Figure& first() const { return *figures.front(); }
+  [[nodiscard]] double median() const {
+    std::vector<double> values;
+    for (const Figure* f : figures) values.push_back(f->value);
+    return median_of(values);
+  }
+};
+
+std::vector<Quantity> quantities(const BenchResult& result, std::string_view benchmark) {
+  std::vector<Quantity> all;
+  for (const Figure& f : result.figures) {
+    if (f.benchmark != benchmark) continue;
+    Quantity* q = nullptr;
+    for (Quantity& known : all)
+      if (known.first().name == f.name) q = &known;
+    if (!q) q = &all.emplace_back();
+    q->figures.push_back(&f);
+  }
+  return all;
+}
+
+// "53.9 GB/s on GPU 3"; the worst of several.
+std::string worst_text(const Quantity& q) {
+  if (q.figures.size() == 1) return "";
+  const bool high = q.first().higher_is_better();
+  const Figure* worst = *std::ranges::min_element(q.figures, [&](const Figure* a, const Figure* b) {
+    return high ? a->value < b->value : a->value > b->value;
+  });
+  return worst->text_of(worst->value) + " on " + worst->place();
+}
+
+// Means over the figures that know it.
+std::string mean_text(const Quantity& q, std::optional<double> DeviceReadings::*member, std::string_view unit) {
+  std::vector<double> values;
+  for (const Figure* f : q.figures)
+    if (const auto& x = f->readings.*member) values.push_back(*x);
+  return values.empty() ? std::string(kUnknownText) : fmt::format("{:.0f} {}", mean_of(values), unit);
+}
+
+std::string note_of(const Quantity& q) {
+  std::string note;
+  const Figure& f = q.first();
+  if (f.unit == "GB/s" && f.readings.pcie_gbps && f.name.find("memcpy_ce") != std::string::npos && !f.peer)
+    note = fmt::format("{} of the PCIe link", format_percent(100 * q.median() / *f.readings.pcie_gbps, 0));
+  std::string held;
+  for (const Figure* of : q.figures)
+    if (!of->readings.held_back_by.empty() && !contains(held, of->readings.held_back_by))
+      append_listed(held, of->readings.held_back_by);
+  if (!held.empty()) append_listed(note, "clocks limited by " + held);
+  int64_t outliers = 0;
+  for (const Figure* of : q.figures) outliers += of->outliers;
+  if (outliers > 0) append_listed(note, fmt::format("{} outliers", outliers));
+  return note;
+}
+
+// The median of the changes of one quantity: "+3.1 %".
+Cell change_cell(const Quantity& q, const std::vector<FigureChange>& all) {
+  std::vector<double> changed;
+  int better = 0, worse = 0;
+  for (const FigureChange& c : all)
+    if (std::ranges::count(q.figures, c.after) > 0)
+      changed.push_back(c.change_pct), better += c.verdict > 0, worse += c.verdict < 0;
+  if (changed.empty()) return {std::string(kUnknownText), Style::kFaint};
+  const std::string text = fmt::format("{:+.1f} %", median_of(changed));
+  if (worse > 0) return {text + " worse", Style::kBad};
+  return better > 0 ? Cell{text + " better", Style::kGood} : Cell{text, Style::kFaint};
+}
+
+Lines table_lines(const BenchResult& result, std::string_view benchmark, const std::vector<FigureChange>* changed,
+                  int width) {
+  const std::vector<Quantity> all = quantities(result, benchmark);
+  const bool several = std::ranges::any_of(all, [](const Quantity& q) { return q.figures.size() > 1; });
+  const bool of_devices = std::ranges::any_of(all, [](const Quantity& q) { return q.first().device.has_value(); });
+  Grid grid;
+  grid.add_column(benchmark), grid.add_column("median", true);
+  if (changed) grid.add_column("change", true);
+  if (several) grid.add_column("worst");
+  grid.add_column("spread", true), grid.add_column("runs", true);
+  if (of_devices) grid.add_column("SM clock", true), grid.add_column("power", true);
+  grid.add_column("");
+  for (const Quantity& q : all) {
+    double spread_pct = 0;
+    int64_t runs = q.first().runs;
+    for (const Figure* f : q.figures) spread_pct = std::max(spread_pct, f->spread_pct), runs = std::min(runs, f->runs);
+    std::vector<Cell> row = {{"  " + q.first().label}, {q.first().text_of(q.median()), Style::kStrong}};
+    if (changed) row.push_back(change_cell(q, *changed));
+    if (several) row.push_back({worst_text(q)});
+    row.push_back({format_percent(spread_pct), spread_pct > 5 ? Style::kWarn : Style::kPlain});
+    row.push_back({std::to_string(runs)});
+    if (of_devices) {
+      row.push_back({mean_text(q, &DeviceReadings::sm_clock_mhz, "MHz")});
+      row.push_back({mean_text(q, &DeviceReadings::power_w, "W")});
+    }
+    row.push_back({note_of(q), Style::kFaint});
+    grid.add_row(std::move(row));
+  }
+  return grid.lines(width);
+}
+
+Line head_of(const BenchResult& result) {
+  Line head(result.machine.host, Style::kStrong);
+  head.add(fmt::format("  {}, {} cores", result.machine.processor, result.machine.cores));
+  std::map<std::string, int> names;
+  for (const MeasuredDevice& d : result.devices) ++names[d.name];
+  for (const auto& [name, count] : names) head.add(fmt::format("  {} × {}", count, name));
+  if (!result.machine.driver.empty()) head.add("  driver " + result.machine.driver, Style::kFaint);
+  return head;
+}
+
+void add_slow(const BenchResult& result, Lines& lines, int width) {
+  const std::vector<SlowFigure> slow = slow_figures(result);
+  if (slow.empty()) return;
+  append(lines, {Line(), Line("Slower than the others", Style::kStrong)});
+  for (size_t i = 0; i < std::min(slow.size(), kMaxSlow); ++i)
+    append(lines, wrapped_after(Line().skip(2).add("✗ ", Style::kStrongBad), slow[i].text(), width));
+  if (slow.size() > kMaxSlow)
+    lines.push_back(Line().skip(4).add(fmt::format("… and {} more", slow.size() - kMaxSlow)));
+}
+
+// Each reason once, with all that it holds for.
+void add_not_measured(const BenchResult& result, Lines& lines, int width) {
+  std::vector<std::pair<const NotMeasured*, std::string>> reasons;
+  for (const NotMeasured& n : result.not_measured) {
+    std::string what = n.label.empty() ? n.benchmark : n.label;
+    if (n.device) what += fmt::format(" (GPU {})", *n.device);
+    auto it = std::ranges::find_if(reasons, [&](const auto& r) { return r.first->why == n.why; });
+    if (it == reasons.end()) it = reasons.insert(it, {&n, ""});
+    append_listed(it->second, what);
+  }
+  if (reasons.empty()) return;
+  append(lines, {Line(), Line("Not measured", Style::kStrong)});
+  for (const auto& [n, what] : reasons) {
+    append(lines, wrapped_after(Line().skip(2).add("– ", Style::kWarn), what + ": " + n->why, width));
+    if (!n->hint.empty()) append(lines, wrapped_after(Line().skip(6), n->hint, width, Style::kFaint));
+  }
+}
+
+}  // namespace
+
+Lines bench_lines(const BenchResult& result, const BenchResult* before, int width) {
+  Lines lines = {head_of(result)};
+  if (result.simulated)
+    append(lines, wrapped_after(Line().skip(2), "Simulated: a stand-in for the driver gave these figures, no device",
+                                width, Style::kWarn));
+  const std::vector<FigureChange> changed = before ? changes(*before, result) : std::vector<FigureChange>();
+  std::vector<std::string> shown;
+  for (const Figure& f : result.figures) {
+    if (std::ranges::count(shown, f.benchmark) > 0) continue;
+    shown.push_back(f.benchmark);
+    append_apart(lines, table_lines(result, f.benchmark, before ? &changed : nullptr, width));
+  }
+  add_slow(result, lines, width);
+  if (!result.notes.empty()) lines.emplace_back();
+  for (const std::string& note : result.notes)
+    append(lines, wrapped_after(Line().skip(2).add("! ", Style::kWarn), note, width));
+  add_not_measured(result, lines, width);
+  return lines;
+}
+
+}  // namespace profgpu

@@ -1,0 +1,12 @@
+// The result of `profgpu bench` for people.
+#pragma once
+
+#include "measure/bench_result.h"
+#include "view/layout.h"
+
+namespace profgpu {
+
+/// `before`: an older result to compare with; null: none.
+Lines bench_lines(const BenchResult& result, const BenchResult* before, int width);
+
+}  // namespace profgpu

@@ -1,0 +1,147 @@
+// bandwidth: how fast data moves between host and device, within a device and between devices. Figures that nvbandwidth
+// has as well have its names.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "measure/benchmark.h"
+#include "measure/kernels.h"
+
+namespace profgpu {
+namespace {
+
+using cuda::Device, cuda::DeviceMemory, cuda::PinnedMemory;
+
+constexpr int64_t kCopyBytes = int64_t{256} << 20;
+// Far over any cache (an H200 has 50 MiB, a B200 126 MiB, an MI300X 256 MiB).
+constexpr int64_t kLocalBytes = int64_t{1} << 30;
+constexpr int64_t kMaxShare = 8;   // of the device's memory, for one buffer
+
+int64_t buffer_bytes(const Device& device, int64_t wanted) {
+  return std::min(wanted, device.memory_bytes / kMaxShare / kKernelElementBytes * kKernelElementBytes);
+}
+
+// Times copies by the device's events.
+template <class Copy>
+Run on_device(const Device& device, Copy copy) {
+  return [&device, copy](int64_t calls) {
+    return device.device_ns([&] {
+      Status status = ok();
+      for (int64_t i = 0; i < calls && status; ++i) status = copy();
+      return status;
+    });
+  };
+}
+
+// By the host's clock, from the call to its end: for copies that block the host.
+template <class Copy>
+Run on_host(const Device& device, Copy copy) {
+  return [&device, copy](int64_t calls) -> Result<double> {
+    const int64_t begin_ns = device.now_ns();
+    Status status = ok();
+    for (int64_t i = 0; i < calls && status; ++i) status = copy();
+    if (status) status = device.api.wait_for_stream(device.stream());
+    if (!status) return status.error();
+    return static_cast<double>(device.now_ns() - begin_ns);
+  };
+}
+
+void host_copies(Bench& bench, const Device& d, const DeviceMemory& there, int64_t bytes) {
+  const auto size = static_cast<size_t>(bytes);
+  const auto amount = static_cast<double>(bytes);
+  const Figure to = bench.figure("host_to_device_memcpy_ce", "host to device, pinned", &d, "GB/s");
+  const Figure from = bench.figure("device_to_host_memcpy_ce", "device to host, pinned", &d, "GB/s");
+  if (auto pinned = PinnedMemory::allocate(d, bytes); pinned) {
+    bench.measure(to, amount, on_device(d, [&] {
+      return d.api.to_device(there.address(), pinned->data(), size, d.stream());
+    }));
+    bench.measure(from, amount, on_device(d, [&] {
+      return d.api.to_host(pinned->data(), there.address(), size, d.stream());
+    }));
+  } else {
+    bench.miss(to, pinned.error()), bench.miss(from, pinned.error());
+  }
+  std::vector<char> pageable(size);
+  bench.measure(bench.figure("host_to_device_pageable", "host to device, pageable", &d, "GB/s"), amount,
+                on_host(d, [&] { return d.api.to_device(there.address(), pageable.data(), size, d.stream()); }));
+  bench.measure(bench.figure("device_to_host_pageable", "device to host, pageable", &d, "GB/s"), amount,
+                on_host(d, [&] { return d.api.to_host(pageable.data(), there.address(), size, d.stream()); }));
+}
+
+// `buffers`: a, b and the target. Bytes that are read and written count.
+void local_traffic(Bench& bench, const Device& d, const std::vector<DeviceMemory>& buffers, int64_t bytes) {
+  const auto size = static_cast<size_t>(bytes);
+  const uint64_t a = buffers[0].address(), b = buffers[1].address(), to = buffers[2].address();
+  const auto count = static_cast<uint64_t>(bytes / kKernelElementBytes);
+  const auto amount = static_cast<double>(bytes);
+  bench.measure(bench.figure("device_local_copy", "device memory, cuMemcpy", &d, "GB/s"), 2 * amount,
+                on_device(d, [&] { return d.api.within_device(to, a, size, d.stream()); }));
+  const struct {
+    const char *kernel, *name, *label;
+    double traffic;
+    std::vector<uint64_t> parameters;
+  } kernels[] = {{"profgpu_read", "device_memory_read", "device memory, read", 1, {a, to, count}},
+                 {"profgpu_write", "device_memory_write", "device memory, write", 1, {to, count}},
+                 {"profgpu_copy", "device_memory_copy", "device memory, copy", 2, {a, to, count}},
+                 {"profgpu_triad", "device_memory_triad", "device memory, triad", 3, {a, b, to, count}}};
+  for (const auto& k : kernels) {
+    const Figure f = bench.figure(k.name, k.label, &d, "GB/s");
+    const cuda::Function kernel = d.kernel(k.kernel);
+    if (!kernel) bench.miss(f, d.kernels() ? Error{"the driver does not find the kernel"} : d.kernels().error());
+    else bench.measure(f, k.traffic * amount, on_device(d, [&] { return d.launch(kernel, k.parameters); }));
+  }
+}
+
+void within_device(Bench& bench, const Device& d) {
+  const int64_t copied = buffer_bytes(d, kCopyBytes), local = buffer_bytes(d, kLocalBytes);
+  std::vector<DeviceMemory> buffers;
+  for (int i = 0; i < 3; ++i) {
+    auto memory = DeviceMemory::allocate(d, local);
+    if (!memory) return bench.miss(bench.figure("", "copies", &d), memory.error());
+    buffers.push_back(std::move(*memory));
+  }
+  host_copies(bench, d, buffers[0], copied);
+  local_traffic(bench, d, buffers, local);
+}
+
+// Copies that `from` makes to `to`.
+void between_devices(Bench& bench, const Device& from, const Device& to) {
+  int reachable = 0;
+  (void)from.api.can_access_peer(&reachable, from.index, to.index);
+  Figure f = bench.figure("device_to_device_memcpy_write_ce",
+                          reachable ? "device to device" : "device to device, through the host", &from, "GB/s");
+  f.peer = to.index;
+  const int64_t bytes = std::min(buffer_bytes(from, kCopyBytes), buffer_bytes(to, kCopyBytes));
+  if (const Status current = to.use(); !current) return bench.miss(f, current.error());
+  auto target = DeviceMemory::allocate(to, bytes);
+  if (!target) return bench.miss(f, target.error());
+  if (const Status current = from.use(); !current) return bench.miss(f, current.error());
+  // Where it is enabled already, or does not work, the copy still has its way.
+  if (reachable) (void)from.api.enable_peer(to.context(), 0U);
+  auto source = DeviceMemory::allocate(from, bytes);
+  if (!source) return bench.miss(f, source.error());
+  bench.measure(f, static_cast<double>(bytes), on_device(from, [&] {
+    return from.api.to_peer(target->address(), to.context(), source->address(), from.context(),
+                            static_cast<size_t>(bytes), from.stream());
+  }));
+}
+
+void run_bandwidth(Bench& bench) {
+  bench.each_device([&](BenchDevice& d) { within_device(bench, *d.cuda); });
+  bench.each_device([&](BenchDevice& from) {
+    for (const BenchDevice& to : bench.devices)
+      if (&to != &from && !to.lost && !from.lost) between_devices(bench, *from.cuda, *to.cuda);
+  });
+}
+
+}  // namespace
+
+extern const Benchmark kBandwidth;
+const Benchmark kBandwidth{
+    .name = "bandwidth",
+    .summary = "copies between host and device, within a device, between devices",
+    .run = run_bandwidth,
+};
+
+}  // namespace profgpu

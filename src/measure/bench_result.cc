@@ -1,0 +1,192 @@
+#include "measure/bench_result.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "analyse/report/quantity.h"
+#include "base/statistics.h"
+#include "devices/system_files.h"
+#include "view/json_text.h"
+
+namespace profgpu {
+namespace {
+
+constexpr std::string_view kSchema = "profgpu.bench.v1";
+constexpr size_t kMaxFile = 64 << 20;
+
+double worse_pct(const Figure& figure, double than) {
+  const double ratio = figure.higher_is_better() ? figure.value / than : than / figure.value;
+  return 100 * (1 - ratio);
+}
+
+// A device as a file of peaks has it. Figures of products name their precision; the best size counts.
+Record device_record(const MeasuredDevice& device, const std::vector<Figure>& figures) {
+  std::map<std::string, double> tera;
+  double memory_gbps = 0;
+  for (const Figure& f : figures) {
+    if (f.device != device.index) continue;
+    if (!f.precision.empty()) tera[f.precision] = std::max(tera[f.precision], f.value);
+    if (f.name.starts_with("device_memory_") && f.name != "device_memory_write")
+      memory_gbps = std::max(memory_gbps, f.value);
+  }
+  Record record;
+  record.add("index", device.index).add("name", device.name).add("uuid", unless_empty(device.uuid));
+  record.add("pci_bus_id", unless_empty(device.pci_bus_id)).add("compute_capability", device.compute_capability);
+  record.add("memory_bytes", device.memory_bytes).add("multiprocessors", device.multiprocessors);
+  Record rates;
+  for (const auto& [precision, rate] : tera) rates.add(precision, rate);
+  if (!tera.empty()) record.add("tflops", std::move(rates));
+  if (memory_gbps > 0) record.add("memory_gbps", memory_gbps);
+  return record;
+}
+
+std::string text_at(const Record& record, std::string_view name) {
+  const std::string* text = record.at(name).text();
+  return text ? *text : "";
+}
+std::optional<int64_t> whole_at(const Record& record, std::string_view name) {
+  const int64_t* n = record.at(name).integer();
+  return n ? std::optional(*n) : std::nullopt;
+}
+std::optional<double> number_at(const Record& record, std::string_view name) {
+  const Value& value = record.at(name);
+  return value.real() || value.integer() ? std::optional(value.number()) : std::nullopt;
+}
+
+Figure figure_of(const Record& r) {
+  Figure f;
+  f.benchmark = text_at(r, "benchmark"), f.name = text_at(r, "name"), f.label = text_at(r, "label");
+  f.device = whole_at(r, "device"), f.peer = whole_at(r, "peer"), f.node = whole_at(r, "node");
+  f.unit = text_at(r, "unit"), f.value = r.at("value").number(), f.best = r.at("best").number();
+  f.spread_pct = r.at("spread_pct").number(), f.runs = whole_at(r, "runs").value_or(0);
+  f.outliers = whole_at(r, "outliers").value_or(0), f.precision = text_at(r, "precision");
+  f.readings = {number_at(r, "sm_clock_mhz"), number_at(r, "power_w"), number_at(r, "temperature_c"),
+                text_at(r, "held_back_by"), number_at(r, "pcie_link_gbps")};
+  return f;
+}
+
+NotMeasured not_measured_of(const Record& r) {
+  return {text_at(r, "benchmark"), text_at(r, "label"), whole_at(r, "device"), text_at(r, "why"), text_at(r, "hint")};
+}
+
+MeasuredDevice device_of(const Record& r) {
+  MeasuredDevice d;
+  d.index = whole_at(r, "index").value_or(0), d.name = text_at(r, "name"), d.uuid = text_at(r, "uuid");
+  d.pci_bus_id = text_at(r, "pci_bus_id"), d.compute_capability = text_at(r, "compute_capability");
+  d.memory_bytes = whole_at(r, "memory_bytes").value_or(0);
+  d.multiprocessors = whole_at(r, "multiprocessors").value_or(0);
+  return d;
+}
+
+// All records of a list; others in it, and what is no list, give none.
+template <class Of>
+void read_records(const Value& list, Of of, auto& to) {
+  if (!list.list()) return;
+  for (const Value& item : *list.list())
+    if (item.record()) to.push_back(of(*item.record()));
+}
+
+const std::string& name_of(const BenchResult& result, std::optional<int64_t> index) {
+  static const std::string kNone;
+  const MeasuredDevice* d = first_where(result.devices, [&](const MeasuredDevice& m) { return m.index == index; });
+  return d ? d->name : kNone;
+}
+
+}  // namespace
+
+std::string Figure::place() const {
+  if (device && peer) return fmt::format("GPU {}→{}", *device, *peer);
+  if (device) return fmt::format("GPU {}", *device);
+  return node ? fmt::format("node {}", *node) : "";
+}
+
+std::string Figure::text_of(double of) const {
+  return unit == "ns" ? format_duration(of) : format_number(of) + " " + unit;
+}
+
+std::string SlowFigure::text() const {
+  return fmt::format("{}: {} {}, the others {} ({} worse)", figure->place(), figure->label,
+                     figure->text_of(figure->value), figure->text_of(others), format_percent(behind_pct, 0));
+}
+
+std::string bench_json(const BenchResult& result) {
+  List devices;
+  for (const MeasuredDevice& d : result.devices) devices.push_back(device_record(d, result.figures));
+  return json_document(Record()
+                           .add("schema", kSchema)
+                           .add("unix_ns", result.unix_ns)
+                           .add("simulated", result.simulated)
+                           .add("full", result.full)
+                           .add("machine", value_of(result.machine))
+                           .add("devices", std::move(devices))
+                           .add("figures", value_of(result.figures))
+                           .add("not_measured", value_of(result.not_measured))
+                           .add("notes", value_of(result.notes)));
+}
+
+Result<BenchResult> bench_from_json(std::string text, std::string_view path) {
+  const auto value = value_from_json(text);
+  const Record* record = value ? (*value).record() : nullptr;
+  if (!record || text_at(*record, "schema") != kSchema)
+    return Error{fmt::format("{}: not a result of profgpu bench{}", path,
+                             value ? "" : ": " + value.error().message),
+                 "write one with `profgpu bench --json -o FILE`"};
+  BenchResult result;
+  result.unix_ns = whole_at(*record, "unix_ns").value_or(0);
+  const auto is_true = [&](std::string_view name) { return record->at(name).boolean() && *record->at(name).boolean(); };
+  result.simulated = is_true("simulated"), result.full = is_true("full");
+  if (const Record* m = record->at("machine").record())
+    result.machine = {text_at(*m, "host"), text_at(*m, "kernel"), text_at(*m, "processor"),
+                      whole_at(*m, "cores").value_or(0), whole_at(*m, "memory_bytes").value_or(0),
+                      text_at(*m, "cuda"), text_at(*m, "driver")};
+  read_records(record->at("devices"), device_of, result.devices);
+  read_records(record->at("figures"), figure_of, result.figures);
+  std::erase_if(result.figures, [](const Figure& f) { return !(f.value > 0) || !std::isfinite(f.value); });
+  read_records(record->at("not_measured"), not_measured_of, result.not_measured);
+  if (const List* notes = record->at("notes").list())
+    for (const Value& note : *notes)
+      if (note.text()) result.notes.push_back(*note.text());
+  return result;
+}
+
+Result<BenchResult> read_bench(const std::string& path) {
+  auto text = file_text(path, kMaxFile);
+  if (!text) return Error{path + ": cannot be read"};
+  return bench_from_json(*std::move(text), path);
+}
+
+std::vector<FigureChange> changes(const BenchResult& before, const BenchResult& after) {
+  std::vector<FigureChange> all;
+  for (const Figure& now : after.figures) {
+    const Figure* then = first_where(before.figures, [&](const Figure& f) { return f.same_quantity(now); });
+    if (!then || then->unit != now.unit) continue;
+    FigureChange c{then, &now, 100 * (now.value / then->value - 1), 0};
+    if (std::abs(c.change_pct) > std::max(kRealChange_pct, then->spread_pct + now.spread_pct))
+      c.verdict = (c.change_pct > 0) == now.higher_is_better() ? 1 : -1;
+    all.push_back(c);
+  }
+  return all;
+}
+
+std::vector<SlowFigure> slow_figures(const BenchResult& result) {
+  std::vector<SlowFigure> slow;
+  for (const Figure& f : result.figures) {
+    if (!f.device) continue;
+    std::vector<double> others;
+    for (const Figure& other : result.figures)
+      if (&other != &f && other.benchmark == f.benchmark && other.name == f.name && other.device &&
+          name_of(result, other.device) == name_of(result, f.device))
+        others.push_back(other.value);
+    if (others.empty()) continue;
+    SlowFigure s{&f, median_of(others)};
+    s.behind_pct = worse_pct(f, s.others);
+    if (s.behind_pct > kSlowDevice_pct) slow.push_back(s);
+  }
+  std::ranges::stable_sort(slow, std::greater<>(), &SlowFigure::behind_pct);
+  return slow;
+}
+
+}  // namespace profgpu

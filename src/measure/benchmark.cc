@@ -1,0 +1,227 @@
+#include "measure/benchmark.h"
+
+#include <fmt/format.h>
+#include <sys/utsname.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/decimal.h"
+#include "base/text.h"
+#include "devices/host_process.h"
+#include "devices/pending.h"
+#include "devices/system_files.h"
+
+namespace profgpu {
+namespace {
+
+constexpr int64_t kSecond_ns = 1'000'000'000;
+constexpr int64_t kShortSet_ns = 55 * kSecond_ns;     // after which the short set begins no figure
+constexpr int64_t kShortFigures_ns = 30 * kSecond_ns; // shared by the figures of the short set
+constexpr int64_t kFiguresOfDevice = 32;              // about so many
+constexpr int64_t kMinFigure_ns = 30'000'000, kMaxFigure_ns = 400'000'000, kFullFigure_ns = 2 * kSecond_ns;
+
+MachineDescription this_machine() {
+  const SystemRoots roots = SystemRoots::from_environment();
+  MachineDescription m;
+  m.host = host_name();
+  utsname system{};
+  if (::uname(&system) == 0) m.kernel = system.release;
+  m.processor = line_value(file_text(roots.proc + "/cpuinfo").value_or(""), "model name\t");
+  m.cores = std::thread::hardware_concurrency();
+  const std::string_view kibibytes = line_value(file_text(roots.proc + "/meminfo").value_or(""), "MemTotal");
+  m.memory_bytes = whole_number(kibibytes.substr(0, kibibytes.find(' '))).value_or(0) * 1024;
+  return m;
+}
+
+}  // namespace
+
+Bench::Bench(BenchOptions chosen, std::shared_ptr<Backend> backend)
+    : options(std::move(chosen)), backend_(std::move(backend)), begun_ns_(monotonic_ns()) {
+  result_.unix_ns = unix_ns();
+  result_.full = options.full;
+  result_.machine = this_machine();
+  now_.since_ns = begun_ns_;
+}
+
+Status Bench::open_devices() {
+  begin(figure("", "opening the driver"));
+  auto library = cuda::Library::open();
+  if (!library) return library.error();
+  library_ = *std::move(library);
+  watch_ = std::make_unique<DeviceWatch>(backend_);
+  {
+    const std::lock_guard lock(mutex_);
+    result_.simulated = library_->simulated();
+    result_.machine.cuda = library_->version();
+    if (backend_ && !backend_->devices().empty()) result_.machine.driver = backend_->devices().front().driver_version;
+  }
+  for (int i = 0; i < library_->devices(); ++i) open_device(i);
+  if (devices.empty()) return Error{"no GPU could be opened"};
+  return ok();
+}
+
+void Bench::open_device(int index) {
+  Figure opening = figure("", "opening the device");
+  opening.device = index;
+  begin(opening);
+  auto found = cuda::Device::find(library_, index);
+  if (!found) return miss(opening, found.error());
+  const auto watched = watch_->find((*found)->uuid, (*found)->pci_bus_id);
+  if (!options.only.empty() && (!watched || std::ranges::count(options.only, *watched) == 0)) return;
+  BenchDevice device{std::move(*found), watched};
+  note_others(device);
+  if (const Status started = device.cuda->start(); !started) return miss(opening, started.error());
+  const cuda::Device& c = *device.cuda;
+  {
+    const std::lock_guard lock(mutex_);
+    result_.devices.push_back({index, c.name, c.uuid, c.pci_bus_id, c.compute_capability, c.memory_bytes,
+                               c.multiprocessors});
+  }
+  devices.push_back(std::move(device));
+}
+
+void Bench::note_others(const BenchDevice& device) {
+  if (!device.watched) return;
+  const std::vector<std::string> others = watch_->others(*device.watched);
+  if (!others.empty())
+    note(fmt::format("GPU {} is used by {} as well: its figures may be too low", device.cuda->index,
+                     joined(others, ", ")));
+}
+
+void Bench::note(std::string text) {
+  const std::lock_guard lock(mutex_);
+  result_.notes.push_back(std::move(text));
+}
+
+Figure Bench::figure(std::string name, std::string label, const cuda::Device* device, std::string unit) const {
+  Figure f;
+  f.benchmark = benchmark_, f.name = std::move(name), f.label = std::move(label), f.unit = std::move(unit);
+  if (device) f.device = device->index;
+  return f;
+}
+
+BenchDevice* Bench::device_of(const Figure& figure) {
+  for (BenchDevice& d : devices)
+    if (figure.device == d.cuda->index) return &d;
+  return nullptr;
+}
+
+bool Bench::out_of_time() const {
+  return !options.full && options.names.empty() && monotonic_ns() - begun_ns_ > kShortSet_ns;
+}
+
+void Bench::begin(const Figure& figure) {
+  const std::lock_guard lock(mutex_);
+  now_ = {figure, monotonic_ns()};
+}
+
+void Bench::measure(Figure figure, double amount, const Run& run) {
+  BenchDevice* device = device_of(figure);
+  if (device && device->lost) return;
+  if (out_of_time())
+    return miss(figure, {"no time was left", "run it alone: profgpu bench " + figure.benchmark});
+  begin(figure);
+  const auto count = static_cast<int64_t>(devices.size());
+  const int64_t budget_ns =
+      options.full ? kFullFigure_ns
+                   : std::clamp(kShortFigures_ns / (count * kFiguresOfDevice + count * count + 1), kMinFigure_ns,
+                                kMaxFigure_ns);
+  const int64_t from_ns = unix_ns();
+  const auto timing = repeat(run, budget_ns, [&] { return now_ns(); });
+  if (!timing) {
+    // A device that does not work any more fails at everything: that is reported once.
+    const Status alive = device ? device->cuda->api.synchronize() : ok();
+    if (alive) return miss(figure, timing.error());
+    miss(figure, {timing.error().message + "; the device does not work any more",
+                  "`profgpu doctor` and `dmesg | grep -i xid` look for the reason"});
+    device->lost = true;
+    return;
+  }
+  if (timing->best_ns <= 0) return miss(figure, {"too short to be timed"});
+  figure.value = amount > 0 ? amount / timing->median_ns : timing->median_ns;
+  figure.best = amount > 0 ? amount / timing->best_ns : timing->best_ns;
+  figure.spread_pct = timing->spread_pct, figure.runs = timing->runs, figure.outliers = timing->outliers;
+  if (device && device->watched) figure.readings = watch_->since(*device->watched, from_ns);
+  add(std::move(figure));
+}
+
+void Bench::add(Figure figure) {
+  const std::lock_guard lock(mutex_);
+  result_.figures.push_back(std::move(figure));
+}
+
+void Bench::miss(const Figure& figure, const Error& why) {
+  if (const BenchDevice* device = device_of(figure); !device || !device->lost) give_up(figure, why);
+}
+
+void Bench::give_up(const Figure& figure, const Error& why) {
+  const std::lock_guard lock(mutex_);
+  result_.not_measured.push_back({figure.benchmark, figure.label, figure.device, why.message, why.hint});
+}
+
+void Bench::each_device(const std::function<void(BenchDevice&)>& of) {
+  for (BenchDevice& d : devices) {
+    if (d.lost) continue;
+    if (const Status current = d.cuda->use(); current) {
+      of(d);
+    } else {
+      miss(figure("", "", d.cuda.get()), current.error());
+      d.lost = true;
+    }
+  }
+}
+
+void Bench::run(const Benchmark& benchmark) {
+  benchmark_ = benchmark.name;
+  if (benchmark.of_devices) {
+    if (!opened_) opened_ = open_devices();
+    if (!*opened_) return miss(figure("", ""), opened_->error());
+  }
+  if (benchmark.needs_path && options.path.empty())
+    return miss(figure("", ""), {"no file or folder to read", "name one with --path"});
+  benchmark.run(*this);
+}
+
+BenchResult Bench::result() const {
+  const std::lock_guard lock(mutex_);
+  return result_;
+}
+
+Bench::Now Bench::now() const {
+  const std::lock_guard lock(mutex_);
+  return now_;
+}
+
+BenchEnd run_benchmarks(const BenchOptions& options, std::shared_ptr<Backend> backend,
+                        const std::function<bool(const Bench::Now&)>& stop) {
+  const auto bench = std::make_shared<Bench>(options, std::move(backend));
+  Pending<bool> work([bench] {
+    for (const Benchmark* b : benchmarks()) {
+      const bool named = std::ranges::count(bench->options.names, b->name) > 0;
+      const bool usual = bench->options.names.empty() && (!b->needs_path || !bench->options.path.empty());
+      if (named || usual) bench->run(*b);
+    }
+    bench->devices.clear();
+    return true;
+  });
+  BenchEnd end;
+  for (bool done = false, stuck = false; !done && !stuck && !end.stopped;) {
+    done = work.await(std::chrono::steady_clock::now() + std::chrono::milliseconds(100)).has_value();
+    if (done) break;
+    const Bench::Now now = bench->now();
+    end.stopped = stop(now);
+    stuck = !end.stopped && monotonic_ns() - now.since_ns > options.patience_ns;
+    if (stuck)
+      bench->give_up(now.figure, {fmt::format("did not return within {} s", options.patience_ns / kSecond_ns),
+                                  "nothing after it was measured; a driver that hangs needs a reset or a reboot"});
+    if (stuck || end.stopped) left_in_driver = true;
+  }
+  end.result = bench->result();
+  left_in_driver = left_in_driver || bench->any_stuck();
+  return end;
+}
+
+}  // namespace profgpu

@@ -1,0 +1,112 @@
+// Benchmark: one thing to measure of a machine, and Bench, what it measures with.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "measure/bench_result.h"
+#include "measure/cuda_library.h"
+#include "measure/device_watch.h"
+#include "measure/repetition.h"
+
+namespace profgpu {
+
+struct BenchOptions {
+  std::vector<std::string> names;   ///< of benchmarks; empty: all that need no further option
+  bool full = false;
+  std::string path;                 ///< a file or folder whose reading is measured; empty: none
+  int64_t patience_ns = 60'000'000'000;   ///< a call that takes longer hangs
+  std::vector<uint32_t> only;       ///< devices, by position in the backend; empty: all that CUDA shows
+};
+
+class Bench;
+
+struct Benchmark {
+  std::string_view name;
+  std::string_view summary;         ///< one line
+  bool of_devices = true;           ///< needs a GPU
+  bool needs_path = false;
+  void (*run)(Bench&);
+};
+/// In the order in which they run.
+const std::vector<const Benchmark*>& benchmarks();
+
+/// A device that is measured. Lost: a call failed, and so does every further one.
+struct BenchDevice {
+  std::unique_ptr<cuda::Device> cuda;
+  std::optional<uint32_t> watched;  ///< position in the watch
+  bool lost = false;
+};
+
+class Bench {
+ public:
+  Bench(BenchOptions options, std::shared_ptr<Backend> backend);
+
+  /// Measures one figure: its time, or `amount` per nanosecond where that is not 0. What it needs beside `figure`'s
+  /// names are `run`'s own times; a failure is noted in the figure's place.
+  void measure(Figure figure, double amount, const Run& run);
+  /// Says what is under way, where that is no figure.
+  void begin(const Figure& figure);
+  /// Adds a figure that was measured otherwise.
+  void add(Figure figure);
+  /// Notes why there is no such figure. Of a lost device that is known.
+  void miss(const Figure& figure, const Error& why);
+  /// The devices that still work. Calls are for the one given until the next.
+  void each_device(const std::function<void(BenchDevice&)>& of);
+  [[nodiscard]] Figure figure(std::string name, std::string label, const cuda::Device* device = nullptr,
+                              std::string unit = "ns") const;
+
+  /// Runs `benchmark`. Devices are opened by the first that needs them.
+  void run(const Benchmark& benchmark);
+
+  // For the thread that waits.
+  void give_up(const Figure& figure, const Error& why);
+  [[nodiscard]] BenchResult result() const;
+  /// The figure that is under way, and since when (monotonic).
+  struct Now {
+    Figure figure;
+    int64_t since_ns = 0;
+  };
+  [[nodiscard]] Now now() const;
+  [[nodiscard]] bool any_stuck() const { return watch_ && watch_->any_stuck(); }
+
+  const BenchOptions options;
+  std::vector<BenchDevice> devices;
+
+ private:
+  Status open_devices();
+  void open_device(int index);
+  void note_others(const BenchDevice& device);
+  void note(std::string text);
+  BenchDevice* device_of(const Figure& figure);
+  [[nodiscard]] bool out_of_time() const;
+  [[nodiscard]] int64_t now_ns() const { return library_ ? library_->now_ns() : monotonic_ns(); }
+
+  std::shared_ptr<cuda::Library> library_;
+  std::shared_ptr<Backend> backend_;
+  std::unique_ptr<DeviceWatch> watch_;
+  std::string benchmark_;           // that runs
+  std::optional<Status> opened_;    // devices: none: not tried yet
+  int64_t begun_ns_;                // monotonic
+
+  mutable std::mutex mutex_;        // of what follows
+  BenchResult result_;
+  Now now_;
+};
+
+struct BenchEnd {
+  BenchResult result;
+  bool stopped = false;             ///< `stop` said so: the result is what there was by then
+};
+/// Runs the benchmarks that `options` names on a thread of its own. `stop` gets what is under way ten times a second,
+/// and true ends it. A call that does not return is reported, and left in the driver.
+BenchEnd run_benchmarks(const BenchOptions& options, std::shared_ptr<Backend> backend,
+                        const std::function<bool(const Bench::Now&)>& stop);
+
+}  // namespace profgpu

@@ -1,0 +1,118 @@
+// cuBLASLt as its library exports it, in declarations of our own (cublasLt.h 11 to 13): as much as one product needs.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+
+#include "measure/cuda_library.h"
+
+namespace profgpu::cublas {
+
+using Handle = struct OpaqueHandle*;
+using Description = struct OpaqueDescription*;
+using MatrixLayout = struct OpaqueMatrixLayout*;
+using Preference = struct OpaquePreference*;
+
+/// cudaDataType.
+enum DataType : int { kR32F = 0, kR64F = 1, kR16F = 2, kR8I = 3, kR32I = 10, kR16BF = 14, kR8FE4M3 = 28 };
+/// cublasComputeType_t.
+enum ComputeType : int { kCompute32F = 68, kCompute64F = 70, kCompute32I = 72, kCompute32FFastTf32 = 77 };
+enum DescriptionAttribute : int { kTransposeA = 3 };
+enum PreferenceAttribute : int { kMaxWorkspaceBytes = 1 };
+constexpr int32_t kTransposed = 1;
+
+struct Algorithm {
+  std::array<uint64_t, 8> data;
+};
+struct HeuristicResult {
+  Algorithm algorithm;
+  size_t workspace_bytes;
+  int state;
+  float waves;
+  std::array<int, 4> reserved;
+};
+static_assert(sizeof(HeuristicResult) == 96);
+
+std::string words_of(const DynLib& library, int code);
+
+class Api {
+  const DynLib& library_;   // what the calls are initialised from
+  template <class... P>
+  using Call = VendorCall<P...>;
+#define PROFGPU_CALL(member, name) member{library_, words_of, name}
+
+ public:
+  explicit Api(const DynLib& library) : library_(library) {}
+
+  Call<Handle*> PROFGPU_CALL(create, "cublasLtCreate");
+  Call<Handle> PROFGPU_CALL(destroy, "cublasLtDestroy");
+  Call<Description*, int, int> PROFGPU_CALL(create_description, "cublasLtMatmulDescCreate");
+  Call<Description, int, const void*, size_t> PROFGPU_CALL(set_description, "cublasLtMatmulDescSetAttribute");
+  Call<Description> PROFGPU_CALL(destroy_description, "cublasLtMatmulDescDestroy");
+  Call<MatrixLayout*, int, uint64_t, uint64_t, int64_t> PROFGPU_CALL(create_layout, "cublasLtMatrixLayoutCreate");
+  Call<MatrixLayout> PROFGPU_CALL(destroy_layout, "cublasLtMatrixLayoutDestroy");
+  Call<Preference*> PROFGPU_CALL(create_preference, "cublasLtMatmulPreferenceCreate");
+  Call<Preference, int, const void*, size_t> PROFGPU_CALL(set_preference, "cublasLtMatmulPreferenceSetAttribute");
+  Call<Preference> PROFGPU_CALL(destroy_preference, "cublasLtMatmulPreferenceDestroy");
+  Call<Handle, Description, MatrixLayout, MatrixLayout, MatrixLayout, MatrixLayout, Preference, int, HeuristicResult*,
+       int*>
+      PROFGPU_CALL(choose, "cublasLtMatmulAlgoGetHeuristic");
+  Call<Handle, Description, const void*, cuda::Address, MatrixLayout, cuda::Address, MatrixLayout, const void*,
+       cuda::Address, MatrixLayout, cuda::Address, MatrixLayout, const Algorithm*, cuda::Address, size_t, cuda::Stream>
+      PROFGPU_CALL(multiply, "cublasLtMatmul");
+#undef PROFGPU_CALL
+};
+
+class Library {
+ public:
+  /// PROFGPU_CUBLASLT_LIBRARY where it is set, else the toolkit's, else that of a Python environment.
+  static Result<std::shared_ptr<Library>> open();
+
+ private:
+  explicit Library(DynLib library) : library_(std::move(library)) {}
+  DynLib library_;
+
+ public:
+  const Api api{library_};
+};
+
+/// A precision of products, with the types of their matrices.
+struct ProductKind {
+  const char* name;                ///< "bf16"
+  ComputeType compute;
+  DataType scale, factor, result;
+  int64_t factor_bytes, result_bytes;   ///< of an element
+};
+
+/// D = Aᵀ B with square matrices, by the algorithm that the library takes for the best: in all precisions the layout
+/// that it has kernels for.
+class Product {
+ public:
+  static Result<std::unique_ptr<Product>> make(const std::shared_ptr<Library>& library, const cuda::Device& device,
+                                               const ProductKind& kind, int64_t size);
+  ~Product();
+  Product(const Product&) = delete;
+  Product& operator=(const Product&) = delete;
+
+  Status multiply() const;
+  static constexpr int64_t kWorkspaceBytes = int64_t{32} << 20;   // what NVIDIA recommends for Hopper and later
+
+ private:
+  Product(std::shared_ptr<Library> library, const cuda::Device& device, const ProductKind& kind)
+      : library_(std::move(library)), api_(library_->api), device_(device), kind_(kind) {}
+  Status describe(int64_t size);
+  Status allocate(int64_t size);
+
+  std::shared_ptr<Library> library_;
+  const Api& api_;
+  const cuda::Device& device_;
+  const ProductKind& kind_;
+  Handle handle_ = nullptr;
+  Description description_ = nullptr;
+  MatrixLayout factor_ = nullptr, result_ = nullptr;
+  HeuristicResult chosen_{};
+  std::vector<cuda::DeviceMemory> memory_;   // A, B, D, workspace
+};
+
+}  // namespace profgpu::cublas

@@ -1,0 +1,166 @@
+#include "measure/cuda_library.h"
+
+#include <array>
+#include <cstring>
+
+#include "base/clock.h"
+#include "devices/pci_address.h"
+#include "measure/kernels.h"
+
+namespace profgpu::cuda {
+namespace {
+
+constexpr unsigned kThreads = 256;   // of a block
+constexpr int32_t kBlocksPerMultiprocessor = 8;   // 2048 threads: as many as fit
+
+std::string uuid_text(const std::array<unsigned char, 16>& bytes) {
+  std::string text = "GPU-";
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += fmt::format("{:02x}", bytes[i]);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string words_of(const DynLib& library, int code) {
+  const auto words = library.symbol<int (*)(int, const char**)>("cuGetErrorString");
+  const auto name = library.symbol<int (*)(int, const char**)>("cuGetErrorName");
+  const char *text = nullptr, *symbol = nullptr;
+  if (!words || words(code, &text) != 0 || !text) return fmt::format("error {} of CUDA", code);
+  if (!name || name(code, &symbol) != 0 || !symbol) return fmt::format("{} ({})", text, code);
+  return fmt::format("{} ({})", text, symbol);
+}
+
+Library::Library(DynLib library)
+    : library_(std::move(library)), simulated_now_(library_.symbol<int64_t (*)()>("profgpu_stub_now_ns")) {}
+
+Result<std::shared_ptr<Library>> Library::open() {
+  auto opened = DynLib::open_first(
+      vendor_library_names("PROFGPU_CUDA_LIBRARY", {"libcuda.so.1", "libcuda.so", "/usr/lib/wsl/lib/libcuda.so.1"}));
+  if (!opened)
+    return Error{"no NVIDIA driver: " + opened.error().message,
+                 "libcuda.so.1 comes with the driver; in a container use --gpus all"};
+  std::shared_ptr<Library> library(new Library(std::move(*opened)));
+  library->library_.leak();   // its threads do not expect to be unloaded
+  if (const Status status = library->api.init(0); !status)
+    return Error{status.error().message, "`profgpu doctor` looks for the reason"};
+  if (library->devices() == 0)
+    return Error{"CUDA has no device here", "see CUDA_VISIBLE_DEVICES, and `profgpu doctor`"};
+  return library;
+}
+
+std::string Library::version() const {
+  int version = 0;
+  if (!api.driver_version(&version)) return "";
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
+int Library::devices() const {
+  int count = 0;
+  return api.count(&count) ? count : 0;
+}
+
+int64_t Library::now_ns() const { return simulated_now_ ? simulated_now_() : monotonic_ns(); }
+
+Result<std::unique_ptr<Device>> Device::find(std::shared_ptr<Library> library, int index) {
+  std::unique_ptr<Device> device(new Device(std::move(library), index));
+  if (const Status status = device->identify(); !status) return status.error();
+  return device;
+}
+
+Status Device::identify() {
+  Status status = api.device(&handle_, index);
+  if (!status) return status;
+  std::array<char, 256> text{};
+  if (status = api.name(text.data(), static_cast<int>(text.size() - 1), handle_); !status) return status;
+  name = text.data();
+  std::array<unsigned char, 16> bytes{};
+  if (api.uuid(bytes.data(), handle_)) uuid = uuid_text(bytes);
+  if (api.pci_bus_id(text.data(), static_cast<int>(text.size() - 1), handle_))
+    if (const auto address = pci_address(text.data())) pci_bus_id = address->bus_id();
+  size_t size = 0;
+  if (status = api.total_memory(&size, handle_); !status) return status;
+  memory_bytes = static_cast<int64_t>(size);
+  int major = 0, minor = 0;
+  for (const auto& [attribute, to] : {std::pair{kMultiprocessors, &multiprocessors}, {kComputeMajor, &major},
+                                      {kComputeMinor, &minor}})
+    if (status = api.attribute(to, attribute, handle_); !status) return status;
+  compute_capability = fmt::format("{}.{}", major, minor);
+  return ok();
+}
+
+Status Device::start() {
+  const int64_t begin_ns = now_ns();
+  Status status = api.retain(&context_, handle_);
+  if (!status) return context_ = nullptr, status;
+  context_ns = now_ns() - begin_ns;
+  if (status = use(); !status) return status;
+  if (status = api.create_stream(&stream_, kNonBlockingStream); !status) return status;
+  for (Event* event : {&begin_, &end_})
+    if (status = api.create_event(event, 0U); !status) return status;
+  kernels_ = api.load_module(&module_, kernel_text().c_str());
+  if (!kernels_) module_ = nullptr;
+  return ok();
+}
+
+Device::~Device() {
+  if (!context_ || !use()) return;
+  if (module_) (void)api.unload_module(module_);
+  for (const Event event : {begin_, end_})
+    if (event) (void)api.destroy_event(event);
+  if (stream_) (void)api.destroy_stream(stream_);
+  (void)api.release(handle_);
+}
+
+Function Device::kernel(const char* kernel_name) const {
+  Function function = nullptr;
+  return module_ && api.function(&function, module_, kernel_name) ? function : nullptr;
+}
+
+Status Device::launch(Function kernel, std::vector<uint64_t> parameters) const {
+  std::vector<void*> pointers;
+  for (uint64_t& p : parameters) pointers.push_back(&p);
+  const auto blocks = static_cast<unsigned>(multiprocessors * kBlocksPerMultiprocessor);
+  return api.launch(kernel, blocks, 1U, 1U, kThreads, 1U, 1U, 0U, stream_, pointers.data(), nullptr);
+}
+
+Status Device::finish() const {
+  const Status status = api.record(end_, stream_);
+  return status ? api.wait_for_stream(stream_) : status;
+}
+
+Result<double> Device::between_ns() const {
+  float ms = 0;
+  if (const Status status = api.elapsed_ms(&ms, begin_, end_); !status) return status.error();
+  return static_cast<double>(ms) * 1e6;
+}
+
+Result<DeviceMemory> DeviceMemory::allocate(const Device& device, int64_t bytes) {
+  Address address = 0;
+  if (const Status status = device.api.allocate(&address, static_cast<size_t>(bytes)); !status) return status.error();
+  DeviceMemory memory(device, address);
+  Status filled = device.api.fill(address, static_cast<unsigned char>(0), static_cast<size_t>(bytes), device.stream());
+  if (filled) filled = device.api.wait_for_stream(device.stream());
+  if (!filled) return filled.error();
+  return memory;
+}
+
+DeviceMemory::~DeviceMemory() {
+  if (address_ && device_->use()) (void)device_->api.free(address_);
+}
+
+Result<PinnedMemory> PinnedMemory::allocate(const Device& device, int64_t bytes) {
+  void* data = nullptr;
+  const auto size = static_cast<size_t>(bytes);
+  if (const Status status = device.api.allocate_host(&data, size, kPortable); !status) return status.error();
+  std::memset(data, 0, size);
+  return PinnedMemory(device, data);
+}
+
+PinnedMemory::~PinnedMemory() {
+  if (data_) (void)device_->api.free_host(data_);
+}
+
+}  // namespace profgpu::cuda

@@ -1,0 +1,196 @@
+// CUDA's driver library as it exports its functions, in declarations of our own: the vendor's header need not be there.
+// Sizes and numbers are those of x86-64 and of cuda.h (10 to 13).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "measure/vendor_call.h"
+
+namespace profgpu::cuda {
+
+using Context = struct OpaqueContext*;
+using Stream = struct OpaqueStream*;
+using Event = struct OpaqueEvent*;
+using Module = struct OpaqueModule*;
+using Function = struct OpaqueFunction*;
+using Graph = struct OpaqueGraph*;
+using GraphExec = struct OpaqueGraphExec*;
+using Address = uint64_t;
+
+enum Attribute : int { kMultiprocessors = 16, kComputeMajor = 75, kComputeMinor = 76 };
+constexpr unsigned kNonBlockingStream = 1;
+constexpr int kCaptureThreadLocal = 1;
+constexpr int kNoDevice = 100;   ///< of cuInit
+constexpr unsigned kPortable = 1;   ///< pinned memory that all devices know
+
+std::string words_of(const DynLib& library, int code);
+
+class Api {
+  const DynLib& library_;   // what the calls are initialised from
+  template <class... P>
+  using Call = VendorCall<P...>;
+#define PROFGPU_CALL(member, name) member{library_, words_of, name}
+
+ public:
+  explicit Api(const DynLib& library) : library_(library) {}
+
+  Call<unsigned> PROFGPU_CALL(init, "cuInit");
+  Call<int*> PROFGPU_CALL(driver_version, "cuDriverGetVersion");
+  Call<int*> PROFGPU_CALL(count, "cuDeviceGetCount");
+  Call<int*, int> PROFGPU_CALL(device, "cuDeviceGet");
+  Call<char*, int, int> PROFGPU_CALL(name, "cuDeviceGetName");
+  Call<unsigned char*, int> PROFGPU_CALL(uuid, "cuDeviceGetUuid_v2");
+  Call<char*, int, int> PROFGPU_CALL(pci_bus_id, "cuDeviceGetPCIBusId");
+  Call<size_t*, int> PROFGPU_CALL(total_memory, "cuDeviceTotalMem_v2");
+  Call<int*, int, int> PROFGPU_CALL(attribute, "cuDeviceGetAttribute");
+  Call<int*, int, int> PROFGPU_CALL(can_access_peer, "cuDeviceCanAccessPeer");
+  Call<Context*, int> PROFGPU_CALL(retain, "cuDevicePrimaryCtxRetain");
+  Call<int> PROFGPU_CALL(release, "cuDevicePrimaryCtxRelease_v2");
+  Call<Context> PROFGPU_CALL(set_current, "cuCtxSetCurrent");
+  Call<> PROFGPU_CALL(synchronize, "cuCtxSynchronize");
+  Call<Context, unsigned> PROFGPU_CALL(enable_peer, "cuCtxEnablePeerAccess");
+  Call<Address*, size_t> PROFGPU_CALL(allocate, "cuMemAlloc_v2");
+  Call<Address> PROFGPU_CALL(free, "cuMemFree_v2");
+  Call<void**, size_t, unsigned> PROFGPU_CALL(allocate_host, "cuMemHostAlloc");
+  Call<void*> PROFGPU_CALL(free_host, "cuMemFreeHost");
+  Call<Address, unsigned char, size_t, Stream> PROFGPU_CALL(fill, "cuMemsetD8Async");
+  Call<Address, const void*, size_t, Stream> PROFGPU_CALL(to_device, "cuMemcpyHtoDAsync_v2");
+  Call<void*, Address, size_t, Stream> PROFGPU_CALL(to_host, "cuMemcpyDtoHAsync_v2");
+  Call<Address, Address, size_t, Stream> PROFGPU_CALL(within_device, "cuMemcpyDtoDAsync_v2");
+  Call<Address, Context, Address, Context, size_t, Stream> PROFGPU_CALL(to_peer, "cuMemcpyPeerAsync");
+  Call<Stream*, unsigned> PROFGPU_CALL(create_stream, "cuStreamCreate");
+  Call<Stream> PROFGPU_CALL(destroy_stream, "cuStreamDestroy_v2");
+  Call<Stream> PROFGPU_CALL(wait_for_stream, "cuStreamSynchronize");
+  Call<Stream, Event, unsigned> PROFGPU_CALL(stream_waits, "cuStreamWaitEvent");
+  Call<Event*, unsigned> PROFGPU_CALL(create_event, "cuEventCreate");
+  Call<Event> PROFGPU_CALL(destroy_event, "cuEventDestroy_v2");
+  Call<Event, Stream> PROFGPU_CALL(record, "cuEventRecord");
+  Call<float*, Event, Event> PROFGPU_CALL(elapsed_ms, "cuEventElapsedTime");
+  Call<Module*, const void*> PROFGPU_CALL(load_module, "cuModuleLoadData");
+  Call<Module> PROFGPU_CALL(unload_module, "cuModuleUnload");
+  Call<Function*, Module, const char*> PROFGPU_CALL(function, "cuModuleGetFunction");
+  Call<Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream, void**, void**>
+      PROFGPU_CALL(launch, "cuLaunchKernel");
+  Call<Stream, int> PROFGPU_CALL(begin_capture, "cuStreamBeginCapture_v2");
+  Call<Stream, Graph*> PROFGPU_CALL(end_capture, "cuStreamEndCapture");
+  Call<GraphExec*, Graph, unsigned long long> PROFGPU_CALL(instantiate, "cuGraphInstantiateWithFlags");
+  Call<GraphExec, Stream> PROFGPU_CALL(launch_graph, "cuGraphLaunch");
+  Call<GraphExec> PROFGPU_CALL(destroy_exec, "cuGraphExecDestroy");
+  Call<Graph> PROFGPU_CALL(destroy_graph, "cuGraphDestroy");
+#undef PROFGPU_CALL
+};
+
+class Library {
+ public:
+  /// PROFGPU_CUDA_LIBRARY where it is set, else the driver's usual names. Initialises CUDA.
+  static Result<std::shared_ptr<Library>> open();
+
+  /// "13.0", the newest CUDA that the driver runs.
+  [[nodiscard]] std::string version() const;
+  [[nodiscard]] int devices() const;
+  /// The host's clock. A stand-in for tests has one of its own, so that its figures are exact.
+  [[nodiscard]] int64_t now_ns() const;
+  /// The library is such a stand-in: no device is behind it.
+  [[nodiscard]] bool simulated() const { return simulated_now_ != nullptr; }
+
+ private:
+  explicit Library(DynLib library);
+  DynLib library_;
+  int64_t (*simulated_now_)();
+
+ public:
+  const Api api{library_};
+};
+
+/// One device with its primary context, a stream, two events and our kernels. What is created is destroyed with it.
+class Device {
+ public:
+  /// Asks the driver what it is. It can be used after start().
+  static Result<std::unique_ptr<Device>> find(std::shared_ptr<Library> library, int index);
+  /// Creates its context; it is the current one then.
+  Status start();
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  /// Calls of this thread are for this device from now on.
+  Status use() const { return api.set_current(context_); }
+  [[nodiscard]] Context context() const { return context_; }
+  [[nodiscard]] Stream stream() const { return stream_; }
+  [[nodiscard]] Event event() const { return end_; }
+  /// One of kernel_text(), "copy". Null: the driver did not assemble them, see kernels().
+  [[nodiscard]] Function kernel(const char* name) const;
+  [[nodiscard]] const Status& kernels() const { return kernels_; }
+  /// With a grid that fills the device.
+  Status launch(Function kernel, std::vector<uint64_t> parameters) const;
+  /// Time on the device from the first to the last that `work` put into the stream, waited for.
+  template <class Work>
+  Result<double> device_ns(Work work) const {
+    Status status = api.record(begin_, stream_);
+    if (status) status = work();
+    if (status) status = finish();
+    if (!status) return status.error();
+    return between_ns();
+  }
+  [[nodiscard]] int64_t now_ns() const { return library_->now_ns(); }
+
+  const int index;                 ///< as CUDA counts
+  std::string name, uuid, pci_bus_id;   ///< uuid: "GPU-…"
+  int64_t memory_bytes = 0;
+  int32_t multiprocessors = 0;
+  std::string compute_capability;  ///< "9.0"
+  int64_t context_ns = 0;          ///< how long its context took to create
+
+ private:
+  Device(std::shared_ptr<Library> library, int at) : index(at), library_(std::move(library)), api(library_->api) {}
+  Status identify();
+  [[nodiscard]] Status finish() const;
+  [[nodiscard]] Result<double> between_ns() const;
+
+  std::shared_ptr<Library> library_;
+
+ public:
+  const Api& api;
+
+ private:
+  int handle_ = 0;
+  Context context_ = nullptr;
+  Stream stream_ = nullptr;
+  Event begin_ = nullptr, end_ = nullptr;
+  Module module_ = nullptr;
+  Status kernels_ = ok();
+};
+
+/// Memory of a device, filled with zeros.
+class DeviceMemory {
+ public:
+  static Result<DeviceMemory> allocate(const Device& device, int64_t bytes);
+  DeviceMemory(DeviceMemory&& other) noexcept : device_(other.device_), address_(std::exchange(other.address_, 0)) {}
+  ~DeviceMemory();
+  [[nodiscard]] Address address() const { return address_; }
+
+ private:
+  DeviceMemory(const Device& device, Address address) : device_(&device), address_(address) {}
+  const Device* device_;
+  Address address_;
+};
+
+/// Pinned memory of the host.
+class PinnedMemory {
+ public:
+  static Result<PinnedMemory> allocate(const Device& device, int64_t bytes);
+  PinnedMemory(PinnedMemory&& other) noexcept : device_(other.device_), data_(std::exchange(other.data_, nullptr)) {}
+  ~PinnedMemory();
+  [[nodiscard]] void* data() const { return data_; }
+
+ private:
+  PinnedMemory(const Device& device, void* data) : device_(&device), data_(data) {}
+  const Device* device_;
+  void* data_;
+};
+
+}  // namespace profgpu::cuda

@@ -1,0 +1,114 @@
+#include "measure/device_watch.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "devices/system_files.h"
+
+namespace profgpu {
+namespace {
+
+constexpr int64_t kInterval_ns = 50'000'000;
+constexpr size_t kMaxReadings = 4096;
+constexpr int64_t kFirstReading_ns = 1'000'000'000;   // waited for at most, so that each figure has a reading
+
+// "GPU-…" and "MIG-…" of one device differ, since CUDA's numbers have no prefix.
+std::string_view digits_of(std::string_view uuid) {
+  const size_t dash = uuid.find('-');
+  return dash == uuid.npos ? uuid : uuid.substr(dash + 1);
+}
+
+// Gigabytes a second and lane in one direction, after line coding (8b/10b, 128b/130b; generation 6: FLITs of 242 bytes
+// payload in 256), PCI Express Base Specification.
+double lane_gbps(int generation) {
+  constexpr double kRates[] = {0, 0.25, 0.5, 8.0 * 128 / 130 / 8, 16.0 * 128 / 130 / 8, 32.0 * 128 / 130 / 8,
+                               64.0 * 242 / 256 / 8};
+  return generation > 0 && generation < 7 ? kRates[generation] : 0;
+}
+
+}  // namespace
+
+DeviceWatch::DeviceWatch(std::shared_ptr<Backend> backend) : backend_(std::move(backend)) {
+  if (!backend_) return;
+  readings_.resize(backend_->devices().size());
+  processes_.resize(readings_.size());
+  SamplerOptions options{.interval_ns = kInterval_ns};
+  for (const Metric m : {Metric::kSmClock, Metric::kPower, Metric::kTemperature, Metric::kClockEventReasons,
+                         Metric::kPcieGeneration, Metric::kPcieWidth})
+    options.wanted.set(static_cast<size_t>(m));
+  sampler_ = std::make_unique<Sampler>(backend_, options, [this](const Reading& reading) { take(reading); });
+  sampler_->start();
+  const int64_t until_ns = monotonic_ns() + kFirstReading_ns;
+  const auto all_read = [&] {
+    const std::lock_guard lock(mutex_);
+    return std::ranges::none_of(readings_, &std::vector<Reading>::empty);
+  };
+  while (!all_read() && monotonic_ns() < until_ns) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+}
+
+DeviceWatch::~DeviceWatch() {
+  if (sampler_) sampler_->stop();
+}
+
+void DeviceWatch::take(const Reading& reading) {
+  const std::lock_guard lock(mutex_);
+  if (reading.has_processes) processes_[reading.device] = reading.processes;
+  std::vector<Reading>& kept = readings_[reading.device];
+  if (kept.size() >= kMaxReadings) kept.erase(kept.begin(), kept.begin() + kMaxReadings / 2);
+  kept.push_back({reading.device, reading.time_ns, reading.samples, false, {}});
+}
+
+std::optional<uint32_t> DeviceWatch::find(const std::string& uuid, const std::string& pci_bus_id) const {
+  if (!backend_) return std::nullopt;
+  const std::vector<DeviceInfo>& all = backend_->devices();
+  for (uint32_t i = 0; i < all.size(); ++i)
+    if (!uuid.empty() && digits_of(all[i].uuid) == digits_of(uuid)) return i;
+  for (uint32_t i = 0; i < all.size(); ++i)
+    if (!pci_bus_id.empty() && all[i].pci_bus_id == pci_bus_id && all[i].mig_profile.empty()) return i;
+  return std::nullopt;
+}
+
+DeviceReadings DeviceWatch::since(uint32_t device, int64_t from_ns) const {
+  const std::lock_guard lock(mutex_);
+  const std::vector<Reading>& all = readings_[device];
+  auto first = std::ranges::lower_bound(all, from_ns, {}, &Reading::time_ns);
+  if (first == all.end() && !all.empty()) --first;
+  DeviceReadings out;
+  double clock = 0, power = 0;
+  int64_t clocks = 0, powers = 0;
+  uint32_t reasons = 0;
+  int generation = 0, width = 0;
+  for (; first != all.end(); ++first)
+    for (const Sample& s : first->samples) {
+      if (s.metric == Metric::kSmClock) clock += s.value, ++clocks;
+      if (s.metric == Metric::kPower) power += s.value, ++powers;
+      if (s.metric == Metric::kTemperature) out.temperature_c = std::max(out.temperature_c.value_or(0), s.value);
+      if (s.metric == Metric::kClockEventReasons) reasons |= static_cast<uint32_t>(s.value) & kHeldBackReasons;
+      // Links at rest run slower: the fastest counts.
+      if (s.metric == Metric::kPcieGeneration) generation = std::max(generation, static_cast<int>(s.value));
+      if (s.metric == Metric::kPcieWidth) width = std::max(width, static_cast<int>(s.value));
+    }
+  if (clocks > 0) out.sm_clock_mhz = clock / static_cast<double>(clocks);
+  if (powers > 0) out.power_w = power / static_cast<double>(powers);
+  if (const double rate = lane_gbps(generation) * width; rate > 0) out.pcie_gbps = rate;
+  for (const ClockReasonInfo& r : clock_reasons())
+    if (reasons & static_cast<uint32_t>(r.reason)) append_listed(out.held_back_by, r.words);
+  return out;
+}
+
+std::vector<std::string> DeviceWatch::others(uint32_t device) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> out;
+  for (const ProcessSample& p : processes_[device])
+    if (p.pid != ::getpid())
+      out.push_back(fmt::format("{} (pid {})", file_line(fmt::format("/proc/{}/comm", p.pid)), p.pid));
+  return out;
+}
+
+}  // namespace profgpu

@@ -1,0 +1,40 @@
+// DeviceWatch: what devices say of themselves while they are measured.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "devices/sampler.h"
+#include "measure/bench_result.h"
+
+namespace profgpu {
+
+class DeviceWatch {
+ public:
+  /// `backend`: null gives no readings.
+  explicit DeviceWatch(std::shared_ptr<Backend> backend);
+  ~DeviceWatch();
+
+  /// Position of a device among the backend's, by UUID, else by PCI address; none: the backend does not have it.
+  [[nodiscard]] std::optional<uint32_t> find(const std::string& uuid, const std::string& pci_bus_id) const;
+  /// From `from_ns` (Unix time) until now; of the newest reading before, where there was none since.
+  [[nodiscard]] DeviceReadings since(uint32_t device, int64_t from_ns) const;
+  /// Processes other than this one that are on the device: "python (pid 4711)".
+  [[nodiscard]] std::vector<std::string> others(uint32_t device) const;
+  /// A worker is stuck in the driver.
+  [[nodiscard]] bool any_stuck() const { return sampler_ && sampler_->any_stuck(); }
+
+ private:
+  void take(const Reading& reading);
+
+  std::shared_ptr<Backend> backend_;
+  mutable std::mutex mutex_;
+  std::vector<std::vector<Reading>> readings_;     // by device; the newest kMaxReadings
+  std::vector<std::vector<ProcessSample>> processes_;   // by device, newest
+  std::unique_ptr<Sampler> sampler_;
+};
+
+}  // namespace profgpu

@@ -1,0 +1,165 @@
+// host: memory bandwidth by node, and what slows a launching thread: timers, wake-ups, starting programs.
+#include <fmt/format.h>
+#include <sched.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <latch>
+#include <memory>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "devices/system_files.h"
+#include "measure/benchmark.h"
+
+namespace profgpu {
+namespace {
+
+constexpr int64_t kCopiedBytes = int64_t{512} << 20;   // by all threads of a node: over its caches
+constexpr int64_t kMaxThreads = 64;
+constexpr int64_t kSleep_ns = 100'000;
+
+// "0-3,8" as the kernel writes lists of processors; those that this process may use.
+std::vector<int> usable(std::string_view list) {
+  cpu_set_t ours;
+  CPU_ZERO(&ours);
+  if (::sched_getaffinity(0, sizeof ours, &ours) != 0) return {};
+  std::vector<int> cpus;
+  for (const std::string_view range : pieces_of(list, ',')) {
+    int first = 0, last = 0;
+    const int found = std::sscanf(std::string(range).c_str(), "%d-%d", &first, &last);
+    if (found == 1) last = first;
+    for (int c = first; found >= 1 && c <= last && c < CPU_SETSIZE; ++c)
+      if (CPU_ISSET(c, &ours)) cpus.push_back(c);
+  }
+  return cpus;
+}
+
+void stay_on(int cpu) {
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(cpu, &one);
+  (void)::sched_setaffinity(0, sizeof one, &one);
+}
+
+// Buffers of one thread, which touches them first, so that they lie on its node.
+struct Share {
+  explicit Share(int64_t size) : bytes(static_cast<size_t>(size)) {}
+  void touch() {
+    from = std::make_unique_for_overwrite<char[]>(bytes), to = std::make_unique_for_overwrite<char[]>(bytes);
+    std::memset(from.get(), 1, bytes), std::memset(to.get(), 1, bytes);
+  }
+  void copy() const { std::memcpy(to.get(), from.get(), bytes); }
+
+  size_t bytes;
+  std::unique_ptr<char[]> from, to;
+};
+
+// `calls` copies on all of `cpus` at once: from when all are ready until the last is done.
+Result<double> copy_on(const std::vector<int>& cpus, std::vector<Share>& shares, int64_t calls) {
+  std::latch ready(static_cast<std::ptrdiff_t>(cpus.size()) + 1);
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < cpus.size(); ++i)
+    threads.emplace_back([&, i] {
+      stay_on(cpus[i]);
+      if (!shares[i].from) shares[i].touch();
+      ready.arrive_and_wait();
+      for (int64_t c = 0; c < calls; ++c) shares[i].copy();
+    });
+  ready.arrive_and_wait();
+  const int64_t begin_ns = monotonic_ns();
+  for (std::thread& t : threads) t.join();
+  return static_cast<double>(monotonic_ns() - begin_ns);
+}
+
+void memory_of_node(Bench& bench, std::optional<int64_t> node, std::vector<int> cpus, std::string_view which) {
+  if (cpus.empty()) return;
+  const auto most = std::min(kCopiedBytes, bench.result().machine.memory_bytes / 16);
+  const auto threads = std::min<int64_t>(static_cast<int64_t>(cpus.size()), kMaxThreads);
+  cpus.resize(static_cast<size_t>(threads));
+  const int64_t bytes = most / 2 / threads;
+  std::vector<Share> shares;
+  for (int64_t i = 0; i < threads; ++i) shares.emplace_back(bytes);
+  Figure f = bench.figure(fmt::format("memory_copy_{}", which),
+                          which == "one" ? "memory copy, one core" : "memory copy, all cores", nullptr, "GB/s");
+  f.node = node;
+  bench.measure(f, 2.0 * static_cast<double>(bytes * threads),
+                [&](int64_t calls) { return copy_on(cpus, shares, calls); });
+}
+
+void memory(Bench& bench) {
+  const std::string nodes = SystemRoots::from_environment().sys + "/devices/system/node/";
+  bool any = false;
+  for (const std::string& name : folder_names(nodes)) {
+    if (!name.starts_with("node") || !all_digits(name.substr(4))) continue;
+    const std::vector<int> cpus = usable(file_line(nodes + name + "/cpulist"));
+    const auto number = std::stoll(name.substr(4));
+    if (cpus.empty()) continue;
+    memory_of_node(bench, number, {cpus.front()}, "one");
+    memory_of_node(bench, number, cpus, "all");
+    any = true;
+  }
+  if (any) return;
+  const std::vector<int> cpus = usable(fmt::format("0-{}", CPU_SETSIZE - 1));
+  if (!cpus.empty()) memory_of_node(bench, std::nullopt, {cpus.front()}, "one");
+  memory_of_node(bench, std::nullopt, cpus, "all");
+}
+
+// Host time of `part`, many times.
+template <class Part>
+Run on_clock(Part part) {
+  return [part](int64_t calls) -> Result<double> {
+    const int64_t begin_ns = monotonic_ns();
+    for (int64_t i = 0; i < calls; ++i)
+      if (const Status done = part(); !done) return done.error();
+    return static_cast<double>(monotonic_ns() - begin_ns);
+  };
+}
+
+Status start_program() {
+  char program[] = "/bin/true";
+  char* const arguments[] = {program, nullptr};
+  pid_t child = 0;
+  if (const int error = ::posix_spawn(&child, program, nullptr, nullptr, arguments, environ); error != 0)
+    return Error{fmt::format("{}: {}", program, std::strerror(error))};
+  int state = 0;
+  while (::waitpid(child, &state, 0) < 0 && errno == EINTR) {}
+  return ok();
+}
+
+void run_host(Bench& bench) {
+  memory(bench);
+  bench.measure(bench.figure("clock_read", "read the clock"), 0, on_clock([] {
+    return monotonic_ns() >= 0 ? ok() : Status(Error{"the clock went back"});
+  }));
+  bench.measure(bench.figure("wake_up", "wake up late from a sleep of 100 µs"), 0,
+                [](int64_t calls) -> Result<double> {
+                  double late_ns = 0;
+                  for (int64_t i = 0; i < calls; ++i) {
+                    const int64_t begin_ns = monotonic_ns();
+                    const timespec sleep{0, kSleep_ns};
+                    ::clock_nanosleep(CLOCK_MONOTONIC, 0, &sleep, nullptr);
+                    late_ns += static_cast<double>(monotonic_ns() - begin_ns - kSleep_ns);
+                  }
+                  return std::max(late_ns, 1.0);
+                });
+  bench.measure(bench.figure("start_program", "start a program and wait for its end"), 0, on_clock(start_program));
+}
+
+}  // namespace
+
+extern const Benchmark kHost;
+const Benchmark kHost{
+    .name = "host",
+    .summary = "memory bandwidth of each node, timers, wake-ups, starting programs",
+    .of_devices = false,
+    .run = run_host,
+};
+
+}  // namespace profgpu

@@ -1,0 +1,19 @@
+// Our own kernels, as PTX text that the driver assembles for its device.
+#pragma once
+
+#include <string>
+
+namespace profgpu {
+
+/// PTX 6.3 for sm_70: every driver since CUDA 10 assembles it, for every device since Volta. Entries:
+///   profgpu_empty()
+///   profgpu_read(from, sink, count)       adds up all of `from`; writes to `sink` only if that is a certain number
+///   profgpu_write(to, count)
+///   profgpu_copy(from, to, count)
+///   profgpu_triad(a, b, to, count)        to = a + 3 b, in FP32
+/// `count`: of elements, see below. Any grid of one dimension.
+std::string kernel_text();
+
+constexpr int64_t kKernelElementBytes = 16;
+
+}  // namespace profgpu

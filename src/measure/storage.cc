@@ -1,0 +1,109 @@
+// storage: how fast the files of a data set can be read, from the disk and from the page cache.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+
+#include "base/clock.h"
+#include "base/descriptor.h"
+#include "measure/benchmark.h"
+
+namespace profgpu {
+namespace {
+
+constexpr size_t kBlock = 1 << 20, kAlignment = 4096;
+constexpr int64_t kMaxRead = int64_t{1} << 30;    // of one run
+constexpr size_t kMaxFiles = 10'000;
+
+struct FreeAligned {
+  void operator()(char* p) const { std::free(p); }
+};
+using Block = std::unique_ptr<char, FreeAligned>;
+
+struct Files {
+  std::vector<std::string> paths;
+  int64_t bytes = 0;
+};
+
+// The file, or the files of the folder and its subfolders, in order of their names.
+Result<Files> files_of(const std::string& path) {
+  std::error_code error;
+  Files files;
+  const auto add = [&](const std::filesystem::path& file) {
+    const auto size = std::filesystem::file_size(file, error);
+    if (!error && size > 0 && files.bytes < kMaxRead && files.paths.size() < kMaxFiles)
+      files.paths.push_back(file.string()), files.bytes += static_cast<int64_t>(size);
+  };
+  if (std::filesystem::is_regular_file(path, error)) add(path);
+  else
+    for (std::filesystem::recursive_directory_iterator at(path, error), end; !error && at != end; at.increment(error))
+      if (at->is_regular_file(error)) add(at->path());
+  if (files.paths.empty())
+    return Error{error ? fmt::format("{}: {}", path, error.message()) : path + ": no files with content"};
+  std::ranges::sort(files.paths);
+  return files;
+}
+
+// All files to their end, or until kMaxRead; returns the bytes. `direct`: past the page cache, by O_DIRECT where the
+// file system has it, else by dropping the file's pages first.
+Result<int64_t> read_all(const Files& files, char* block, bool direct) {
+  int64_t sum = 0;
+  for (const std::string& path : files.paths) {
+    constexpr int flags = O_RDONLY | O_CLOEXEC;
+    Descriptor file(::open(path.c_str(), direct ? flags | O_DIRECT : flags));
+    if (file.get() < 0 && direct) {
+      file = Descriptor(::open(path.c_str(), flags));
+      if (file.get() >= 0) ::posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED);
+    }
+    if (file.get() < 0) return Error{path + ": " + std::strerror(errno)};
+    for (ssize_t got = 1; got > 0 && sum < kMaxRead; sum += std::max<ssize_t>(got, 0)) {
+      got = ::read(file.get(), block, kBlock);
+      if (got < 0 && errno != EINTR) return Error{path + ": " + std::strerror(errno)};
+    }
+  }
+  return sum;
+}
+
+void reading(Bench& bench, const Files& files, Figure figure, bool direct) {
+  const Block block(static_cast<char*>(std::aligned_alloc(kAlignment, kBlock)));
+  bench.measure(std::move(figure), static_cast<double>(std::min(files.bytes, kMaxRead)),
+                [&](int64_t calls) -> Result<double> {
+                  const int64_t begin_ns = monotonic_ns();
+                  int64_t bytes = 0;
+                  for (int64_t i = 0; i < calls; ++i) {
+                    const auto got = read_all(files, block.get(), direct);
+                    if (!got) return got.error();
+                    bytes += *got;
+                  }
+                  // In proportion, should a file have changed meanwhile.
+                  const double expected = static_cast<double>(std::min(files.bytes, kMaxRead) * calls);
+                  const auto took_ns = static_cast<double>(monotonic_ns() - begin_ns);
+                  return took_ns * expected / static_cast<double>(std::max<int64_t>(bytes, 1));
+                });
+}
+
+void run_storage(Bench& bench) {
+  const auto files = files_of(bench.options.path);
+  if (!files) return bench.miss(bench.figure("", ""), files.error());
+  reading(bench, *files, bench.figure("read_disk", "sequential reads from the disk", nullptr, "GB/s"), true);
+  reading(bench, *files, bench.figure("read_cached", "sequential reads from the page cache", nullptr, "GB/s"), false);
+}
+
+}  // namespace
+
+extern const Benchmark kStorage;
+const Benchmark kStorage{
+    .name = "storage",
+    .summary = "reading the files of --path, from the disk and from the page cache",
+    .of_devices = false,
+    .needs_path = true,
+    .run = run_storage,
+};
+
+}  // namespace profgpu

@@ -1,0 +1,46 @@
+// VendorCall: a function of a library that is opened at run time, and why it failed, in words.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/dyn_lib.h"
+#include "base/result.h"
+
+namespace profgpu {
+
+/// A function that returns 0 for success, else a code.
+template <class... Parameters>
+class VendorCall {
+ public:
+  /// What a code means, as far as the library knows.
+  using Words = std::string (*)(const DynLib&, int code);
+
+  VendorCall(const DynLib& library, Words words, const char* name)
+      : library_(library), words_(words), name_(name), function_(library.first_symbol({name})) {}
+
+  [[nodiscard]] bool is_there() const { return function_ != nullptr; }
+  template <class... Arguments>
+  Status operator()(Arguments... arguments) const {
+    if (!function_) return Error{fmt::format("{} has no {}", library_.path(), name_), "update the driver or library"};
+    const int code = function_(arguments...);
+    return code == 0 ? ok() : Status(Error{fmt::format("{}: {}", name_, words_(library_, code))});
+  }
+
+ private:
+  const DynLib& library_;
+  Words words_;
+  const char* name_;
+  int (*function_)(Parameters...);
+};
+
+/// Where a library of CUDA may be, in this order: the file that the environment variable `named_by` names, else what
+/// the loader finds under `names`, the toolkit's folder, and the wheels (`wheels`: their folders below nvidia/) of the
+/// Python environments that are active or usual.
+std::vector<std::string> vendor_library_names(const char* named_by, const std::vector<std::string>& names,
+                                              const std::vector<std::string>& wheels = {});
+
+}  // namespace profgpu

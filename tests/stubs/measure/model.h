@@ -1,0 +1,23 @@
+// What the stand-ins for libcuda.so.1 and libcublasLt.so share. Simulated: no GPU is behind it.
+#pragma once
+
+#include <cstdint>
+
+#define MODEL_EXPORT extern "C" __attribute__((visibility("default")))
+
+/// Of CUDA_MODEL, for a device; -1: of all.
+MODEL_EXPORT double model_setting(const char* key, int device, double otherwise);
+/// What `function` returns: 0, or the failure that the scenario has for it. Hangs where that says so. Every call of the
+/// stand-ins begins with it.
+MODEL_EXPORT int model_enter(const char* function);
+/// Puts work of so many nanoseconds into the stream; returns 0, or the code of a lost device.
+MODEL_EXPORT int model_work(void* stream, double ns);
+/// What memory holds: runs of equal bytes.
+MODEL_EXPORT void model_fill(uint64_t address, uint64_t bytes, int value);
+MODEL_EXPORT int model_byte(uint64_t address);
+/// The device of a stream.
+MODEL_EXPORT int model_stream_device(void* stream);
+/// Moves the host's clock.
+MODEL_EXPORT void model_pass(double ns);
+/// The current device.
+MODEL_EXPORT int model_device();
