@@ -30,12 +30,12 @@ Outcome list_rules(const Arguments&) {
   for (const Rule* r : rules()) widest = std::max(widest, r->id.size());
   std::string out;
   for (const Rule* r : rules()) out += fmt::format("{:<{}}  {}\n", r->id, widest, r->summary);
-  return write_stdout(out + "\nNext: profgpu explain RULE\n");
+  return write_text(out + "\nNext: profgpu explain RULE\n");
 }
 
 Outcome explain(const Arguments& arguments) {
   const std::string& id = arguments.positional.front();
-  if (const Topic* topic = find_topic(id)) return write_stdout(topic_text(*topic, kRulesWidth));
+  if (const Topic* topic = find_topic(id)) return write_text(topic_text(*topic, kRulesWidth));
   const Rule* rule = find_rule(id);
   if (!rule) return Outcome::usage(no_such_rule(id));
   std::string out = fmt::format("{}: {}\n\n", rule->id, rule->summary);
@@ -46,7 +46,7 @@ Outcome explain(const Arguments& arguments) {
   if (!rule->by_framework.empty()) out += "\nBy framework, if the trace shows it\n";
   for (const FrameworkFix& f : rule->by_framework)
     out += wrap(fmt::format("{}: {}", framework_name(f.of), f.fix), kRulesWidth, "  - ");
-  return write_stdout(out + "\nNext: profgpu analyze PATH --section findings   ·   profgpu rules\n");
+  return write_text(out + "\nNext: profgpu analyze PATH --section findings   ·   profgpu rules\n");
 }
 
 Outcome list_formats(const Arguments&) {
@@ -65,7 +65,7 @@ Outcome list_formats(const Arguments&) {
   for (const Presenter* p : presenters()) add(p->name, p->summary);
   out += "Exports, with --to\n";
   for (const Exporter* e : exporters()) add(e->name, e->summary);
-  return write_stdout(out + "\nNext: profgpu analyze PATH\n");
+  return write_text(out + "\nNext: profgpu analyze PATH\n");
 }
 
 }  // namespace
