@@ -54,7 +54,7 @@ class CommandLine(unittest.TestCase):
 
     def commands(self):
         text = run('--help').stdout.decode()
-        block = text.split('Commands\n')[1].split('\n\n')[0]
+        block = text.split('short for profgpu run\n')[1].split('\nOptions\n')[0]   # by task
         return [line.split()[0] for line in block.split('\n') if line.startswith('  ') and line[2] != ' ']
 
     def test_every_command_has_help_with_examples(self):

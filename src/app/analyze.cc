@@ -178,7 +178,8 @@ std::string_view next_section(const Report& report) {
   const RankReport* rank = report.rank_in_focus();
   if (rank != nullptr && rank->snapshot && rank->devices.empty() && rank->ops.empty()) return " --section snapshot";
   if (has_only_threads(report)) return " --section threads";
-  return rank != nullptr && rank->devices.empty() ? " --section ops --top 30" : " --section kernels --top 30";
+  const bool host_alone = rank != nullptr && rank->kernels.empty() && !rank->ops.empty();
+  return host_alone ? " --section ops --top 30" : " --section kernels --top 30";
 }
 
 std::vector<std::string> next_commands(const AnalyzeOptions& options, const Report& report) {

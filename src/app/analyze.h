@@ -32,7 +32,7 @@ struct AnalyzeOptions {
 constexpr std::string_view kReadingOptions[] = {"--steps", "--html-steps", "--html-ranks", "--threshold",
                                                 "--step-pattern", "--peaks"};
 constexpr std::string_view kShowingOptions[] = {"--top", "--section", "--width", "--color", "--verbose"};
-constexpr std::string_view kReportSections[] = {"findings", "checklist", "devices", "steps", "phases",
+constexpr std::string_view kReportSections[] = {"brief", "findings", "checklist", "devices", "steps", "phases",
                                                 "idle", "kernels", "ops", "work", "limits", "roofline",
                                                 "distance", "launch", "collectives", "memory", "snapshot",
                                                 "threads", "cluster", "log", "hang"};

@@ -12,6 +12,7 @@
 #include "app/gather/processes.h"
 #include "cli/follow.h"
 #include "cli/output.h"
+#include "cli/terminal.h"
 #include "cli/trace_command.h"
 #include "view/registry.h"
 #include "watch/live/recording_folder.h"
@@ -103,6 +104,9 @@ Outcome analyze(const Arguments& arguments) {
   if (!options) return Outcome::usage(options.error());
   if (Status writable = check_outputs(*options, options->read.paths); !writable)
     return Outcome::usage(writable.error());
+  const bool person = options->format == "terminal" && options->output.empty() && stdout_is_terminal();
+  const bool wants_more = arguments.has("--all") || arguments.has("--top") || options->shown.verbose;
+  if (person && options->shown.section.empty() && !wants_more) options->shown.section = "brief";
   const Presenter* presenter = find_presenter(options->format);
   if (!presenter) return Error{"there is no format " + options->format};
 
@@ -154,7 +158,8 @@ const Command kAnalyze{
             "show the events of these ranks on the page: 0,3,8-11, all (default: all ranks of a small job, else eight: "
             "late ones and others for comparison)"},
            kTopFlag,
-           {"--section NAME", "only this section, with up to --top rows",
+           {"--all", "everything on a terminal too, not only what fits 24 lines"},
+           {"--section NAME", "only this section, with up to --top rows; brief is what a terminal gets",
             {std::begin(kReportSections), std::end(kReportSections)}}}},
          {"What to look at",
           {{"--steps A:B", "only steps A to B - 1"},
@@ -172,7 +177,8 @@ const Command kAnalyze{
            kQuietFlag,
            kNoProgressFlag}},
          {"Screen", {kWidthFlag, kColourFlag, {"-v, --verbose", "more detail, full kernel names"}}}},
-    .examples = {{"profgpu analyze trace.json.gz", "the first screen: verdict, findings, checklist"},
+    .examples = {{"profgpu analyze trace.json.gz", "the first screen: verdict, step, findings, what to do next"},
+                 {"profgpu analyze trace.json.gz --all", "with all findings, the checklist, top kernels and ops"},
                  {"profgpu analyze trace.json.gz --section kernels --top 30", "the thirty longest kernels"},
                  {"profgpu analyze trace.json.gz --html report.html", "a page that opens offline in any browser"},
                  {"profgpu analyze run7/", "all ranks of a job, from a folder"},

@@ -208,7 +208,7 @@ Outcome show(const TorchAttachOptions& options, const std::vector<std::string>& 
   std::string text;
   for (const std::string& f : files) text += printable(f) + "\n";
   if (expected > files.size()) text += fmt::format("{} more did not arrive in time\n", expected - files.size());
-  return write_stdout(text + "Next: " + printable(next) + "\n");
+  return write_text(text + "Next: " + printable(next) + "\n");
 }
 
 Error no_trace(const TorchAttachOptions& options, const std::string& folder, int64_t waited_ns) {
@@ -314,7 +314,7 @@ Outcome control(int64_t pid, const std::string& action, bool json, int64_t timeo
   }
   const RecorderStatus status = (*recording)->status();
   const std::string& folder = (*recording)->folder();
-  return write_stdout(json ? status_json(pid, status, folder) : status_text(pid, status, folder));
+  return json ? write_stdout(status_json(pid, status, folder)) : write_text(status_text(pid, status, folder));
 }
 
 FlagGroup torch_flags() {

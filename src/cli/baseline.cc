@@ -31,7 +31,7 @@ Outcome save(const Arguments& arguments, const std::string& name, const std::str
   if (!id) return id.error();
   const std::string step =
       saved.step_mean_ns ? fmt::format(", {} per step", format_duration(static_cast<double>(*saved.step_mean_ns))) : "";
-  return write_stdout(fmt::format("{}: saved run {} as {}{}\nNext: profgpu diff --baseline {} RUN  ·  profgpu history {}\n",
+  return write_text(fmt::format("{}: saved run {} as {}{}\nNext: profgpu diff --baseline {} RUN  ·  profgpu history {}\n",
                                   file, *id, name, step, name, name));
 }
 
@@ -96,7 +96,7 @@ Outcome history(const Arguments& arguments) {
     if (std::find(names.begin(), names.end(), r.name) == names.end()) names.push_back(r.name);
   Lines lines;
   for (const std::string& n : names) append_apart(lines, history_lines(n, *runs));
-  return write_stdout(rendered(lines, output_width(), output_colour(Colour::kAuto)));
+  return write_text(rendered(lines, output_width(), output_colour(Colour::kAuto)));
 }
 
 }  // namespace

@@ -285,9 +285,9 @@ Outcome devices(const Arguments& arguments) {
   if (!open) return open.error();
   const Inventory inventory = inventory_of(open->backend, open->devices);
   const bool colour = output_colour(colour_option(arguments));
-  const Outcome outcome = write_stdout(arguments.has("--json")
-                                           ? json_document(inventory)
-                                           : text_of(inventory, open->notes, output_width(), colour));
+  const Outcome outcome = arguments.has("--json")
+                              ? write_stdout(json_document(inventory))
+                              : write_text(text_of(inventory, open->notes, output_width(), colour));
   if (!inventory.complete) leave_stuck("devices", outcome);
   return outcome;
 }

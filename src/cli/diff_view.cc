@@ -1,3 +1,4 @@
+#include "analyse/rank/kernels.h"
 #include "cli/diff_view.h"
 
 #include <fmt/format.h>
@@ -40,8 +41,8 @@ std::string signed_percent(double pct) { return signed_text(pct, fmt::format("{:
 std::string relative(double before, double after) {
   if (before == 0) return after == 0 ? "" : "new";
   if (after == 0) return "gone";
-  if (after / before >= 10) return fmt::format("{:.0f} times", after / before);
-  return signed_percent(100 * (after / before - 1));
+  const double pct = 100 * (after / before - 1);
+  return pct >= 1000 ? "+" + format_count(std::llround(pct)) + " %" : signed_percent(pct);
 }
 
 Style style_of(double delta) { return delta > 0 ? Style::kBad : delta < 0 ? Style::kGood : Style::kPlain; }
@@ -121,13 +122,14 @@ void fill(DiffTable& t, const Rows& rows, int top, Add add) {
 
 DiffTable waterfall_table(const Comparison& c, int top) {
   DiffTable t = time_table("Where the change is, a step", {{"phase"}, {"what the GPU did"}});
+  const bool sure = c.steps && c.steps->change != Change::kNone;   // better or worse only where it is no chance
   fill(t, c.waterfall, top, [&](const WaterfallRow& r) {
     add_row(t, {{phase_words(r.phase), Style::kPlain, Holds::kName}, {words(r.state)}},
-            time_cells(static_cast<double>(r.before_ns), static_cast<double>(r.after_ns), true));
+            time_cells(static_cast<double>(r.before_ns), static_cast<double>(r.after_ns), sure));
   });
   if (t.grid.empty()) return t;
   add_row(t, {{"all of the step", Style::kStrong}, {""}},
-          time_cells(static_cast<double>(c.before_step_ns), static_cast<double>(c.after_step_ns), true));
+          time_cells(static_cast<double>(c.before_step_ns), static_cast<double>(c.after_step_ns), sure));
   return t;
 }
 
@@ -135,10 +137,12 @@ DiffTable waterfall_table(const Comparison& c, int top) {
 DiffTable difference_table(std::string title, const char* first, const std::vector<Difference>& rows, int top,
                            bool calls) {
   std::vector<GridColumn> names{{first}};
+  const bool of_kernels = std::string_view(first) == "kernel";
   if (calls) names.push_back({"calls", true});
   DiffTable t = time_table(std::move(title), std::move(names));
   fill(t, rows, top, [&](const Difference& d) {
-    const std::string name = d.name_after.empty() ? d.name : d.name + " → " + d.name_after;
+    const auto shown = [&](const std::string& of) { return of_kernels ? short_kernel_name(of) : of; };
+    const std::string name = d.name_after.empty() ? shown(d.name) : shown(d.name) + " → " + shown(d.name_after);
     std::vector<Cell> cells = {{calls ? name : words(name), Style::kPlain, calls ? Holds::kName : Holds::kWords}};
     if (calls) cells.push_back({calls_text(d)});
     add_row(t, std::move(cells), time_cells(d.before_ns, d.after_ns, d.change != "same"));
@@ -175,6 +179,7 @@ DiffTable finding_table(const std::vector<FindingChange>& rows) {
                         : f.change == "gone" || f.change == "cheaper" ? Style::kGood
                                                                        : Style::kFaint;
     t.grid.add_row({{f.change, style}, {f.rule}, {cost(f.before_cost_ns)}, {cost(f.after_cost_ns)}, {f.what}});
+    if (f.change == "new" && !f.fix.empty()) t.grid.add_row({{""}, {""}, {""}, {""}, {"→ " + f.fix}});
   }
   return t;
 }

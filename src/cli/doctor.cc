@@ -220,9 +220,18 @@ std::string title_of(const SystemChecks& checks) {
                      number(Health::kWarning, "warning", "warnings"), count_of(checks, Health::kOk), checks.size());
 }
 
+// Whether there is something to work with.
+Line answer_of(const std::vector<BackendFinding>& backends) {
+  int64_t usable = 0;
+  for (const BackendFinding& b : backends)
+    if (kStateViews[b.state].name == "works") usable = std::max<int64_t>(usable, b.devices);
+  if (usable == 0) return Line().add("✗ ", Style::kStrongBad).add("No usable GPU found", Style::kStrong);
+  return Line().add("✓ ", Style::kGood).add(plural(usable, "usable GPU", "usable GPUs") + " found", Style::kStrong);
+}
+
 Lines doctor_lines(const DoctorFindings& findings, int width) {
   const std::vector<GroupedCheck> groups = grouped(findings.checks);
-  Lines lines = {Line(title_of(findings.checks), Style::kStrong)};
+  Lines lines = {answer_of(findings.backends), Line(title_of(findings.checks), Style::kStrong)};
   for (const Health verdict : {Health::kProblem, Health::kWarning})
     for (const GroupedCheck& g : groups)
       if (g.check->verdict == verdict) add_check(lines, g, width);
@@ -279,7 +288,7 @@ Outcome doctor(const Arguments& arguments) {
   const std::string text = arguments.has("--json") ? doctor_json(findings)
                                                    : rendered(doctor_lines(findings, width), width,
                                                               output_colour(colour_option(arguments)));
-  Outcome outcome = write_stdout(text);
+  Outcome outcome = arguments.has("--json") ? write_stdout(text) : write_text(text);
   if (options->strict && count_of(findings.checks, Health::kProblem) > 0) outcome.code = ExitCode::kFailed;
   if (findings.stuck) leave_stuck("doctor", outcome);
   return outcome;

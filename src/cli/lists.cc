@@ -32,12 +32,12 @@ Outcome list_rules(const Arguments&) {
   for (const Rule* r : rules()) widest = std::max(widest, r->id.size());
   std::string out;
   for (const Rule* r : rules()) out += fmt::format("{:<{}}  {}\n", r->id, widest, r->summary);
-  return write_stdout(out + "\nNext: profgpu explain RULE\n");
+  return write_text(out + "\nNext: profgpu explain RULE\n");
 }
 
 Outcome explain(const Arguments& arguments) {
   const auto text = explanation(arguments.positional.front());
-  return text ? Outcome(write_stdout(*text)) : Outcome::usage(text.error());
+  return text ? Outcome(write_text(*text)) : Outcome::usage(text.error());
 }
 
 Outcome list_formats(const Arguments&) {
@@ -56,7 +56,7 @@ Outcome list_formats(const Arguments&) {
   for (const Presenter* p : presenters()) add(p->name, p->summary);
   out += "Exports, with --to\n";
   for (const Exporter* e : exporters()) add(e->name, e->summary);
-  return write_stdout(out + "\nNext: profgpu analyze PATH\n");
+  return write_text(out + "\nNext: profgpu analyze PATH\n");
 }
 
 }  // namespace

@@ -311,7 +311,7 @@ Outcome write_log(const LogOptions& options, const OpenDevices& devices, LogFile
 }
 
 Outcome log(const Arguments& arguments) {
-  if (arguments.has("--help-query")) return write_stdout(log_column_help());
+  if (arguments.has("--help-query")) return write_text(log_column_help());
   auto options = log_options(arguments);
   if (!options) return Outcome::usage(options.error());
   auto devices = open_shown("log", options->devices);

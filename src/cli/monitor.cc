@@ -148,7 +148,7 @@ std::string beginning(const MonitorCommand& command, const OpenDevices& devices)
 Outcome monitor(const Arguments& arguments) {
   auto command = monitor_command(arguments);
   if (!command) return Outcome::usage(command.error());
-  if (arguments.has("--help-alerts")) return write_stdout(alert_help(command->alerts));
+  if (arguments.has("--help-alerts")) return write_text(alert_help(command->alerts));
   if (command->test) return test_alert(*command);
   const AwaitedSignals signals;
   auto devices = open_shown("monitor", command->devices);

@@ -19,6 +19,7 @@
 #include "base/descriptor.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "watch/top/frame.h"
 
 namespace profgpu {
 namespace {
@@ -158,6 +159,25 @@ Status write_stdout(std::string_view text) {
   return cannot_write("standard output", error);
 }
 
+namespace {
+
+// Only where a locale is set: a container without one shows UTF-8 all the same.
+bool wants_ascii() {
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    const char* const value = std::getenv(name);
+    if (value == nullptr || *value == 0) continue;
+    const std::string locale = lower_case(value);
+    return locale.find("utf-8") == locale.npos && locale.find("utf8") == locale.npos;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::string for_locale(std::string_view text) { return wants_ascii() ? ascii_text(text) : std::string(text); }
+
+Status write_text(std::string_view text) { return write_stdout(for_locale(text)); }
+
 Status refuse_overwrite(const std::vector<std::string>& inputs, const std::string& path) {
   std::error_code error;
   for (const std::string& input : inputs)
@@ -200,8 +220,7 @@ std::string printable(std::string_view text) {
 }
 
 void print_message(std::string_view text) {
-  std::string line = printable(text);
-  line += '\n';
+  const std::string line = for_locale(printable(text)) + '\n';
   write_all(STDERR_FILENO, line);
 }
 

@@ -65,6 +65,10 @@ bool pipe_signal_was_ignored();
 
 /// Writes all of it. A reader that has left (`| head`) is no error: it has seen what it wanted.
 Status write_stdout(std::string_view text);
+/// In a locale that is set and not UTF-8: with its signs replaced by ASCII.
+std::string for_locale(std::string_view text);
+/// Text for a person, for_locale().
+Status write_text(std::string_view text);
 
 /// Replaces the file at once when all is written, so that a failure leaves the old one. Anything that is not a
 /// regular file (a pipe, /dev/stdout) is written directly.

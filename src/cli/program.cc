@@ -26,12 +26,13 @@ namespace {
 
 constexpr std::string_view kAgentsTopic = "agents";
 constexpr int kWidth = 88;
+constexpr int kOverviewWidth = 100;   // a line for each command
 constexpr int kIndent = 28;  // where explanations begin
 
-std::string entry(const std::string& left, std::string_view right) {
+std::string entry(const std::string& left, std::string_view right, int width = kWidth) {
   const std::string head = "  " + left;
-  if (display_width(head) + 2 > kIndent) return head + "\n" + wrap(right, kWidth, std::string(kIndent, ' '));
-  return wrap(right, kWidth, padded_right(head, kIndent));
+  if (display_width(head) + 2 > kIndent) return head + "\n" + wrap(right, width, std::string(kIndent, ' '));
+  return wrap(right, width, padded_right(head, kIndent));
 }
 
 std::string command_help(const Command& command) {
@@ -52,12 +53,32 @@ std::string command_help(const Command& command) {
   return out;
 }
 
+struct Task {
+  std::string_view title;
+  std::vector<std::string_view> commands;
+};
+// Commands that no task names are listed last.
+const std::vector<Task> kTasks = {
+    {"Find why it is slow", {"run", "attach", "analyze", "explain", "rules", "query", "merge", "export"}},
+    {"Compare runs", {"diff", "baseline", "history"}},
+    {"Watch this machine", {"top", "stat", "log", "pick", "devices", "doctor"}},
+    {"Watch a fleet", {"exporter", "monitor"}}};
+
 std::string overview_help() {
   std::string out =
       "profgpu shows why GPU work is slow, and what to change.\n\n"
       "Usage: profgpu COMMAND [OPTION]... [ARGUMENT]...\n"
-      "       profgpu [OPTION]... -- PROGRAM...   short for profgpu run\n\nCommands\n";
-  for (const Command* c : shown_commands()) out += entry(std::string(c->name), c->summary);
+      "       profgpu [OPTION]... -- PROGRAM...   short for profgpu run\n";
+  std::vector<const Command*> left = shown_commands();
+  for (const auto& [task, names] : kTasks) {
+    out += fmt::format("\n{}\n", task);
+    for (const std::string_view name : names)
+      for (const Command* c : left)
+        if (c->name == name) out += entry(std::string(name), c->summary, kOverviewWidth);
+    std::erase_if(left, [&](const Command* c) { return std::ranges::count(names, c->name) > 0; });
+  }
+  out += "\nMore\n";
+  for (const Command* c : left) out += entry(std::string(c->name), c->summary, kOverviewWidth);
   out += "\nOptions\n";
   out += entry("-h, --help", "print this help; after a command, that command's options");
   out += entry("-V, --version", "print the program's version");
@@ -71,10 +92,10 @@ std::vector<std::string> help_topics() {
 }
 
 Outcome help(const Arguments& arguments) {
-  if (arguments.positional.empty()) return write_stdout(overview_help());
+  if (arguments.positional.empty()) return write_text(overview_help());
   const std::string& name = arguments.positional.front();
-  if (name == kAgentsTopic) return write_stdout(agents_text());
-  if (const Command* command = find_command(name)) return write_stdout(command_help(*command));
+  if (name == kAgentsTopic) return write_text(agents_text());
+  if (const Command* command = find_command(name)) return write_text(command_help(*command));
   return Outcome::usage({"there is no command \"" + name + "\"",
                          did_you_mean(name, help_topics(), "`profgpu help` lists the commands")});
 }
@@ -128,7 +149,7 @@ ExitCode end_with(std::string_view command, const Outcome& outcome) {
 
 ExitCode run_command(const Command& command, const std::vector<std::string>& words) {
   const auto own_end = words.begin() + static_cast<ptrdiff_t>(own_words(command, words));
-  if (asks_for_help({words.begin(), own_end})) return end_with("", write_stdout(command_help(command)));
+  if (asks_for_help({words.begin(), own_end})) return end_with("", write_text(command_help(command)));
   const auto arguments = parse_arguments(command, words);
   return end_with(command.name, arguments ? command.run(*arguments) : Outcome::usage(arguments.error()));
 }
@@ -149,8 +170,8 @@ ExitCode run_program(const std::vector<std::string>& typed) {
   }
   for (const std::string& note : notes) print_message("profgpu: " + note);
   const std::string& first = words.front();
-  if (first == "--help" || first == "-h") return end_with("", write_stdout(overview_help()));
-  if (first == "--version" || first == "-V") return end_with("", write_stdout(fmt::format("profgpu {}\n", kVersion)));
+  if (first == "--help" || first == "-h") return end_with("", write_text(overview_help()));
+  if (first == "--version" || first == "-V") return end_with("", write_text(fmt::format("profgpu {}\n", kVersion)));
   if (const Command* command = find_command(first)) return run_command(*command, {words.begin() + 1, words.end()});
   if (const Command& run = *find_command("run"); is_command_line(run, words)) return run_command(run, words);
   return end_with("", Outcome::usage(unknown_command(first)));

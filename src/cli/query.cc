@@ -150,7 +150,7 @@ Outcome query(const Arguments& arguments) {
   auto options = query_options(arguments);
   if (!options) return Outcome::usage(options.error());
   const TraceCommand& trace = options->trace;
-  if (options->tables) return write_stdout(table_list());
+  if (options->tables) return write_text(table_list());
   Progress progress;
   auto bar = std::make_unique<ProgressBar>(progress, trace.draws());
   const LoadOptions load{

@@ -98,7 +98,7 @@ std::vector<std::string> notes_of(const RunOptions& options, const OpenDevices& 
 // The first thing that could not be written, if any.
 Status write_results(const RunReport& report, const RunOptions& options) {
   if (!options.quiet && !options.json) {
-    const std::string text = run_text(report, message_width(), message_colour(options.colour));
+    const std::string text = for_locale(run_text(report, message_width(), message_colour(options.colour)));
     std::fputs(stderr_is_terminal() ? ("\n" + text).c_str() : text.c_str(), stderr);
   }
   const std::string json = run_json(report), path = report.summary_path();

@@ -294,7 +294,7 @@ Outcome watch(StatSource& source, const StatOptions& options) {
     if (auto written = write_stdout("\x1b[2J"); !written) return written;
   for (auto next = std::chrono::steady_clock::now();;) {
     const StatView view = source.take(options.style.table || !text);
-    const std::string shown = text_of(view, options);
+    const std::string shown = text ? for_locale(text_of(view, options)) : text_of(view, options);
     const auto written = write_stdout(screen ? overwriting(shown) : text ? shown + "\n" : shown);
     if (!written) return written;
     if (view.backend->ended() || reader_left()) return {};
@@ -315,7 +315,10 @@ Outcome stat(const Arguments& arguments) {
   StatSource source(*open, {.processes = options->style.processes, .rates = options->format == "json"});
   Outcome outcome;
   if (options->watch_ns) outcome = watch(source, *options);
-  else outcome = write_stdout(text_of(source.take(options->style.table || options->format != "text"), *options));
+  else {
+    const std::string shown = text_of(source.take(options->style.table || options->format != "text"), *options);
+    outcome = options->format == "text" ? write_text(shown) : write_stdout(shown);
+  }
   if (source.any_stuck()) leave_stuck("stat", outcome);
   return outcome;
 }

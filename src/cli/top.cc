@@ -127,7 +127,7 @@ Outcome show_once(const TopCommand& command, LiveSource& source) {
   const bool empty = view.devices.empty();
   model.take(std::move(view));
   const int width = output_width();
-  Outcome outcome = write_stdout(frame_text(top_frame(model, width, 0), width, output_colour(command.colour)));
+  Outcome outcome = write_text(frame_text(top_frame(model, width, 0), width, output_colour(command.colour)));
   if (empty) outcome = nothing;
   if (source.stop()) leave_stuck("top", outcome);
   return outcome;

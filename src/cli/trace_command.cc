@@ -37,7 +37,8 @@ PresentOptions TraceCommand::as_output() const {
 }
 
 Status TraceCommand::write(std::string_view text) const {
-  return output.empty() ? write_stdout(text) : write_file(output, text);
+  if (!output.empty()) return write_file(output, text);
+  return format == "terminal" ? write_text(text) : write_stdout(text);
 }
 
 Result<TraceCommand> trace_command(const Arguments& arguments) {

@@ -36,7 +36,7 @@ ListItem finding_item(const Report& report, const Finding& f) {
     item.below.push_back({{"change: "}, is_code(text) ? code(text) : Run{text, Run::As::kLines}});
   for (const std::string& text : f.evidence) item.below.push_back({{text}});
   for (const Place& p : f.where)
-    item.below.push_back({{"in " + location_text(p) + ", " + format_duration(static_cast<double>(p.ns))}});
+    item.below.push_back({{"in " + location_text(p) + ": " + format_duration(per_step(report, f, p.ns)) + " a step"}});
   return item;
 }
 

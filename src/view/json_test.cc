@@ -121,6 +121,7 @@ TEST(Json, HasTheShapeOfTheContract) {
   "schema": "profgpu.analysis.v1",
   "verdict": "",
   "verdict_kind": "inconclusive",
+  "saving": null,
   "measured_steps": 0,
   "warmup_steps": 0,
   "incomplete_steps": 0,
@@ -153,15 +154,16 @@ TEST(Json, HasTheShapeOfTheContract) {
       ],
       "cost_ns": null,
       "cost_pct": null,
+      "steps": 0,
       "evidence": [],
       "where": [
         {"name": "load", "file": "a.py", "line": 3, "module": null, "ns": 5, "count": 2}
       ],
-      "seen": {"at": "steps", "of": null}
+      "seen": {"at": "steps", "of": null, "rank": null, "device": null, "step": null, "start_ns": null, "duration_ns": null}
     }
   ],
   "checklist": [
-    {"id": "c", "question": "q", "verdict": "fail", "value": null, "threshold": 80}
+    {"id": "c", "question": "q", "verdict": "fail", "value": null, "threshold": 80, "record": null}
   ],
   "next": []
 }

@@ -96,9 +96,14 @@ std::vector<DeviceOverview> device_overviews(const RankReport& rank) {
   return out;
 }
 
+double per_step(const Report& report, const Finding& finding, int64_t ns) {
+  const int64_t steps = finding.steps > 0 ? finding.steps : report.measured_steps;
+  return static_cast<double>(ns) / static_cast<double>(std::max<int64_t>(steps, 1));
+}
+
 std::optional<double> cost_of_step(const Report& report, const Finding& finding) {
   if (!finding.cost_ns) return std::nullopt;
-  return static_cast<double>(*finding.cost_ns) / static_cast<double>(std::max<int64_t>(report.measured_steps, 1));
+  return per_step(report, finding, *finding.cost_ns);
 }
 
 std::string ranks_concerned(const Report& report, const Finding& finding) {

@@ -37,6 +37,8 @@ std::string folder_of_inputs(const Report& report);
 StepOverview step_overview(const RankReport& rank);
 /// By id.
 std::vector<DeviceOverview> device_overviews(const RankReport& rank);
+/// A time of all the steps that a finding's figures are of, per step.
+double per_step(const Report& report, const Finding& finding, int64_t ns);
 /// What a finding costs one step, or the whole trace if that is what there is.
 std::optional<double> cost_of_step(const Report& report, const Finding& finding);
 

@@ -174,6 +174,7 @@ void PackWriter::memory(const PageMemory& m) {
 
 void PackWriter::rank(const PageRank& r) {
   number("rank", r.rank);
+  text("shift_ns", std::to_string(r.shift_ns));
   list("flame", r.flame, [&](const PageFlame& f) { flame(f); });
   list("kernels", r.kernels, [&](const PageHistogram& k) { histogram(k); });
   if (r.memory) memory(*r.memory);

@@ -81,6 +81,7 @@ TEST(PageTypes, AreThoseOfTheReport) {
   TypeScript types;
   types.interface_of<InputFile>();
   types.interface_of<Finding>();
+  types.interface_of<StepSaving>();
   types.interface_of<Check>();
   AverageStep with_hang;
   with_hang.includes_hang = true;

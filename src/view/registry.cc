@@ -26,7 +26,7 @@ struct ReportDocument {
   void fields(V&& v) const {
     const std::vector<RankDocument> ranks(report.ranks.begin(), report.ranks.end());
     v("schema", report.schema), v("verdict", report.verdict);
-    v("verdict_kind", verdict_kind_name(report.verdict_kind));
+    v("verdict_kind", verdict_kind_name(report.verdict_kind)), v("saving", report.saving);
     v("measured_steps", report.measured_steps), v("warmup_steps", report.warmup_steps);
     v("incomplete_steps", report.incomplete_steps);
     v("inputs", InFull<InputFile>{report.inputs}), v("ranks", InFull<RankDocument>{ranks});

@@ -24,6 +24,11 @@ std::string in_unit(double x, const std::string& unit) {
   return unit.empty() || unit == "count" || unit == "ratio" ? format_number(x) : format_number(x) + " " + unit;
 }
 
+// Told apart by shape too.
+const char* severity_mark(Severity severity) {
+  return severity == Severity::kInfo ? "○ " : severity == Severity::kCritical ? "◆ " : "▲ ";
+}
+
 std::string measured_text(const Finding& finding) {
   if (!finding.value) return {};
   std::string text = "measured " + in_unit(*finding.value, finding.unit);
@@ -53,9 +58,9 @@ class FindingLines {
       line.to_column(text_end_).add(padded_left(per_step_ ? "cost per step" : "cost", kCostWidth), Style::kFaint);
   }
 
-  void headline(const Finding& finding) {
+  void headline(const Finding& finding, int max_lines = kMaxLines) {
     const Style style = severity_style(finding.severity);
-    Line first(finding.severity == Severity::kInfo ? "○ " : "● ", style);
+    Line first(severity_mark(finding.severity), style);
     first.add(truncated(sanitised(finding.rule), rule_), style);
     const std::string ranks = ranks_concerned(report_, finding);
     const std::string what = ranks.empty() ? finding.what : ranks + ": " + finding.what;
@@ -64,16 +69,25 @@ class FindingLines {
       return add(Line().skip(2), what, Style::kPlain);
     }
     Lines lines =
-        wrapped_after(std::move(first.to_column(2 + rule_ + 2)), what, text_end_ - 2, Style::kPlain, kMaxLines);
+        wrapped_after(std::move(first.to_column(2 + rule_ + 2)), what, text_end_ - 2, Style::kPlain, max_lines);
     lines.front().to_column(text_end_).add(cost_cell(finding));
     append(out_, std::move(lines));
+  }
+
+  void two_lines(const Finding& finding) {
+    const size_t begin = out_.size();
+    headline(finding, 1);
+    if (out_.size() > begin + 2) out_.resize(begin + 2);
+    if (finding.fix.empty() || out_.size() > begin + 1) return;   // on a narrow screen the observation is below
+    const int room = width_ - kFindingIndent - 2;
+    out_.push_back(Line().skip(kFindingIndent).add("→ ", Style::kGood).add(truncated(sanitised(finding.fix.front()), room)));
   }
 
   void whole(const Finding& finding) {
     if (!finding.why.empty()) append(out_, wrapped_after(Line().skip(kFindingIndent), finding.why, width_));
     for (const std::string& text : finding.fix) add_fix(text);
     for (const std::string& text : finding.evidence) add_detail(text);
-    for (const Place& place : finding.where) add_location(place);
+    for (const Place& place : finding.where) add_location(finding, place);
     if (const std::string text = measured_text(finding); !text.empty()) add_detail(text);
     out_.emplace_back();
   }
@@ -81,7 +95,7 @@ class FindingLines {
     if (!finding.fix.empty()) add_fix(finding.fix.front());
     if (finding.severity == Severity::kInfo) return;
     if (!finding.evidence.empty()) add_detail(finding.evidence.front());
-    if (!finding.where.empty() && !is_known(finding, finding.where.front())) add_location(finding.where.front());
+    if (!finding.where.empty() && !is_known(finding, finding.where.front())) add_location(finding, finding.where.front());
   }
 
  private:
@@ -110,9 +124,9 @@ class FindingLines {
   }
   void add_detail(const std::string& text) { add(Line().skip(kFindingIndent + 2), text, Style::kFaint); }
   // "in normalize (image_transforms.py:390): 105.7 ms a step"
-  void add_location(const Place& place) {
-    const double ns = static_cast<double>(place.ns) / static_cast<double>(std::max<int64_t>(report_.measured_steps, 1));
-    add_detail("in " + location_text(place) + ": " + format_duration(ns) + (per_step_ ? " a step" : ""));
+  void add_location(const Finding& finding, const Place& place) {
+    const std::string time = format_duration(per_step(report_, finding, place.ns));
+    add_detail("in " + location_text(place) + ": " + time + (per_step_ ? " a step" : ""));
   }
 
   const Report& report_;
@@ -144,6 +158,17 @@ Lines finding_lines(const Report& report, const PresentOptions& options, bool wh
   }
   Lines out = lines.take();
   if (minor > 0) out.push_back(Line("… and " + format_count(minor) + " minor: --section findings", Style::kFaint));
+  return out;
+}
+
+Lines brief_finding_lines(const Report& report, const PresentOptions& options, size_t most) {
+  if (report.findings.empty()) return finding_lines(report, options, false);
+  FindingLines lines(report, layout_width(options));
+  lines.heading();
+  const size_t shown = std::min(most, report.findings.size());
+  for (size_t i = 0; i < shown; ++i) lines.two_lines(report.findings[i]);
+  Lines out = lines.take();
+  if (shown < report.findings.size()) out.push_back(more_line(report.findings.size() - shown, "--section findings"));
   return out;
 }
 

@@ -425,8 +425,50 @@ Lines first_screen(const Report& report, const PresentOptions& options) {
   return out;
 }
 
+constexpr size_t kScreenRows = 24;     // with the prompt below
+constexpr size_t kMaxBriefFindings = 3, kMinTimeLines = 3, kMaxJobLines = 3;
+
+Lines first_of(Lines lines, size_t most) {
+  if (lines.size() > most) lines.erase(lines.begin() + static_cast<ptrdiff_t>(most), lines.end());
+  return lines;
+}
+
+// Verdict, step, the most expensive findings and what to do next, on a screen of 24 lines.
+Lines brief_screen(const Report& report, const PresentOptions& options) {
+  std::vector<Lines> parts = {first_of(input_lines(report, options), 3), verdict_lines(report, options)};
+  Lines findings = brief_finding_lines(report, options, kMaxBriefFindings);
+  const std::vector<std::string> next(report.next.begin(), report.next.begin() + std::min<ptrdiff_t>(1, std::ssize(report.next)));
+  Lines after = next_lines(next, layout_width(options));
+  if (after.empty()) after.emplace_back();
+  after.back().add(next.empty() ? "everything: --all" : "   (everything: --all)", Style::kFaint);
+  size_t taken = findings.size() + after.size() + 2;
+  for (const Lines& part : parts) taken += part.size() + 1;
+  const auto left = [&] { return kScreenRows > taken + 1 ? kScreenRows - taken - 1 : size_t{0}; };
+  const auto add = [&](Lines lines, size_t most) {
+    if (lines.empty() || left() < kMinTimeLines + 1) return;
+    lines = first_of(std::move(lines), std::min(most, left() - 1));
+    taken += lines.size() + 1;
+    parts.push_back(std::move(lines));
+  };
+  if (!report.ranks.empty()) {
+    add(rank_lines(report, options), kMaxJobLines);
+    add(time_lines(report, options), kScreenRows);
+    add(snapshot_lines(report, options), kScreenRows);
+  }
+  add(log_lines(report, options), kScreenRows);
+  add(telemetry_lines(report, options), kScreenRows);
+  parts.push_back(std::move(findings));
+  if (!report.ranks.empty()) add(top_lines(report, options), kScreenRows);
+  parts.push_back(std::move(after));
+  Lines out;
+  for (Lines& part : parts) append_apart(out, std::move(part));
+  return out;
+}
+
 std::string write_terminal(const Report& report, const PresentOptions& options) {
-  const Lines lines = options.section.empty() ? first_screen(report, options) : section_lines(report, options);
+  const Lines lines = options.section.empty()       ? first_screen(report, options)
+                      : options.section == "brief" ? brief_screen(report, options)
+                                                   : section_lines(report, options);
   return rendered(lines, options.width, options.colour);
 }
 

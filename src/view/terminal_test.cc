@@ -40,11 +40,11 @@ A step of 176 ms                                      GPU 0, 1.05 s
                                                         copies 0.3 %
 
 Findings, most expensive first                                                         cost per step
-● data-loading-bound   one process decodes every batch while the GPU idles               68 ms  39 %
+◆ data-loading-bound   one process decodes every batch while the GPU idles               68 ms  39 %
     → DataLoader(…, num_workers=4, pin_memory=True, persistent_workers=True)
       seen in 6 of 6 steps; longest wait 71.4 ms in
       enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__
-● full-precision-gemm  84 % of convolution and matrix time runs without tensor         not estimated
+▲ full-precision-gemm  84 % of convolution and matrix time runs without tensor         not estimated
                        cores
     → with torch.autocast("cuda", dtype=torch.float16): …
 ○ unfused-optimizer    483 small kernels a step in Optimizer.step#SGD                  not estimated

@@ -10,7 +10,7 @@ import { fileURLToPath } from 'node:url';
 export const root = fileURLToPath(new URL('../..', import.meta.url));
 const { chromium } = createRequire(join(root, 'web', 'package.json'))('playwright-core');
 
-const kProgram = process.env.PROFGPU ?? join(root, 'build/release/profgpu');
+export const program = process.env.PROFGPU ?? join(root, 'build/release/profgpu');
 const kSimulator = process.env.KINETO_SIM ?? join(root, 'build/release/kineto-sim');
 const kChromium = process.env.CHROMIUM ?? '/usr/bin/chromium';
 const kSlowdown = Number(process.env.PAGE_SLOWDOWN ?? 0);
@@ -27,20 +27,26 @@ export function path(name) {
 /** Runs the program; the report's file of `name`. */
 export function analyzed(name, ...words) {
   const page = path(`${name}.html`);
-  execFileSync(kProgram, ['analyze', '--quiet', ...words, '--html', page], { stdio: ['ignore', 'ignore', 'pipe'] });
+  execFileSync(program, ['analyze', '--quiet', ...words, '--html', page], { stdio: ['ignore', 'ignore', 'pipe'] });
   return page;
+}
+
+/** The document of `profgpu analyze --json`. */
+export function documentOf(...words) {
+  const text = execFileSync(program, ['analyze', '--quiet', ...words, '--json'], { stdio: ['ignore', 'pipe', 'pipe'], maxBuffer: 1 << 28 });
+  return JSON.parse(text);
 }
 
 /** The file that `profgpu export` writes. */
 export function exported(name, trace, ...words) {
   const file = path(name);
-  execFileSync(kProgram, ['export', trace, ...words, '-o', file], { stdio: ['ignore', 'ignore', 'pipe'] });
+  execFileSync(program, ['export', trace, ...words, '-o', file], { stdio: ['ignore', 'ignore', 'pipe'] });
   return file;
 }
 
 /** Rows of `profgpu query`, as objects. */
 export function queried(trace, sql) {
-  return JSON.parse(execFileSync(kProgram, ['query', trace, sql, '--format', 'json'], { stdio: ['ignore', 'pipe', 'pipe'] }));
+  return JSON.parse(execFileSync(program, ['query', trace, sql, '--format', 'json'], { stdio: ['ignore', 'pipe', 'pipe'] }));
 }
 
 export function simulated(name, ...options) {
@@ -113,9 +119,9 @@ function settleAfterInput(page) {
 }
 
 /** Opens a file. PAGE_SLOWDOWN=N makes the page run N times slower, as on a machine that stalls. `wrong` fills with everything that a report must not do: errors, console messages, requests. */
-export async function opened(file, { script = true, size = [1280, 800], theme = 'light', view = '', ready = true } = {}) {
+export async function opened(file, { script = true, size = [1280, 800], theme = 'light', view = '', ready = true, free = false } = {}) {
   const context = await (await browser()).newContext({
-    javaScriptEnabled: script, offline: true, colorScheme: theme, viewport: { width: size[0], height: size[1] },
+    javaScriptEnabled: script, offline: true, colorScheme: theme, viewport: { width: size[0], height: size[1] }, bypassCSP: free,
   });
   const page = await context.newPage();
   const wrong = [];

@@ -254,15 +254,22 @@ describe('picking', () => {
       assert.equal(await colouredPixels(page), before);
     }));
 
-  it('measures a span by dragging with shift, and by key', () =>
+  it('lists what ran in a span, by drag at any zoom and by key', () =>
     visit(one, async (page) => {
       const { x, y } = await pointOn(page, 'stream', 0.3);
-      await page.keyboard.down('Shift');
       await page.mouse.move(x, y);
       await page.mouse.down();
       await page.mouse.move(x + 200, y, { steps: 4 });
       await page.mouse.up();
-      await page.keyboard.up('Shift');
+      assert.match(await text(page, '.tl-panel'), /What ran[\s\S]*\d ×\s+[\d.]+ ms\s+[\d.]+ %/);
+      await page.locator('.tl-panel select').selectOption({ label: 'by stream' });
+      assert.match(await text(page, '.tl-ran'), /stream \d+/);
+      // The address leads back to the span, at the whole run too, where the view begins before the run.
+      const span = await text(page, '.tl-panel h3');
+      await page.waitForFunction(() => /\?t=-\d+_\d+&span=/.test(location.hash));
+      await page.reload();
+      await page.waitForSelector('.tl-panel h3');
+      assert.equal(await text(page, '.tl-panel h3'), span);
       assert.match(await text(page, '.tl-panel'), /Span of [\d.]+ ms[\s\S]*all streams[\s\S]*busy [\d.]+ %/);
       await page.keyboard.press('Escape');
       await page.keyboard.press('m');

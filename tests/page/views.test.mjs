@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { after, before, describe, it } from 'node:test';
-import { analyzed, closeBrowser, opened, path, samplesBeside, settled, simulated } from './pages.mjs';
+import { analyzed, closeBrowser, opened, pageOfEvents, path, samplesBeside, settled, simulated } from './pages.mjs';
 
 let one, job, hung, turns;
 before(() => {
@@ -33,7 +33,7 @@ describe('overview', () => {
     assert.equal(await page.title(), 'one.json and 1 more – profgpu');
     const first = page.locator('.finding').first();
     assert.equal(await first.getAttribute('data-rule'), 'data-loading-bound');
-    assert.match(await first.innerText(), /warning[\s\S]*ms\sa step[\s\S]*num_workers/);
+    assert.match(await first.innerText(), /^A single process prepares every batch[\s\S]*ms\sa step[\s\S]*warning · data-loading-bound[\s\S]*num_workers/);
     assert.equal(await first.locator('svg.mark.warning').count(), 1);
     assert.ok(await page.locator('.finding[data-rule="full-precision-gemm"]').isVisible());
     assert.ok(!(await page.locator('#static').isVisible()), 'the plain report is still shown');
@@ -66,10 +66,11 @@ describe('overview', () => {
     await visit(job, '', async (page) => assert.equal(await page.locator('.turns').count(), 0));
   });
 
-  it('leads from an idle finding to the longest gap of its cause', () => visit(one, '', async (page) => {
+  it('leads from a finding to the wait that it names', () => visit(one, '', async (page) => {
+    const [, longest] = /longest wait ([\d.]+)/.exec(await text(page, '.finding[data-rule="data-loading-bound"]'));
     await page.locator('.finding[data-rule="data-loading-bound"] .see').click();
     assert.ok(await page.locator('#view-timeline').isVisible());
-    await page.waitForFunction(() => /data loading/i.test(document.querySelector('.tl-panel')?.textContent ?? ''));
+    await page.waitForFunction((ms) => new RegExp(`longest wait of ${ms}[\\s\\S]*__next__`).test(document.querySelector('.tl-panel')?.textContent ?? ''), longest);
     await page.goBack();
     assert.ok(await page.locator('#view-overview').isVisible());
   }));
@@ -89,10 +90,85 @@ describe('overview', () => {
 
   it('copies a change', () => visit(one, '', async (page) => {
     await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
+    assert.equal(await page.locator('.finding[data-rule="data-loading-bound"] .copy').count(), 0, 'what cannot be pasted has a button to copy it');
     await page.locator('.finding .copy').first().click();
     await page.waitForFunction(() => document.querySelector('.finding .copy').textContent === 'Copied');
-    assert.match(await page.evaluate(() => navigator.clipboard.readText()), /num_workers/);
+    assert.match(await page.evaluate(() => navigator.clipboard.readText()), /^torch\.set_float32_matmul_precision\("high"\)/);
   }));
+});
+
+describe('no finding', () => {
+  // A host that computes, without any record of a GPU.
+  const step = (n) => [
+    { ph: 'X', cat: 'user_annotation', name: `ProfilerStep#${n}`, pid: 1, tid: 1, ts: 1000 * n, dur: 990 },
+    { ph: 'X', cat: 'cpu_op', name: 'aten::mm', pid: 1, tid: 1, ts: 1000 * n + 10, dur: 700 },
+    { ph: 'X', cat: 'cpu_op', name: 'aten::relu', pid: 1, tid: 1, ts: 1000 * n + 720, dur: 200 },
+  ];
+  it('is no all-clear: what takes time, what is not known and what to record', () =>
+    visit(pageOfEvents('host', [1, 2, 3].flatMap(step)), '', async (page) => {
+      assert.match(await text(page, '.verdict .sentence'), /^This trace has no GPU activity: was it recorded \(ProfilerActivity\.CUDA/);
+      assert.match(await text(page, 'ul.warn'), /ProfilerActivity\.CUDA/);
+      assert.match(await text(page, '.findings'), /no all-clear/);
+      const largest = await text(page, '.columns > div:first-child');
+      assert.match(largest, /Largest host ranges[\s\S]*aten::mm\s+3 ×\s+2\.10 ms\s+70\.7 %[\s\S]*aten::relu/);
+      assert.match(largest, /What could not be checked\s+Record GPU activity: ProfilerActivity\.CUDA[\s\S]*Is the GPU busy over 80 %/);
+      assert.equal(await page.locator('.unchecked > ul > li').count(), 1);
+    }));
+
+  it('shows no such list beside warnings', () => visit(one, '', async (page) => assert.equal(await page.locator('.unchecked, .largest').count(), 0)));
+});
+
+describe('under the verdict', () => {
+  it('stand the step before and after, and a typical step', () => visit(one, '', async (page) => {
+    const [, from, to] = /from ([\d.]+ ms) to about ([\d.]+ ms)/.exec(await text(page, '.verdict .sentence').then((t) => t.replace(/\u00a0/g, ' ')));
+    assert.match(await text(page, '.gain'), new RegExp(`now\\s+${from}\\s+fixed\\s+about ${to}\\s+−\\d+ %`));
+    const [whole, then] = [await page.locator('.gain .whole').first().boundingBox(), await page.locator('.gain .kept').last().boundingBox()];
+    assert.ok(Math.abs(then.width / whole.width - Number.parseFloat(to) / Number.parseFloat(from)) < 0.01);
+    assert.match(await text(page, '.typical'), /A typical step: ProfilerStep#\d+[\s\S]*host\s+data loading [\d.]+ ms[\s\S]*GPU 0/);
+    const wide = await page.locator('.lane').evaluateAll((lanes) => lanes.map((lane) => [...lane.children].reduce((sum, piece) => sum + Number.parseFloat(piece.style.width), 0)));
+    for (const sum of wide) assert.ok(Math.abs(sum - 100) < 0.01, `${sum} %`);
+    await page.locator('.typical .see').click();
+    await page.waitForFunction(() => /ProfilerStep#/.test(document.querySelector('.tl-panel')?.textContent ?? ''));
+  }));
+});
+
+describe('addresses', () => {
+  it('lead back to a filter, a rank and a selection', () => visit(job, 'kernels?q=gemm&category=gemm&rank=2', async (page) => {
+    assert.equal(await page.locator('#view-kernels input').inputValue(), 'gemm');
+    assert.equal(await page.locator('#view-kernels select').inputValue(), 'gemm');
+    assert.equal(await page.locator('#rank').inputValue(), '2');
+    await page.locator('#view-kernels input').fill('');
+    assert.equal(new URL(page.url()).hash, '#kernels?category=gemm&rank=2');
+    await page.locator('#view-kernels tr[data-row="0"]').click();
+    await page.locator('#view-kernels .detail .see').click();
+    const picked = await text(page, '.tl-panel h3');
+    await page.waitForFunction(() => /event=\d+/.test(location.hash));
+    await page.reload();
+    await page.waitForSelector('.tl-panel h3');
+    assert.equal(await text(page, '.tl-panel h3'), picked);
+  }));
+});
+
+describe('everybody', () => {
+  it('finds headings in order, in every view', () => visit(one, '', async (page) => {
+    for (const id of await page.locator('.tabs a').evaluateAll((tabs) => tabs.map((tab) => tab.hash.slice(1)))) {
+      await page.evaluate((view) => { location.hash = view; }, id);
+      await settled(page);
+      const levels = await page.locator('h1:visible, main :is(h2, h3, h4):visible').evaluateAll((all) => all.map((heading) => Number(heading.tagName[1])));
+      assert.equal(levels[0], 1);
+      levels.forEach((level, i) => assert.ok(i === 0 || level <= levels[i - 1] + 1, `${id}: ${levels}`));
+    }
+  }));
+
+  it('hits what is to be pressed on a phone', () => visit(one, '', async (page) => {
+    for (const id of ['overview', 'timeline', 'steps', 'kernels', 'flame', 'memory', 'inputs']) {
+      await page.evaluate((view) => { location.hash = view; }, id);
+      await settled(page);
+      const small = await page.locator('button:visible, select:visible, input:visible, .tabs a:visible').evaluateAll((all) =>
+        all.filter((target) => target.getBoundingClientRect().height < 31.5).map((target) => target.outerHTML.slice(0, 120)));
+      assert.deepEqual(small, [], id);
+    }
+  }, { size: [400, 800] }));
 });
 
 describe('keyboard', () => {
@@ -181,6 +257,7 @@ describe('kernels', () => {
     for (const part of ['Calls', 'Min', 'Median', 'p95', 'Max', 'Distribution']) assert.ok(detail.includes(part), part);
     assert.ok(await page.locator('#view-kernels .detail canvas').isVisible());
     const name = await text(page, '#view-kernels .detail .fullname code');
+    assert.match(detail, /Launched from: operator, module, source line\s+aten::/);
     await page.locator('#view-kernels .detail .see').click();
     await page.waitForFunction((n) => document.querySelector('.tl-panel')?.textContent.includes(n.slice(0, 40)), name);
   }));
@@ -223,6 +300,27 @@ describe('flame graph', () => {
     await page.mouse.move(box.x + 61, box.y + 51);
     assert.match(await text(page, '.tip'), /on the GPU/);
   }));
+
+  it('ends in kernels, and shows the hits of a search when zoomed', () => visit(one, 'flame', async (page) => {
+    await page.locator('#view-flame button[data-measure="device"]').click();
+    await page.locator('#view-flame input').fill('gemm');
+    assert.match(await text(page, '#view-flame [role="status"]'), /^\d+ frames? match/);
+    await page.locator('#view-flame input').fill('');
+    await page.locator('#view-flame canvas').first().focus();
+    for (const key of ['ArrowDown', 'ArrowDown', 'ArrowDown', 'Enter']) await page.keyboard.press(key);
+    const zoomed = await page.locator('.crumb').count();
+    assert.ok(zoomed > 1);
+    await page.locator('#view-flame input').fill('__next__');
+    await page.waitForFunction((n) => document.querySelectorAll('.crumb').length < n, zoomed);
+  }));
+
+  it('has every function once, with its callers and what it calls', () => visit(one, 'flame', async (page) => {
+    await page.locator('#view-flame button[data-layout="sandwich"]').click();
+    await page.locator('#view-flame input').fill('aten::');
+    await page.locator('.sandwich tr[data-row="0"]').click();
+    assert.match(await text(page, '.sandwich'), /Called by, innermost first[\s\S]*Calls/);
+    assert.equal(await page.locator('.sandwich canvas:visible').count(), 2);
+  }));
 });
 
 describe('memory and devices', () => {
@@ -264,7 +362,7 @@ describe('steps that the timeline does not hold', () => {
     await page.waitForFunction(() => /ms in view/.test(document.querySelector('.tl-corner').textContent));
     assert.ok(Math.abs(Number.parseFloat(await text(page, '.tl-corner')) - whole) < 0.2 * whole);
     await page.keyboard.press('0');
-    assert.match(await text(page, '#view-inputs'), /events in full/);
+    assert.match(await text(page, '#view-inputs'), /ranges and activities in full/);
   }));
 });
 
@@ -326,6 +424,9 @@ describe('paper', () => {
     const paper = await text(page, '#paper');
     for (const part of ['The GPU waits for data', 'full-precision-gemm', 'Steps', 'Kernels', 'Ops', 'Inputs']) assert.ok(paper.includes(part), part);
     assert.ok(!(await page.locator('#page').isVisible()));
+    // On every page stand its name and the device; findings begin on the first.
+    assert.match(await page.locator('#paper style').textContent(), /@top-left \{ content: "one\.json and 1 more"[\s\S]*@top-right \{ content: "[^"]+"/);
+    assert.equal(await page.locator('#paper .findings').evaluate((list) => getComputedStyle(list).breakInside), 'auto');
     await page.evaluate(() => dispatchEvent(new Event('afterprint')));
     await page.emulateMedia({ media: null });
     const file = path('paper.pdf');

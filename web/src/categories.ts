@@ -1,6 +1,7 @@
-// A title and a colour for every category of events. Hues start from Okabe and Ito's set, which people who do not see
-// red and green apart tell by lightness and blueness; where a family has more members than the set, brown, violet and
-// greys of other lightness are added.
+// A title and a colour for every category of events and kind of time: one colour, one meaning, in every view. Hues of
+// kernels start from Okabe and Ito's set, which people who do not see red and green apart tell by lightness and blueness;
+// the other families have hues between those. What means the same has the same colour: waiting for data, say, whether as
+// a phase or as the cause of idle time.
 
 export interface Category {
   title: string;
@@ -34,28 +35,31 @@ const kCategories: Readonly<Record<string, Category>> = {
   'library': { title: 'library call', light: '#7a9a3c', dark: '#93b552' },
   'system': { title: 'C library call', light: '#8a8f98', dark: '#7d848e' },
 
-  'data_loading': { title: 'data loading', light: '#d55e00', dark: '#ee7a20' },
-  'forward': { title: 'forward', light: '#56b4e9', dark: '#7cc8f2' },
-  'backward': { title: 'backward', light: '#0072b2', dark: '#2f8fd0' },
-  'checkpoint': { title: 'checkpoint', light: '#009e73', dark: '#22b38a' },
+  'data_loading': { title: 'data loading', light: '#b0185c', dark: '#e0568f' },
+  'forward': { title: 'forward', light: '#7fb2a5', dark: '#8cc4b6' },
+  'backward': { title: 'backward', light: '#3f6b8c', dark: '#5f93ba' },
+  'checkpoint': { title: 'checkpoint', light: '#4d8a2f', dark: '#79b558' },
   'own_phase': { title: 'named by the program', light: '#9a6fc4', dark: '#b08ad6' },
   'other_phase': { title: 'other', light: '#b4bac1', dark: '#6b727a' },
 
-  'idle:data_loading': { title: 'idle: data loading', light: '#d55e00', dark: '#ee7a20' },
-  'idle:host_bound': { title: 'idle: host bound', light: '#e69f00', dark: '#edae2a' },
-  'idle:launch_latency': { title: 'idle: launch latency', light: '#d9c400', dark: '#f0e442' },
-  'idle:synchronization': { title: 'idle: synchronization', light: '#cc79a7', dark: '#d98cb8' },
-  'idle:dependency': { title: 'idle: dependency', light: '#56b4e9', dark: '#7cc8f2' },
-  'idle:memory_allocation': { title: 'idle: memory allocation', light: '#7d6bb5', dark: '#9d8ed6' },
-  'idle:checkpoint': { title: 'idle: checkpoint', light: '#009e73', dark: '#22b38a' },
-  'idle:first_use': { title: 'idle: first use', light: '#a6683c', dark: '#bd8052' },
+  'idle:data_loading': { title: 'idle: data loading', light: '#b0185c', dark: '#e0568f' },
+  'idle:host_bound': { title: 'idle: host bound', light: '#e58a8a', dark: '#f0a3a3' },
+  'idle:launch_latency': { title: 'idle: launch latency', light: '#f4c9b4', dark: '#d9a58c' },
+  'idle:synchronization': { title: 'idle: synchronization', light: '#8b5a9b', dark: '#a873b8' },
+  'idle:dependency': { title: 'idle: dependency', light: '#74c3c9', dark: '#58a9b0' },
+  'idle:memory_allocation': { title: 'idle: memory allocation', light: '#5a478c', dark: '#7f6cc0' },
+  'idle:checkpoint': { title: 'idle: checkpoint', light: '#4d8a2f', dark: '#79b558' },
+  'idle:first_use': { title: 'idle: first use', light: '#7c5f16', dark: '#b0923f' },
   'idle:untraced_work': { title: 'idle: work not recorded', light: '#c9ced4', dark: '#56606c' },
   'idle:no_requests': { title: 'idle: no requests', light: '#9fb6a8', dark: '#5f7a6b' },
-  'idle:unknown': { title: 'idle: unknown cause', light: '#b4bac1', dark: '#6b727a' },
+  'idle:unknown': { title: 'idle: unknown cause', light: '#a4abb3', dark: '#767d86' },
+
+  'compute': { title: 'compute', light: '#274690', dark: '#5b7bd0' },
+  'idle': { title: 'idle', light: '#d5dae0', dark: '#3a434c' },
 
   'step': { title: 'step', light: '#8796a8', dark: '#64748a' },
   'warmup': { title: 'warm-up step', light: '#c3ccd6', dark: '#46515f' },
-  'sync': { title: 'synchronization', light: '#cc79a7', dark: '#d98cb8' },
+  'sync': { title: 'synchronization', light: '#8b5a9b', dark: '#a873b8' },
   'collective': { title: 'collective', light: '#d55e00', dark: '#ee7a20' },
   'wait': { title: 'wait for other ranks', light: '#f3c9a0', dark: '#8a5a30' },
   'blocked': { title: 'thread blocked', light: '#c9ced4', dark: '#56606c' },

@@ -77,7 +77,7 @@ export function checkedHeader(json: unknown, damage: string[]): Header {
     tracks: list(json.tracks)
       .map((t) => check.track(t))
       .filter((t) => t !== undefined),
-    ranks: objects(json.ranks).map((r) => check.rank(r)),
+    ranks: objects(json.ranks).map((r) => check.rank(r, bigint(json.origin_ns) ?? 0n)),
     samples: objects(json.samples)
       .map((s) => check.samples(s))
       .filter((s) => s !== undefined),
@@ -134,9 +134,10 @@ class HeaderCheck {
     };
   }
 
-  rank(json: Json): Rank {
+  rank(json: Json, origin_ns: bigint): Rank {
     return {
       rank: number(json.rank),
+      shift_ns: bigint(json.shift_ns) ?? -origin_ns,
       flame: objects(json.flame)
         .map((f) => this.flame(f))
         .filter((f) => f !== undefined),

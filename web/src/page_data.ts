@@ -95,6 +95,8 @@ export interface Gap {
 
 export interface Rank {
   rank: number;
+  /** What a time of the report, on the rank's own clock, is moved by to be one of the page. */
+  shift_ns: bigint;
   flame: FlameTree[];
   kernels: KernelHistogram[];
   memory?: MemoryOverTime;

@@ -24,6 +24,11 @@ export interface Place {
 export interface Locator {
   at: string;
   of: string | null;
+  rank: number | null;
+  device: number | null;
+  step: number | null;
+  start_ns: number | null;
+  duration_ns: number | null;
 }
 export interface Finding {
   rule: string;
@@ -37,9 +42,15 @@ export interface Finding {
   fix: string[];
   cost_ns: number | null;
   cost_pct: number | null;
+  steps: number;
   evidence: string[];
   where: Place[];
   seen: Locator;
+}
+export interface StepSaving {
+  rule: string;
+  step_ns: number;
+  without_ns: number;
 }
 export interface Check {
   id: string;
@@ -47,6 +58,7 @@ export interface Check {
   verdict: string;
   value: number | null;
   threshold: number | null;
+  record: string | null;
 }
 export interface PhaseShare {
   name: string;

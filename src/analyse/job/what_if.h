@@ -39,6 +39,7 @@ struct WhatIf {
   bool lower_bound = false;         ///< some collectives have missing ranks
   int64_t most_saved_ns_per_step = 0;   ///< if no missing rank was ever the last; saved_ns_per_step if that is exact
 
+  [[nodiscard]] int64_t recorded_step_ns() const { return step_ns + saved_ns_per_step; }
   void fields(auto&& v) const {
     v("change", change), v("ranks", ranks), v("step_ns", step_ns), v("saved_ns_per_step", saved_ns_per_step);
     v("saved_pct", saved_pct), v("lower_bound", lower_bound);

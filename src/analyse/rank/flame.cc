@@ -17,7 +17,7 @@ constexpr uint32_t kNone = UINT32_MAX;
 struct Node {
   uint32_t parent = kNone;
   StringId name;
-  HostKind kind = HostKind::kOp;
+  uint8_t category = 0;   // PageCategory
   int64_t total_ns = 0, self_ns = 0, device_ns = 0, calls = 0;
 };
 
@@ -42,9 +42,20 @@ class RowNames {
   std::vector<HostId> steps_;
 };
 
-// Parents come before their children, in rows and so in nodes.
-std::vector<Node> nodes_of(const Trace& trace, const Thread& thread, const RowNames& names,
-                           const std::vector<int64_t>& launched_ns) {
+// Activities by the thread that launched them, or captured the call that they replay.
+std::vector<std::vector<ActivityId>> launched_by_thread(const Facts& facts) {
+  const Trace& trace = facts.trace();
+  const Captures& captures = facts.get<Captures>();
+  std::vector<std::vector<ActivityId>> all(trace.threads.size());
+  for (const ActivityId a : trace.launched)
+    all[trace.host.thread[captures.origin(trace, a).value].value].push_back(a);
+  return all;
+}
+
+// Parents come before their children, in rows and so in nodes. What a call launched hangs below it.
+std::vector<Node> nodes_of(const Facts& facts, const Thread& thread, const RowNames& names,
+                           const std::vector<ActivityId>& launched) {
+  const Trace& trace = facts.trace();
   const HostTable& host = trace.host;
   std::vector<Node> nodes;
   std::vector<uint32_t> node_of(thread.end.value - thread.begin.value);
@@ -55,14 +66,22 @@ std::vector<Node> nodes_of(const Trace& trace, const Thread& thread, const RowNa
     const StringId name = names.of(HostId(size_t{i}));
     const auto [it, added] =
         known.try_emplace(uint64_t{parent} << 32 | name.value, static_cast<uint32_t>(nodes.size()));
-    if (added) nodes.push_back({parent, name, host.kind[i]});
+    if (added) nodes.push_back({parent, name, PageCategory::of(host.kind[i])});
     node_of[i - thread.begin.value] = it->second;
     Node& node = nodes[it->second];
     node.total_ns += host.duration_ns[i];
     node.self_ns += host.duration_ns[i];
-    node.device_ns += launched_ns[i];
     ++node.calls;
     if (parent != kNone) nodes[parent].self_ns -= host.duration_ns[i];
+  }
+  known.clear();
+  for (const ActivityId a : launched) {
+    const uint32_t call = node_of[facts.get<Captures>().origin(trace, a).value - thread.begin.value];
+    const StringId name = trace.activity.name[a.value];
+    const auto [it, added] = known.try_emplace(uint64_t{call} << 32 | name.value, static_cast<uint32_t>(nodes.size()));
+    if (added) nodes.push_back({call, name, activity_category(facts, a)});
+    nodes[it->second].device_ns += trace.activity.duration_ns[a.value];
+    ++nodes[it->second].calls;
   }
   for (size_t n = nodes.size(); n-- > 0;) {
     nodes[n].self_ns = std::max<int64_t>(nodes[n].self_ns, 0);   // negative if ranges overlap without nesting
@@ -101,7 +120,7 @@ class FlameWriter {
         continue;
       }
       const auto [it, added] = joined.try_emplace(parent, 0);
-      if (added) it->second = push(parent, strings_.of("…"), Node{kNone, {}, n.kind});
+      if (added) it->second = push(parent, strings_.of("…"), Node{kNone, {}, n.category});
       flame_.total_ns[it->second] += n.total_ns;
       flame_.self_ns[it->second] += n.total_ns;
       flame_.device_ns[it->second] += n.device_ns;
@@ -118,7 +137,7 @@ class FlameWriter {
   uint32_t push(uint32_t parent, uint32_t name, const Node& n) {
     flame_.parent.push_back(parent);
     flame_.name.push_back(name);
-    flame_.category.push_back(PageCategory::of(n.kind));
+    flame_.category.push_back(n.category);
     flame_.total_ns.push_back(n.total_ns);
     flame_.self_ns.push_back(n.self_ns);
     flame_.device_ns.push_back(n.device_ns);
@@ -132,16 +151,6 @@ class FlameWriter {
   PageFlame flame_;
 };
 
-// Per host row, the sum of durations of activities that it launched itself, or was captured for.
-std::vector<int64_t> launched_durations(const Facts& facts) {
-  const Trace& trace = facts.trace();
-  const Captures& captures = facts.get<Captures>();
-  std::vector<int64_t> ns(trace.host.size());
-  for (const ActivityId a : trace.launched)
-    ns[captures.origin(trace, a).value] += trace.activity.duration_ns[a.value];
-  return ns;
-}
-
 int64_t outermost_ns(const PageFlame& flame) {
   int64_t sum = 0;
   for (size_t i = 0; i < flame.parent.size(); ++i)
@@ -154,14 +163,14 @@ int64_t outermost_ns(const PageFlame& flame) {
 std::vector<PageFlame> flames(const Facts& facts, PageStrings& strings, size_t most_nodes) {
   const Trace& trace = facts.trace();
   const RowNames names(facts);
-  const std::vector<int64_t> launched_ns = launched_durations(facts);
+  const std::vector<std::vector<ActivityId>> launched = launched_by_thread(facts);
   const ThreadId first = facts.get<Steps>().thread;
   std::vector<PageFlame> all;
   size_t leading = 0;   // 1: the step's thread has a tree, which stays first
   for (size_t t = 0; t < trace.threads.size(); ++t) {
     const Thread& thread = trace.threads[t];
     if (thread.begin == thread.end) continue;
-    PageFlame flame = FlameWriter(strings, trace, names).write(nodes_of(trace, thread, names, launched_ns), most_nodes);
+    PageFlame flame = FlameWriter(strings, trace, names).write(nodes_of(facts, thread, names, launched[t]), most_nodes);
     flame.title = thread_title(thread);
     const bool leads = first.valid() && first.value == t;
     all.insert(leads ? all.begin() : all.end(), std::move(flame));

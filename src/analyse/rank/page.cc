@@ -107,6 +107,7 @@ void add_rank(const PlacedRank& r, const TimelinePlan& plan, const DeviceClocks&
   add_timeline(r, plan, clocks, page);
   PageRank& rank = page.ranks.emplace_back();
   rank.rank = r.rank;
+  rank.shift_ns = r.shift_ns;
   rank.flame = flames(*r.facts, page.strings);
   rank.kernels = kernel_histograms(*r.facts);
   rank.memory = memory_over_time(*r.facts, r.shift_ns);

@@ -40,6 +40,16 @@ std::vector<std::string> page_category_names() {
   return names;
 }
 
+uint8_t activity_category(const Facts& facts, ActivityId activity) {
+  const ActivityTable& all = facts.trace().activity;
+  switch (all.kind[activity.value]) {
+    case ActivityKind::kKernel:
+      return static_cast<uint8_t>(facts.get<Kernels>().category[all.name[activity.value].value]);
+    case ActivityKind::kMemcpy: return PageCategory::kMemcpy;
+    default: return PageCategory::kMemset;
+  }
+}
+
 namespace {
 
 constexpr uint32_t kUnknown = UINT32_MAX;
@@ -249,7 +259,6 @@ void Timeline::add_idle(const DeviceIdle& idle, const std::string& group) {
 
 void Timeline::add_streams(const DeviceTime& device, const std::string& group) {
   const ActivityTable& all = trace_.activity;
-  const Kernels& kernels = facts_.get<Kernels>();
   std::map<uint16_t, std::vector<uint32_t>> queues;
   for (uint32_t i = device.begin.value; i < device.end.value; ++i) queues[all.queue[i]].push_back(i);
   const auto course = clocks_.courses.find(device.id);
@@ -259,10 +268,8 @@ void Timeline::add_streams(const DeviceTime& device, const std::string& group) {
     PageTrack& t = writer.track();
     for (const uint32_t i : rows) {
       const bool kernel = all.kind[i] == ActivityKind::kKernel;
-      const uint8_t category = kernel ? static_cast<uint8_t>(kernels.category[all.name[i].value])
-                               : all.kind[i] == ActivityKind::kMemcpy ? uint8_t{PageCategory::kMemcpy}
-                                                                      : uint8_t{PageCategory::kMemset};
-      const TrackWriter::Event e = event(all.interval(ActivityId(size_t{i})), category);
+      const ActivityId id(size_t{i});
+      const TrackWriter::Event e = event(all.interval(id), activity_category(facts_, id));
       if (!writer.add(e)) continue;
       t.name.push_back(name(all.name[i]));
       t.args.push_back(args_.of(all.args[i]));

@@ -43,6 +43,8 @@ struct PageCategory {
   static uint8_t of(IdleCause cause) { return static_cast<uint8_t>(kIdle + static_cast<uint8_t>(cause)); }
 };
 
+/// Of a kernel, copy or set.
+uint8_t activity_category(const Facts& facts, ActivityId activity);
 /// By number; web/README.md describes them.
 std::vector<std::string> page_category_names();
 

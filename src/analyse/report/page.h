@@ -100,6 +100,7 @@ struct PageGap {
 
 struct PageRank {
   int rank = 0;
+  int64_t shift_ns = 0;            ///< from the rank's own clock to the page's
   std::vector<PageFlame> flame;
   std::vector<PageHistogram> kernels;
   std::optional<PageMemory> memory;

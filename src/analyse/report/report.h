@@ -124,7 +124,7 @@ struct InputFile {
   }
 };
 
-/// Where the timeline shows something.
+/// Where the timeline shows something. What is not known is for the reader to choose, the longest first.
 struct Locator {
   enum class At : uint8_t {
     kSteps, kLongestStep, kMemoryPeak,   ///< the measured steps, or one of them
@@ -134,9 +134,15 @@ struct Locator {
     kLongestWait,                        ///< in a collective, on a rank that is not among the finding's
   } at = At::kSteps;
   std::string of;
+  std::optional<int> rank = {};
+  std::optional<int64_t> device = {}, step = {};            ///< step: as Step::index
+  std::optional<int64_t> start_ns = {}, duration_ns = {};   ///< exactly this stretch, on the rank's own clock
 
   [[nodiscard]] std::string_view at_name() const;
-  void fields(auto&& v) const { v("at", at_name()), v("of", unless_empty(of)); }
+  void fields(auto&& v) const {
+    v("at", at_name()), v("of", unless_empty(of)), v("rank", rank), v("device", device), v("step", step);
+    v("start_ns", start_ns), v("duration_ns", duration_ns);
+  }
 };
 
 /// Where the program spends time: a function, or without stacks a range of the framework.
@@ -173,13 +179,23 @@ struct Finding {
   std::vector<Place> where = {};    ///< in the program; most expensive first
   std::string verdict = {};         ///< the report's first sentence; empty: the rule's own
   bool own_fixes = false;           ///< frameworks' settings would not help
+  int64_t steps = 0;                ///< measured steps of the rank that the figures are of; 0: of none
 
   void fields(auto&& v) const {
     v("rule", rule), v("severity", severity_name(severity)), v("ranks", ranks), v("value", value),
         v("threshold", threshold);
     v("unit", unit), v("what", what), v("why", why), v("fix", fix), v("cost_ns", cost_ns), v("cost_pct", cost_pct);
+    v("steps", steps);
     v("evidence", evidence), v("where", where), v("seen", seen);
   }
+};
+
+/// What fixing the most expensive finding would make of a step: the figures of the verdict.
+struct StepSaving {
+  std::string rule;
+  int64_t step_ns = 0, without_ns = 0;
+
+  void fields(auto&& v) const { v("rule", rule), v("step_ns", step_ns), v("without_ns", without_ns); }
 };
 
 enum class VerdictKind : uint8_t {
@@ -202,10 +218,12 @@ struct Check {
   std::optional<double> value;
   std::optional<double> threshold;
   std::string brief;  ///< for the one-line checklist: "GPU busy 60.6 % (over 80)"
+  std::string record = {};   ///< what to record to answer it; empty: answered, or recording would not help
 
   void fields(auto&& v) const {
     v("id", id), v("question", question), v("verdict", verdict_name(verdict)), v("value", value),
         v("threshold", threshold);
+    v("record", unless_empty(record));
   }
 };
 

@@ -25,7 +25,7 @@ bool delays_steps(const Measured& m) {
 }
 
 struct Loader {
-  int64_t longest_ns = 0;
+  Interval longest;
   bool single_process = false, workers = false;
 };
 
@@ -38,15 +38,17 @@ Loader loader_of(const Measured& m) {
     if (names.phase[trace.host.name[i.value].value] != Phase::kDataLoading) continue;
     loader.single_process |= contains(trace.name(i), "_SingleProcessDataLoaderIter");
     loader.workers |= contains(trace.name(i), "_MultiProcessingDataLoaderIter");
-    if (m.in_measured_step(trace.host.start_ns[i.value]))
-      loader.longest_ns = std::max(loader.longest_ns, trace.host.duration_ns[i.value]);
+    if (m.in_measured_step(trace.host.start_ns[i.value]) &&
+        trace.host.duration_ns[i.value] > loader.longest.length())
+      loader.longest = trace.host.interval(i);
   }
   return loader;
 }
 
 void describe_data_loading_bound(const Measured& m, Finding& f) {
   const Loader loader = loader_of(m);
-  const std::string longest = "longest wait " + format_duration(static_cast<double>(loader.longest_ns));
+  const std::string longest = "longest wait " + format_duration(static_cast<double>(loader.longest.length()));
+  if (loader.longest.length() > 0) see(f, loader.longest);
   f.what = fmt::format("{}, so the {}", loader.workers          ? "the data loader's workers can't keep up"
                                           : loader.single_process ? "a single process prepares every batch"
                                                                   : "batches are prepared within the step",

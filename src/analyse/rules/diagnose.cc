@@ -41,7 +41,9 @@ std::optional<Finding> worst_of_ranks(size_t index, const Evidence& evidence) {
     Finding f = *r.findings[index];
     if (rule.settle != nullptr && !rule.settle(rule, evidence, r.measure, f)) continue;
     ranks.push_back(r.measure.rank);
-    if (!worst || rule.beyond(*f.value, *worst->value)) worst = std::move(f);
+    if (worst && !rule.beyond(*f.value, *worst->value)) continue;
+    worst = std::move(f);
+    worst->seen.rank = r.measure.rank;
   }
   if (worst) worst->ranks = std::move(ranks);
   return worst;
@@ -75,15 +77,14 @@ void cap_costs(const Evidence& evidence, std::vector<RuleFinding>& findings) {
   }
 }
 
-void set_job_cost(Finding& f, const RankMeasure& m, const WhatIf& change) {
-  const int64_t step_ns = change.step_ns + change.saved_ns_per_step;
-  f.cost_ns = change.saved_ns_per_step * m.steps;
-  f.cost_pct = percent_of(change.saved_ns_per_step, step_ns);
+void set_job_cost(Finding& f, const WhatIf& change) {
+  f.cost_ns = change.saved_ns_per_step * f.steps;
+  f.cost_pct = percent_of(change.saved_ns_per_step, change.recorded_step_ns());
 }
 
 // With missing ranks or records waiting looks like transfer: the cost is known if that makes little difference.
 bool known_well(const WhatIf& w) {
-  const int64_t step_ns = w.step_ns + w.saved_ns_per_step, open_ns = w.most_saved_ns_per_step - w.saved_ns_per_step;
+  const int64_t step_ns = w.recorded_step_ns(), open_ns = w.most_saved_ns_per_step - w.saved_ns_per_step;
   return open_ns <= std::max(step_ns / 100, w.saved_ns_per_step / 4);
 }
 
@@ -108,15 +109,15 @@ void cost_of_job(const Evidence& evidence, std::vector<RuleFinding>& findings) {
     const RankMeasure* m = evidence.measure(f);
     if (m == nullptr) continue;
     if (cost.first != nullptr)
-      if (const WhatIf* w = cost.first(job)) set_job_cost(f, *m, *w);
+      if (const WhatIf* w = cost.first(job)) set_job_cost(f, *w);
     if (cost.change.empty()) continue;
     const WhatIf* other = find_what_if(job.what_if, cost.change);
     const bool known_cost = other != nullptr ? known_well(*other) : !cost.required;
     if (!known_cost) clear_cost(other, f);
-    else if (other != nullptr) set_job_cost(f, *m, *other);
+    else if (other != nullptr) set_job_cost(f, *other);
     const WhatIf* on_top = late ? find_what_if(job.what_if_on_top, cost.change) : nullptr;
     if (on_top != nullptr && f.cost_ns)
-      set_cost(f, m->wall_ns, std::min(*f.cost_ns, on_top->saved_ns_per_step * m->steps));
+      set_cost(f, m->wall_ns, std::min(*f.cost_ns, on_top->saved_ns_per_step * f.steps));
   }
 }
 
@@ -184,6 +185,17 @@ void default_fix(const Rule& rule, Finding& f) {
   for (size_t i = 0; i < std::min(kMost, rule.advice.size()); ++i) f.fix.emplace_back(rule.advice[i]);
 }
 
+// The device, and of gaps the longest that counts. The rank is assigned later.
+void locate(const Measured& m, Finding& f) {
+  if (!m.has_device()) return;
+  f.seen.device = m.device().id;
+  if (f.seen.at != Locator::At::kLongestGap || f.seen.start_ns) return;
+  const auto counts = [&](const Gap& gap) {
+    return idle_cause_name(gap.cause) == f.seen.of && m.counts(gap, gap.cause);
+  };
+  for (const Gap* gap : longest_gaps(m.gaps(), 1, counts)) see(f, {gap->start_ns, gap->end_ns});
+}
+
 // The worst of a rank's devices.
 std::optional<Finding> finding_of_rank(const Rule& rule, const std::vector<Measured>& devices) {
   const Measured* worst = nullptr;
@@ -198,11 +210,13 @@ std::optional<Finding> finding_of_rank(const Rule& rule, const std::vector<Measu
   if (worst == nullptr) return std::nullopt;
   Finding f = rule.finding(most, worst->threshold(rule));
   f.ranks = {worst->rank()};
+  f.steps = worst->steps();
   if (rule.cause && worst->has_device()) {
     set_cost(f, worst->wall_ns(), worst->saved_by_cause(*rule.cause));
     f.where = places_in_gaps(*worst, *rule.cause);
   }
   rule.rank.describe(*worst, f);
+  locate(*worst, f);
   default_fix(rule, f);
   if (!f.own_fixes) add_framework_fixes(rule, worst->facts().get<Frameworks>(), f);
   return f;
@@ -306,6 +320,7 @@ Diagnosis diagnose(const Evidence& evidence) {
   take_parts_out(evidence, findings);
   sort_by_cost(findings);
   cap_costs(evidence, findings);
+  std::erase_if(findings, [](const RuleFinding& f) { return f.finding.cost_ns == 0; });   // nothing to gain
   sort_by_cost(findings);
   explain_symptom(evidence, findings);
   add_clock_loss(evidence, findings);

@@ -165,7 +165,7 @@ void describe_fusable(const Measured& m, Finding& f) {
                       c.kernels.size());
   f.evidence.push_back(fmt::format("{} in {} kernels; the gain depends on what can be fused", per_step_text(m, c.ns),
                                    c.kernels.size()));
-  f.where = launch_places(m, c.kernels);
+  show_kernels(m, c.kernels, f);
   if (m.known_utilization_pct() < kMinBusyPct) f.severity = Severity::kInfo;
 }
 
@@ -178,7 +178,7 @@ void describe_unfused_attention(const Measured& m, Finding& f) {
                       time);
   f.evidence.push_back(fmt::format("{} kernels between batched products; the gain is at most their {}",
                                    c.kernels.size(), time));
-  f.where = launch_places(m, c.kernels);
+  show_kernels(m, c.kernels, f);
 }
 
 constexpr double kMinFreePct = 50;   // of the device's memory
@@ -221,7 +221,7 @@ void describe_small_batch(const Measured& m, Finding& f) {
   f.why = fmt::format("Their grids have fewer blocks than {} has multiprocessors ({}), and {:.0f} % of its memory is "
                       "free.",
                       m.device_label(), m.trace().properties(m.device().id).multiprocessors, 100 - *reserved_pct(m));
-  f.where = launch_places(m, small_grids(m).kernels);
+  show_kernels(m, small_grids(m).kernels, f);
 }
 
 bool is_transpose(std::string_view name) {
@@ -257,7 +257,7 @@ void describe_layout_copies(const Measured& m, Finding& f) {
              "need NHWC and otherwise transpose internally"};
   f.fix.emplace_back("fewer .contiguous() and permute(): write and keep tensors in the order in which they are read");
   f.evidence.push_back(fmt::format("{} in {} kernels", per_step_text(m, c.ns), c.kernels.size()));
-  f.where = launch_places(m, c.kernels);
+  show_kernels(m, c.kernels, f);
   Removal removal;
   removal.activity.resize(m.trace().activity.size());
   for (const ActivityId a : c.kernels) removal.activity[a.value] = true;
@@ -337,7 +337,7 @@ void describe_misaligned_gemm(const Measured& m, Finding& f) {
   const OpArgs& args = trace.op_args[trace.host.args[all.longest.value].value];
   f.evidence.push_back(fmt::format("longest: {} {}; padding alone takes {}", trace.name(all.longest),
                                    shortened(trace.strings[args.shapes]), per_step_text(m, all.padding_ns)));
-  f.where = launch_places(m, all.chosen.kernels);
+  show_kernels(m, all.chosen.kernels, f);
   if (m.known_utilization_pct() < kMinBusyPct) f.severity = Severity::kInfo;
 }
 

@@ -55,16 +55,37 @@ std::optional<double> full_precision_gemm_value(const Measured& m) {
   return only_if(all_ns != 0, percent_of(time_of(m, lacks_tensor_cores).ns, all_ns));
 }
 
+// Tensor cores before Ampere take fp16 alone.
+struct HalfFix {
+  Framework of;
+  std::string_view fix;
+};
+constexpr HalfFix kHalfFixes[] = {{kVllm, "--dtype half"},
+                                  {kSglang, "--dtype half"},
+                                  {kTrainer, "TrainingArguments(fp16=True)"},
+                                  {kAccelerate, "Accelerator(mixed_precision=\"fp16\")"},
+                                  {kLightning, "Trainer(precision=\"16-mixed\")"},
+                                  {kDeepSpeed, "\"fp16\": {\"enabled\": true}"},
+                                  {kDiffusers, "from_pretrained(…, torch_dtype=torch.float16)"}};
+
+void advise_half(const Frameworks& with, Finding& f) {
+  f.own_fixes = true;
+  for (const HalfFix& half : kHalfFixes)
+    if (with.has(half.of)) f.fix.push_back(fmt::format("{}: {}", framework_name(half.of), half.fix));
+  f.fix.emplace_back("with torch.autocast(\"cuda\", dtype=torch.float16): … with torch.amp.GradScaler()");
+}
+
 void describe_full_precision_gemm(const Measured& m, Finding& f) {
   const DeviceProperties d = m.trace().properties(m.device().id);
+  const bool half_alone = !is_amd(d) && d.compute_major < 8;
   f.what = fmt::format("{:.0f} % of matrix and convolution time runs without tensor cores", *f.value);
-  f.why = fmt::format("{} has tensor cores, several times as fast at matrix products in bf16, fp16 or TF32.", d.name);
-  if (is_amd(d) || d.compute_major >= 8)
-    f.fix = {"with torch.autocast(\"cuda\", dtype=torch.bfloat16): …",
-             "torch.set_float32_matmul_precision(\"high\")   # TF32 for what stays in float32"};
-  else
-    f.fix = {"with torch.autocast(\"cuda\", dtype=torch.float16): … with torch.amp.GradScaler()"};
-  f.where = launch_places(m, kernels_of(m, lacks_tensor_cores));
+  f.why = fmt::format("{} has tensor cores, several times as fast at matrix products in {}.", d.name,
+                      half_alone ? "fp16" : is_amd(d) ? "bf16 or fp16" : "bf16, fp16 or TF32");
+  if (half_alone) advise_half(m.facts().get<Frameworks>(), f);
+  else f.fix = {"with torch.autocast(\"cuda\", dtype=torch.bfloat16): …"};
+  if (!half_alone && !is_amd(d))
+    f.fix.emplace_back("torch.set_float32_matmul_precision(\"high\")   # TF32 for what stays in float32");
+  show_kernels(m, kernels_of(m, lacks_tensor_cores), f);
   const KernelRow* longest = time_of(m, lacks_tensor_cores).longest;
   if (longest == nullptr) return;
   const std::string_view name = m.trace().strings[longest->name];
@@ -105,7 +126,7 @@ void describe_unfused_optimizer(const Measured& m, Finding& f) {
   f.what = fmt::format("the optimizer launches {:.0f} small kernels{}", small_kernels_per_step(m),
                        m.facts().get<Steps>().marked() ? " per step" : "");
   f.why = fmt::format("The optimizer takes {} of the step, launched parameter by parameter.", format_percent(*f.value));
-  f.where = launch_places(m, small_kernels(m));
+  show_kernels(m, small_kernels(m), f);
   const std::string name = optimizer_name(m.trace());
   if (name == "SGD" || name == "Adam" || name == "AdamW" || name == "Adagrad")
     f.fix = {fmt::format("torch.optim.{}(…, fused=True)", name), "foreach=True where there is no fused version"};
@@ -124,7 +145,7 @@ void describe_dominant_kernel(const Measured& m, Finding& f) {
   for (ActivityId a = m.device().begin; a < m.device().end; ++a)
     if (m.trace().activity.name[a.value] == k.name && m.counted(1, m.in_measured_step(m.trace().launched_ns(a))) != 0)
       calls.push_back(a);
-  f.where = launch_places(m, calls);
+  show_kernels(m, calls, f);
   const std::string name = short_kernel_name(m.trace().strings[k.name]);
   f.what = fmt::format("one kernel takes {:.0f} % of compute: {}", *f.value, shortened(name, 48));
   f.why = fmt::format("{} calls of {} each ({}). Making it faster makes the job faster.", k.count,
@@ -172,7 +193,8 @@ extern const Rule kFullPrecisionGemm = {
                      // Of a device that the trace does not name nobody knows whether it has tensor cores.
                      const bool known = m.matrix_work && !m.device_name.empty();
                      return found ? Verdict::kFail : known ? Verdict::kPass : Verdict::kUnknown;
-                   }}},
+                   },
+                   .record = "a step with matrix work, by a profiler that names the device"}},
 };
 
 extern const Rule kUnfusedOptimizer = {
@@ -207,7 +229,8 @@ extern const Rule kUnfusedOptimizer = {
                    .id = "fused-optimizer",
                    .question = "Does the optimizer use fused or multi-tensor kernels?",
                    .label = "fused optimizer",
-                   .judge = [](const RankMeasure& m, bool) { return m.fused_optimizer; }}},
+                   .judge = [](const RankMeasure& m, bool) { return m.fused_optimizer; },
+                   .record = "whole training steps, with the optimizer's"}},
 };
 
 extern const Rule kDominantKernel = {

@@ -163,7 +163,9 @@ void describe_short_kernels(const Measured& m, Finding& f) {
   f.why = fmt::format("{} of the kernels are shorter than their launch call, so the host can't stay ahead.",
                       format_percent(*f.value));
   f.evidence.push_back(fmt::format("{} of {} kernels are short", too_short, all));
-  f.where = launch_places(m, short_kernels(m));
+  if (m.idle_ns(IdleCause::kLaunchLatency) > m.idle_ns(IdleCause::kHostBound))
+    f.seen.of = idle_cause_name(IdleCause::kLaunchLatency);
+  show_kernels(m, short_kernels(m), f);
   // Time lost to late launches belongs to host-bound-launches if that fires.
   int64_t cost = m.saved_by_cause(IdleCause::kLaunchLatency);
   if (m.idle_pct(IdleCause::kHostBound) <= m.threshold(kHostBoundLaunches))

@@ -204,6 +204,10 @@ double Measured::phase_pct(Phase phase) const {
   return wall_pct(facts_.get<Phases>().measured_wall_ns[static_cast<size_t>(phase)]);
 }
 
+void see(Finding& finding, const Interval& stretch) {
+  finding.seen.start_ns = stretch.start, finding.seen.duration_ns = stretch.length();
+}
+
 void set_cost(Finding& finding, int64_t wall_ns, int64_t cost_ns) {
   finding.cost_ns = cost_ns;
   finding.cost_pct = percent_of(cost_ns, wall_ns);
@@ -242,10 +246,16 @@ std::vector<Place> places_in_gaps(const Measured& measured, IdleCause cause) {
   return places.most_expensive();
 }
 
-std::vector<Place> launch_places(const Measured& measured, const std::vector<ActivityId>& kernels) {
+void show_kernels(const Measured& measured, const std::vector<ActivityId>& kernels, Finding& finding) {
+  const Trace& trace = measured.trace();
   Places places(measured.facts());
   for (const ActivityId a : kernels) places.add(a);
-  return places.most_expensive();
+  finding.where = places.most_expensive();
+  if (kernels.empty() || finding.seen.at != Locator::At::kSteps) return;
+  const ActivityId longest =
+      *std::ranges::max_element(kernels, {}, [&](ActivityId a) { return trace.activity.duration_ns[a.value]; });
+  finding.seen = {Locator::At::kLongestKernel, std::string(trace.name(longest))};
+  see(finding, trace.activity.interval(longest));
 }
 
 int64_t steps_with_gaps(const Measured& measured, IdleCause cause) {

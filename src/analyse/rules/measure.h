@@ -90,6 +90,8 @@ class Measured {
   std::vector<Gap> gaps_;
 };
 
+/// Has the timeline show exactly this.
+void see(Finding& finding, const Interval& stretch);
 /// Sets the cost, also as percent of `wall_ns`, the rank's measured steps.
 void set_cost(Finding& finding, int64_t wall_ns, int64_t cost_ns);
 
@@ -106,12 +108,12 @@ bool is_upload(const Trace& trace, ActivityId copy);
 std::string place_text(const Place& place);
 /// Where the host is during the longest gaps of a cause in measured steps, until it launches.
 std::vector<Place> places_in_gaps(const Measured& measured, IdleCause cause);
-/// Where kernels were launched, by their durations.
-std::vector<Place> launch_places(const Measured& measured, const std::vector<ActivityId>& kernels);
 /// By activity: kernels whose time a rule about kernels' names names already, so that others do not say it again.
 std::vector<bool> named_kernels(const Measured& measured);
 void name_full_precision_kernels(const Measured& measured, std::vector<bool>& named);
 void name_unfused_optimizer(const Measured& measured, std::vector<bool>& named);
+/// Where kernels were launched, by their durations; and has the timeline show the longest, unless it shows something.
+void show_kernels(const Measured& measured, const std::vector<ActivityId>& kernels, Finding& finding);
 /// Number of measured steps that idle for the cause.
 int64_t steps_with_gaps(const Measured& measured, IdleCause cause);
 /// Time of calls or kernels per step: "4.20 ms per step"; without steps just the time.

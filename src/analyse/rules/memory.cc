@@ -196,7 +196,8 @@ extern const Rule kMemoryNearCapacity = {
                    .label = "memory headroom",
                    .value = [](const RankMeasure& m) { return m.memory_headroom_pct; },
                    .limit = 10,
-                   .above = true}},
+                   .above = true,
+                   .record = "memory: profile_memory=True in torch.profiler"}},
     .now = memory_now,
 };
 

@@ -98,8 +98,9 @@ struct Evidence {
   [[nodiscard]] const RankMeasure* first_device() const;
   /// Null: no trace of that rank.
   [[nodiscard]] const RankMeasure* measure(int rank) const;
-  /// Of the finding's first rank.
+  /// Of the rank that the finding's figures are of.
   [[nodiscard]] const RankMeasure* measure(const Finding& f) const {
+    if (f.seen.rank) return measure(*f.seen.rank);
     return f.ranks.empty() ? nullptr : measure(f.ranks.front());
   }
   /// Where the job hangs; null: it does not, or that is unknown.
@@ -149,6 +150,7 @@ struct ChecklistEntry {
   bool of_several = false;    ///< needs several ranks
   /// ... or a judgment of the first such rank. `found`: the rule has a finding.
   Verdict (*judge)(const RankMeasure&, bool found) = nullptr;
+  std::string_view record = {};   ///< what to record where GPU activity alone does not answer it
 };
 
 /// A device's newest values, and the last minute.
@@ -232,6 +234,7 @@ RankDiagnosis diagnose_rank(const RankFacts& rank, const Thresholds& thresholds)
 struct ReportVerdict {
   std::string text;   ///< one or two sentences: where the time goes, and the cost
   VerdictKind kind = VerdictKind::kInconclusive;
+  std::optional<StepSaving> saving = {};
 };
 
 struct Diagnosis {

@@ -72,6 +72,7 @@ void describe_step_time_variance(const Measured& m, Finding& f) {
   const Step& longest = **std::ranges::max_element(steps, {}, &Step::duration_ns);
   f.evidence.push_back(fmt::format("longest: {} with {}", shortened(longest.name),
                                    format_duration(static_cast<double>(longest.duration_ns))));
+  f.seen.step = longest.index;
 }
 
 Intervals overhead(const Measured& m) {
@@ -117,6 +118,7 @@ void describe_python_gc(const Measured& m, Finding& f) {
   const Interval longest = *std::ranges::max_element(collections, {}, &Interval::length);
   f.evidence.push_back(fmt::format("{} collections in the measured steps, the longest {}", collections.size(),
                                    format_duration(static_cast<double>(longest.length()))));
+  see(f, longest);
   if (!m.has_device()) return set_cost(f, m.wall_ns(), total_length(collections));
   Removal removal;
   removal.host_time = collections;

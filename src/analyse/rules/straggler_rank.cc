@@ -143,6 +143,7 @@ std::optional<Finding> rotating(const Rule& rule, const LateByTurns& late, doubl
   if (late.wait_pct <= threshold) return std::nullopt;
   Finding f = rule.finding(late.wait_pct, threshold);
   for (const LateByTurns::Turns& t : late.ranks) f.ranks.push_back(t.rank);
+  f.steps = late.steps_measured;
   std::ranges::sort(f.ranks);
   const LateCause& cause = cause_of(late.kind);
   f.what = fmt::format("the late rank changes from step to step: {}", cause.words);
@@ -171,6 +172,8 @@ std::optional<Finding> check_straggler_rank(const Rule& rule, const Evidence& ev
   f.why = why(worst);
   f.fix = fixes_for(worst, evidence.job->parallelism);
   if (std::string steps = when(worst); !steps.empty()) f.evidence.push_back(std::move(steps));
+  f.seen.rank = worst.rank;
+  f.seen.step = worst.worst_step;
   if (worst.evidence.size() > 1)
     f.evidence.insert(f.evidence.end(), worst.evidence.begin() + 1, worst.evidence.end());
   for (const Straggler& s : all) {
@@ -178,8 +181,10 @@ std::optional<Finding> check_straggler_rank(const Rule& rule, const Evidence& ev
     f.evidence.push_back(fmt::format("waiting for rank {}: {} per step ({})", s.rank, duration_of(s.excess_ns_per_step),
                                      cause_of(s.kind).words));
   }
-  if (const RankMeasure* late = evidence.measure(worst.rank))
+  if (const RankMeasure* late = evidence.measure(worst.rank)) {
+    f.steps = late->steps;
     set_cost(f, late->wall_ns, std::min(worst.excess_ns_per_step * late->steps, late->wall_ns));
+  }
   return f;
 }
 

@@ -31,12 +31,19 @@ std::string where(const RuleFinding& f, const Job* job) {
                                  : fmt::format(fmt::runtime(f.rule->verdict), format_percent(*f.finding.value, 0));
 }
 
-std::string gain(const Finding& f, const RankMeasure& m) {
-  const double step = static_cast<double>(m.wall_ns) / static_cast<double>(std::max<int64_t>(m.steps, 1));
-  const double without = step * (1 - *f.cost_pct / 100);
-  if (without <= 0) return "";
+// With several ranks the step is the job's, as in its what-ifs.
+std::optional<StepSaving> saving_of(const Finding& f, const RankMeasure& m, const Job* job) {
+  const bool of_job = job != nullptr && !job->what_if.empty();
+  const int64_t step = of_job ? job->what_if.front().recorded_step_ns() : m.wall_ns / std::max<int64_t>(m.steps, 1);
+  const int64_t without = step - *f.cost_ns / std::max<int64_t>(f.steps, 1);
+  return only_if(without > 0, StepSaving{f.rule, step, without});
+}
+
+std::string gain(const std::optional<StepSaving>& saving, const RankMeasure& m) {
+  if (!saving) return "";
+  const auto step = static_cast<double>(saving->step_ns), without = static_cast<double>(saving->without_ns);
   const char* what = m.annotated ? "a step" : "the time";
-  const double faster = step / without;
+  const double faster = step / std::max(without, 1.0);
   const std::string from = format_duration(step), to = format_duration(without);
   if (faster > kManyTimes) return fmt::format(" Fixing it would cut {} from {} to {} at best.", what, from, to);
   return fmt::format(" Fixing it would cut {} from {} to about {} ({:.{}f}x as fast).", what, from, to, faster,
@@ -186,10 +193,15 @@ ReportVerdict verdict_of_steps(const Evidence& evidence, const std::vector<RuleF
   if (costly != nullptr) {
     const RankMeasure* named = evidence.measure(costly->finding);
     const bool fits = named != nullptr && named->has_device == m.has_device;
-    return {where(*costly, evidence.job) + gain(costly->finding, fits ? *named : m), VerdictKind::kBottleneck};
+    const RankMeasure& of = fits ? *named : m;
+    std::optional<StepSaving> saving = saving_of(costly->finding, of, evidence.job);
+    return {where(*costly, evidence.job) + gain(saving, of), VerdictKind::kBottleneck, std::move(saving)};
   }
   return with_device == nullptr ? verdict_of_host(m) : verdict_of_use(evidence, findings, m);
 }
+
+constexpr std::string_view kRecordDevice =
+    "GPU activity: ProfilerActivity.CUDA in torch.profiler, nsys profile --trace=cuda, or profgpu run --trace";
 
 // The worst value over the ranks with one.
 std::optional<double> worst(const Evidence& evidence, const ChecklistEntry& entry) {
@@ -254,6 +266,9 @@ std::vector<Check> checklist(const Evidence& evidence, const std::vector<RuleFin
     const Verdict result = first == nullptr ? Verdict::kUnknown : entry->judge(*first, found);
     list.push_back({std::string(entry->id), std::string(entry->question), result, {}, {}, std::string(entry->label)});
   }
+  for (size_t i = 0; i < list.size(); ++i)
+    if (list[i].verdict == Verdict::kUnknown)
+      list[i].record = first == nullptr ? kRecordDevice : entries[i].first->record;
   return list;
 }
 

@@ -219,7 +219,7 @@ std::vector<FindingChange> finding_changes(const RunSummary& before, const RunSu
     const FindingSummary& shown = b ? *b : *a;
     FindingChange c{shown.rule, "same", shown.severity, shown.what, {}, {}};
     if (a) c.before_cost_ns = a->cost_ns;
-    if (b) c.after_cost_ns = b->cost_ns;
+    if (b) c.after_cost_ns = b->cost_ns, c.fix = b->fix;
     if (!a) c.change = "new";
     if (!b) c.change = "gone";
     if (a && b && a->cost_ns && b->cost_ns) {

@@ -68,6 +68,7 @@ struct FindingChange {
   std::string rule, change;   ///< new, gone, dearer, cheaper, same
   std::string severity, what; ///< of the run after where it has it
   std::optional<double> before_cost_ns, after_cost_ns;   ///< a step
+  std::string fix = {};   ///< the first change that the run after asks for; empty: none
 };
 
 struct Comparison {

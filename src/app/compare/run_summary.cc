@@ -223,7 +223,9 @@ void read_findings(const Record& document, RunSummary& run) {
   const auto steps = static_cast<double>(std::max<int64_t>(whole_of(document.at("measured_steps")), 1));
   for (const Row& f : rows_of(document.at("findings"))) {
     FindingSummary finding{text_of(f.at("rule")), text_of(f.at("severity")), text_of(f.at("what")), {}};
-    if (is_number(f.at("cost_ns"))) finding.cost_ns = f.at("cost_ns").number() / steps;
+    const auto of_finding = static_cast<double>(whole_of(f.at("steps")));   // a report of before has none
+    if (is_number(f.at("cost_ns"))) finding.cost_ns = f.at("cost_ns").number() / (of_finding > 0 ? of_finding : steps);
+    if (const List* fixes = f.at("fix").list(); fixes != nullptr && !fixes->empty()) finding.fix = text_of(fixes->front());
     run.findings.push_back(std::move(finding));
   }
 }

@@ -40,6 +40,7 @@ struct CollectiveTime {
 struct FindingSummary {
   std::string rule, severity, what;
   std::optional<double> cost_ns;   ///< a step
+  std::string fix = {};            ///< the first; empty: none
 };
 
 struct RunSummary {

@@ -299,6 +299,7 @@ Report job_report(JobRead read, const Thresholds& thresholds) {
   report.checklist = std::move(said.checklist);
   report.verdict = std::move(said.verdict.text);
   report.verdict_kind = said.verdict.kind;
+  report.saving = std::move(said.verdict.saving);
   compare_ranks(report);
   return report;
 }

@@ -111,8 +111,19 @@ std::string links_text(const DeviceHistory& history) {
                      speed_text(history.latest(Track::kPcieTx)));
 }
 
+// In a trough as long as the whole.
 void add_bar(Line& line, const std::optional<double>& share, int cells, Style style) {
-  if (cells > 0) line.add(padded_right(bar(share.value_or(0), cells), cells), style).skip(1);
+  if (cells <= 0) return;
+  const std::string filled = bar(share.value_or(0), cells);
+  std::string trough;
+  for (int i = display_width(filled); i < cells; ++i) trough += "░";
+  line.add(filled, style).add(trough, Style::kFaint).skip(1);
+}
+
+// By load: idle, in use, busy.
+Style load_style(const std::optional<double>& busy_pct) {
+  constexpr double kBusyPct = 75;
+  return busy_pct.value_or(0) < kIdlePct.reported ? Style::kWarn : *busy_pct < kBusyPct ? Style::kNote : Style::kGood;
 }
 
 void add_heading(Frame& frame, const DeviceCells& c) {
@@ -171,7 +182,7 @@ Line device_line(const TopModel& model, size_t i, const DeviceCells& c, bool pri
   if (d.state != DeviceState::kOk) return line.add(trouble_text(d, model.view().time_ns), Style::kStrongBad), line;
   if (d.time_ns == 0) return line.add("has not answered yet", Style::kFaint), line;
   const auto busy = d.busy_pct();
-  add_bar(line, ratio(busy, 100), c.bar, Style::kGood);
+  add_bar(line, ratio(busy, 100), c.bar, load_style(busy));
   const bool idle = !busy || *busy < kIdlePct.reported;
   line.add(padded_left(rounded(busy, " %"), kPercent), idle ? Style::kFaint : Style::kPlain).skip(kGap);
   if (c.curve > 0)

@@ -13,6 +13,7 @@ export function paintCounter(
   top: number,
   height: number,
   palette: Palette,
+  flag = false,
 ): void {
   const range = levels.most - levels.least;
   if (levels.count === 0 || range <= 0) {
@@ -33,7 +34,7 @@ export function paintCounter(
   }
   const floor = y(Math.max(0, levels.least));
   context.fillStyle = context.strokeStyle = palette.accent;
-  context.globalAlpha = 0.2;
+  context.globalAlpha = flag ? 1 : 0.2;
   context.fill(steps(most, first, y, floor));
   context.fill(steps(least, first, y, floor));
   context.globalAlpha = 1;

@@ -58,6 +58,7 @@ export function describeEvent(model: Model, place: EventPlace): string[] {
 
 export function counterText(counter: Counter, time: number): string {
   const at = counter.at(time);
-  const value = at < 0 ? undefined : counter.levels.value[at] * counter.series.scale;
-  return `${shown(counter.series.title, 80)}: ${inUnit(value, counter.series.unit)}`;
+  const value = at < 0 ? undefined : counter.levels.value[at] * (counter.bit === undefined ? counter.series.scale : 1);
+  const text = counter.bit === undefined ? inUnit(value, counter.series.unit) : value ? 'yes' : 'no';
+  return `${shown(counter.series.title, 80)}: ${text}`;
 }

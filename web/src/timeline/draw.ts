@@ -14,6 +14,8 @@ import { ticks } from './time_text';
 
 /** Narrower boxes carry no text, in CSS pixels. */
 const kLeastLabel = 26;
+/** A device that idles for less than a tenth of a pixel's time is busy there, 0..255. */
+const kLeastIdle = 25;
 
 interface PaintedRow {
   y: number;
@@ -144,6 +146,7 @@ export class Painter {
       (y + 2) * this.ratio_,
       (view.height - 5) * this.ratio_,
       this.palette,
+      counter.bit !== undefined,
     );
   }
 
@@ -167,6 +170,7 @@ export class Painter {
     const { strip_: strip, grid_: grid, palette, search_: search } = this;
     const boxes: Box[] = [];
     strip.clear();
+    strip.hidden = track.kind === 'idle' ? kLeastIdle : 0;
     if (index === 0) this.density(track);
     const row = track.rows[index];
     if (row) strip.events(row, grid, this.detail_.pyramid(row), least_px, boxes);

@@ -1,20 +1,28 @@
 import './timeline.css';
 import type { PageData } from '../page_data';
+import type { Asked } from './panel';
 import { Timeline, type Target } from './timeline';
 
 export interface TimelineHandle {
-  /** Shows a stretch, in ns since the trace's origin, and picks out an event (by its number) or a gap in it. */
-  show(start_ns: number, end_ns: number, select?: number | Target): void;
+  /** Shows a stretch, in ns since the trace's origin, picks out an event or a gap in it, and says what asked for it. */
+  show(start_ns: number, end_ns: number, select?: Target, asked?: Asked): void;
   search(text: string): void;
+  /** For an address. */
+  readonly place: URLSearchParams;
+  goTo(place: URLSearchParams): void;
   dispose(): void;
 }
 
 /** The timeline in `root`, which it fills; `root` has a height of its own or gets most of the window's. */
-export function mountTimeline(root: HTMLElement, data: PageData): TimelineHandle {
-  const timeline = new Timeline(root, data);
+export function mountTimeline(root: HTMLElement, data: PageData, moved?: () => void): TimelineHandle {
+  const timeline = new Timeline(root, data, moved);
   return {
-    show: (start, end, select) => timeline.show(start, end, typeof select === 'number' ? { event: select } : select),
+    show: (start, end, select, asked) => timeline.show(start, end, select, asked),
     search: (text) => timeline.search(text),
+    get place() {
+      return timeline.place;
+    },
+    goTo: (place) => timeline.goTo(place),
     dispose: () => timeline.dispose(),
   };
 }

@@ -17,6 +17,6 @@ export const kTimelineKeys: [string, string][] = [
   ['P', 'hide or show the panel'],
   ['Esc', 'clear selection, then search'],
   ['wheel', 'zoom at the pointer; with shift: pan'],
-  ['drag', 'pan; with shift: measure a span'],
+  ['drag', 'select a span of time; with shift, the middle button or a finger: pan'],
   ['double click', 'fit the event'],
 ];

@@ -47,7 +47,7 @@ export class Labels {
       const x0 = Math.max(0, from / ratio);
       const room = Math.min(right, to / ratio) - x0 - 2 * kPadding;
       const wanted =
-        search.active && !search.matches(track, at) ? palette.muted : (palette.ink[track.category[at]] ?? palette.fg);
+        (search.active && !search.matches(track, at) ? palette.dimmed_ink : palette.ink)[track.category[at]] ?? palette.fg;
       if (wanted !== ink) context.fillStyle = ink = wanted;
       if (slow[at] >= kSlowMark) mark(context, Math.min(right, to / ratio), row.y);
       if (room < 12) continue;

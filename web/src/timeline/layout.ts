@@ -2,10 +2,12 @@
 
 import { TrackEvents, type Model, type TrackModel } from './model';
 
+// On a phone a title is a target for a finger.
+const narrow = typeof innerWidth === 'number' && innerWidth <= 600;
 export const kRow = 18;
-export const kSingleRow = 22;
+export const kSingleRow = narrow ? 32 : 22;
 export const kCounter = 36;
-export const kHeading = 24;
+export const kHeading = narrow ? 32 : 24;
 const kBelowTrack = 4;
 const kMostBands = 6;
 
@@ -146,11 +148,11 @@ function viewOf(model: TrackModel): TrackView {
 function measure(view: TrackView): void {
   if (!(view.model instanceof TrackEvents)) {
     // What never changes needs a number, not a picture.
-    view.row_height = view.model.levels.constant ? kSingleRow : kCounter;
+    view.row_height = view.model.levels.constant || view.model.bit !== undefined ? kSingleRow : kCounter;
     view.rows = 1;
   } else {
     view.rows = view.expanded ? view.model.row_count : 1;
-    view.row_height = view.model.row_count > 1 ? kRow : kSingleRow;
+    view.row_height = view.rows > 1 ? kRow : kSingleRow;
   }
   view.height = view.rows * view.row_height + kBelowTrack;
 }

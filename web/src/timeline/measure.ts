@@ -1,6 +1,6 @@
 // How busy a span is: the length of the union of all events, and of those of each category.
 
-import type { Row, TrackEvents } from './model';
+import type { EventPlace, Row, TrackEvents } from './model';
 
 export interface Busy {
   busy_ns: number;
@@ -58,6 +58,67 @@ function earliest(cursors: Cursor[]): Cursor {
 export function rowsThatCount(track: TrackEvents): Row[] {
   track.prepare();
   return track.header.depth === undefined ? track.rows : track.rows.slice(0, 1);
+}
+
+/** What of one name, stream or other key ran within a span, cut at its ends. */
+export interface Ran {
+  key: string;
+  count: number;
+  ns: number;
+  /** The longest event of it. */
+  longest: EventPlace;
+}
+
+/** Most time first. Of call stacks `self` takes each call without those inside it: bottom-up. */
+export function ranWithin(
+  tracks: readonly TrackEvents[],
+  start: number,
+  end: number,
+  keyOf: (place: EventPlace) => string,
+  self = false,
+): Ran[] {
+  const by_key = new Map<string, Ran>();
+  for (const track of tracks) {
+    track.prepare();
+    const own = self ? selfTimes(track, start, end) : undefined;
+    for (const row of track.rows) {
+      for (let k = row.firstEndingAfter(start); k < row.ids.length && track.start[row.ids[k]] < end; k++) {
+        const at = row.ids[k];
+        const ns = own?.get(at) ?? clipped(track, at, start, end);
+        const key = keyOf({ track, at });
+        const ran = by_key.get(key);
+        if (!ran) {
+          by_key.set(key, { key, count: 1, ns, longest: { track, at } });
+          continue;
+        }
+        ran.count++;
+        ran.ns += ns;
+        if (track.duration[at] > ran.longest.track.duration[ran.longest.at]) ran.longest = { track, at };
+      }
+    }
+  }
+  return [...by_key.values()].sort((a, b) => b.ns - a.ns);
+}
+
+function clipped(track: TrackEvents, at: number, start: number, end: number): number {
+  return Math.max(0, Math.min(track.end(at), end) - Math.max(track.start[at], start));
+}
+
+/** By event: its time within the span less that of the calls right inside it. */
+function selfTimes(track: TrackEvents, start: number, end: number): Map<number, number> {
+  const own = new Map<number, number>();
+  track.rows.forEach((row, depth) => {
+    const above = track.rows[depth - 1];
+    for (let k = row.firstEndingAfter(start); k < row.ids.length && track.start[row.ids[k]] < end; k++) {
+      const at = row.ids[k];
+      const ns = clipped(track, at, start, end);
+      own.set(at, ns);
+      const caller = above?.ids[above.firstEndingAfter(track.start[at])];
+      const left = caller === undefined ? undefined : own.get(caller);
+      if (left !== undefined && track.start[caller!] <= track.start[at]) own.set(caller!, Math.max(0, left - ns));
+    }
+  });
+  return own;
 }
 
 /** Length of the part of [start, end) whose events are all there. */

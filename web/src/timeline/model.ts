@@ -1,7 +1,7 @@
 // The events of a track as rows of disjoint stretches, which is what drawing, hit tests and levels of detail work on.
 
 import { CounterLevels } from './counter_levels';
-import type { CounterTrack, EventTrack, Numbers, PageData, SampleSeries, Series, TrackKind } from '../page_data';
+import type { ClockReason, CounterTrack, EventTrack, Numbers, PageData, SampleSeries, Series, TrackKind } from '../page_data';
 
 /** An event: its track and its place there. */
 export interface EventPlace {
@@ -167,18 +167,23 @@ export class Counter {
   readonly kind = 'counter';
   private levels_: CounterLevels | undefined;
 
+  /** `bit`: the values are masks, and this is whether they have it. */
   constructor(
     readonly data: PageData,
     readonly series: Series,
     readonly group: string,
     readonly rank: number,
+    readonly bit?: number,
   ) {}
 
   get levels(): CounterLevels {
-    return (this.levels_ ??= new CounterLevels(
-      this.data.column(this.series.time, 'delta'),
-      this.data.column(this.series.value, 'zigzag'),
-    ));
+    return (this.levels_ ??= new CounterLevels(this.data.column(this.series.time, 'delta'), this.values()));
+  }
+
+  private values(): Numbers {
+    const { bit, series } = this;
+    const values = this.data.column(series.value, 'zigzag');
+    return bit === undefined ? values : Uint8Array.from(values, (v) => (Math.round(v * series.scale) & bit ? 1 : 0));
   }
 
   /** Place of the value that holds at `time`; -1 before the first. */
@@ -188,6 +193,15 @@ export class Counter {
 }
 
 export type TrackModel = TrackEvents | Counter;
+
+const models = new WeakMap<PageData, Model>();
+
+/** One model for all views: rows of tracks are made once. */
+export function modelOf(data: PageData): Model {
+  let model = models.get(data);
+  if (!model) models.set(data, (model = new Model(data)));
+  return model;
+}
 
 export class Model {
   readonly tracks: TrackModel[] = [];
@@ -208,16 +222,24 @@ export class Model {
   private addSamples(series: SampleSeries): void {
     const rank = series.rank ?? this.data.ranks[0]?.rank ?? 0;
     const group = `GPU ${series.device}`;
-    const counter = new Counter(
-      this.data,
-      { ...series, title: series.title || series.metric },
-      `${group} samples`,
-      rank,
-    );
+    const under = `${group} samples`;
+    const counters =
+      series.metric === 'clock_event_reasons'
+        ? this.flags(series).map(({ bit, words }) => {
+            return new Counter(this.data, { ...series, title: `held back: ${words}`, unit: '' }, under, rank, bit);
+          })
+        : [new Counter(this.data, { ...series, title: series.title || series.metric }, under, rank)];
     const beside = this.tracks
-      .map((track) => track.rank === rank && [group, counter.group].includes(track.group))
+      .map((track) => track.rank === rank && [group, under].includes(track.group))
       .lastIndexOf(true);
-    this.tracks.splice(beside < 0 ? this.tracks.length : beside + 1, 0, counter);
+    this.tracks.splice(beside < 0 ? this.tracks.length : beside + 1, 0, ...counters);
+  }
+
+  /** The bits that any of the series' masks has: each becomes a lane of its own. */
+  private flags({ value, scale }: SampleSeries): ClockReason[] {
+    let any = 0;
+    for (const v of this.data.column(value, 'zigzag')) any |= Math.round(v * scale);
+    return this.data.reasons.filter(({ bit }) => (any & bit) !== 0);
   }
 
   /** The event of a number; undefined where the numbers of a damaged pack lead nowhere. */

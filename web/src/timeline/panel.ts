@@ -5,12 +5,22 @@ import { append, button, copyButton, element, shown, type Child } from '../views
 import { count, duration, percent } from '../views/quantity';
 import type { Gap } from '../page_data';
 import { TrackEvents, type EventPlace, type Model, type Row } from './model';
-import { busyWithin, keptWithin, rowsThatCount } from './measure';
+import { busyWithin, keptWithin, ranWithin, rowsThatCount, type Ran } from './measure';
 import type { Palette } from './palette';
+import { originOf } from './relations';
 import type { Chosen, ChosenGap, Selection, Span } from './selection';
 import { preciseTime } from './time_text';
 
 const kMostListed = 12;
+const kMostRan = 15;
+
+/** Another view's reason to show something: repeated above it, with the way back. */
+export interface Asked {
+  title: string;
+  /** What is shown of it, and what to change. */
+  lines: string[];
+  back(): void;
+}
 
 /** What the panel's buttons ask for. */
 export interface PanelActions {
@@ -46,6 +56,9 @@ const kFamilies: [string, string[]][] = [
 ];
 
 export class Panel {
+  asked: Asked | undefined;
+  private way_ = '';   // of listing what ran in a span
+
   constructor(
     private readonly root_: HTMLElement,
     private readonly model_: Model,
@@ -60,6 +73,7 @@ export class Panel {
     if (event) sections.push(this.event(event));
     if (gap) sections.push(this.gap(gap));
     if (span) sections.push(this.span(span));
+    if (this.asked) sections.unshift(this.askedFor(this.asked));
     if (sections.length === 0) sections.push(this.legend());
     else
       sections.unshift(
@@ -68,6 +82,16 @@ export class Panel {
     this.root_.replaceChildren();
     append(this.root_, sections);
     this.root_.scrollTop = 0;
+  }
+
+  focus(): void {
+    this.root_.querySelector<HTMLElement>('.tl-asked')?.focus({ preventScroll: true });
+  }
+
+  private askedFor({ title, lines, back }: Asked): HTMLElement {
+    return element('section', { 'class': 'tl-asked', 'tabindex': -1, 'aria-label': 'The finding that is shown' },
+      element('h3', {}, shown(title, 300)), element('ul', {}, ...lines.map((line) => element('li', {}, shown(line, 600)))),
+      button('← Back to the finding', { class: 'tl-back' }, back));
   }
 
   private event({ place, launcher, launched }: Chosen): HTMLElement {
@@ -102,6 +126,7 @@ export class Panel {
       facts(args.map(([key, value]) => [shown(key, 80), shown(value, 2000)])),
       launcher ? element('h4', {}, 'Launched by') : null,
       launcher ? this.link(launcher) : null,
+      ...(launcher ? this.origin(launcher) : []),
       launched.count > 0
         ? element('h4', {}, `Launched ${count(launched.count)} on the device, ${duration(launched.total_ns)}`)
         : null,
@@ -110,6 +135,12 @@ export class Panel {
         ? element('p', { class: 'tl-quiet' }, `and ${count(launched.count - kMostListed)} more`)
         : null,
     );
+  }
+
+  private origin(call: EventPlace): Child[] {
+    const { op, module, source } = originOf(call);
+    const named: [string, EventPlace | undefined][] = [['Operator', op], ['Module', module], ['Source line', source]];
+    return named.flatMap(([title, place]) => (place && place.at !== call.at ? [element('h4', {}, title), this.link(place)] : []));
   }
 
   private link(place: EventPlace): HTMLElement {
@@ -178,9 +209,45 @@ export class Panel {
             `Events are kept for ${percent((100 * kept) / length)} of it; the rest counts as not busy.`,
           )
         : null,
+      this.ranIn(span),
       ...parts,
       parts.length === 0 ? element('p', { class: 'tl-quiet' }, 'Nothing runs in it.') : null,
     );
+  }
+
+  // A table of what ran, by what the choice above it says; of the thread under the pointer bottom-up.
+  private ranIn({ start, end, rank, on }: Span): HTMLElement | null {
+    const { model_: model } = this;
+    const streams = model.event_tracks.filter((track) => track.kind === 'stream');
+    const of_rank = streams.filter((track) => track.rank === rank);
+    const many = new Set(streams.map((track) => track.rank)).size > 1;
+    const label = (place: EventPlace) => model.label(place);
+    const ways: [string, () => Ran[]][] = [
+      ['name', () => ranWithin(of_rank, start, end, label)],
+      ['kind', () => ranWithin(of_rank, start, end, ({ track, at }) => categoryTitle(track.categoryId(at)))],
+      ['stream', () => ranWithin(of_rank, start, end, ({ track }) => trackTitle(model, track))],
+    ];
+    if (many) ways.push(['rank', () => ranWithin(streams, start, end, ({ track }) => `rank ${track.rank}`)]);
+    if (on?.kind === 'thread') ways.unshift([`call, bottom-up, of ${on.header.title}`, () => ranWithin([on], start, end, label, true)]);
+    const rows = element('tbody', {});
+    const select = element('select', { 'aria-label': 'By' }, ...ways.map(([name], i) => element('option', { value: i }, shown(`by ${name}`, 60))));
+    const fill = () => {
+      const ran = ways[Number(select.value)]![1]();
+      rows.replaceChildren(...ran.slice(0, kMostRan).map(({ key, count: times, ns, longest }) => element('tr', {},
+        element('th', { scope: 'row' }, button(shown(key, 120), { class: 'tl-name', title: 'Selects the longest' }, () => this.actions_.go(longest))),
+        element('td', {}, `${count(times)} ×`), element('td', {}, duration(ns)), element('td', {}, percent((100 * ns) / (end - start))))));
+      more.textContent = ran.length > kMostRan ? `and ${count(ran.length - kMostRan)} more` : '';
+    };
+    const more = element('p', { class: 'tl-quiet' });
+    select.addEventListener('change', () => {
+      this.way_ = select.selectedOptions[0]?.textContent ?? '';
+      fill();
+    });
+    const chosen = ways.findIndex(([name]) => `by ${name}` === this.way_);
+    if (chosen >= 0) select.value = String(chosen);
+    fill();
+    if (rows.childElementCount === 0) return null;
+    return element('div', {}, element('h4', {}, 'What ran, ', select), element('table', { class: 'tl-ran' }, rows), more);
   }
 
   private busy(title: string, rows: Row[], { start, end }: Span): HTMLElement | null {
@@ -238,7 +305,7 @@ export class Panel {
         element(
           'div',
           {},
-          element('h4', {}, title),
+          element('h3', { class: 'small' }, title),
           element(
             'ul',
             {},

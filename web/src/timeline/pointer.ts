@@ -72,7 +72,8 @@ export class Pointer {
     this.fingers_.set(event.pointerId, this.at(event));
     this.from_ = this.at(event);
     this.dragged_ = this.fingers_.size > 1;
-    this.measuring_ = event.shiftKey;
+    // A finger has no other way to pan.
+    this.measuring_ = event.pointerType !== 'touch' && event.button === 0 && !event.shiftKey;
   }
 
   private move(event: PointerEvent): void {

@@ -46,6 +46,31 @@ function lastInside(track: TrackEvents, at: number): number {
   return last;
 }
 
+/** Who asked for what a call launched: the innermost op, module and line of the program around it. */
+export interface Origin {
+  op?: EventPlace;
+  module?: EventPlace;
+  source?: EventPlace;
+}
+
+const kModule = /^nn\.Module: /;
+const kFrame = /\.pyx?\(\d+\): /;
+/** Frames of the framework, which all launches share. */
+const kFramework = /(?:^|\/)(?:torch|site-packages|dist-packages|lib\/python[\d.]+|contextlib|functools|threading|runpy)(?:\/|\.py)|^<(?:built-in|frozen)/;
+
+export function originOf(call: EventPlace): Origin {
+  const origin: Origin = {};
+  for (let at: EventPlace | undefined = call; at; at = stacked(at, false)) {
+    const name = at.track.name(at.at);
+    const category = at.track.categoryId(at.at);
+    if (category === 'op') origin.op ??= at;
+    if (kModule.test(name)) origin.module ??= at;
+    else if (category === 'python' && kFrame.test(name) && !kFramework.test(name)) origin.source ??= at;
+    if (origin.source && origin.op && origin.module) break;
+  }
+  return origin;
+}
+
 /** The neighbour of an event on its row. */
 export function beside(place: EventPlace, forward: boolean): EventPlace | undefined {
   const row = place.track.rows[place.track.depthOf(place.at)];

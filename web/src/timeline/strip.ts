@@ -35,6 +35,8 @@ export class Strip {
   private readonly touched_: number[] = [];
   private open_ = -1;
   private seen_ = 0;
+  /** Pixels with no more than this share stay empty. */
+  hidden = 0;
 
   constructor(readonly width: number) {
     this.category = new Uint8Array(width);
@@ -170,7 +172,7 @@ export class Strip {
   }
 
   private set(px: number, category: number, share: number): void {
-    if (share === 0) return;
+    if (share <= this.hidden) return;
     this.category[px] = category;
     this.share[px] = Math.max(kLeastShare, Math.min(255, share));
   }

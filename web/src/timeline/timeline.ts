@@ -13,11 +13,11 @@ import { Detail } from './detail';
 import { Painter } from './draw';
 import { hitTest, type Hit } from './hit';
 import { isHeading, Layout } from './layout';
-import { Counter, Model, TrackEvents, type EventPlace } from './model';
+import { Counter, modelOf, TrackEvents, type EventPlace, type Model } from './model';
 import { Minimap } from './minimap';
 import { Overlay } from './overlay';
 import { paletteOf } from './palette';
-import { Panel, trackTitle } from './panel';
+import { Panel, trackTitle, type Asked } from './panel';
 import { Pointer } from './pointer';
 import { beside, stacked } from './relations';
 import { Search } from './search';
@@ -31,10 +31,12 @@ import { Viewport } from './viewport';
 import { showTimelineKeys } from './key_list';
 
 const kMinimap = 44;
+const kSettled_ms = 250;
 
 export interface Target {
   event?: number;
   gap?: { rank: number; device: number; start: number };
+  span?: { start: number; end: number; rank: number };
 }
 
 export class Timeline {
@@ -60,12 +62,15 @@ export class Timeline {
   private pointer_: { x: number; y: number } | undefined;
   private hit_: Hit | undefined;
   private rows_known_ = 0;
+  private settling_: ReturnType<typeof setTimeout> | undefined;
 
+  /** `moved`: what is in view or selected is another. */
   constructor(
     private readonly root_: HTMLElement,
     data: PageData,
+    private readonly moved_: () => void = () => {},
   ) {
-    this.model_ = new Model(data);
+    this.model_ = modelOf(data);
     this.layout_ = new Layout(this.model_);
     this.viewport_ = new Viewport(data.span_ns);
     this.selection_ = new Selection(this.model_);
@@ -128,16 +133,54 @@ export class Timeline {
     this.detail_.dispose();
     this.search_.clear();
     cancelAnimationFrame(this.frame_);
+    clearTimeout(this.settling_);
     hideTip();
     this.root_.replaceChildren();
   }
 
-  show(start: number, end: number, target: Target = {}): void {
+  show(start: number, end: number, target: Target = {}, asked?: Asked): void {
     this.viewport_.set(start, end);
+    this.selection_.clear();
+    this.panel_.asked = asked;
     const place = target.event === undefined ? undefined : this.model_.place(target.event);
     if (place) this.select(place, false);
     if (target.gap) this.jumps_.toGap(target.gap);
+    this.selection_.span = target.span;
+    this.panel_.show();
+    this.view_.panel.hidden = false;
+    if (asked) this.panel_.focus();
     this.draw();
+  }
+
+  /** What is in view and selected: "t" from and to, then an event's number, a gap or a span, and the search. */
+  get place(): URLSearchParams {
+    const { event, gap, span } = this.selection_;
+    const { start, end } = this.viewport_;
+    const place = new URLSearchParams({ t: [start, end].map(Math.round).join('_') });
+    if (event) place.set('event', String(this.model_.number(event.place)));
+    else if (gap) place.set('gap', [gap.rank, gap.gap.device, gap.gap.start].join('_'));
+    else if (span) place.set('span', [span.rank, Math.round(span.start), Math.round(span.end)].join('_'));
+    if (this.search_.query) place.set('q', this.search_.query.text);
+    return place;
+  }
+
+  goTo(place: URLSearchParams): void {
+    const numbers = (key: string, count: number) => {
+      const list = (place.get(key) ?? '').split('_').map(Number);
+      return list.length === count && list.every((n) => Number.isFinite(n)) ? list : undefined;
+    };
+    const view = numbers('t', 2);
+    if (!view || view[1] <= view[0]) return;
+    const [event] = numbers('event', 1) ?? [];
+    const gap = numbers('gap', 3);
+    const span = numbers('span', 3);
+    this.show(view[0], view[1], {
+      event: place.has('event') ? event : undefined,
+      gap: gap && { rank: gap[0], device: gap[1], start: gap[2] },
+      span: span && { rank: span[0], start: span[1], end: span[2] },
+    });
+    const text = place.get('q');
+    if (text) this.search(text);
   }
 
   search(text: string): void {
@@ -162,6 +205,8 @@ export class Timeline {
     this.minimap_.draw(ratio);
     this.titles_.draw(height, scroll);
     this.view_.span_text.textContent = `${duration(this.viewport_.span)} in view`;
+    clearTimeout(this.settling_);
+    this.settling_ = setTimeout(() => this.moved_(), kSettled_ms);
     this.hover();
   }
 
@@ -187,7 +232,10 @@ export class Timeline {
     if (!this.detail_.finished) return;
     this.root_.dataset.detail = 'finished';
     // The legend names what the tracks turned out to hold.
-    if (this.selection_.empty) this.panel_.show();
+    if (!this.selection_.empty) return;
+    const focused = this.view_.panel.contains(document.activeElement);
+    this.panel_.show();
+    if (focused) this.panel_.focus();
   }
 
   private resize(): void {
@@ -376,6 +424,7 @@ export class Timeline {
 
   private clearSelection(): void {
     this.selection_.clear();
+    this.panel_.asked = undefined;
     this.panel_.show();
     this.toolbar_.showGap('');
     this.toolbar_.showMatches(this.search_, undefined);

@@ -76,8 +76,9 @@ export class Titles {
 }
 
 /** What the height of a counter's area stands for; of one that never changes, its value. */
-function scaleText({ levels, series: { scale, unit } }: Counter): string {
+function scaleText({ levels, bit, series: { scale, unit } }: Counter): string {
   if (levels.count === 0) return 'no values';
+  if (bit !== undefined) return levels.constant ? 'all the time' : '';
   if (levels.constant) return inUnit(levels.value[0] * scale, unit);
   return `${inUnit(levels.least * scale, unit)} to ${inUnit(levels.most * scale, unit)}`;
 }

@@ -86,7 +86,7 @@ export class Toolbar {
         tool('Whole', 'The whole run (Home)', actions_.whole),
         tool(
           'Measure',
-          'Measure what is selected, or what is in view (M); drag with shift for any span',
+          'Measure: what ran in what is selected, or in view (M); drag over the plot for any span',
           actions_.measure,
         ),
         tool('Panel', 'Hide or show the panel (P)', actions_.panel),

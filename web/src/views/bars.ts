@@ -13,12 +13,11 @@ export interface Part {
   note?: string;
 }
 
-/** One line for each part: name, bar, time, share. Bars share the scale of the longest, or of `full_pct`. */
-export function barList(parts: Part[], full_pct?: number): HTMLElement {
-  const longest = full_pct ?? Math.max(...parts.map((p) => p.pct), 1e-9);
+/** One line for each part: name, bar from 0 to 100 %, time, share. */
+export function barList(parts: Part[]): HTMLElement {
   return element('table', { class: 'bars' }, element('tbody', {}, ...parts.map((part) => {
     const bar = element('span', { class: 'bar' });
-    bar.style.width = `${Math.min(100, (100 * part.pct) / longest)}%`;
+    bar.style.width = `${Math.min(100, part.pct)}%`;
     bar.style.background = cssColour(part.category);
     return element('tr', { title: part.note },
       element('th', { scope: 'row' }, part.name), element('td', { class: 'track' }, bar),

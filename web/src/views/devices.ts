@@ -192,7 +192,7 @@ function telemetryTable(devices: Record_[]): HTMLElement {
   const held = devices.map((device) => (Array.isArray(device.throttle) ? (device.throttle as Record_[]) : []));
   const reasons = [...new Set(held.flat().map((row) => String(row.words ?? row.reason)))];
   return element('div', { class: 'scroll plain' }, element('table', { class: 'data static' },
-    element('thead', {}, element('tr', {}, element('th', {}, ''), ...devices.map((d) =>
+    element('thead', {}, element('tr', {}, element('td'), ...devices.map((d) =>
       element('th', { class: 'num', scope: 'col' }, shown(`GPU ${String(d.device)}${d.name ? `  ${String(d.name)}` : ''}`, 80))))),
     element('tbody', {},
       ...rows.map(([field, title, unit]) => element('tr', {}, element('th', { scope: 'row' }, title),

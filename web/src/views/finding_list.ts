@@ -1,9 +1,10 @@
-// Findings, dearest first: what is seen, what it costs, what to change, and where to see it.
+// Findings, most expensive first: what is seen, what it costs, what to change, and where to see it.
 
 import { copyButton, element, button, shown, svg } from './dom';
-import { evidenceOf, placeEvidence } from './evidence';
+import { evidenceOf, placeEvidence, type Evidence } from './evidence';
 import { duration, percent } from './quantity';
-import type { Finding, Place, Severity } from './report';
+import { isRunnable } from './runnable';
+import type { Analysis, Finding, Place, Severity } from './report';
 import type { Context } from './view';
 
 // Told apart by shape as much as by colour.
@@ -19,53 +20,73 @@ export function severityMark(severity: Severity): SVGElement {
     svg('path', { d: kShapes[known] }));
 }
 
-const kCode = /\w\(|\w=\S|^with |^--/;
-
-// "Trainer: TrainingArguments(…)": what is copied is the setting alone.
+// "Trainer: TrainingArguments(fp16=True)": what is copied is the setting alone.
 function fixLine(text: string): HTMLElement {
   const [of = ''] = /^(?:[A-Z]|vLLM|xDiT)[\w-]*: /.exec(text) ?? [];
   const code = text.slice(of.length);
-  if (!kCode.test(code)) return element('li', {}, shown(text, 2000));
+  if (!isRunnable(code)) return element('li', {}, shown(text, 2000));
   return element('li', { class: 'code' }, of, element('code', {}, shown(code, 2000)), copyButton(code, 'this change'));
 }
 
-function costOf(finding: Finding, steps: number): HTMLElement {
+/** A time of all the steps that the finding's figures are of, per step. */
+function perStep(ns: number, finding: Finding, { measured_steps }: Analysis): number {
+  return ns / Math.max(1, finding.steps || measured_steps);
+}
+
+function costOf(finding: Finding, analysis: Analysis): HTMLElement {
   if (finding.cost_ns === null) return element('div', { class: 'cost quiet' }, 'cost not estimated');
   const bar = element('span', { class: 'bar' });
   bar.style.width = `${Math.min(100, finding.cost_pct ?? 0)}%`;
-  const per_step = steps > 0 ? `${duration(finding.cost_ns / steps)} a step` : duration(finding.cost_ns);
-  return element('div', { class: 'cost' },
-    element('b', {}, per_step), element('span', { class: 'share' }, percent(finding.cost_pct)),
+  const cost = duration(perStep(finding.cost_ns, finding, analysis), 2);
+  const marked = analysis.measured_steps > 0;
+  return element('div', { class: 'cost', title: marked ? 'What a step would not take without this cause, as the trace’s dependencies tell' : null },
+    element('b', {}, marked ? `${cost} a step` : cost), element('span', { class: 'share' }, percent(finding.cost_pct, 0)),
     element('span', { class: 'track', 'aria-hidden': 'true' }, bar));
+}
+
+// The finding goes along, and the way back leads to the button that was pressed.
+function showButton(text: string, attributes: Record<string, string>, seen: Evidence, finding: Finding, context: Context): HTMLButtonElement {
+  const lines = [`Shown: ${seen.text}`, ...finding.fix.slice(0, 2).map((fix) => `→ ${fix}`)];
+  const asked = { title: sentence(finding.what), lines, back: () => context.back(made) };
+  const made: HTMLButtonElement = button(text, attributes, () => context.show({ ...seen, asked }));
+  return made;
+}
+
+function sentence(clause: string): string {
+  return clause.charAt(0).toUpperCase() + clause.slice(1);
 }
 
 // "in normalize (image_transforms.py:390): 105.7 ms a step"; leads to the longest such call where the file holds it.
 function placeItem(finding: Finding, place: Place, context: Context): HTMLElement {
-  const { measured_steps: steps } = context.analysis;
+  const { analysis } = context;
+  const time = duration(perStep(place.ns, finding, analysis));
   const file = place.file === null ? '' : ` (${place.file}:${place.line ?? 0})`;
   const name = shown(place.name + file, 400);
   const seen = placeEvidence(finding, place, context);
   return element('li', {}, 'in ',
-    seen ? button(name, { class: 'place', title: `Shows ${shown(seen.text, 120)}` }, () => context.show(seen)) : name,
-    `: ${steps > 0 ? `${duration(place.ns / steps)} a step` : duration(place.ns)}`);
+    seen ? showButton(name, { class: 'place', title: `Shows ${shown(seen.text, 120)}` }, seen, finding, context) : name,
+    `: ${analysis.measured_steps > 0 ? `${time} a step` : time}`);
 }
 
 function findingItem(finding: Finding, context: Context): HTMLElement {
   const evidence = evidenceOf(finding, context);
   const many = context.analysis.ranks.length > 1;
   const ranks = many && finding.ranks.length > 0
-    ? element('span', { class: 'quiet' }, ` rank${finding.ranks.length > 1 ? 's' : ''} ${rangesOf(finding.ranks)}`) : null;
-  const title = element('h3', {}, severityMark(finding.severity), element('code', {}, finding.rule),
-    element('span', { class: 'severity' }, finding.severity), ranks);
-  const see = evidence && button('Show in timeline', { class: 'see', title: `Shows ${shown(evidence.text, 120)}` }, () => context.show(evidence));
+    ? ` · rank${finding.ranks.length > 1 ? 's' : ''} ${rangesOf(finding.ranks)}` : null;
+  const title = element('h3', {}, severityMark(finding.severity), element('span', {}, sentence(shown(finding.what, 1000))));
+  const about = element('p', { class: 'about' }, finding.severity, ' · ', element('code', {}, finding.rule), ranks);
+  const [place, ...places] = finding.where;
+  const see = evidence && showButton(`Show ${shown(evidence.text, 120)}`,
+    { 'class': 'see', 'aria-label': `Show ${shown(evidence.text, 120)} in the timeline: ${shown(finding.what, 200)}` }, evidence, finding, context);
   return element('li', { class: `finding ${finding.severity}`, 'data-rule': finding.rule },
-    title, costOf(finding, context.analysis.measured_steps),
-    element('p', { class: 'what' }, shown(finding.what, 1000)),
+    title, costOf(finding, context.analysis),
+    about,
+    place && element('ul', { class: 'evidence' }, placeItem(finding, place, context)),
     element('p', { class: 'why' }, shown(finding.why, 4000)),
     finding.fix.length > 0 && element('ul', { class: 'fix', 'aria-label': 'What to change' }, ...finding.fix.map(fixLine)),
     element('ul', { class: 'evidence', 'aria-label': 'Evidence' },
       ...finding.evidence.map((text) => element('li', {}, shown(text, 1000))),
-      ...finding.where.map((place) => placeItem(finding, place, context))),
+      ...places.map((other) => placeItem(finding, other, context))),
     see);
 }
 
@@ -83,10 +104,10 @@ export function rangesOf(numbers: number[]): string {
 
 export function findingList(context: Context): HTMLElement {
   const { findings, measured_steps: steps } = context.analysis;
-  const scale = steps > 0 ? `costs are wall time of ${steps} measured step${steps > 1 ? 's' : ''}, divided by them` : '';
+  const scale = steps > 0 ? `average time lost per step (${steps} step${steps > 1 ? 's' : ''})` : '';
   return element('section', { class: 'findings', 'aria-labelledby': 'findings-title' },
-    element('h2', { id: 'findings-title' }, 'Findings', element('span', { class: 'quiet' }, findings.length > 0 ? ['dearest first', scale].filter(Boolean).join('; ') : '')),
+    element('h2', { id: 'findings-title' }, 'Findings', element('span', { class: 'quiet' }, findings.length > 0 ? ['most expensive first', scale].filter(Boolean).join('; ') : '')),
     findings.length === 0
-      ? element('p', { class: 'nothing' }, 'None: no rule found anything to change.')
+      ? element('p', { class: 'nothing' }, 'No rule found anything to change. That is no all-clear: below is where the time goes, and what this recording cannot tell.')
       : element('ol', {}, ...findings.map((finding) => findingItem(finding, context))));
 }

@@ -1,10 +1,14 @@
 // Flame graph, callers above: host operators and Python frames, by their time on the host or by what they launched.
 
+import { hexOf, inkOn, mix, quietInkOn, rgbOf, type Rgb } from '../contrast';
 import { colourOf } from './colours';
 import { button, element, shown } from './dom';
 import { drawing } from './drawing';
-import { childrenOf, flameOf, layOut, pathTo, searchFlame, sizesOf, type Box, type Flame, type Measure } from './flame_tree';
-import { count, duration, percent } from './quantity';
+import {
+  calleesOf, callersOf, childrenOf, flameOf, isAsleep, layOut, pathTo, searchFlame, sizesOf, sumsByName, type Box, type Flame, type Measure, type NameSums,
+} from './flame_tree';
+import { count, counted, duration, percent } from './quantity';
+import { DataTable, timeColumn } from './table';
 import { colour, isDark } from './theme';
 import { hideTip, showTip } from './tooltip';
 import type { FlameTree, PageData } from '../page_data';
@@ -59,12 +63,23 @@ class FlameGraph {
     const result = text === '' ? undefined : searchFlame(this.flame_, text, this.measure_);
     this.found_ = result?.found;
     const whole = sizesOf(this.flame_, this.measure_)[0]!;
-    this.said_.textContent = result ? `${count(result.count)} frames match: ${duration(result.ns)}, ${percent((100 * result.ns) / (whole || 1))} of all` : '';
+    if (result && this.top_ !== 0) this.zoomToHits(result.found);
+    this.said_.textContent = result ? `${count(result.count)} ${result.count === 1 ? 'frame matches' : 'frames match'}: ${duration(result.ns)}, ${percent((100 * result.ns) / (whole || 1))} of all` : '';
     this.drawing_.refresh();
   }
 
   reset(): void {
     this.zoomTo(0);
+  }
+
+  // Out as far as there are hits in view.
+  private zoomToHits(found: Uint8Array): void {
+    const flame = this.flame_;
+    const holds = new Uint8Array(found);
+    for (let node = holds.length - 1; node > 0; node--) if (holds[node]) holds[flame.parent[node]!] = 1;
+    let top = this.top_;
+    while (top > 0 && !holds[top]) top = flame.parent[top]!;
+    if (top !== this.top_) this.zoomTo(top);
   }
 
   private layOut(): void {
@@ -103,9 +118,9 @@ class FlameGraph {
     showTip(x, y, [
       element('b', {}, shown(this.nameOf(node), 600)),
       `${duration(size)}  ${percent((100 * size) / (whole || 1))} of all${this.measure_ === 'device' ? ' on the GPU' : ''}`,
-      `host ${duration(flame.host[node]!)}, itself ${duration(flame.host_self[node]!)}`,
-      `launched ${duration(flame.device[node]!)} on the GPU`,
-      flame.calls[node]! > 0 && `${count(flame.calls[node]!)} calls, ${duration(flame.host[node]! / flame.calls[node]!)} each`,
+      flame.host[node]! > 0 && `host ${duration(flame.host[node]!)}, itself ${duration(flame.host_self[node]!)}`,
+      flame.host[node]! > 0 ? `launched ${duration(flame.device[node]!)} on the GPU` : 'on the GPU',
+      flame.calls[node]! > 0 && `${counted(flame.calls[node]!, 'call')}, ${duration((flame.host[node]! || flame.device[node]!) / flame.calls[node]!)} each`,
     ]);
   }
 
@@ -153,21 +168,19 @@ class FlameGraph {
     const category = this.data_.categories[this.flame_.category[box.node]!];
     const is_above = box.node !== this.top_ && box.width === 1 && pathIncludes(this.flame_, box.node, this.top_);
     const faded = this.found_ ? !this.found_[box.node] : is_above;
-    painter.globalAlpha = faded ? 0.3 : 1;
-    painter.fillStyle = category === undefined ? colour('raised') : shade(colourOf(category), this.flame_.name[box.node]!);
+    const full = category === undefined ? rgbOf(colour('raised')) : shade(rgbOf(colourOf(category)), this.flame_.name[box.node]!);
+    const behind = faded ? mix(rgbOf(colour('back')), full, 0.3) : full;
+    painter.fillStyle = hexOf(behind);
     painter.fillRect(x, y + 1, Math.max(0.5, wide - 1), kRow - 1);
     if (box.node === this.chosen_) {
-      painter.globalAlpha = 1;
       painter.strokeStyle = colour('text');
       painter.lineWidth = 1.5;
       painter.strokeRect(x + 0.75, y + 1.75, Math.max(1, wide - 2.5), kRow - 2.5);
     }
     if (wide >= kTextPixels) {
-      painter.globalAlpha = faded ? 0.6 : 1;
-      painter.fillStyle = category === undefined ? colour('text') : readableOn(String(painter.fillStyle));
+      painter.fillStyle = faded ? quietInkOn(behind, rgbOf(colour('quiet'))) : inkOn(behind);
       painter.fillText(fitted(painter, shown(this.nameOf(box.node), 300), wide - 9), x + 4, y + kRow / 2 + 1);
     }
-    painter.globalAlpha = 1;
   }
 }
 
@@ -177,19 +190,9 @@ function pathIncludes(flame: Flame, node: number, below: number): boolean {
 }
 
 // Neighbours of one category differ a little, by their name, so that their edges are seen.
-function shade(base: string, seed: number): string {
+function shade(base: Rgb, seed: number): Rgb {
   const lighter = ((seed * 2654435761) >>> 28) / 15;
-  const value = parseInt(base.slice(1), 16);
-  const toward = isDark() ? 0 : 255;
-  const mix = (channel: number) => Math.round(channel + (toward - channel) * (0.1 + 0.28 * lighter));
-  const [r, g, b] = [(value >> 16) & 255, (value >> 8) & 255, value & 255].map(mix);
-  return `#${((r! << 16) | (g! << 8) | b!).toString(16).padStart(6, '0')}`;
-}
-
-function readableOn(background: string): string {
-  const value = parseInt(background.slice(1), 16);
-  const light = 0.299 * ((value >> 16) & 255) + 0.587 * ((value >> 8) & 255) + 0.114 * (value & 255);
-  return light > 128 ? '#14181c' : '#f4f6f8';
+  return mix(base, isDark() ? [0, 0, 0] : [255, 255, 255], 0.1 + 0.28 * lighter);
 }
 
 function fitted(painter: CanvasRenderingContext2D, text: string, room: number): string {
@@ -207,6 +210,59 @@ function treesOf(context: Context): FlameTree[] {
   return context.data.ranks[context.rank_index]?.flame ?? [];
 }
 
+/** Every function once; below it who calls the one that is picked, and what that calls. */
+class Sandwich {
+  readonly root = element('div', { class: 'sandwich' });
+  private readonly graphs_ = element('div', {});
+  private readonly table_: DataTable<NameSums>;
+  private shown_: FlameGraph[] = [];
+  private rows_: NameSums[] = [];
+  private text_ = '';
+
+  constructor(private readonly data_: PageData, private flame_: Flame, private measure_: Measure) {
+    const name = (row: NameSums) => this.flame_.names[row.name] ?? '';
+    this.table_ = new DataTable<NameSums>({
+      label: 'Functions', sorted: 'self', most_rows: 12,
+      columns: [
+        { key: 'name', title: 'Function', wide: true, cell: (row) => shown(name(row)), order: name },
+        { key: 'calls', title: 'Calls', numeric: true, cell: (row) => count(row.calls), order: (row) => row.calls },
+        timeColumn('self', 'CPU self', (row) => row.host_self), timeColumn('total', 'CPU total', (row) => row.host),
+        timeColumn('device', 'GPU', (row) => row.device, 'Of what it and all below it launched'),
+      ],
+      picked: (row) => this.pick(row.name),
+    });
+    this.root.append(this.table_.root, this.graphs_);
+    this.graphs_.append(element('p', { class: 'quiet' }, 'Pick a function to see who calls it and what it calls.'));
+  }
+
+  show(flame: Flame, measure: Measure): void {
+    this.flame_ = flame;
+    this.measure_ = measure;
+    this.rows_ = sumsByName(flame);
+    this.search(this.text_);
+  }
+
+  search(text: string): void {
+    this.text_ = text.toLowerCase();
+    this.table_.show(this.rows_.filter((row) => (this.flame_.names[row.name] ?? '').toLowerCase().includes(this.text_)));
+  }
+
+  dispose(): void {
+    this.shown_.forEach((graph) => graph.dispose());
+    this.shown_ = [];
+  }
+
+  private pick(name: number): void {
+    this.dispose();
+    this.graphs_.replaceChildren();
+    for (const [title, of] of [['Called by, innermost first', callersOf], ['Calls', calleesOf]] as const) {
+      const graph = new FlameGraph(this.data_, of(this.flame_, name), this.measure_);
+      this.shown_.push(graph);
+      this.graphs_.append(element('h3', {}, title), graph.root);
+    }
+  }
+}
+
 export const flame: View = {
   id: 'flame',
   title: 'Flame graph',
@@ -216,34 +272,63 @@ export const flame: View = {
   mount(root, context) {
     const { data, analysis, rank } = context;
     const trees = treesOf(context);
+    const awake = trees.filter((tree) => !isAsleep(data, tree));
+    const together = awake.length > 0 ? awake : trees;
     const made = new Map<string, Flame>();
     const of = (which: string) => {
-      if (!made.has(which)) made.set(which, flameOf(data, which === '' ? trees : [trees[Number(which)]!]));
+      if (!made.has(which)) made.set(which, flameOf(data, which === '' ? together : [trees[Number(which)]!]));
       return made.get(which)!;
     };
     let measure: Measure = 'host';
-    const threads = element('select', { 'aria-label': 'Thread' }, trees.length > 1 && element('option', { value: '' }, 'All threads'),
-      ...trees.map((tree, i) => element('option', { value: i }, shown(tree.title, 80))));
+    const left_out = trees.length - together.length;
+    const threads = element('select', { 'aria-label': 'Thread' },
+      trees.length > 1 && element('option', { value: '' }, left_out > 0 ? 'All threads that work' : 'All threads'),
+      ...trees.map((tree, i) => element('option', { value: i }, shown(tree.title, 80) + (together.includes(tree) ? '' : ', waits'))));
     const graph = new FlameGraph(data, of(threads.value), measure);
+    const sandwich = new Sandwich(data, of(threads.value), measure);
     const choose = (chosen: Measure) => {
       measure = chosen;
       for (const b of buttons) b.setAttribute('aria-pressed', String(b.dataset.measure === measure));
       graph.show(of(threads.value), measure);
+      sandwich.show(of(threads.value), measure);
+    };
+    const arrange = (chosen: string) => {
+      for (const b of layouts) b.setAttribute('aria-pressed', String(b.dataset.layout === chosen));
+      graph.root.hidden = chosen !== 'tree';
+      sandwich.root.hidden = chosen !== 'sandwich';
     };
     const launches = of(threads.value).device[0]! > 0;
     const buttons = [
       button('Host time', { 'data-measure': 'host' }, () => choose('host')),
       button('GPU time', { 'data-measure': 'device', disabled: !launches, title: launches ? 'Time of the kernels and copies that were launched' : 'Nothing here launched work of a GPU' }, () => choose('device')),
     ];
+    const layouts = [
+      button('Tree', { 'data-layout': 'tree', title: 'Calls of one name below one caller are one box, widest first' }, () => arrange('tree')),
+      button('Sandwich', { 'data-layout': 'sandwich', title: 'Every function once, with its callers and what it calls' }, () => arrange('sandwich')),
+      button('In time order', { title: 'The same calls as they came, in the timeline' }, () => {
+        const thread = trees[Number(threads.value)]?.title ?? trees[0]!.title;
+        const track = data.tracks.find((t) => t.kind === 'thread' && t.rank === rank.rank && t.title === thread);
+        context.show({ start_ns: 0, end_ns: data.span_ns, target: track?.kind === 'thread' ? { event: track.first } : undefined });
+      }),
+    ];
     const search = element('input', { type: 'search', placeholder: 'Search frames', 'aria-label': 'Search frames', spellcheck: 'false' });
-    search.addEventListener('input', () => graph.search(search.value));
+    search.addEventListener('input', () => {
+      graph.search(search.value);
+      sandwich.search(search.value);
+    });
     threads.addEventListener('change', () => choose(measure));
     root.append(
       element('h2', {}, 'Flame graph', element('span', { class: 'quiet' },
-        `${analysis.ranks.length > 1 ? `rank ${rank.rank}; ` : ''}callers above, widest first; click to zoom`)),
-      element('div', { class: 'tools' }, element('div', { class: 'group', role: 'group', 'aria-label': 'What widths show' }, ...buttons), threads, search,
-        button('Show all', {}, () => graph.reset())), graph.root);
+        `${analysis.ranks.length > 1 ? `rank ${rank.rank}; ` : ''}callers above, widest first; click to zoom`
+          + (left_out > 0 ? `; without ${counted(left_out, 'thread')} that only ${left_out === 1 ? 'waits' : 'wait'}` : ''))),
+      element('div', { class: 'tools' }, element('div', { class: 'group', role: 'group', 'aria-label': 'What widths show' }, ...buttons),
+        element('div', { class: 'group', role: 'group', 'aria-label': 'Arrangement' }, ...layouts), threads, search,
+        button('Show all', {}, () => graph.reset())), graph.root, sandwich.root);
     choose('host');
-    return () => graph.dispose();
+    arrange('tree');
+    return () => {
+      graph.dispose();
+      sandwich.dispose();
+    };
   },
 };

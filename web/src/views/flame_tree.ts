@@ -151,3 +151,130 @@ export function searchFlame(flame: Flame, text: string, measure: Measure): { fou
   }
   return { found, ns, count };
 }
+
+const kWaits = /(?:\b|_)(?:wait|sleep|acquire|select|poll|epoll_wait|futex|_wait_for_tstate_lock)\b/;
+const kAsleep = 0.9;
+
+/** Whether a thread launches nothing and waits nearly all the time, as one that draws a progress bar does. */
+export function isAsleep(data: PageData, tree: FlameTree): boolean {
+  const parents = data.column(tree.parent);
+  const names = data.column(tree.name);
+  const totals = data.column(tree.total_ns);
+  const device = data.column(tree.device_ns);
+  const inside = new Uint8Array(totals.length);
+  let whole = 0;
+  let waits = 0;
+  for (let i = 0; i < totals.length; i++) {
+    const above = parents[i] ?? 0;
+    if (above === 0) {
+      if ((device[i] ?? 0) > 0) return false;
+      whole += totals[i]!;
+    }
+    inside[i] = above > 0 && above <= i ? inside[above - 1]! : 0;
+    if (inside[i] || !kWaits.test(data.strings[names[i]!] ?? '')) continue;
+    inside[i] = 1;
+    waits += totals[i]!;
+  }
+  return whole > 0 && waits >= kAsleep * whole;
+}
+
+/** Of all nodes of one name: time on the host, itself and with all below it, and of what it launched. */
+export interface NameSums {
+  name: number;
+  category: number;
+  calls: number;
+  host: number;
+  host_self: number;
+  device: number;
+}
+
+/** Whether a node of the same name is above it. */
+function isNested(flame: Flame, node: number): boolean {
+  for (let at = flame.parent[node]!; at > 0; at = flame.parent[at]!) if (flame.name[at] === flame.name[node]) return true;
+  return false;
+}
+
+export function sumsByName(flame: Flame): NameSums[] {
+  const sums = new Map<number, NameSums>();
+  for (let node = 1; node < flame.parent.length; node++) {
+    const name = flame.name[node]!;
+    let sum = sums.get(name);
+    if (!sum) sums.set(name, (sum = { name, category: flame.category[node]!, calls: 0, host: 0, host_self: 0, device: 0 }));
+    sum.calls += flame.calls[node]!;
+    sum.host_self += flame.host_self[node]!;
+    if (isNested(flame, node)) continue;
+    sum.host += flame.host[node]!;
+    sum.device += flame.device[node]!;
+  }
+  return [...sums.values()].filter((sum) => sum.calls > 0);
+}
+
+/** Nodes that are added one by one below others, as a flame. */
+class Growing {
+  private readonly rows_: { parent: number; of: Flame; node: number; host: number; host_self: number; device: number; calls: number }[] = [];
+  private readonly known_ = new Map<string, number>();
+
+  constructor(private readonly source_: Flame) {}
+
+  add(parent: number, node: number, like: number): number {
+    const { source_: of } = this;
+    const key = `${parent} ${of.name[node]}`;
+    let at = this.known_.get(key);
+    if (at === undefined) {
+      this.known_.set(key, (at = this.rows_.length));
+      this.rows_.push({ parent, of, node, host: 0, host_self: 0, device: 0, calls: 0 });
+    }
+    const row = this.rows_[at]!;
+    row.host += of.host[like]!;
+    row.host_self += of.host_self[like]!;
+    row.device += of.device[like]!;
+    row.calls += of.calls[like]!;
+    return at;
+  }
+
+  flame(): Flame {
+    const { rows_: rows, source_: source } = this;
+    const column = (of: (row: (typeof rows)[number]) => number) => Float64Array.from(rows, of);
+    const made: Flame = {
+      parent: Int32Array.from(rows, (row) => row.parent), name: Int32Array.from(rows, (row) => source.name[row.node]!),
+      category: Int32Array.from(rows, (row) => source.category[row.node]!), host: column((row) => row.host),
+      host_self: column((row) => row.host_self), device: column((row) => row.device), calls: column((row) => row.calls),
+      depth: new Uint16Array(rows.length), names: source.names, first: new Int32Array(rows.length + 1),
+      child: new Int32Array(Math.max(0, rows.length - 1)),
+    };
+    for (let i = 1; i < rows.length; i++) made.depth[i] = Math.min(kDeepest, made.depth[made.parent[i]!]! + 1);
+    linkChildren(made);
+    return made;
+  }
+}
+
+function nodesOf(flame: Flame, name: number): number[] {
+  const nodes: number[] = [];
+  for (let node = 1; node < flame.parent.length; node++)
+    if (flame.name[node] === name && !isNested(flame, node)) nodes.push(node);
+  return nodes;
+}
+
+/** All that is called from functions of a name. */
+export function calleesOf(flame: Flame, name: number): Flame {
+  const grown = new Growing(flame);
+  for (const node of nodesOf(flame, name)) {
+    const stack: [number, number][] = [[node, -1]];
+    while (stack.length > 0) {
+      const [at, parent] = stack.pop()!;
+      const made = grown.add(parent, at, at);
+      for (let c = flame.first[at]!; c < flame.first[at + 1]!; c++) stack.push([flame.child[c]!, made]);
+    }
+  }
+  return grown.flame();
+}
+
+/** Who calls functions of a name, and who calls those: widths are the time of the calls in question. */
+export function callersOf(flame: Flame, name: number): Flame {
+  const grown = new Growing(flame);
+  for (const node of nodesOf(flame, name)) {
+    let made = grown.add(-1, node, node);
+    for (let at = flame.parent[node]!; at > 0; at = flame.parent[at]!) made = grown.add(made, at, node);
+  }
+  return grown.flame();
+}

@@ -51,9 +51,11 @@ function keptNote(context: Context): string {
   const lacking = data.without_events;
   const ranks = lacking.length > 0
     ? ` Of rank${lacking.length > 1 ? 's' : ''} ${rangesOf(lacking)} the page has no events, only the report; --html-ranks chooses.` : '';
-  if (data.events === data.events_kept) return `The timeline holds all ${count(data.events)} events.${short}${ranks}`;
+  const records = context.analysis.inputs.reduce((sum, input) => sum + input.events, 0);
+  if (data.events === data.events_kept)
+    return `The timeline holds all ${count(data.events)} ranges and activities that the ${count(records)} events of the files make.${short}${ranks}`;
   const windows = data.kept.map(([start, end]) => `${duration(start)} to ${duration(end)}`).slice(0, 8).join(', ');
-  return `The timeline holds ${count(data.events_kept)} of ${count(data.events)} events in full (${windows}); of the others, how busy each track was.${short} --html-steps chooses.${ranks}`;
+  return `The timeline holds ${count(data.events_kept)} of ${count(data.events)} ranges and activities in full (${windows}); of the others, how busy each track was.${short} --html-steps chooses.${ranks}`;
 }
 
 export function inputsView(missing: (context: Context) => { title: string; reason: string }[]): View {

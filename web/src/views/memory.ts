@@ -29,11 +29,33 @@ function summary(context: Context): HTMLElement {
     .flatMap(([name, value]) => [element('dt', {}, name), element('dd', {}, value)]));
 }
 
+const kFramework = /^(torch\/|<built-in|aten::)/;
+
 // Innermost first, so that what a table cuts off is what all stacks share; the framework's own frames tell no two apart.
 function calledFrom(held: Held): string {
   const frames = held.stack.split('\n').reverse();
-  const own = frames.filter((frame) => !/^(torch\/|<built-in|aten::)/.test(frame));
+  const own = frames.filter((frame) => !kFramework.test(frame));
   return (own.length > 0 ? own : frames).join(' ‹ ') || kUnknown;
+}
+
+/** The innermost frame that is not the framework's: the line of the program that holds the memory. */
+function sourceLine(held: Held): string {
+  const own = held.stack.split('\n').reverse().filter((frame) => frame !== '' && !kFramework.test(frame));
+  return own.find((frame) => /\.pyx?\(\d+\)/.test(frame)) ?? own[0] ?? (held.stack ? 'in the framework' : 'stack not recorded');
+}
+
+/** Blocks of one line together; what allocated them is listed in the place of the operator. */
+function byLine(all: Held[]): Held[] {
+  const lines = new Map<string, Held & { ops: Set<string> }>();
+  for (const held of all) {
+    const line = sourceLine(held);
+    let sum = lines.get(line);
+    if (!sum) lines.set(line, (sum = { op: '', stack: line, bytes: 0, blocks: 0, ops: new Set() }));
+    sum.bytes += held.bytes;
+    sum.blocks += held.blocks;
+    if (held.op) sum.ops.add(held.op);
+  }
+  return [...lines.values()].map(({ ops, ...sum }) => ({ ...sum, op: [...ops].slice(0, 4).join(', ') })).sort((a, b) => b.bytes - a.bytes);
 }
 
 function heldDetail(held: Held): Child[] {
@@ -68,8 +90,14 @@ function heldTable(held: Held[], peak: number): HTMLElement {
       } },
     ],
   });
-  table.show(held);
-  return element('div', { class: 'beside' }, table.root, panel);
+  const lines = byLine(held);
+  const ways: [string, Held[]][] = [['by source line', lines], ['by operator and stack', held]];
+  // Without stacks there are no lines to tell apart.
+  if (lines.length < 2) ways.reverse();
+  const select = element('select', { 'aria-label': 'Group blocks' }, ...ways.map(([name], i) => element('option', { value: i }, name)));
+  select.addEventListener('change', () => table.show(ways[Number(select.value)]![1]));
+  table.show(ways[0]![1]);
+  return element('div', {}, element('div', { class: 'tools' }, select), element('div', { class: 'beside' }, table.root, panel));
 }
 
 function most(values: ArrayLike<number>): number {

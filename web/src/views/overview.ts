@@ -1,9 +1,11 @@
 // The first view: the verdict, what it costs, what to change, and the sums behind it.
 
+import { insteadOfWarnings } from './all_clear';
 import { barList, stackedBar, type Part } from './bars';
 import { element, shown } from './dom';
 import { findingList } from './finding_list';
-import { count, duration, inUnit, percent } from './quantity';
+import { hero } from './hero';
+import { count, counted, duration, inUnit, percent } from './quantity';
 import { isPhase, words, type Check, type Cluster, type Device, type RankReport } from './report';
 import type { Context, View } from './view';
 
@@ -16,7 +18,7 @@ function checkItem(check: Check, alone: boolean): HTMLElement {
   return element('tr', { class: idle ? 'unknown' : check.verdict },
     element('td', { class: 'verdict', 'aria-label': check.verdict }, idle ? '·' : kChecks[check.verdict] ?? '?'),
     element('th', { scope: 'row' }, check.question),
-    element('td', { class: 'num' }, answer));
+    element('td', { class: 'num', title: check.record === null ? null : `To know it, record ${check.record}` }, answer));
 }
 
 function checklist(context: Context): HTMLElement | null {
@@ -54,7 +56,7 @@ function turnsSection(cluster: Cluster | null): HTMLElement | null {
   return element('section', { class: 'turns' },
     element('h2', {}, 'Late by turns', element('span', { class: 'quiet' }, words(late.kind))),
     element('ul', {}, ...[said, ...late.evidence].map((text) => element('li', {}, unbroken(shown(text, 400))))),
-    element('table', {}, element('thead', {}, element('tr', {}, element('th', {}), element('th', { scope: 'col' }, 'Last in steps'))),
+    element('table', {}, element('thead', {}, element('tr', {}, element('td'), element('th', { scope: 'col' }, 'Last in steps'))),
       element('tbody', {}, ...turns)));
 }
 
@@ -67,12 +69,12 @@ function servingSection(rank: RankReport): HTMLElement | null {
     serving.tokens_per_s !== null && `${count(Math.round(serving.tokens_per_s))} tokens a second while the engine works`,
     serving.between_ns > 0 && `${duration(serving.between_ns)} between steps, ${percent(serving.between_pct)} of the time`,
   ].filter((text): text is string => typeof text === 'string');
-  const titles = ['', 'Steps', 'Median', '95th percentile', 'Sequences', 'Tokens', 'Graphs'];
+  const titles = ['Steps', 'Median', '95th percentile', 'Sequences', 'Tokens', 'Graphs'];
   const rows = serving.kinds.map((kind) => element('tr', {}, element('th', { scope: 'row' }, words(kind.kind)),
     ...[count(kind.count), duration(kind.median_ns), duration(kind.p95_ns), mean(kind.sequences), mean(kind.tokens),
       percent(kind.graph_pct)].map((text) => element('td', { class: 'num' }, text))));
   return element('section', {}, element('h2', {}, 'Engine steps'),
-    element('table', {}, element('thead', {}, element('tr', {}, ...titles.map((title) => element('th', { scope: 'col' }, title)))),
+    element('table', {}, element('thead', {}, element('tr', {}, element('td'), ...titles.map((title) => element('th', { scope: 'col' }, title)))),
       element('tbody', {}, ...rows)),
     said.length > 0 && element('ul', {}, ...said.map((text) => element('li', {}, unbroken(text)))));
 }
@@ -94,7 +96,7 @@ function deviceParts(device: Device): Part[] {
 
 function deviceNotes(device: Device): string {
   const notes = [`busy ${percent(device.window_utilization_pct)} of ${duration(device.window_ns)}`];
-  if (device.communication_ns > 0) notes.push(`communication ${duration(device.communication_ns)}, ${percent(device.overlap_pct)} of it beside compute`);
+  if (device.communication_ns > 0) notes.push(`communication ${duration(device.communication_ns)}, ${device.overlap_pct ? percent(device.overlap_pct) : 'none'} of it overlapped with compute`);
   if (device.memory_ns > 0) notes.push(`copies ${duration(device.memory_ns)}`);
   return notes.join('; ');
 }
@@ -113,16 +115,16 @@ function deviceSections(rank: RankReport): HTMLElement[] {
     const kernels = kernelParts(rank, device.id);
     const idle = rank.idle.filter((row) => row.device === device.id).map((row) => ({
       name: words(row.cause), ns: row.total_ns + row.edge_ns, pct: row.window_pct, category: `idle:${row.cause}`,
-      note: `${count(row.count)} gaps, the longest ${duration(row.longest?.[0]?.duration_ns)}`,
+      note: `${counted(row.count, 'gap')}, the longest ${duration(row.longest?.[0]?.duration_ns)}`,
     }));
     return [
       element('section', {},
         element('h2', {}, `GPU ${device.id}`, element('span', { class: 'quiet' }, deviceNotes(device))),
         stackedBar(deviceParts(device), `Time of GPU ${device.id}`),
-        kernels.length > 0 && element('h4', {}, 'Kernels by kind, of their summed time'),
+        kernels.length > 0 && element('h3', { class: 'small' }, 'Kernels by kind, of their summed time'),
         kernels.length > 0 && stackedBar(kernels, 'Kernels by kind')),
       idle.length > 0 && element('section', {},
-        element('h2', {}, `Idle by cause`, element('span', { class: 'quiet' }, `GPU ${device.id}; of the time`)), barList(idle)),
+        element('h2', {}, `Idle by cause`, element('span', { class: 'quiet' }, `GPU ${device.id}; of ${duration(device.window_ns)}, from its first to its last activity`)), barList(idle)),
     ].filter((part): part is HTMLElement => part instanceof HTMLElement);
   });
 }
@@ -136,19 +138,24 @@ function provenance(context: Context): string {
   const left_out = named ? ` (${named} left out)` : '';
   const steps = analysis.measured_steps + analysis.warmup_steps + analysis.incomplete_steps;
   const parts = [
-    analysis.ranks.length > 1 ? `${analysis.ranks.length} ranks` : '', shown(context.rank.frameworks.join(', '), 200),
-    events > 0 ? `${count(events)} events` : '', formats, steps > 0 ? `${steps} steps${left_out}` : '',
+    analysis.ranks.length > 1 ? counted(analysis.ranks.length, 'rank') : '', shown(context.rank.frameworks.join(', '), 200),
+    events > 0 ? counted(events, 'event') : '', formats, steps > 0 ? `${counted(steps, 'step')}${left_out}` : '',
     duration(data.span_ns),
   ];
   return parts.filter(Boolean).join(' · ');
 }
 
+const kMostIssues = 3;
+
 function issueNote(context: Context): HTMLElement | null {
-  const issues = context.analysis.inputs.flatMap((input) => input.issues).filter((issue) => issue.severity !== 'info').length;
-  const damage = context.data.damage.length;
-  if (issues + damage === 0) return null;
-  const said = issues > 0 ? `The input has ${issues} issue${issues > 1 ? 's' : ''}` : 'This file is damaged';
-  return element('p', { class: 'warn' }, `${said}: `, element('a', { href: '#inputs' }, 'see Inputs'), '.');
+  const issues = context.analysis.inputs.flatMap((input) => input.issues).filter((issue) => issue.severity !== 'info');
+  const texts = [...new Set(issues.map((issue) => issue.text))];
+  if (context.data.damage.length > 0) texts.push('this file is damaged');
+  if (texts.length === 0) return null;
+  const more = texts.length - kMostIssues;
+  return element('ul', { class: 'warn', 'aria-label': 'What is wrong with the input' },
+    ...texts.slice(0, kMostIssues).map((text) => element('li', {}, shown(text, 400))),
+    element('li', {}, element('a', { href: '#inputs' }, more > 0 ? `${count(more)} more in Inputs` : 'See Inputs')));
 }
 
 function next(context: Context): HTMLElement | null {
@@ -174,12 +181,13 @@ export const overview: View = {
       element('p', { class: 'quiet' }, shown(provenance(context), 1000))));
     const note = issueNote(context);
     if (note) root.append(note);
+    root.append(...hero(context));
     const step = stepSection(context);
     const turns = turnsSection(analysis.cluster);
     const checks = checklist(context);
     const after = next(context);
     const sums = element('div', { class: 'sums' });
     for (const part of [turns, step, servingSection(rank), ...deviceSections(rank), checks, after]) if (part) sums.append(part);
-    root.append(element('div', { class: 'columns' }, findingList(context), sums));
+    root.append(element('div', { class: 'columns' }, element('div', {}, findingList(context), ...insteadOfWarnings(context)), sums));
   },
 };

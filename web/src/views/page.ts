@@ -51,10 +51,11 @@ class Page {
   private readonly mounted_: Mounted[];
   private current_: Mounted;
   private rank_index_: number;
+  private readonly first_rank_: number;
 
   constructor(root: HTMLElement, private readonly data_: PageData, private readonly analysis_: Analysis,
               private readonly start_: Start) {
-    this.rank_index_ = Math.max(0, analysis_.ranks.findIndex((rank) => rank.rank === start_.rank));
+    this.first_rank_ = this.rank_index_ = Math.max(0, analysis_.ranks.findIndex((rank) => rank.rank === start_.rank));
     this.mounted_ = kViews.map((view, i) => this.prepare(view, i));
     this.current_ = this.mounted_[0]!;
     const tabs = element('nav', { class: 'tabs', 'aria-label': 'Views' }, ...this.mounted_.map((m) => m.tab));
@@ -62,7 +63,7 @@ class Page {
     this.markAbsent();
     addEventListener('hashchange', () => this.route());
     addEventListener('keydown', (event) => this.key(event));
-    preparePrinting(() => this.context());
+    preparePrinting(start_.name, () => this.context());
     this.route();
   }
 
@@ -70,6 +71,8 @@ class Page {
     return {
       data: this.data_, analysis: this.analysis_, rank: this.analysis_.ranks[this.rank_index_]!, rank_index: this.rank_index_,
       show: (stretch) => this.show(stretch),
+      back: (to) => this.back(to),
+      remember: (view, place) => this.remember(view, place),
       choose_rank: (index) => this.chooseRank(index),
     };
   }
@@ -95,17 +98,22 @@ class Page {
   }
 
   private chooseRank(index: number): void {
+    this.setRank(index);
+    this.open(this.current_);
+    this.remember(this.current_.view, new URLSearchParams());
+  }
+
+  private setRank(index: number): void {
     this.rank_index_ = index;
     const select = document.getElementById('rank') as HTMLSelectElement | null;
     if (select) select.value = String(index);
     this.markAbsent();
-    this.open(this.current_);
   }
 
   private prepare(view: View, index: number): Mounted {
     const key = String((index + 1) % 10);
-    const tab = element('a', { href: `#${view.id}`, id: `tab-${view.id}`, title: `${view.title} (key ${key})` },
-      view.title, element('kbd', {}, key));
+    const tab = element('a', { 'href': `#${view.id}`, 'id': `tab-${view.id}`, 'title': `${view.title} (key ${key})`, 'aria-keyshortcuts': key },
+      view.title);
     const panel = element('section', { id: `view-${view.id}`, class: `view ${view.id}`, 'aria-labelledby': tab.id, hidden: true });
     return { view, tab, panel };
   }
@@ -115,9 +123,20 @@ class Page {
   }
 
   private route(): void {
-    const id = location.hash.slice(1);
+    const { id, place } = addressOf(location.hash);
     const found = this.mounted_.find((m) => m.view.id === id) ?? this.mounted_[0]!;
+    const rank = this.analysis_.ranks.findIndex((r) => String(r.rank) === place.get('rank'));
+    if (rank >= 0 && rank !== this.rank_index_) this.setRank(rank);
     this.open(found);
+    found.view.goTo?.(place);
+  }
+
+  /** Keeps in the address what is looked at in the view, so that a link leads back to it. */
+  private remember(view: View, place: URLSearchParams): void {
+    if (this.current_.view !== view) return;
+    if (view.of_rank && this.rank_index_ !== this.first_rank_) place.set('rank', String(this.analysis_.ranks[this.rank_index_]!.rank));
+    const text = place.toString();
+    history.replaceState(null, '', `#${view.id}${text ? `?${text}` : ''}`);
   }
 
   private open(chosen: Mounted): void {
@@ -156,6 +175,13 @@ class Page {
     timeline.show(stretch);
   }
 
+  private back(to: HTMLElement): void {
+    const holder = this.mounted_.find((m) => m.panel.contains(to)) ?? this.mounted_[0]!;
+    location.hash = holder.view.id;
+    this.open(holder);
+    to.focus();
+  }
+
   private key(event: KeyboardEvent): void {
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || isTyping(event.target)) return;
     if (/^[0-9]$/.test(event.key)) {
@@ -175,6 +201,12 @@ class Page {
     }
     event.preventDefault();
   }
+}
+
+/** "#kernels?q=gemm": the view, and what in it. */
+function addressOf(hash: string): { id: string; place: URLSearchParams } {
+  const [id = '', place = ''] = hash.slice(1).split('?', 2);
+  return { id, place: new URLSearchParams(place) };
 }
 
 function isTyping(target: EventTarget | null): boolean {

@@ -32,7 +32,7 @@ function printed(context: Context): HTMLElement {
   const tables = [
     printedTable({ title: 'Steps', rows: rank.steps, columns: [
       ['Step', (s) => shown(s.name, 80)], ['Duration', (s) => duration(s.duration_ns), true], ['GPU busy', (s) => duration(s.device_busy_ns), true],
-      ['GPU idle', (s) => duration(s.device_idle_ns), true], ['', (s) => (s.warmup ? 'warm-up' : '')]] }),
+      ['GPU idle', (s) => duration(s.device_idle_ns), true], ['Left out', (s) => (s.warmup ? 'warm-up' : s.incomplete ? 'incomplete' : '')]] }),
     printedTable({ title: 'Kernels', rows: rank.kernels, columns: [
       ['Kernel', (k) => shown(k.short_name, 90)], ['Category', (k) => k.category], ['Calls', (k) => count(k.count), true], ['Total', (k) => duration(k.total_ns), true],
       ['Of kernels', (k) => percent(k.kernel_pct), true], ['Median', (k) => duration(k.median_ns), true], ['p95', (k) => duration(k.p95_ns), true]] }),
@@ -50,12 +50,23 @@ function printed(context: Context): HTMLElement {
   return root;
 }
 
+/** In the margin of each page: whose report it is, on what device, and the page. */
+function marginStyle(name: string, { rank }: Context): string {
+  const quoted = (text: string) => `"${shown(text, 120).replace(/["\\]/g, '\\$&')}"`;
+  const device = rank.devices.find((d) => d.name)?.name ?? '';
+  const font = 'font: 9px system-ui, sans-serif; color: #444;';
+  return `@page { margin: 16mm 12mm 14mm; @top-left { content: ${quoted(name)}; ${font} } @top-right { content: ${quoted(device)}; ${font} }
+    @bottom-left { content: "profgpu"; ${font} } @bottom-right { content: counter(page) " / " counter(pages); ${font} } }`;
+}
+
 /** Builds what is printed when it is asked for, and throws it away after. */
-export function preparePrinting(context: () => Context): void {
+export function preparePrinting(name: string, context: () => Context): void {
   let paper: HTMLElement | undefined;
   addEventListener('beforeprint', () => {
     paper?.remove();
-    document.body.append((paper = printed(context())));
+    paper = printed(context());
+    paper.prepend(element('style', {}, marginStyle(name, context())));
+    document.body.append(paper);
   });
   addEventListener('afterprint', () => {
     paper?.remove();

@@ -77,6 +77,11 @@ export function count(n: Maybe): string {
   return known(n) ? separated(String(Math.round(n))) : kUnknown;
 }
 
+/** "1 step", "1,204 steps" */
+export function counted(n: number, one: string, many = `${one}s`): string {
+  return `${count(n)} ${n === 1 ? one : many}`;
+}
+
 export function number(x: Maybe): string {
   if (!known(x)) return kUnknown;
   const magnitude = Math.abs(x);

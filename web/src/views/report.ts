@@ -2,7 +2,7 @@
 
 import type {
   AverageStep, Check as CheckRow, CollectiveRow, DeviceRow, Finding as FindingRow, IdleRow, InputFile, Issue as IssueRow, Job, KernelRow,
-  Launch, Locator, Memory, OpRow, PhaseRow, Place, RankSections, Serving, Step,
+  Launch, Locator, Memory, OpRow, PhaseRow, Place, RankSections, Serving, Step, StepSaving,
 } from '../report_types';
 
 export type { CollectiveRow as Collective, DeviceRow as Device, IdleRow as Idle, KernelRow as Kernel, Memory, OpRow as Op, PhaseRow as Phase, Step };
@@ -10,11 +10,13 @@ export type Cluster = Job;
 
 // Texts of a few values.
 export type Severity = 'info' | 'warning' | 'critical';
-export type SeenAt = 'steps' | 'longest_step' | 'memory_peak' | 'longest_gap' | 'longest_kernel' | 'longest_phase' | 'longest_wait';
+export type SeenAt = Locator & {
+  at: 'steps' | 'longest_step' | 'memory_peak' | 'longest_gap' | 'longest_kernel' | 'longest_phase' | 'longest_wait';
+};
 export type Issue = IssueRow & { severity: Severity };
 export type Input = Omit<InputFile, 'issues'> & { issues: Issue[] };
 export type { Place };
-export type Finding = FindingRow & { severity: Severity; seen: Locator & { at: SeenAt } };
+export type Finding = FindingRow & { severity: Severity; seen: SeenAt };
 export type Check = CheckRow & { verdict: 'pass' | 'fail' | 'unknown' };
 
 /** What a rank has; an older report may lack what is optional here. */
@@ -24,7 +26,7 @@ export interface RankReport extends Omit<RankSections, 'average_step' | 'serving
   average_step?: AverageStep | null; launch: Launch | null; memory: Memory | null;
 }
 export interface Analysis {
-  verdict: string; measured_steps: number; warmup_steps: number; incomplete_steps: number; inputs: Input[]; ranks: RankReport[];
+  verdict: string; saving: StepSaving | null; measured_steps: number; warmup_steps: number; incomplete_steps: number; inputs: Input[]; ranks: RankReport[];
   cluster: Cluster | null; findings: Finding[]; checklist: Check[]; next: string[];
 }
 
@@ -33,6 +35,8 @@ const kNoRank: RankReport = {
   rank: 0, world_size: null, host: null, frameworks: [], devices: [], steps: [], phases: [], idle: [], kernels: [], ops: [], launch: null,
   collectives: [], memory: null, snapshot: null,
 };
+
+const kAnywhere: SeenAt = { at: 'steps', of: null, rank: null, device: null, step: null, start_ns: null, duration_ns: null };
 
 const list = <T>(value: unknown): T[] => (Array.isArray(value) ? (value as T[]) : []);
 
@@ -53,16 +57,17 @@ export function analysisOf(document: Record<string, unknown>): Analysis {
   const stepped = ranks.length === 0 || ranks.some((rank) => rank.steps.length > 0 || !rank.snapshot);
   const inputs = list<Input>(document.inputs).map((input) => ({ ...input, issues: list<Issue>(input.issues) }));
   const findings = list<Finding>(document.findings).map((finding) => ({
-    ...finding, ranks: list<number>(finding.ranks), fix: list<string>(finding.fix), evidence: list<string>(finding.evidence),
+    ...finding, steps: finding.steps ?? 0, ranks: list<number>(finding.ranks), fix: list<string>(finding.fix), evidence: list<string>(finding.evidence),
     where: list<Place>(finding.where),
-    seen: finding.seen ?? { at: 'steps', of: null },
+    seen: { ...kAnywhere, ...finding.seen },
   }));
   return {
     verdict: typeof document.verdict === 'string' ? document.verdict : '',
+    saving: (document.saving as StepSaving | null | undefined) ?? null,
     measured_steps: stepped ? Number(document.measured_steps ?? 0) : 0, warmup_steps: Number(document.warmup_steps ?? 0),
     incomplete_steps: Number(document.incomplete_steps ?? 0),
     inputs, ranks: ranks.length > 0 ? ranks : [kNoRank], findings, cluster: (document.cluster as Cluster | null | undefined) ?? null,
-    checklist: list<Check>(document.checklist), next: list<string>(document.next),
+    checklist: list<Check>(document.checklist).map((check) => ({ ...check, record: check.record ?? null })), next: list<string>(document.next),
   };
 }
 

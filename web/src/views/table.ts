@@ -49,7 +49,7 @@ export class DataTable<Row> {
 
   constructor(private readonly options_: TableOptions<Row>) {
     this.sort_key_ = options_.sorted;
-    this.root = element('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': options_.label });
+    this.root = element('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': `${options_.label}, table` });
     if (options_.most_rows) this.root.style.maxHeight = `${(options_.most_rows + 1) * kRowHeight + 6}px`;
     const head = element('tr', {}, ...options_.columns.map((column) => this.heading(column)));
     const picks = options_.picked ? ' picks' : '';
@@ -74,7 +74,7 @@ export class DataTable<Row> {
     const cell = element('th', { scope: 'col', class: kindOf(column), title: column.help });
     this.headings_.set(column.key, cell);
     if (!column.order) {
-      cell.append(column.title);
+      cell.append(column.title || element('span', { class: 'offscreen' }, column.key));
       return cell;
     }
     const sorter = element('button', { type: 'button' }, column.title);

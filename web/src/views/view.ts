@@ -1,4 +1,5 @@
 import type { PageData } from '../page_data';
+import type { Asked } from '../timeline/panel';
 import type { Target } from '../timeline/timeline';
 import type { Analysis, RankReport } from './report';
 
@@ -7,6 +8,8 @@ export interface Stretch {
   start_ns: number;
   end_ns: number;
   target?: Target;
+  /** Why, for the panel beside it. */
+  asked?: Asked;
 }
 
 /** What a view is given. */
@@ -17,7 +20,11 @@ export interface Context {
   rank: RankReport;
   rank_index: number;
   show(stretch: Stretch): void;
+  /** To the view that has the element, and to that. */
+  back(to: HTMLElement): void;
   choose_rank(index: number): void;
+  /** Puts into the address what a view shows. */
+  remember(view: View, place: URLSearchParams): void;
 }
 
 /** Why nothing is known of the chosen rank but its report; null where its events are on the page. */
@@ -35,4 +42,6 @@ export interface View {
   absent(context: Context): string | null;
   /** Builds the view; what it returns is called before its elements are thrown away. */
   mount(root: HTMLElement, context: Context): (() => void) | void;
+  /** Shows what an address names, as `remember` was given it. */
+  goTo?(place: URLSearchParams): void;
 }

@@ -1,9 +1,10 @@
 // Kernels and operators: every row, sorted and searched; a kernel's durations beside the table.
 
 import { swatch } from './bars';
-import { button, copyButton, element, shown } from './dom';
+import { append, button, copyButton, element, shown } from './dom';
 import { longestEvent, withMargin } from './evidence';
 import { histogram } from './histogram';
+import { originList, originsOf } from './origins';
 import { count, duration, kUnknown, number, percent } from './quantity';
 import { words, type Kernel, type Op } from './report';
 import { DataTable, timeColumn as time, type Column } from './table';
@@ -18,8 +19,11 @@ interface Searchable<Row> {
   what: string;
 }
 
+/** What the address says of the tables' filters: set by a table when it is made. */
+const filters = new Map<string, (place: URLSearchParams) => void>();
+
 // Search and, where rows have categories, a choice of them; says how many rows are left.
-function filterTools<Row>(of: Searchable<Row>): HTMLElement {
+function filterTools<Row>(of: Searchable<Row>, view: View, context: Context): HTMLElement {
   const search = element('input', { type: 'search', placeholder: `Search ${of.what}`, 'aria-label': `Search ${of.what}`, spellcheck: 'false' });
   const left = element('span', { class: 'quiet', role: 'status' });
   const categories = of.category ? [...new Set(of.rows.map(of.category))].sort() : [];
@@ -32,8 +36,17 @@ function filterTools<Row>(of: Searchable<Row>): HTMLElement {
     of.table.show(rows);
     left.textContent = rows.length === of.rows.length ? `${count(rows.length)} ${of.what}` : `${count(rows.length)} of ${count(of.rows.length)} ${of.what}`;
   };
-  search.addEventListener('input', apply);
-  select.addEventListener('change', apply);
+  const changed = () => {
+    apply();
+    context.remember(view, new URLSearchParams([['q', search.value], ['category', select.value]].filter(([, text]) => text !== '')));
+  };
+  search.addEventListener('input', changed);
+  select.addEventListener('change', changed);
+  filters.set(view.id, (place) => {
+    search.value = place.get('q') ?? '';
+    select.value = place.get('category') ?? '';
+    apply();
+  });
   apply();
   return element('div', { class: 'tools' }, search, categories.length > 1 && select, left);
 }
@@ -64,7 +77,7 @@ function facts(pairs: [string, string][]): HTMLElement {
 const kMostName = 20000;  // characters that a detail shows of a name
 
 function fullName(name: string): HTMLElement {
-  return element('div', { class: 'fullname' }, element('code', {}, shown(name, kMostName)), copyButton(name, 'the full name'));
+  return element('div', { class: 'fullname' }, element('code', { tabindex: 0 }, shown(name, kMostName)), copyButton(name, 'the full name'));
 }
 
 // The detail beside the kernels: name, statistics, distribution, and the way to the timeline.
@@ -72,19 +85,23 @@ function kernelDetail(panel: HTMLElement, kernel: Kernel, context: Context): () 
   const spread = context.data.ranks[context.rank_index]?.kernels.find((k) => k.device === kernel.device && k.name === kernel.name);
   const chart = spread && histogram(spread.histogram, kernel.category, [{ name: 'median', ns: kernel.median_ns }, { name: 'p95', ns: kernel.p95_ns }]);
   const find = () => {
-    const found = longestEvent(context.data, context.rank.rank, ['stream'], (name) => name === kernel.name);
+    const found = longestEvent(context.data, context.rank.rank, ['stream'], (name) => name === kernel.name, { device: kernel.device });
     if (found) context.show(withMargin(found, context.data.span_ns, 2));
     else missing.hidden = false;
   };
   const missing = element('p', { class: 'quiet', role: 'status', hidden: true }, 'The timeline in this file holds no call of it: other steps were kept. --html-steps chooses them.');
-  panel.replaceChildren(
+  panel.replaceChildren();
+  append(panel, [
     element('h3', {}, swatched(kernel.category, shown(kernel.short_name, 200))), fullName(kernel.name),
     facts([['Calls', count(kernel.count)], ['Total', duration(kernel.total_ns)], ['Min', duration(kernel.min_ns)], ['Median', duration(kernel.median_ns)],
       ['Mean', duration(kernel.mean_ns)], ['p95', duration(kernel.p95_ns)], ['Max', duration(kernel.max_ns)], ['Std dev', duration(kernel.stddev_ns)],
       ['GPU', String(kernel.device)], ['Tensor cores', kernel.tensor_cores === null ? kUnknown : kernel.tensor_cores ? 'yes' : 'no']]),
     element('h4', {}, 'Distribution of durations'),
     chart ? element('div', { class: 'chart' }, chart.canvas) : element('p', { class: 'quiet' }, 'The distribution is not in this file: it is kept for the kernels that take most time.'),
-    button('Find the longest in the timeline', { class: 'see' }, find), missing);
+    originList('Launched from: operator, module, source line',
+      originsOf(context.data, context.rank.rank).filter((row) => row.kernel === kernel.name && row.device === `GPU ${kernel.device}`),
+      (row) => [row.op || 'no operator', row.module, row.source], context),
+    button('Find the longest in the timeline', { class: 'see' }, find), missing]);
   panel.hidden = false;
   return () => chart?.dispose();
 }
@@ -107,10 +124,11 @@ export const kernels: View = {
         dispose = kernelDetail(panel, kernel, context);
       },
     });
-    const tools = filterTools({ table, rows: rank.kernels, text: (k) => `${k.name} ${k.short_name}`, category: (k) => k.category, what: 'kernels' });
+    const tools = filterTools({ table, rows: rank.kernels, text: (k) => `${k.name} ${k.short_name}`, category: (k) => k.category, what: 'kernels' }, kernels, context);
     root.append(element('h2', {}, 'Kernels', ofRank(context)), tools, element('div', { class: 'beside' }, table.root, panel));
     return () => dispose?.();
   },
+  goTo: (place) => filters.get('kernels')?.(place),
 };
 
 function ofRank(context: Context): HTMLElement | null {
@@ -144,24 +162,29 @@ export const ops: View = {
     const panel = element('aside', { class: 'detail', 'aria-label': 'The op that is picked', 'aria-live': 'polite' },
       element('p', { class: 'quiet' }, 'Pick a row to see its full name and its share of the time.'));
     const whole = rank.ops.reduce((sum, op) => sum + op.cpu_self_ns, 0);
+    const short = new Map(rank.kernels.map((k) => [k.name, k.short_name] as const));
     const on_device = rank.ops.reduce((sum, op) => sum + op.device_self_ns, 0);
     const table = new DataTable<Op>({
       label: 'Ops', columns: opColumns(rank.ops), sorted: 'cpu_self',
       picked: (op) => {
         const missing = element('p', { class: 'quiet', role: 'status', hidden: true }, 'The timeline in this file holds no call of it.');
-        panel.replaceChildren(
+        panel.replaceChildren();
+        append(panel, [
           element('h3', {}, shown(op.name, 200)), fullName(op.name),
           facts([['Calls', count(op.calls)], ['CPU self', `${duration(op.cpu_self_ns)}, ${percent((100 * op.cpu_self_ns) / (whole || 1))} of all ops`],
             ['CPU total', duration(op.cpu_total_ns)], ['GPU self', `${duration(op.device_self_ns)}, ${percent((100 * op.device_self_ns) / (on_device || 1))} of all ops`],
             ['GPU total', duration(op.device_total_ns)], ['FLOP', number(op.flops)]]),
+          originList('Launched: kernels and copies, by source line', originsOf(data, rank.rank).filter((row) => row.op === op.name),
+            (row) => [short.get(row.kernel) ?? row.kernel, row.module, row.source], context),
           button('Find the longest in the timeline', { class: 'see' }, () => {
             const found = longestEvent(data, rank.rank, ['thread', 'step'], (name) => name === op.name);
             if (found) context.show(withMargin(found, data.span_ns));
             else missing.hidden = false;
-          }), missing);
+          }), missing]);
       },
     });
-    const tools = filterTools({ table, rows: rank.ops, text: (op) => op.name, what: 'ops' });
+    const tools = filterTools({ table, rows: rank.ops, text: (op) => op.name, what: 'ops' }, ops, context);
     root.append(element('h2', {}, 'Ops', ofRank(context)), tools, element('div', { class: 'beside' }, table.root, panel));
   },
+  goTo: (place) => filters.get('ops')?.(place),
 };

@@ -1,0 +1,1 @@
+LC_ALL=C "$PROFGPU" analyze --quiet examples/resnet-demo.json.gz --section brief --width 100

@@ -1,0 +1,1 @@
+"$PROFGPU" analyze --quiet examples/four-ranks --section brief --width 100

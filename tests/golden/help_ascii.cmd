@@ -1,0 +1,1 @@
+LC_ALL=C "$PROFGPU" help; LC_ALL=C "$PROFGPU" explain data-loading-bound

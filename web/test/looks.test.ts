@@ -1,0 +1,163 @@
+// What can be told without a browser of colours, code and call trees.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { categoryColour } from '../src/categories';
+import { contrast, hexOf, inkOn, kReadable, mix, quietInkOn, rgbOf, type Rgb } from '../src/contrast';
+import { parsePack } from '../src/pack';
+import { ranWithin } from '../src/timeline/measure';
+import { Model } from '../src/timeline/model';
+import { shadesOf } from '../src/timeline/palette';
+import { originOf } from '../src/timeline/relations';
+import { calleesOf, callersOf, flameOf, isAsleep, sumsByName } from '../src/views/flame_tree';
+import { isRunnable } from '../src/views/runnable';
+import { PackWriter } from './pack_writer';
+
+// Every category that the page's own table names; those that mean the same share a colour.
+const kSame = [
+  ['data_loading', 'idle:data_loading'],
+  ['communication', 'collective'],
+  ['checkpoint', 'idle:checkpoint'],
+  ['sync', 'idle:synchronization'],
+  ['idle:untraced_work', 'blocked'],
+];
+const kCategories = [
+  ...['gemm', 'convolution', 'attention', 'normalization', 'elementwise', 'reduction', 'embedding', 'optimizer', 'copy', 'communication'],
+  ...['other', 'memcpy', 'memset', 'op', 'annotation', 'python', 'runtime', 'driver', 'overhead', 'library', 'system'],
+  ...['data_loading', 'forward', 'backward', 'checkpoint', 'own_phase', 'other_phase', 'compute', 'idle'],
+  ...['data_loading', 'host_bound', 'launch_latency', 'synchronization', 'dependency', 'memory_allocation', 'checkpoint', 'first_use']
+    .map((cause) => `idle:${cause}`),
+  ...['idle:untraced_work', 'idle:no_requests', 'idle:unknown', 'step', 'warmup', 'sync', 'collective', 'wait', 'blocked'],
+];
+const kGrounds: Record<string, { back: Rgb; quiet: Rgb; dark: boolean }> = {
+  light: { back: rgbOf('#ffffff'), quiet: rgbOf('#59636e'), dark: false },
+  dark: { back: rgbOf('#15181c'), quiet: rgbOf('#95a0ab'), dark: true },
+};
+
+test('one colour has one meaning', () => {
+  for (const { dark } of Object.values(kGrounds)) {
+    const meaning = new Map<string, string>();
+    for (const category of kCategories) {
+      const name = kSame.find((same) => same.includes(category))?.[0] ?? category;
+      const colour = categoryColour(category, dark);
+      assert.equal(meaning.get(colour) ?? name, name, `${colour} is ${name} and ${meaning.get(colour)}`);
+      meaning.set(colour, name);
+    }
+  }
+});
+
+test('text on every colour has a contrast of 4.5 in both themes', () => {
+  for (const { back, quiet, dark } of Object.values(kGrounds)) {
+    const colours = kCategories.map((category) => rgbOf(categoryColour(category, dark)));
+    const { ink, dimmed, dimmed_ink } = shadesOf(back, quiet, colours);
+    colours.forEach((colour, i) => {
+      assert.ok(contrast(colour, rgbOf(ink[i])) >= kReadable, `${kCategories[i]}: ${ink[i]} on ${hexOf(colour)}`);
+      const pixel = dimmed[i * 256 + 255];
+      const faint: Rgb = [pixel & 255, (pixel >> 8) & 255, (pixel >> 16) & 255];
+      assert.ok(contrast(faint, rgbOf(dimmed_ink[i])) >= kReadable, `${kCategories[i]}, dimmed`);
+      // Flame graphs: lighter or darker by name, and faded.
+      for (const share of [0.1, 0.24, 0.38]) {
+        const shade = mix(colour, dark ? [0, 0, 0] : [255, 255, 255], share);
+        assert.ok(contrast(shade, rgbOf(inkOn(shade))) >= kReadable);
+        const faded = mix(back, shade, 0.3);
+        assert.ok(contrast(faded, rgbOf(quietInkOn(faded, quiet))) >= kReadable);
+      }
+    });
+  }
+});
+
+test('only what can be pasted looks like code', () => {
+  for (const text of [
+    'torch.set_float32_matmul_precision("high")   # TF32 for what stays in float32',
+    'model = torch.compile(model, mode="reduce-overhead")   # fusion and CUDA graphs',
+    '--enable-torch-compile',
+    'PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True',
+    'torch.optim.SGD(model.parameters(), fused=True)',
+    'broadcast_buffers=False'.toUpperCase(),
+  ])
+    assert.ok(isRunnable(text), text);
+  for (const text of [
+    'DataLoader(…, num_workers=4, persistent_workers=True); add workers until the wait is gone or the CPU is full',
+    'DataLoader(…, pin_memory=True) and batch.to(device, non_blocking=True): the copy overlaps with compute',
+    'with torch.autocast("cuda", dtype=torch.float16): …',
+    'keep losses and metrics on the device; call .item() or .cpu() every N steps, not every step',
+    'fix data-loading-bound first',
+    'model.compile() around forward() and loss()',
+  ])
+    assert.ok(!isRunnable(text), text);
+});
+
+type Node = [parent: number, name: number, total: number, self: number, device: number, calls: number];
+
+function flameData(strings: string[], nodes: Node[]) {
+  const writer = new PackWriter();
+  const column = (of: number) => writer.plain(nodes.map((node) => node[of]));
+  const tree = {
+    title: 'thread 1', parent: column(0), name: column(1), total_ns: column(2), self_ns: column(3), device_ns: column(4), calls: column(5),
+    category: writer.plain(nodes.map(() => 0)),
+  };
+  const data = parsePack(writer.finish({ strings, categories: ['op'], ranks: [{ rank: 0, flame: [tree] }] }));
+  assert.deepEqual(data.damage, []);
+  return { data, tree: data.ranks[0].flame[0] };
+}
+
+test('a function has one line, its callers and what it calls', () => {
+  //          main → a → b → kernel; main → b
+  const { data, tree } = flameData(['main', 'a', 'b', 'kernel'], [
+    [0, 0, 100, 20, 9, 1], [1, 1, 50, 20, 7, 2], [2, 2, 30, 30, 7, 3], [3, 3, 0, 0, 7, 3], [1, 2, 30, 30, 2, 1],
+  ]);
+  const flame = flameOf(data, [tree]);
+  const b = sumsByName(flame).find((sum) => flame.names[sum.name] === 'b')!;
+  assert.deepEqual([b.calls, b.host, b.host_self, b.device], [4, 60, 60, 9]);
+  const named = (of: typeof flame) => Array.from(of.name, (name, i) => `${of.names[name]} ${of.host[i]} ${of.device[i]}`);
+  assert.deepEqual(named(calleesOf(flame, 2)), ['b 60 9', 'kernel 0 7']);
+  assert.deepEqual(named(callersOf(flame, 2)), ['b 60 9', 'a 30 7', 'main 30 7', 'thread 1 30 7', 'main 30 2', 'thread 1 30 2']);
+});
+
+test('a thread that waits nearly always and launches nothing is asleep', () => {
+  const strings = ['run', 'tqdm/_monitor.py(60): wait', 'work'];
+  const asleep = (nodes: Node[]) => {
+    const { data, tree } = flameData(strings, nodes);
+    return isAsleep(data, tree);
+  };
+  assert.ok(asleep([[0, 0, 100, 2, 0, 1], [1, 1, 98, 98, 0, 5]]));
+  assert.ok(!asleep([[0, 0, 100, 2, 1, 1], [1, 1, 98, 98, 0, 5]]), 'it launches work');
+  assert.ok(!asleep([[0, 0, 100, 40, 0, 1], [1, 1, 60, 60, 0, 5]]), 'it works half of the time');
+  assert.ok(!asleep([[0, 0, 100, 10, 0, 1], [1, 2, 90, 90, 0, 5]]));
+});
+
+function threadModel(): Model {
+  const writer = new PackWriter();
+  const events = [[0, 100, 0, 0], [10, 60, 1, 1], [12, 50, 2, 2], [20, 30, 3, 3], [25, 5, 4, 4], [80, 10, 3, 1]];
+  const column = (of: number) => writer.plain(events.map((event) => event[of]));
+  const data = parsePack(writer.finish({
+    span_ns: 100, categories: ['python', 'op', 'runtime'],
+    strings: ['train.py(7): step', 'nn.Module: Linear_0', 'torch/nn/linear.py(1): forward', 'aten::addmm', 'cudaLaunchKernel'],
+    tracks: [{ rank: 0, group: '', title: 'thread', kind: 'thread', first: 0, events: 6, start: writer.delta(events.map((e) => e[0])), duration: column(1),
+      name: column(2), category: writer.plain([0, 0, 0, 1, 2, 1]), depth: column(3) }],
+  }));
+  assert.deepEqual(data.damage, []);
+  const model = new Model(data);
+  for (const track of model.event_tracks) track.prepare();
+  return model;
+}
+
+test('a launch knows its operator, module and line of the program, not those of the framework', () => {
+  const model = threadModel();
+  const [track] = model.event_tracks;
+  const origin = originOf({ track, at: 4 });
+  const name = (place: { at: number } | undefined) => (place ? track.name(place.at) : '');
+  assert.deepEqual([name(origin.op), name(origin.module), name(origin.source)], ['aten::addmm', 'nn.Module: Linear_0', 'train.py(7): step']);
+});
+
+test('what ran in a span adds up, cut at its ends and bottom-up', () => {
+  const model = threadModel();
+  const by_name = (self: boolean, from: number, to: number) =>
+    Object.fromEntries(ranWithin(model.event_tracks, from, to, (place) => model.label(place), self).map(({ key, count, ns }) => [key, [count, ns]]));
+  assert.deepEqual(by_name(false, 0, 100)['aten::addmm'], [2, 40]);
+  assert.deepEqual(by_name(true, 0, 100), {
+    'train.py(7): step': [1, 30], 'nn.Module: Linear_0': [1, 10], 'torch/nn/linear.py(1): forward': [1, 20], 'aten::addmm': [2, 35], 'cudaLaunchKernel': [1, 5],
+  });
+  const part = by_name(true, 22, 28);
+  assert.equal(Object.values(part).reduce((sum, [, ns]) => sum + ns, 0), 6);
+  assert.deepEqual(part['cudaLaunchKernel'], [1, 3]);
+});
