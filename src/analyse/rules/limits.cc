@@ -188,8 +188,10 @@ void describe_slow_products(const Measured& m, Finding& f) {
   if (f.fix.empty())
     f.fix = {"try other kernels: torch.compile(mode=\"max-autotune\"), torch.backends.cudnn.benchmark = True",
              "check the clocks during the job: profgpu log"};
+  const ActivityId kernel = slow.ops.front().kernel;
+  f.seen = {Locator::At::kLongestKernel, std::string(m.trace().name(kernel))};
+  see(f, m.trace().activity.interval(kernel));
   show_kernels(m, slow.kernels, f);
-  f.seen = {Locator::At::kLongestKernel, std::string(m.trace().name(slow.ops.front().kernel))};
   set_cost(f, m.wall_ns(), cost_of(m, slow));
 }
 
@@ -225,8 +227,10 @@ void describe_memory_bound(const Measured& m, Finding& f) {
                                      format_percent(100 * limit_part(op), 0), op.bytes / static_cast<double>(op.ns),
                                      per_step_text(m, op.ns), partners.empty() ? "" : "; runs " + partners));
   }
+  const ActivityId kernel = slow.ops.front().kernel;
+  f.seen = {Locator::At::kLongestKernel, std::string(m.trace().name(kernel))};
+  see(f, m.trace().activity.interval(kernel));
   show_kernels(m, slow.kernels, f);
-  f.seen = {Locator::At::kLongestKernel, std::string(m.trace().name(slow.ops.front().kernel))};
   set_cost(f, m.wall_ns(), cost_of(m, slow));
 }
 
