@@ -108,6 +108,25 @@ describe('what it shows', () => {
       assert.ok((await colouredPixels(page)) > 0.002 * plot.width * plot.height);
     }));
 
+  it('keeps pinned tracks in view above the others', () =>
+    visit(one, async (page) => {
+      const stream = page.locator('.tl-title', { hasText: 'stream' }).first();
+      await stream.hover();
+      await stream.locator('.tl-pin').click();
+      assert.match(await text(page, '.tl-pinnings'), /^stream \d+/);
+      const plot = await page.locator('.tl-plot').boundingBox();
+      for (const scrolled of [false, true]) {
+        if (scrolled) {
+          await page.locator('.tl-plot').focus();
+          await page.keyboard.press('PageDown');
+        }
+        await page.mouse.move(plot.x + plot.width / 2, plot.y + 10);
+        assert.match(await text(page, '.tip'), /busy \d+ %|matrix multiplication|optimizer/, scrolled ? 'after scrolling' : 'at the top');
+      }
+      await page.locator('.tl-pinnings .tl-pin').click();
+      assert.equal(await page.locator('.tl-pinnings .tl-title').count(), 0);
+    }));
+
   it('folds ranks, groups and call stacks', () =>
     visit(job, async (page) => {
       const titles = () => page.locator('.tl-title:not([hidden])').count();

@@ -3,7 +3,7 @@
 
 import { Counter, TrackEvents, type Model } from './model';
 import type { Detail } from './detail';
-import { kHeading, isHeading, type Heading, type Layout, type TrackView } from './layout';
+import { kHeading, isHeading, type Heading, type Layout, type Line, type TrackView } from './layout';
 import type { Palette } from './palette';
 import type { Search } from './search';
 import { Strip, type Box, type Grid } from './strip';
@@ -60,7 +60,20 @@ export class Painter {
     context.fillStyle = palette.bg;
     context.fillRect(0, 0, canvas.width, canvas.height);
     this.background(height);
-    for (const line of this.layout_.lines) {
+    this.drawLines(this.layout_.lines, height, scroll);
+    const { pinned, pinned_height } = this.layout_;
+    if (pinned.length === 0) return;
+    context.fillStyle = palette.bg;
+    context.fillRect(0, 0, canvas.width, Math.round(pinned_height * ratio));
+    this.drawLines(pinned, height, scroll);
+    context.fillStyle = palette.accent;
+    context.fillRect(0, Math.round(pinned_height * ratio) - Math.ceil(ratio), canvas.width, Math.ceil(ratio));
+  }
+
+  private drawLines(lines: readonly Line[], height: number, scroll: number): void {
+    this.rows_ = [];
+    this.labelled_ = [];
+    for (const line of lines) {
       const y = line.y - scroll;
       if (y + line.height <= 0 || y >= height) continue;
       if (isHeading(line)) this.heading(line, y);
@@ -68,12 +81,12 @@ export class Painter {
       else this.events(line, line.model, y, height);
     }
     this.flushRows();
-    for (const row of this.labelled_) this.labels_.draw(context, row, this.palette, this.search_, ratio);
+    for (const row of this.labelled_) this.labels_.draw(this.context_, row, this.palette, this.search_, this.ratio_);
   }
 
   private prepareAtlas(height: number): void {
     const width = this.canvas_.width;
-    const lines = Math.ceil(height / 3) + 8;
+    const lines = Math.ceil(height / 3) + 8 + this.layout_.pinned.length;
     if (this.atlas_.width !== width || this.atlas_.height < lines) {
       this.atlas_.width = width;
       this.atlas_.height = lines;

@@ -56,6 +56,9 @@ export class Layout {
   /** Everything that shows, from top to bottom. */
   lines: Line[] = [];
   height = 0;
+  /** Copies of tracks that stay above the others while these scroll. */
+  readonly pinned: TrackView[] = [];
+  pinned_height = 0;
 
   constructor(model: Model) {
     this.tracks = model.tracks.map(viewOf);
@@ -71,7 +74,27 @@ export class Layout {
     this.height += 12;
   }
 
+  /** Pins a track, or lets it go. */
+  pin(model: TrackModel): void {
+    const at = this.pinned.findIndex((view) => view.model === model);
+    if (at >= 0) this.pinned.splice(at, 1);
+    else this.pinned.push({ ...this.viewOf(model), expanded: false });
+    this.placePinned(0);
+  }
+
+  /** Where pinned tracks stand when the plot is scrolled so far. */
+  placePinned(scroll: number): void {
+    this.pinned_height = 0;
+    for (const view of this.pinned) {
+      measure(view);
+      view.y = scroll + this.pinned_height;
+      this.pinned_height += view.height;
+    }
+  }
+
   at(y: number): Spot | undefined {
+    const pinned = this.pinned.find((view) => view.y <= y && y < view.y + view.height);
+    if (pinned) return { line: pinned, row: Math.min(Math.floor((y - pinned.y) / pinned.row_height), pinned.rows - 1) };
     let low = 0;
     let high = this.lines.length;
     while (low < high) {

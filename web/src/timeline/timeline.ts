@@ -199,6 +199,7 @@ export class Timeline {
     if (this.viewport_.width < 2) return;
     this.followRows();
     this.limitScroll();
+    this.layout_.placePinned(this.scroll_);
     const { ratio_: ratio, height_: height, scroll_: scroll } = this;
     this.painter_.draw(height, scroll, ratio);
     drawAxis(this.view_.axis_canvas, this.viewport_, this.painter_.palette, ratio);
@@ -405,7 +406,7 @@ export class Timeline {
   private reveal(track: TrackEvents, row: number): void {
     this.layout_.reveal(track, row);
     const { y, height } = this.layout_.rowBox(track, row);
-    if (y < this.scroll_) this.scroll_ = y - 2 * height;
+    if (y < this.scroll_ + this.layout_.pinned_height) this.scroll_ = y - 2 * height - this.layout_.pinned_height;
     else if (y + height > this.scroll_ + this.height_) this.scroll_ = y - this.height_ / 2;
   }
 

@@ -8,6 +8,8 @@ import { inUnit } from '../views/quantity';
 
 export class Titles {
   private readonly elements_ = new Map<Line, HTMLElement>();
+  private readonly pinning_: HTMLElement;
+  private pinned_: readonly TrackView[] = [];
 
   constructor(
     private readonly root_: HTMLElement,
@@ -15,10 +17,13 @@ export class Titles {
     private readonly folded_: () => void,
   ) {
     for (const heading of layout_.roots) this.add(heading);
+    this.pinning_ = element('div', { class: 'tl-pinnings' });
+    this.root_.append(this.pinning_);
     for (const made of this.elements_.values()) this.root_.append(made);
   }
 
   draw(height: number, scroll: number): void {
+    this.drawPinned();
     const shows = new Set(this.layout_.lines);
     for (const [line, made] of this.elements_) {
       const y = line.y - scroll;
@@ -36,6 +41,30 @@ export class Titles {
     }
   }
 
+  private drawPinned(): void {
+    const { pinned, pinned_height } = this.layout_;
+    this.pinning_.style.height = `${pinned_height}px`;
+    if (pinned.length === this.pinned_.length && pinned.every((view, i) => view === this.pinned_[i])) return;
+    this.pinned_ = [...pinned];
+    this.pinning_.replaceChildren(
+      ...pinned.map((view) => {
+        const text = shown(view.title, 120);
+        const line = element('div', { class: 'tl-title' }, element('span', { title: text }, element('bdi', {}, text)), this.pinButton(view));
+        line.style.height = `${view.height}px`;
+        return line;
+      }),
+    );
+  }
+
+  private pinButton(view: TrackView): HTMLElement {
+    const is_pinned = this.layout_.pinned.some((other) => other.model === view.model);
+    const what = `${is_pinned ? 'Unpin' : 'Pin'} ${shown(view.title, 120)}`;
+    return button(is_pinned ? '×' : '⊤', { 'class': 'tl-pin', 'title': `${what}: keep it in view above the others`, 'aria-label': `${is_pinned ? '×' : '⊤'} ${what}` }, () => {
+      this.layout_.pin(view.model);
+      this.folded_();
+    });
+  }
+
   private add(line: Line): void {
     if (isHeading(line)) {
       if (line.shown)
@@ -45,7 +74,7 @@ export class Titles {
         );
       for (const child of line.children) this.add(child);
     } else {
-      this.elements_.set(line, element('div', { class: 'tl-title' }, this.trackTitle(line)));
+      this.elements_.set(line, element('div', { class: 'tl-title' }, this.trackTitle(line), this.pinButton(line)));
     }
   }
 
