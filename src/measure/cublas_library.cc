@@ -60,7 +60,6 @@ Result<std::shared_ptr<Library>> Library::open() {
                  "it comes with the CUDA toolkit and with PyTorch: activate its environment, or name the file in "
                  "PROFGPU_CUBLASLT_LIBRARY"};
   std::shared_ptr<Library> library(new Library(std::move(*opened)));
-  library->library_.leak();   // it does not expect to be unloaded
   return library;
 }
 

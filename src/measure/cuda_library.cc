@@ -43,7 +43,6 @@ Result<std::shared_ptr<Library>> Library::open() {
     return Error{"no NVIDIA driver: " + opened.error().message,
                  "libcuda.so.1 comes with the driver; in a container use --gpus all"};
   std::shared_ptr<Library> library(new Library(std::move(*opened)));
-  library->library_.leak();   // its threads do not expect to be unloaded
   if (const Status status = library->api.init(0); !status)
     return Error{status.error().message, "`profgpu doctor` looks for the reason"};
   if (library->devices() == 0)

@@ -88,6 +88,10 @@ class Library {
  public:
   /// PROFGPU_CUDA_LIBRARY where it is set, else the driver's usual names. Initialises CUDA.
   static Result<std::shared_ptr<Library>> open();
+  /// Stays loaded: threads of its own do not expect to be unloaded.
+  ~Library() { library_.leak(); }
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
 
   /// "13.0", the newest CUDA that the driver runs.
   [[nodiscard]] std::string version() const;

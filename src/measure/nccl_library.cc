@@ -14,7 +14,6 @@ Result<std::shared_ptr<Library>> Library::open() {
     return Error{"no NCCL: " + opened.error().message,
                  "it comes with PyTorch: activate its environment, or name the file in PROFGPU_NCCL_LIBRARY"};
   std::shared_ptr<Library> library(new Library(std::move(*opened)));
-  library->library_.leak();   // its threads do not expect to be unloaded
   return library;
 }
 

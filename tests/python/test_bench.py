@@ -326,8 +326,8 @@ def test_storage(profgpu, tmp_path):
     assert [f['name'] for f in document['figures']] == ['read_disk', 'read_cached']
     assert all(0.001 < f['value'] < 1000 for f in document['figures'])
     for path, why in ((tmp_path / 'absent', 'No such file'), (tmp_path / 'empty', 'no files with content')):
-        result = profgpu('bench', 'storage', '--path', path, env=environment())
-        assert result.returncode == 1 and why in result.stdout.decode()
+        result = profgpu('bench', '--json', 'storage', '--path', path, env=environment())
+        assert result.returncode == 1 and why in json.loads(result.stdout)['not_measured'][0]['why']
     result = profgpu('bench', 'storage', env=environment())
     assert result.returncode == 1 and 'name one with --path' in result.stdout.decode()
 

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <iterator>
 #include <map>
 #include <mutex>
@@ -36,6 +37,10 @@ struct ModelContext {
 };
 
 std::recursive_mutex lock;
+// Kept until the end, so that a client which cannot destroy what is on a lost device leaks nothing.
+std::deque<ModelStream> streams;
+std::deque<ModelEvent> events;
+std::deque<ModelGraph> graphs;
 double host_ns = 1000;
 ModelContext contexts[kMaxDevices];
 thread_local int current = -1;
@@ -292,9 +297,9 @@ MODEL_EXPORT int cuMemcpyPeerAsync(uint64_t, void*, uint64_t, void*, size_t byte
 
 MODEL_EXPORT int cuStreamCreate(ModelStream** stream, unsigned) {
   ENTER("cuStreamCreate");
-  return *stream = new ModelStream{current}, 0;
+  return *stream = &streams.emplace_back(ModelStream{current}), 0;
 }
-MODEL_EXPORT int cuStreamDestroy_v2(ModelStream* stream) { return delete stream, 0; }
+MODEL_EXPORT int cuStreamDestroy_v2(ModelStream*) { return 0; }
 MODEL_EXPORT int cuStreamSynchronize(ModelStream* stream) {
   ENTER("cuStreamSynchronize");
   host_ns = std::max(host_ns, stream->end_ns);
@@ -309,9 +314,9 @@ MODEL_EXPORT int cuStreamWaitEvent(ModelStream* stream, ModelEvent* event, unsig
 }
 MODEL_EXPORT int cuEventCreate(ModelEvent** event, unsigned) {
   ENTER("cuEventCreate");
-  return *event = new ModelEvent, 0;
+  return *event = &events.emplace_back(), 0;
 }
-MODEL_EXPORT int cuEventDestroy_v2(ModelEvent* event) { return delete event, 0; }
+MODEL_EXPORT int cuEventDestroy_v2(ModelEvent*) { return 0; }
 MODEL_EXPORT int cuEventRecord(ModelEvent* event, ModelStream* stream) {
   ENTER("cuEventRecord");
   event->at_ns = std::max(stream->end_ns, host_ns);
@@ -357,17 +362,17 @@ MODEL_EXPORT int cuStreamBeginCapture_v2(ModelStream* stream, int) {
 }
 MODEL_EXPORT int cuStreamEndCapture(ModelStream* stream, ModelGraph** graph) {
   ENTER("cuStreamEndCapture");
-  *graph = new ModelGraph{stream->captured_ns};
+  *graph = &graphs.emplace_back(ModelGraph{stream->captured_ns});
   return stream->captured_ns = -1, 0;
 }
 MODEL_EXPORT int cuGraphInstantiateWithFlags(ModelGraph** exec, ModelGraph* graph, unsigned long long) {
   ENTER("cuGraphInstantiateWithFlags");
-  return *exec = new ModelGraph(*graph), 0;
+  return *exec = &graphs.emplace_back(*graph), 0;
 }
 MODEL_EXPORT int cuGraphLaunch(ModelGraph* exec, ModelStream* stream) {
   ENTER("cuGraphLaunch");
   pass("launch_ns", 2000);
   return model_work(stream, exec->ns);
 }
-MODEL_EXPORT int cuGraphExecDestroy(ModelGraph* exec) { return delete exec, 0; }
-MODEL_EXPORT int cuGraphDestroy(ModelGraph* graph) { return delete graph, 0; }
+MODEL_EXPORT int cuGraphExecDestroy(ModelGraph*) { return 0; }
+MODEL_EXPORT int cuGraphDestroy(ModelGraph*) { return 0; }

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -15,8 +16,7 @@ constexpr int kInvalidUsage = 5;
 constexpr uint64_t kElement = 4;   // INT32 is all that is used
 
 struct ModelCommunicator {
-  int rank;
-  std::vector<ModelCommunicator*>* all;
+  int rank, ranks;
 };
 
 struct Call {
@@ -86,7 +86,7 @@ int messages(const std::vector<Call>& calls) {
 int collective(std::vector<Call> calls) {
   const std::string& name = calls.front().name;
   if (name == "ncclSend" || name == "ncclRecv") return messages(calls);
-  if (calls.size() != calls.front().rank->all->size()) return kInvalidUsage;   // a rank is missing: it would hang
+  if (calls.size() != static_cast<size_t>(calls.front().rank->ranks)) return kInvalidUsage;   // a rank is missing: it would hang
   for (const Call& c : calls)
     if (c.name != name || c.bytes != calls.front().bytes) return kInvalidUsage;
   std::sort(calls.begin(), calls.end(), [](const Call& a, const Call& b) { return a.rank->rank < b.rank->rank; });
@@ -111,17 +111,11 @@ MODEL_EXPORT const char* ncclGetErrorString(int code) {
 MODEL_EXPORT int ncclGetVersion(int* version) { return *version = 22803, 0; }
 MODEL_EXPORT int ncclCommInitAll(ModelCommunicator** communicators, int count, const int*) {
   if (const int failed = model_enter("ncclCommInitAll")) return failed;
-  auto* all = new std::vector<ModelCommunicator*>;
-  for (int i = 0; i < count; ++i) all->push_back(communicators[i] = new ModelCommunicator{i, all});
+  static std::deque<ModelCommunicator> all;
+  for (int i = 0; i < count; ++i) communicators[i] = &all.emplace_back(ModelCommunicator{i, count});
   return 0;
 }
-MODEL_EXPORT int ncclCommDestroy(ModelCommunicator* communicator) {
-  auto* all = communicator->all;
-  all->erase(std::find(all->begin(), all->end(), communicator));
-  if (all->empty()) delete all;
-  delete communicator;
-  return 0;
-}
+MODEL_EXPORT int ncclCommDestroy(ModelCommunicator*) { return 0; }
 MODEL_EXPORT int ncclGroupStart() { return group.clear(), 0; }
 MODEL_EXPORT int ncclGroupEnd() {
   if (const int failed = model_enter("ncclGroupEnd")) return failed;
@@ -133,11 +127,11 @@ MODEL_EXPORT int ncclAllReduce(uint64_t from, uint64_t to, size_t count, int, in
   return add("ncclAllReduce", from, to, count * kElement, 0, rank, stream);
 }
 MODEL_EXPORT int ncclAllGather(uint64_t from, uint64_t to, size_t count, int, ModelCommunicator* rank, void* stream) {
-  return add("ncclAllGather", from, to, count * kElement * rank->all->size(), 0, rank, stream);
+  return add("ncclAllGather", from, to, count * kElement * static_cast<uint64_t>(rank->ranks), 0, rank, stream);
 }
 MODEL_EXPORT int ncclReduceScatter(uint64_t from, uint64_t to, size_t count, int, int, ModelCommunicator* rank,
                                    void* stream) {
-  return add("ncclReduceScatter", from, to, count * kElement * rank->all->size(), 0, rank, stream);
+  return add("ncclReduceScatter", from, to, count * kElement * static_cast<uint64_t>(rank->ranks), 0, rank, stream);
 }
 MODEL_EXPORT int ncclBroadcast(uint64_t from, uint64_t to, size_t count, int, int root, ModelCommunicator* rank,
                                void* stream) {
