@@ -1,5 +1,5 @@
-// Unix time for what lasts. Who watches a machine for months sees its clock set: at boot, by a person, after a suspend. An
-// alert must not be raised by that, nor a counter stand still until an hour has come again.
+// Unix time for what lasts. Who watches a machine for months sees its clock set: at boot, by a person, after a suspend.
+// An alert must not be raised by that, nor a counter stand still until an hour has come again.
 #pragma once
 
 #include "base/clock.h"

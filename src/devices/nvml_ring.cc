@@ -68,7 +68,8 @@ Return Ring::drain(Reading& reading) {
   return add_new(std::min<uint32_t>(count, static_cast<uint32_t>(buffer_.size())), value_type, reading);
 }
 
-// Times as readings have them. What was taken before the clock was set back would be of the future. Returns how many stay.
+// Times as readings have them. What was taken before the clock was set back would be of the future. Returns how many
+// entries stay.
 uint32_t Ring::use_own_times(uint32_t count, int64_t now_ns) {
   if (set_by_us_ == 0) return count;
   for (uint32_t i = 0; i < count; ++i) buffer_[i].time_us -= static_cast<uint64_t>(set_by_us_);

@@ -232,7 +232,8 @@ void Sampler::State::note_trouble(DeviceHealth& health, std::string_view message
       return;
     }
   if (troubles.size() < kMaxTroubles)
-    troubles.push_back({health.device, health.good_at_ns ? health.good_at_ns : steady_unix_ns(), std::string(message), false});
+    troubles.push_back({health.device, health.good_at_ns ? health.good_at_ns : steady_unix_ns(), std::string(message),
+                        false});
 }
 
 void Sampler::State::end_trouble(DeviceHealth& health) {   // under `crew`

@@ -22,6 +22,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       if (!std::isfinite(c.raise) || !std::isfinite(c.until) || c.window_ns < 0) std::abort();
   }
   for (const auto& url : {parse_http_url(text), remote_address(text)})
-    if (url && (url->host.empty() || port_number(url->port).value_or(0) == 0 || !url->target.starts_with('/'))) std::abort();
+    if (url && (url->host.empty() || port_number(url->port).value_or(0) == 0 || !url->target.starts_with('/')))
+      std::abort();
   return 0;
 }

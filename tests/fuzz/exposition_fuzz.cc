@@ -14,7 +14,8 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace profgpu;
   const std::string text(reinterpret_cast<const char*>(data), size);
-  if (const auto page = read_exporter_page(text); page && (page->devices.empty() || page->devices.size() > 4096)) std::abort();
+  const auto page = read_exporter_page(text);
+  if (page && (page->devices.empty() || page->devices.size() > 4096)) std::abort();
   (void)wanted_format(text);
   (void)takes_gzip(text);
   if (const auto counters = parse_dcgm_counters(text); counters)

@@ -1,4 +1,5 @@
-// The client of exporters and webhooks: whatever a server answers, the call ends, with a body within its limit or an error.
+// The client of exporters and webhooks: whatever a server answers, the call ends, with a body within its limit or an
+// error.
 #include <arpa/inet.h>
 #include <sys/socket.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
-// What programs and dynolog send while a trace is requested: whatever the bytes, the request ends, and only a program that asks
-// for traces of activities gets it.
+// What programs and dynolog send while a trace is requested: whatever the bytes, the request ends, and only a program
+// that asks for traces of activities gets it.
 #include <arpa/inet.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -35,7 +35,8 @@ void one_datagram(std::string_view bytes) {
   std::memcpy(to.sun_path + 1, kName.data(), kName.size());
   const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + kName.size() + 2);
   if (!daemon || !*daemon || kSocket < 0) std::abort();
-  if (::sendto(kSocket, bytes.data(), bytes.size(), MSG_DONTWAIT, reinterpret_cast<const sockaddr*>(&to), size) < 0) return;
+  const auto* address = reinterpret_cast<const sockaddr*>(&to);
+  if (::sendto(kSocket, bytes.data(), bytes.size(), MSG_DONTWAIT, address, size) < 0) return;
   const auto informed = (*daemon)->deliver(request_here(), 1);
   const bool asks = bytes.size() >= 60 && std::string_view(bytes.data() + 8, 4) == std::string_view("req\0", 4);
   if (informed.size() > 1 || (!informed.empty() && !asks)) std::abort();

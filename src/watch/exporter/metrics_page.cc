@@ -146,7 +146,8 @@ void Page::add_health() {
              });
   per_device("profgpu_device_last_success_timestamp_seconds", kPageGauge, "when the device last answered", Of::kAll,
              [](const ShownDevice& d) {
-               return known_if(d.health.good_at_ns != 0, static_cast<double>(d.health.good_at_ns + clock_set_by_ns()) * kNs);
+               return known_if(d.health.good_at_ns != 0,
+                               static_cast<double>(d.health.good_at_ns + clock_set_by_ns()) * kNs);
              });
   per_device("profgpu_device_errors_total", kPageCounter, "failed readings, and times that the device stopped answering",
              Of::kAll, [](const ShownDevice& d) { return static_cast<double>(d.health.errors); });
