@@ -79,8 +79,8 @@ class FindingLines {
     headline(finding, 1);
     if (out_.size() > begin + 2) out_.resize(begin + 2);
     if (finding.fix.empty() || out_.size() > begin + 1) return;   // on a narrow screen the observation is below
-    const int room = width_ - kFindingIndent - 2;
-    out_.push_back(Line().skip(kFindingIndent).add("→ ", Style::kGood).add(truncated(sanitised(finding.fix.front()), room)));
+    const std::string fix = truncated(sanitised(finding.fix.front()), width_ - kFindingIndent - 2);
+    out_.push_back(Line().skip(kFindingIndent).add("→ ", Style::kGood).add(fix));
   }
 
   void whole(const Finding& finding) {

@@ -437,7 +437,8 @@ Lines first_of(Lines lines, size_t most) {
 Lines brief_screen(const Report& report, const PresentOptions& options) {
   std::vector<Lines> parts = {first_of(input_lines(report, options), 3), verdict_lines(report, options)};
   Lines findings = brief_finding_lines(report, options, kMaxBriefFindings);
-  const std::vector<std::string> next(report.next.begin(), report.next.begin() + std::min<ptrdiff_t>(1, std::ssize(report.next)));
+  std::vector<std::string> next = report.next;
+  next.resize(std::min<size_t>(next.size(), 1));
   Lines after = next_lines(next, layout_width(options));
   if (after.empty()) after.emplace_back();
   after.back().add(next.empty() ? "everything: --all" : "   (everything: --all)", Style::kFaint);

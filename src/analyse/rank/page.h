@@ -19,9 +19,9 @@ std::vector<PageGap> page_gaps(const Facts& facts, int64_t shift_ns, size_t most
 std::vector<PageHistogram> kernel_histograms(const Facts& facts, size_t most = 100);
 
 /// Call trees, one per thread, that of the step's thread first, then by time. Python frames, ranges, ops and runtime
-/// calls are nested as called, and what a call launched is below it; calls of one name below one parent are one node, and so are all steps of the training
-/// loop. A tree has at most `most_nodes` nodes; smaller ones are joined per parent into a node named "…", so that sums
-/// are unchanged.
+/// calls are nested as called, and what a call launched is below it; calls of one name below one parent are one node,
+/// and so are all steps of the training loop. A tree has at most `most_nodes` nodes; smaller ones are joined per parent
+/// into a node named "…", so that sums are unchanged.
 std::vector<PageFlame> flames(const Facts& facts, PageStrings& strings, size_t most_nodes = 5000);
 
 struct PageInput {

@@ -225,7 +225,8 @@ void read_findings(const Record& document, RunSummary& run) {
     FindingSummary finding{text_of(f.at("rule")), text_of(f.at("severity")), text_of(f.at("what")), {}};
     const auto of_finding = static_cast<double>(whole_of(f.at("steps")));   // a report of before has none
     if (is_number(f.at("cost_ns"))) finding.cost_ns = f.at("cost_ns").number() / (of_finding > 0 ? of_finding : steps);
-    if (const List* fixes = f.at("fix").list(); fixes != nullptr && !fixes->empty()) finding.fix = text_of(fixes->front());
+    const List* const fixes = f.at("fix").list();
+    if (fixes != nullptr && !fixes->empty()) finding.fix = text_of(fixes->front());
     run.findings.push_back(std::move(finding));
   }
 }
