@@ -121,7 +121,7 @@ void fill(DiffTable& t, const Rows& rows, int top, Add add) {
 }
 
 DiffTable waterfall_table(const Comparison& c, int top) {
-  DiffTable t = time_table("Where the change is, a step", {{"phase"}, {"what the GPU did"}});
+  DiffTable t = time_table("Where the change is, per step", {{"phase"}, {"what the GPU did"}});
   const bool sure = c.steps && c.steps->change != Change::kNone;   // better or worse only where it is no chance
   fill(t, c.waterfall, top, [&](const WaterfallRow& r) {
     add_row(t, {{phase_words(r.phase), Style::kPlain, Holds::kName}, {words(r.state)}},
@@ -170,7 +170,7 @@ DiffTable number_table(std::string title, const std::vector<NumberChange>& rows)
 }
 
 DiffTable finding_table(const std::vector<FindingChange>& rows) {
-  DiffTable t{"Findings", Grid({{""}, {"rule"}, {"cost before", true}, {"after, a step", true}, {"what is seen"}})};
+  DiffTable t{"Findings", Grid({{""}, {"rule"}, {"cost before", true}, {"after, per step", true}, {"what is seen"}})};
   const auto cost = [](const std::optional<double>& ns) {
     return ns ? format_duration(*ns) : std::string(kUnknownText);
   };
@@ -279,10 +279,10 @@ DiffView diff_view(const Diff& diff, int top) {
   if (diff.runs.size() > 2) add(sweep_table(diff));
   if (c.steps) add(waterfall_table(c, top));
   add(finding_table(c.findings));
-  add(difference_table("Kernels by kind, a step", "kind", c.categories, top, false));
-  add(difference_table("Kernels, a step", "kernel", c.kernels, top, true));
-  add(difference_table("Ops on the host, a step", "op", c.ops, top, true));
-  add(difference_table("Collectives, a step", "collective", c.collectives, top, true));
+  add(difference_table("Kernels by kind, per step", "kind", c.categories, top, false));
+  add(difference_table("Kernels, per step", "kernel", c.kernels, top, true));
+  add(difference_table("Ops on the host, per step", "op", c.ops, top, true));
+  add(difference_table("Collectives, per step", "collective", c.collectives, top, true));
   add(number_table("Memory", c.memory));
   add(memory_line_table(c.memory_lines, top));
   add(number_table("Devices", c.telemetry));

@@ -86,7 +86,7 @@ std::string newest_step_text(const LogStep& step) {
   if (f.loss) text += fmt::format("  loss {:.4g}", *f.loss);
   if (f.samples_per_s) text += fmt::format("  {:.4g} samples/s", *f.samples_per_s);
   if (f.tokens_per_s) text += fmt::format("  {:.4g} tokens/s", *f.tokens_per_s);
-  if (f.tflops) text += fmt::format("  {:.4g} TFLOP/s a GPU", *f.tflops);
+  if (f.tflops) text += fmt::format("  {:.4g} TFLOP/s per GPU", *f.tflops);
   if (f.mfu_pct) text += fmt::format("  MFU {:.3g} %", *f.mfu_pct);
   return text;
 }

@@ -15,7 +15,7 @@ const std::vector<Topic>& topics() {
            {{"Have it print its figures",
              {"\"wall_clock_breakdown\": true times forward, backward, gradient reduction and update. The timers "
               "synchronize, so the run gets a little slower: turn them off again.",
-              "\"steps_per_print\": 10 prints samples a second and device memory.",
+              "\"steps_per_print\": 10 prints samples per second and device memory.",
               "\"flops_profiler\": {\"enabled\": true, \"profile_step\": 10} shows which modules take the time.",
               "\"comms_logger\": {\"enabled\": true} sums up collectives by size, with their bandwidth in gigabits.",
               "profgpu analyze train.log reads all of these; with traces beside it, profgpu analyze traces/ "
@@ -27,7 +27,7 @@ const std::vector<Topic>& topics() {
               "much traffic again, and it pays off only where the model does not fit otherwise.",
               "On several nodes with a slow network, shard parameters within a node: \"zero_hpz_partition_size\": "
               "GPUS_PER_NODE (stage 3), or MiCS."}},
-            {"Where bwd_allreduce is a large part of bwd",
+            {"If bwd_allreduce is a large part of bwd",
              {"\"overlap_comm\": true reduces gradients while the backward pass goes on. It needs memory for twice the "
               "bucket.",
               "\"reduce_bucket_size\": 5e8 elements is the default. Much smaller buckets mean many small reductions; "
@@ -36,19 +36,19 @@ const std::vector<Topic>& topics() {
               "stage 2 reduces each micro-batch).",
               "Stage 3: \"stage3_prefetch_bucket_size\" and \"stage3_max_live_parameters\" let gathers start earlier; "
               "\"stage3_param_persistence_threshold\" keeps small parameters whole."}},
-            {"Where step is a large part",
+            {"If step is a large part",
              {"\"offload_optimizer\": {\"device\": \"none\"} if memory allows: an update on the CPU often takes longer "
               "than the backward pass.",
               "If it must stay: \"pin_memory\": true, DeepSpeedCPUAdam, and cores bound to each rank with deepspeed "
               "--bind_cores_to_rank.",
               "\"allgather_bucket_size\": 5e8: gathering the updated parameters is part of this time."}},
-            {"Where memory is left, or short",
+            {"If memory is left, or short",
              {"Memory left: a larger train_micro_batch_size_per_gpu, before anything else; then a lower stage, then no "
               "activation checkpointing.",
               "Memory short: activation checkpointing, a higher stage, and only then off-loading.",
               "MA is allocated, CA is reserved by PyTorch's allocator. CA far above MA is fragmentation: "
               "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True."}},
-            {"Where steps are skipped",
+            {"If steps are skipped",
              {"\"bf16\": {\"enabled\": true} instead of fp16 needs no loss scale. With fp16 the first 10 to 20 steps "
               "are "
               "skipped until the scale is found; later ones should be rare."}}},

@@ -487,7 +487,7 @@ Result<std::unique_ptr<Backend>> open_nvidia_smi(const BackendOptions& options, 
 }
 
 extern const BackendKind kSmi;
-const BackendKind kSmi = {"smi", "NVIDIA GPUs through the program nvidia-smi, where the library is missing", true,
+const BackendKind kSmi = {"smi", "NVIDIA GPUs through the program nvidia-smi, if the library is missing", true,
                           &open_kind};
 
 }  // namespace profgpu

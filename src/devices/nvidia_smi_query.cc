@@ -206,7 +206,7 @@ constexpr Placeholder kPlaceholders[] = {
     {"[Not Supported]", "not supported by this device", false},
     {"[Not Found]", "not available on this device", false},
     {"[Requested functionality has been deprecated]", "no longer reported by this driver", false},
-    {"[Function Not Found]", "not known to this driver", false},
+    {"[Function Not Found]", "not supported by this driver", false},
     {"[Insufficient Permissions]", "no permission", false},
     {"[GPU requires reset]", "GPU requires reset", true},
     {"[GPU is lost]", "GPU is lost", true},

@@ -32,12 +32,12 @@ Error not_initialised(Return code) {
 std::string words_of(Return code) {
   switch (code) {
     case kSuccess: return {};
-    case kUninitialized: return "NVML is not initialised";
-    case kInvalidArgument: return "not known to this driver or device";
+    case kUninitialized: return "NVML is not initialized";
+    case kInvalidArgument: return "not supported by this driver or device";
     case kNotSupported: return "not supported by this device";
     case kNoPermission: return "no permission";
     case kNotFound: return "no data at present";
-    case kInsufficientSize: return "the driver wants more room than it says";
+    case kInsufficientSize: return "the driver needs a larger buffer than it reports";
     case kDriverNotLoaded: return "the driver is not loaded";
     case kTimeout: return "does not answer";
     case kLibraryNotFound: return "a library of the driver is missing";

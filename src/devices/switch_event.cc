@@ -51,8 +51,8 @@ Error switch_event_refusal(int error, const SystemRoots& roots) {
     case ENOENT:
     case EOPNOTSUPP:
     case EINVAL:
-      return {"this kernel has no perf events of context switches (Linux 4.3 and newer have, where built in)"};
-    default: return {std::string("perf events cannot be had: ") + std::strerror(error)};
+      return {"this kernel has no perf events for context switches (Linux 4.3 and newer, if built in)"};
+    default: return {std::string("perf events are not available: ") + std::strerror(error)};
   }
 }
 

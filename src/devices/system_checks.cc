@@ -81,7 +81,7 @@ void check_clock(const SystemRoots& roots, ProbeChecks& found) {
     found.add(kUnknown, "the kernel does not report whether the clock is synchronized");
   } else if (state == TIME_ERROR || (t.status & STA_UNSYNC) != 0) {
     found.add(kWarning, "the clock is not synchronized" + (daemon.empty() ? "" : " although " + daemon + " runs"),
-              "traces of several machines will not align; install chrony (PTP where the network has it)");
+              "traces of several machines will not align; install chrony (PTP if the network has it)");
   } else {
     found.add(kOk, fmt::format("synchronized{}, at most {:.3g} ms off", daemon.empty() ? "" : " by " + daemon,
                                static_cast<double>(t.maxerror) * 1e-3));
@@ -212,7 +212,7 @@ constexpr Suspicion kNccl[] = {
      "unset it unless the machine needs it"},
     {"NCCL_SHM_DISABLE", "1", "GPUs of one machine communicate over the network", kUnset},
     {"NCCL_IB_DISABLE", "1", "machines communicate over TCP, not InfiniBand or RoCE",
-     "unset it where there is such a network"},
+     "unset it if there is such a network"},
     {"NCCL_NVLS_ENABLE", "0", "NVLink SHARP is off", kUnset},
     {"NCCL_NET_GDR_LEVEL", "LOC", "the network does not access GPU memory directly", kUnset},
     {"NCCL_LAUNCH_MODE", "GROUP", "an old launch mode", kUnset},

@@ -32,7 +32,7 @@ ReportPart ranks_part(const Report& report, size_t most) {
 
 // The metrics that a late rank was compared by; each has a unit of its own.
 ReportPart side_by_side_part(const Straggler& late) {
-  ReportPart part{fmt::format("Rank {} beside the others: {}", late.rank, straggler_words(late.kind)), {},
+  ReportPart part{fmt::format("Rank {} compared with the others: {}", late.rank, straggler_words(late.kind)), {},
                   {{"a_step's", fmt::format("rank {}", late.rank), "others'_median"}, {}}};
   if (late.together.size() > 1) part.sentences.push_back("late together: " + ranks_text(late.together));
   if (late.worst_step)
@@ -47,8 +47,8 @@ ReportPart side_by_side_part(const Straggler& late) {
 }
 
 ReportPart by_turns_part(const LateByTurns& late) {
-  ReportPart part{"Late by turns: " + straggler_words(late.kind),
-                  {fmt::format("in {} steps others wait {} a step ({}) for another rank each",
+  ReportPart part{"Rotating stragglers: " + straggler_words(late.kind),
+                  {fmt::format("in {} steps the others wait {} per step ({}), each time for another rank",
                                format_count(late.steps_measured),
                                format_duration(static_cast<double>(late.wait_ns_per_step)),
                                format_percent(late.wait_pct))},
@@ -96,7 +96,7 @@ std::string counted(double count, std::string_view one, std::string_view many) {
 
 std::string buckets_text(const GradientUse& g) {
   if (g.per_step <= 0) return {};
-  std::string text = counted(g.per_step, "bucket", "buckets") + " a step";
+  std::string text = counted(g.per_step, "bucket", "buckets") + " per step";
   const auto bytes = [](int64_t n) { return format_bytes(static_cast<double>(n)); };
   const auto duration = [](int64_t ns) { return format_duration(static_cast<double>(ns)); };
   if (g.median_bytes) text += " of " + bytes(*g.median_bytes);
@@ -110,7 +110,7 @@ std::string buckets_text(const GradientUse& g) {
 std::string passes_text(const GradientUse& g) {
   std::string text;
   if (g.micro_batches_per_step > 1)
-    text = fmt::format("{} backward passes a step, gradients reduced in {}", format_number(g.micro_batches_per_step),
+    text = fmt::format("{} backward passes per step, gradients reduced in {}", format_number(g.micro_batches_per_step),
                        format_number(g.reduced_passes_per_step));
   if (g.steps_without > 0) append_listed(text, plural(g.steps_without, "step", "steps") + " without reduction", "; ");
   return text;
@@ -118,10 +118,10 @@ std::string passes_text(const GradientUse& g) {
 
 std::string gathers_text(const GatherUse& g) {
   if (g.per_step <= 0) return {};
-  std::string text = counted(g.per_step, "gather", "gathers") + " of parameters a step";
+  std::string text = counted(g.per_step, "gather", "gathers") + " of parameters per step";
   if (g.backward_per_step > 0) text += ", again in the backward pass";
   if (g.late_per_step > 0)
-    text += fmt::format("; {} begin without overlapping compute, {} a step", format_number(g.late_per_step),
+    text += fmt::format("; {} begin without overlapping compute, {} per step", format_number(g.late_per_step),
                         format_duration(std::floor(g.late_ns_per_step)));
   else if (g.per_step > 1) text += ", all but the first prefetched";
   return text;

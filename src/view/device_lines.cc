@@ -161,7 +161,7 @@ std::string links_text(const DeviceTelemetry& t) {
     const auto rx = t.growth(in), tx = t.growth(from);
     if (!rx || !tx || *rx + *tx < kMiB) continue;
     join(out, fmt::format("{} {} in, {} out", name, format_bytes(*rx), format_bytes(*tx)));
-    if (seconds >= 1) out += fmt::format(" ({} a second)", format_bytes((*rx + *tx) / seconds));
+    if (seconds >= 1) out += fmt::format(" ({}/s)", format_bytes((*rx + *tx) / seconds));
   }
   return out;
 }

@@ -28,7 +28,7 @@ ListItem finding_item(const Report& report, const Finding& f) {
   const std::string ranks = ranks_concerned(report, f);
   ListItem item{{strong(f.rule), {fmt::format(" ({})", severity_name(f.severity))}}};
   if (cost) {
-    item.runs.insert(item.runs.end(), {{" costs "}, strong(format_duration(*cost, 2)), {" a step"}});
+    item.runs.insert(item.runs.end(), {{" costs "}, strong(format_duration(*cost, 2)), {" per step"}});
     if (f.cost_pct) item.runs.push_back({" (" + format_percent(*f.cost_pct, 0) + ")"});
   }
   item.runs.push_back({": " + (ranks.empty() ? "" : ranks + ": ") + f.what});

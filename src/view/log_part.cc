@@ -23,8 +23,8 @@ std::string speed_text(const LogThroughput& t) {
   if (t.tokens_per_s)
     text += fmt::format("; {} tokens/s", format_number(*t.tokens_per_s));
   else if (t.device_tokens_per_s)
-    text += fmt::format("; {} tokens/s a GPU", format_number(*t.device_tokens_per_s));
-  if (t.tflops) text += fmt::format("; {} TFLOP/s a GPU", format_number(*t.tflops));
+    text += fmt::format("; {} tokens/s per GPU", format_number(*t.device_tokens_per_s));
+  if (t.tflops) text += fmt::format("; {} TFLOP/s per GPU", format_number(*t.tflops));
   if (t.mfu_pct) text += fmt::format("; MFU {}", format_percent(*t.mfu_pct));
   return text;
 }
@@ -36,7 +36,7 @@ std::string memory_text(const LogReport& log) {
   if (most.peak_allocated_bytes) text += bytes(*most.peak_allocated_bytes) + " allocated";
   if (most.peak_reserved_bytes) append_listed(text, bytes(*most.peak_reserved_bytes) + " reserved");
   const bool used = !text.empty();
-  if (most.capacity_bytes) text += (used ? " of " : "") + bytes(*most.capacity_bytes) + (used ? "" : " a device");
+  if (most.capacity_bytes) text += (used ? " of " : "") + bytes(*most.capacity_bytes) + (used ? "" : " per device");
   if (log.host_memory_bytes) append_listed(text, bytes(*log.host_memory_bytes) + " used on the host", "; ");
   const std::string who =
       most.rank && used && log.memory.size() > 1 ? fmt::format("rank {} is fullest, ", *most.rank) : "";
@@ -93,7 +93,7 @@ Table process_table(const LogReport& log, size_t most) {
 }  // namespace
 
 ReportPart log_part(const LogReport& log, size_t most) {
-  ReportPart part{"The log says", {}, {}};
+  ReportPart part{"From the log", {}, {}};
   const auto say = [&](std::string text) {
     if (!text.empty()) part.sentences.push_back(std::move(text));
   };

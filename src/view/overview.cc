@@ -260,7 +260,7 @@ JobOverview job_overview(const Report& report) {
 std::string late_text(const RankStanding& rank) {
   if (!rank.straggler) return {};
   const Straggler& s = *rank.straggler;
-  return fmt::format("{} by {} a step ({}): {}", s.kind == "slow_link" ? "transfers longer" : "late",
+  return fmt::format("{} by {} per step ({}): {}", s.kind == "slow_link" ? "transfers longer" : "late",
                      format_duration(static_cast<double>(s.excess_ns_per_step)), format_percent(s.excess_pct, 0),
                      straggler_words(s.kind));
 }

@@ -126,7 +126,7 @@ class FindingLines {
   // "in normalize (image_transforms.py:390): 105.7 ms a step"
   void add_location(const Finding& finding, const Place& place) {
     const std::string time = format_duration(per_step(report_, finding, place.ns));
-    add_detail("in " + location_text(place) + ": " + time + (per_step_ ? " a step" : ""));
+    add_detail("in " + location_text(place) + ": " + time + (per_step_ ? " per step" : ""));
   }
 
   const Report& report_;

@@ -33,7 +33,7 @@ SnapshotParts snapshot_parts(const SnapshotSection& snapshot, std::optional<int6
   if (snapshot.truncated)
     parts.categories.sentences.emplace_back(
         "The history does not reach back to the first allocation: of what was there before, only blocks that are still "
-        "held can have a stack; the category of the rest is inferred from size and lifetime, or not known.");
+        "held can have a stack; the category of the rest is inferred from size and lifetime, or unknown.");
   return parts;
 }
 

@@ -318,7 +318,7 @@ void align_others(std::span<const RankDigest> ranks, std::vector<RankClock>& clo
   if (!placed.empty())
     notes.push_back(
         fmt::format("{}: no shared collective links the clock to rank {}'s; aligned by Unix time, with a combined "
-                    "stated error of {}, so it is unknown who waits for whom",
+                    "stated error of {}, so it is unknown which rank waits for which",
                     ranks_text(placed), ranks.front().rank, format_duration(static_cast<double>(most))));
 }
 

@@ -341,7 +341,7 @@ std::vector<std::string> job_notes(const JobView& job) {
   note(strangers, "no collective matches another rank's: another run, other steps, or groups whose other ranks have no "
                   "trace here");
   note(by_steps, "no shared collective links the clock to rank {}'s; aligned by the starts of equal steps, so it is "
-                 "unknown who waits for whom");
+                 "unknown which rank waits for which");
   note(unknown, "neither a collective nor a step links the clock to rank {}'s; times are as in the files");
   note(without_unix_time(ranks),
        "not in Unix time, unlike other ranks (the trace lost its baseTimeNanoseconds, or predates it); its offset does "

@@ -108,8 +108,8 @@ class GapReader {
  public:
   GapReader(const Facts& facts, const HostTime& host_time, const DeviceTime& device, const Intervals& any_busy)
       : trace_(facts.trace()), host_time_(host_time), first_use_(facts.get<FirstUse>()), waits_(facts.get<Waits>()),
-        request_waits_(facts.get<RequestWaits>()), lost_launches_(facts.get<LostLaunches>()), device_(device), any_busy_(any_busy),
-        step_thread_(facts.get<Steps>().thread),
+        request_waits_(facts.get<RequestWaits>()), lost_launches_(facts.get<LostLaunches>()), device_(device),
+        any_busy_(any_busy), step_thread_(facts.get<Steps>().thread),
         has_steps_(facts.get<Steps>().annotated || facts.get<Steps>().estimated > 0) {
     for (const auto& calls : waits_.calls)
       for (const HostId call : calls)

@@ -321,7 +321,7 @@ void Timeline::add_syncs(int32_t device, const std::string& group) {
   std::ranges::copy_if(trace_.syncs, std::back_inserter(rows), [&](const SyncRow& s) { return s.device == device; });
   std::ranges::sort(rows, {}, &SyncRow::start_ns);
   write(
-      track(group, "synchronisation", "sync"), true, rows,
+      track(group, "synchronization", "sync"), true, rows,
       [&](const SyncRow& s) { return event({s.start_ns, s.start_ns + s.duration_ns}, PageCategory::kSync); },
       [&](const SyncRow& s) { return name(s.name); });
 }

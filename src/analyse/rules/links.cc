@@ -80,7 +80,7 @@ std::optional<double> slow_way_count(const LogReport& log) {
 void describe_slow_ways(const LogReport& log, Finding& f) {
   const std::vector<SlowWay> ways = slow_ways(*log.nccl);
   f.what = ways.front().words->what;
-  f.why = "NCCL says that it takes this way; collectives are as slow as the slowest connection in them.";
+  f.why = "NCCL's log names this transport; collectives are as slow as their slowest connection.";
   for (const SlowWay& way : ways) {
     f.fix.emplace_back(way.words->fix);
     f.evidence.push_back(way.evidence);
@@ -138,14 +138,14 @@ void describe_wrong_elements(const LogReport& log, Finding& f) {
 
 extern const Rule kSlowTransport = {
     .id = "slow-transport",
-    .summary = "NCCL takes a slow way between GPUs, by its own log",
+    .summary = "NCCL uses a slow transport between GPUs, according to its log",
     .unit = "count",
     .threshold = 0,
     .meaning =
-        "NCCL chooses the fastest way that it finds and that it may take, and says so in its log. Sockets instead of "
+        "NCCL chooses the fastest transport that it finds and may use, and logs it. Sockets instead of "
         "InfiniBand, copies through host memory instead of GPUDirect RDMA or peer-to-peer cost most of the bandwidth.",
     .computation =
-        "Value: kinds of slow ways, of: TCP sockets or RDMA without GPUDirect between hosts, no peer-to-peer or "
+        "Value: slow transports among: TCP sockets or RDMA without GPUDirect between hosts, no peer-to-peer or "
         "shared memory within a host. Needs a log with NCCL_DEBUG=INFO. No cost: exposed communication has it.",
     .advice = {"InfiniBand or RoCE for several hosts; nvidia-peermem or DMA-BUF for GPUDirect RDMA",
                "no NCCL_P2P_DISABLE, NCCL_IB_DISABLE, NCCL_NET=Socket left over in the environment",

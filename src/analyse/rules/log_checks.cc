@@ -62,7 +62,7 @@ void describe_deepspeed_reductions(const LogReport& log, Finding& f) {
                     "of twice the bucket)",
                     static_cast<double>(*bucket)));
   if (log.setting("zero_stage") == 3)
-    f.fix.emplace_back("ZeRO stage 2 where the model fits: stage 3 gathers the parameters twice a step as well");
+    f.fix.emplace_back("ZeRO stage 2 if the model fits: stage 3 also gathers the parameters twice per step");
   if (log.setting("gradient_accumulation").value_or(2) == 1)
     f.fix.emplace_back("\"gradient_accumulation_steps\": more micro-batches for each reduction");
 }
@@ -136,11 +136,11 @@ void describe_reductions(const LogReport& log, Finding& f) {
   if (deepspeed) describe_deepspeed_reductions(log, f);
   if (std::ranges::count(log.families, "megatron") > 0 && !deepspeed)
     f.fix = {"--overlap-grad-reduce --overlap-param-gather with --use-distributed-optimizer"};
-  f.fix.emplace_back("more work between two reductions: a larger micro-batch, or more micro-batches a step");
+  f.fix.emplace_back("more work between two reductions: a larger micro-batch, or more micro-batches per step");
   f.fix.emplace_back("measure the links: nccl-tests on the same nodes, and give its output to analyze as well");
   for (const LogTimerRow& t : log.timers)
     if (reduces(t.name) && f.evidence.size() < 3)
-      f.evidence.push_back(fmt::format("{}: {} a step", t.name, format_duration(static_cast<double>(t.mean_ns))));
+      f.evidence.push_back(fmt::format("{}: {} per step", t.name, format_duration(static_cast<double>(t.mean_ns))));
 }
 
 }  // namespace profgpu

@@ -31,7 +31,7 @@ constexpr std::array kEnds = {
     EndWords{"exception", "the program raised an exception", "see the traceback above that line"},
     EndWords{"killed", "a process was killed",
              "exit code -9: look for the out-of-memory killer in the host's kernel log; -11: a crash in native code"},
-    EndWords{"terminated", "the job was terminated from outside", "who ended it, and why, is in the scheduler's log"},
+    EndWords{"terminated", "the job was terminated from outside", "the scheduler's log shows what ended it, and why"},
     EndWords{"time_limit", "the job's time limit was reached",
              "checkpoint before the limit (--signal), or ask for more time"},
     EndWords{"preempted", "the job was preempted", "checkpoint on the signal that comes before, and requeue"},
@@ -118,20 +118,20 @@ std::optional<double> bubble_pct(const LogReport& log) {
 
 void describe_bubble(const LogReport& log, Finding& f) {
   const Schedule s = *schedule_of(log);
-  f.what = fmt::format("{:.0f} pipeline stages have {:.0f} micro-batch{} a step: each stage idles {} of it", s.stages,
+  f.what = fmt::format("{:.0f} pipeline stages have {:.0f} micro-batch{} per step: each stage idles {} of it", s.stages,
                        s.micro_batches, s.micro_batches == 1 ? "" : "es", format_percent(*f.value));
   f.why =
       "A stage waits until the first micro-batch has come down to it, and again at the step's end: (p − 1) / (m + p − "
       "1) "
       "of the passes, for p stages and m micro-batches.";
   f.fix = {
-      fmt::format("{:.0f} micro-batches or more a step (a larger global batch, or a smaller micro-batch): under 20 %",
+      fmt::format("{:.0f} micro-batches or more per step (a larger global batch, or a smaller micro-batch): under 20 %",
                   std::ceil(4 * (s.stages - 1))),
       "interleaved stages (--num-layers-per-virtual-pipeline-stage), or fewer stages and more tensor or data "
       "parallelism"};
   const double waits_ns = stage_waits_ns(log), step_ns = static_cast<double>(log.throughput.mean_ns.value_or(0));
   if (waits_ns <= 0 || step_ns <= 0) return;
-  f.evidence.push_back(fmt::format("the rank that prints waits {} a step for other stages ({})",
+  f.evidence.push_back(fmt::format("the rank that prints waits {} per step for other stages ({})",
                                    format_duration(waits_ns), format_percent(100 * waits_ns / step_ns)));
   set_log_cost(f, log, std::min(waits_ns, *f.value / 100 * step_ns));
 }
@@ -149,7 +149,7 @@ void describe_offload(const LogReport& log, Finding& f) {
       "keep the states on the devices if memory allows: \"offload_optimizer\": {\"device\": \"none\"}, or more ranks "
       "to share them",
       "\"pin_memory\": true, DeepSpeedCPUAdam, and CPU cores bound to each rank (deepspeed --bind_cores_to_rank)",
-      "more micro-batches a step: one update for more work"};
+      "more micro-batches per step: one update for more work"};
   set_log_cost(f, log, *f.value / 100 * static_cast<double>(log.throughput.mean_ns.value_or(0)));
 }
 
@@ -168,7 +168,7 @@ extern const Rule kRunFailure = {
         "Of lines behind the last step: a node's failure, the scheduler's limits, a device's or host's memory, a "
         "device's error, an exception, NCCL's errors, a collective's timeout, a signal, in this order; of one "
         "kind the first line. No cost.",
-    .advice = {"follow the line named in the evidence; what stands behind it is mostly a consequence",
+    .advice = {"follow the line named in the evidence; later messages are mostly consequences",
                "checkpoint often enough that a restart is cheap, and test the restart",
                "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 keeps what each rank waited for, for when it hangs again"},
     .log = {.value = run_failure, .describe = describe_run_failure},
@@ -199,7 +199,7 @@ extern const Rule kPipelineBubble = {
     .severe = 50,
     .meaning = "A pipeline fills and drains in each step. With few micro-batches that is most of it.",
     .computation =
-        "Value: (p - 1) / (m + p - 1), of p stages and m micro-batches a step, which follow from the sizes that "
+        "Value: (p - 1) / (m + p - 1), for p stages and m micro-batches per step, which follow from the sizes that "
         "the log states; interleaved stages make it smaller. Cost: what the rank that prints waits for other "
         "stages by its timers, at most that share of the step; none without timers.",
     .advice = {"at least four times as many micro-batches as stages", "interleaved or zero-bubble schedules",
@@ -232,8 +232,8 @@ namespace {
 std::string log_speed(const LogReport& log) {
   const LogThroughput& t = log.throughput;
   std::string speed = fmt::format("A step takes {}", format_duration(static_cast<double>(t.mean_ns.value_or(0))));
-  if (t.samples_per_s) speed += fmt::format(", {:.3g} samples a second", *t.samples_per_s);
-  if (t.tflops) speed += fmt::format(", {:.3g} TFLOP/s a GPU", *t.tflops);
+  if (t.samples_per_s) speed += fmt::format(", {:.3g} samples per second", *t.samples_per_s);
+  if (t.tflops) speed += fmt::format(", {:.3g} TFLOP/s per GPU", *t.tflops);
   if (t.mfu_pct) speed += fmt::format(", MFU {:.1f} %", *t.mfu_pct);
   return speed;
 }

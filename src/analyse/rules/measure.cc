@@ -37,7 +37,7 @@ const std::vector<BlockingReason>& blocking_reasons() {
        "write in another thread, so that the launching thread never waits for a file",
        {"write", "pwrite64", "writev", "fsync", "fdatasync", "msync", "ftruncate", "sendfile"}},
       {"waiting for another thread",
-       "`--section threads` shows what the other threads do meanwhile",
+       "`--section threads` shows what the other threads do at that time",
        {"futex", "futex_waitv"}},
       {"waiting for the network or another process",
        "fetch ahead in other threads, so that the launching thread never waits for other processes",

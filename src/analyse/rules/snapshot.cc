@@ -39,7 +39,7 @@ std::string oom_cause_words(const OutOfMemory& oom) {
     case OomCause::kUnknown:
       break;
   }
-  return fmt::format("The device had {} free. What the allocator had reserved then is not known.",
+  return fmt::format("The device had {} free. The allocator's reserved memory at that time is unknown.",
                      bytes_words(oom.device_free_bytes));
 }
 
@@ -65,7 +65,7 @@ void describe_oom(const Measured& m, Finding& f) {
   for (size_t i = 0; i < std::min<size_t>(s.peak.holders.size(), 3); ++i)
     f.evidence.push_back(fmt::format("at the peak {} holds {} of {}", s.peak.holders[i].place(),
                                      bytes_words(s.peak.holders[i].bytes), category_words(s.peak.holders[i].category)));
-  f.verdict = fmt::format("Out of memory: {} asked in {}. {}", bytes_words(oom.requested_bytes), oom.place(), f.why);
+  f.verdict = fmt::format("Out of memory: {} in {}. {}", bytes_words(oom.requested_bytes), oom.place(), f.why);
 }
 
 std::optional<double> peak_spike_value(const Measured& m) {
@@ -82,7 +82,7 @@ void describe_peak_spike(const Measured& m, Finding& f) {
                       bytes_words(spike.bytes), bytes_words(s.peak_allocated_bytes),
                       format_count(spike.lifetime_events), bytes_words(spike.peak_without_bytes));
   f.fix = {"work in place or in chunks on that line: out=, foreach=False or a fused kernel instead of temporaries",
-           "free what is not needed before it: del, or an earlier end of scope"};
+           "free unneeded tensors before it: del, or an earlier end of scope"};
 }
 
 const GrowingLine* growing_line(const SnapshotSection& s, std::string_view cause) {
@@ -177,17 +177,17 @@ extern const Rule kOom = {
     .threshold = 0,
     .severity = Severity::kCritical,
     .meaning =
-        "PyTorch asked the device for memory and did not get it, after it gave back what it cached. Either the program "
-        "needs more than there is, or what is free lies in pieces between live blocks.",
+        "PyTorch requested device memory and did not get it, even after releasing its cache. Either the program "
+        "needs more than there is, or the free memory lies in pieces between live blocks.",
     .computation =
-        "Value: what the last failing allocation of a memory snapshot asked for. Fragmentation where what the "
+        "Value: the size of the last failing allocation of a memory snapshot. Fragmentation if what the "
         "allocator "
         "held unused and what the device had free would have been enough together. No cost.",
     .advice =
         {
             "need: activation checkpointing, smaller micro-batch, bf16, 8-bit optimizer, ZeRO or FSDP, offloading",
             "fragmentation: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; few different shapes",
-            "`--section snapshot` shows who holds the memory at the peak",
+            "`--section snapshot` shows what holds the memory at the peak",
         },
     .seen = {Locator::At::kMemoryPeak, {}},
     .rank = {.value = oom_value, .describe = describe_oom, .host_alone = true},

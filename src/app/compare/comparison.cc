@@ -239,11 +239,11 @@ std::vector<std::string> comparison_notes(const RunSummary& before, const RunSum
   const auto say = [&](const RunSummary& run) {
     if (run.only_snapshot) return;
     if (run.step_count > 0 && !run.annotated)
-      notes.push_back(run.label + " marks no steps: all of it counts as one");
+      notes.push_back(run.label + " marks no steps: the whole run counts as one");
     else if (run.steps_ns.size() == 1)
-      notes.push_back(run.label + " has one measured step, so chance cannot be told from change");
+      notes.push_back(run.label + " has one measured step, so change cannot be told from chance");
     if (!run.without_device.empty())
-      notes.push_back(run.label + ": left out for want of anything from a device: " + ranks_text(run.without_device));
+      notes.push_back(run.label + ": left out, without data of any device: " + ranks_text(run.without_device));
   };
   say(before);
   say(after);
@@ -265,7 +265,7 @@ Result<Comparison> compare(const RunSummary& before, const RunSummary& after) {
   if (!steps && !telemetry && !lines)
     return Error{
         before.label + " and " + after.label + " have nothing in common: one has steps, the other only samples",
-        "compare two traces, or two sample logs, or add samples with --samples when analysing"};
+        "compare two traces, or two sample logs, or add samples with --samples to profgpu analyze"};
   c.telemetry = telemetry ? numbers(before.telemetry, after.telemetry) : std::vector<NumberChange>();
   c.findings = finding_changes(before, after);
   c.after_inconclusive = after.inconclusive;

@@ -155,7 +155,7 @@ GateResult check_finding(const Gate& gate, const Comparison& c) {
   const bool over = gate.above ? pct > gate.limit : pct < gate.limit;
   return {gate, over ? GateVerdict::kFail : GateVerdict::kPass,
           "its cost went from " + format_duration(*it->before_cost_ns) + " to " + format_duration(*it->after_cost_ns) +
-              " a step"};
+              " per step"};
 }
 
 }  // namespace

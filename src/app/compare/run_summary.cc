@@ -53,7 +53,7 @@ class Reader {
   Status rank(const Row& rank) {
     const Record& measured = record_of(rank.at("measured"));
     if (measured.fields.empty())
-      return Error{"made by a profgpu that did not yet save what a comparison needs", "analyse the trace again"};
+      return Error{"written by an older profgpu, without the data that a comparison needs", "analyze the trace again"};
     ++run_.ranks;
     steps(rank);
     const int64_t n = whole_of(measured.at("steps"));
@@ -240,7 +240,7 @@ Result<RunSummary> run_summary(const Value& document, std::string label) {
     return Error{schema.empty() ? "not an analysis that profgpu saved"
                                 : "a document of schema " + schema + ", which this profgpu does not compare",
                  schema.starts_with("profgpu.analysis.")
-                     ? "another version of profgpu wrote it: compare with that one, or analyse the run again"
+                     ? "another version of profgpu wrote it: compare with that one, or analyze the run again"
                      : "give a trace, a recording, a sample log or the output of `profgpu analyze --json`"};
   RunSummary run;
   run.label = std::move(label);

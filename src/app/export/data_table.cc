@@ -52,8 +52,8 @@ size_t section_rows(const RowSource& from) { return from.section->rows.size(); }
 std::string_view unit_in_name(std::string_view column) {
   const bool per_step = column.ends_with("_per_step");
   switch (unit_of(column == "bytes" ? "_bytes" : column)) {
-    case Unit::kNanoseconds: return per_step ? "ns a step" : "ns";
-    case Unit::kBytes: return per_step ? "bytes a step" : "bytes";
+    case Unit::kNanoseconds: return per_step ? "ns per step" : "ns";
+    case Unit::kBytes: return per_step ? "bytes per step" : "bytes";
     case Unit::kPercent: return "%";
     case Unit::kGbps: return "GB/s";
     case Unit::kNone: break;

@@ -147,7 +147,7 @@ const DataTable kStragglerData{
     .summary = "ranks that make others wait",
     .columns =
         {{"rank", Kind::kInteger, "rank of the job", cell<straggler, &Straggler::rank>},
-         {"excess_ns_per_step", Kind::kInteger, "waiting for it, a step",
+         {"excess_ns_per_step", Kind::kInteger, "waiting for it, per step",
           cell<straggler, &Straggler::excess_ns_per_step>},
          {"excess_pct", Kind::kReal, "of the mean step", cell<straggler, &Straggler::excess_pct>},
          {"kind", Kind::kText, "why it is late, if that is known", cell<straggler, &Straggler::kind, kTextIfAny>}},

@@ -123,7 +123,7 @@ Result<Trace> RankFiles::read(int rank) const {
     }
     const auto at = by_index.find(w.index);
     if (at == by_index.end() || at->second.part.source.events != w.events || at->second.part.window.extent != w.extent)
-      return Error{w.path + ": changed while it was read", "try again when nobody writes it"};
+      return Error{w.path + ": changed while it was read", "retry once the file is complete"};
     traces.push_back(std::move(at->second.trace));
   }
   return joined_windows(std::move(traces));

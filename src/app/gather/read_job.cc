@@ -295,7 +295,7 @@ Result<std::optional<JobRead>> read_job(const JobOptions& options, const Process
   for (auto& [unit, outcome] : outcomes) in_order[unit] = std::move(outcome);
   if (units->units.size() > 1)
     progress.read_ns = std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count();
-  progress.stage = "analysing";
+  progress.stage = "analyzing";
   auto job = Assembly(*std::move(units), std::move(in_order), options).job();
   if (!job) return job.error();
   return std::optional<JobRead>(*std::move(job));

@@ -331,7 +331,7 @@ constexpr WantedKind kWanted[] = {
     {kMemset, false, "memory sets"},
     {kRuntime, false, "calls of the CUDA runtime"},
     {kDriver, false, "calls of the CUDA driver"},
-    {kSynchronization, false, "synchronisation"},
+    {kSynchronization, false, "synchronization"},
     {kOverhead, false, "the profiler's own overhead"},
     {kMemory2, false, "allocations"},
     {kExternalCorrelation, false, "frameworks' own numbers of calls"},

@@ -139,7 +139,7 @@ void join_executions(std::vector<ReadPart>& parts) {
     source.issues.push_back(
         {TraceIssueKind::kNote, sum.joined,
          sum.joined == 0
-             ? "its operators are not those of the trace beside it: nothing of it was used"
+             ? "its operators are not those of the trace beside it: it was not used"
              : fmt::format("{} of the {} operators of the trace beside it are in this one ({}); {} got their shapes and "
                            "types from it",
                            sum.joined, sum.ops, sum.by_number ? "by their numbers" : "by thread, order and name",

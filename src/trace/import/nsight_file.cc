@@ -306,7 +306,7 @@ void add_nsight_issues(SqliteSource& source, const NsightScope& scope, std::vect
     if (is_known_table(name)) append_listed(computed, name);
   if (!computed.empty())
     issues.push_back({TraceIssueKind::kUnknownRows, static_cast<int64_t>(source.computed().size()),
-                      "views and virtual tables in the place of tables are not read: " + computed});
+                      "views and virtual tables instead of tables are not read: " + computed});
   add_unread_tables(source, issues);
 }
 

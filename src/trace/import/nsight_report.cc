@@ -167,7 +167,7 @@ Result<SqliteSource> opened_export(const std::string& path) {
 Result<Trace> read_report(const std::string& path, const ImportOptions& options) {
   if (ends_with_any(path, {".qdstrm"}))
     return Error{path + ": an unfinished report of Nsight Systems",
-                 "QdstrmImporter, which comes with it, makes a report of it: QdstrmImporter --input-file " +
+                 "QdstrmImporter, which comes with it, converts it to a report: QdstrmImporter --input-file " +
                      shell_quoted(path)};
   if (ends_with_any(path, {".ncu-rep"}))
     return Error{path + ": a report of Nsight Compute: counters of single kernels, without a timeline",
@@ -190,7 +190,7 @@ bool is_report(const std::string& path) { return ends_with_any(path, {".nsys-rep
 extern const Importer kNsightReport;
 const Importer kNsightReport = {"nsight-report",
                                 "Nsight Systems report",
-                                "Nsight Systems' report, where nsys is on the PATH to export it",
+                                "Nsight Systems' report, if nsys is on the PATH to export it",
                                 "report1.nsys-rep, report1.qdrep",
                                 [](std::string_view) { return true; },
                                 read_report,

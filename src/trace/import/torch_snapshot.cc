@@ -98,7 +98,7 @@ Result<Trace> read_snapshot(const std::string& path, const ImportOptions& option
   if (rows.out_of_range > 0)
     trace.issues.push_back(
         {TraceIssueKind::kOutOfRange, rows.out_of_range,
-         fmt::format("sizes and times that no device has: {}; they count as 0 or not known", rows.out_of_range)});
+         fmt::format("sizes and times that no device has: {}; they count as 0 or unknown", rows.out_of_range)});
   return trace;
 }
 

@@ -108,7 +108,7 @@ void add_issues(const RunLog& log, const LogRank* process, Trace& trace) {
       trace);
   if (process == nullptr) return;
   say(TraceIssueKind::kNote, process->untimed,
-      fmt::format("lines that report on a step of which no time is known: {} (left out)", process->untimed), trace);
+      fmt::format("lines that report a step without a known time: {} (left out)", process->untimed), trace);
   const auto derived = std::ranges::count_if(process->steps, &LogStep::derived);
   const auto mean = log.settings.find("step_time");
   say(TraceIssueKind::kNote, derived,

@@ -166,7 +166,7 @@ const std::vector<DcgmField>& dcgm_fields() {
        "Total number of pages pending retirement."},
       {kMemoryTotal, kGauge, "DCGM_FI_DEV_FB_TOTAL", "", "Framebuffer memory total (in MiB).", kToMiB},
       {kMemoryUsed, kGauge, "DCGM_FI_DEV_FB_USED_PERCENT", "DCGM_FI_DEV_FB_USED_RATIO",
-       "Framebuffer memory used of what is not reserved (0 to 1).", 1, kUsedRatio},
+       "Framebuffer memory used, as a share of unreserved memory (0 to 1).", 1, kUsedRatio},
       {kClockEventReasons, kGauge, "DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "", "Current clock event reasons (bitmask)."},
       {kClockEventReasons, kGauge, "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", "",
        "Current clock throttle reasons (bitmask)."},

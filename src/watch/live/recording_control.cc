@@ -220,7 +220,7 @@ Status RecordingControl::order(wire::ControlOrder order, int64_t timeout_ns) {
   const bool stopped = state == 'T' || state == 't';
   return Error{fmt::format("process {} did not answer within {} s{}", pid_, timeout_ns / 1'000'000'000,
                            stopped ? ": it is stopped" : ""),
-               stopped ? "it will carry the order out once it goes on" : "--timeout waits longer"};
+               stopped ? "it will do so once it continues" : "--timeout waits longer"};
 }
 
 Result<std::string> RecordingControl::take_memory(int64_t timeout_ns) {

@@ -51,7 +51,7 @@ std::vector<ShippedAlert> table() {
        "Without the power limit, which limits most busy devices by design."},
       {"over_temperature", left.severity, "2m", fmt::format("to_slowdown_c <= {} until {}", left.raised, left.until),
        fmt::format("profgpu_temperature_celsius >= profgpu_temperature_slowdown_celsius - {}", left.raised),
-       gpu + " is at {{ $value }} °C", "It is close to where clocks are lowered. Check cooling and inlet temperature."},
+       gpu + " is at {{ $value }} °C", "Clocks will soon be reduced. Check cooling and inlet temperature."},
       {"idle_while_reserved", idle.severity, "30m",
        fmt::format("mean(utilization_pct, 30m) < {}% until {}% and processes > 0", idle.raised, idle.until),
        fmt::format("rate(profgpu_busy_seconds_total[30m]) / rate(profgpu_watched_seconds_total[30m]) < {}"

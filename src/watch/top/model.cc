@@ -195,7 +195,7 @@ void TopModel::ask_about_process(Question question) {
   const ProcessEntry& entry = entries_[*at];
   const HostProcess& host = entry.parent ? *entry.parent : entry.process->host;
   if (!view_.hosts[view_.devices[entry.device].host].here)
-    return say("this process is not of this machine: it cannot be sent anything");
+    return say("this process is not on this machine: can't signal it");
   if (host.visible_pid == 0)
     return say(fmt::format("nothing is known of process {} here{}", entry.process ? entry.process->sample.pid : 0,
                            host.unknown.empty() ? "" : ": " + host.unknown));

@@ -275,7 +275,7 @@ std::string empty_text(const TopModel& model) {
   if (!model.order().filter.empty()) return "no process matches \"" + model.order().filter + "\"";
   bool known = false;
   for (const LiveDevice& d : model.view().devices) known |= d.has_processes;
-  return known ? "no process is on a device" : "processes are not known yet";
+  return known ? "no process is on a device" : "no process data yet";
 }
 
 }  // namespace

@@ -63,7 +63,7 @@ function heldDetail(held: Held): Child[] {
     element('h3', {}, shown(held.op || 'not known')), element('p', {}, held.blocks > 0 ? `${bytes(held.bytes)} in ${count(held.blocks)} block${held.blocks > 1 ? 's' : ''}` : bytes(held.bytes)),
     element('h4', {}, 'Called from, innermost first'),
     held.stack ? element('ol', { class: 'stacktrace' }, ...held.stack.split('\n').reverse().map((frame) => element('li', {}, shown(frame, 300))))
-      : element('p', { class: 'quiet' }, 'The stack is not known; with_stack=True records it.'),
+      : element('p', { class: 'quiet' }, 'Stack unknown; with_stack=True records it.'),
   ];
 }
 
@@ -111,7 +111,7 @@ export const memory: View = {
   title: 'Memory',
   of_rank: true,
   absent: (context) => withoutEvents(context) ?? (known(context) ? null
-    : context.rank.snapshot ? 'The page has no view of memory snapshots. profgpu analyze FILE --section snapshot shows who holds the memory at the peak.'
+    : context.rank.snapshot ? 'The page has no view of memory snapshots. profgpu analyze FILE --section snapshot shows what holds the memory at the peak.'
     : 'The trace holds no allocations of device memory. Record them with profile(profile_memory=True), or take a snapshot with torch.cuda.memory._record_memory_history().'),
   mount(root, context) {
     const { data, rank } = context;
@@ -140,7 +140,7 @@ export const memory: View = {
       root.append(element('h2', {}, 'Held at the peak', element('span', { class: 'quiet' }, 'live blocks, by what allocated them')),
         heldTable(over_time.held, rank.memory?.peak_allocated_bytes ?? 0));
     } else {
-      root.append(element('p', { class: 'nothing' }, 'What held the memory at the peak is not known: the trace does not say which operator allocated which block.'));
+      root.append(element('p', { class: 'nothing' }, 'Unknown what held the memory at the peak: the trace does not record which operator allocated which block.'));
     }
     return () => plot.dispose();
   },

@@ -50,7 +50,7 @@ function stepSection(context: Context): HTMLElement | null {
 function turnsSection(cluster: Cluster | null): HTMLElement | null {
   const late = cluster?.late_by_turns;
   if (!late) return null;
-  const said = `In ${count(late.steps_measured)} steps others wait ${duration(late.wait_ns_per_step)} a step (${percent(late.wait_pct)}) for another rank each`;
+  const said = `In ${count(late.steps_measured)} steps the others wait ${duration(late.wait_ns_per_step)} per step (${percent(late.wait_pct)}), each time for another rank`;
   const turns = late.ranks.map((turn) => element('tr', {},
     element('th', { scope: 'row' }, `rank ${turn.rank}`), element('td', { class: 'num' }, count(turn.steps_latest))));
   return element('section', { class: 'turns' },

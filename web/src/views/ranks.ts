@@ -57,7 +57,7 @@ function split(row: RankRow, longest: number): HTMLElement {
 }
 
 function rankColumns(context: Context, longest: number): Column<RankRow>[] {
-  const late = (r: RankRow) => (r.late ? `${duration(r.late.excess_ns_per_step)} a step, ${percent(r.late.excess_pct)}` : '');
+  const late = (r: RankRow) => (r.late ? `${duration(r.late.excess_ns_per_step)} per step, ${percent(r.late.excess_pct)}` : '');
   const clock = (r: RankRow) => (r.clock && r.clock.method !== 'none' ? `${duration(-r.clock.offset_ns || 0)}${r.clock.error_ns ? ` ± ${duration(r.clock.error_ns)}` : ''}` : kUnknown);
   return [
     { key: 'rank', title: 'Rank', numeric: true, cell: (r) => String(r.rank.rank), order: (r) => r.rank.rank },
@@ -95,7 +95,7 @@ function jobSentences(cluster: Cluster): string[] {
   });
   const ways = (cluster.parallelism ?? []).map((way) => way.words + (way.overlap_pct === null ? '' : `; ${percent(way.overlap_pct)} of its communication hidden`));
   const turns = cluster.late_by_turns;
-  const late = turns ? [`Late by turns, ${words(turns.kind)}: in each step others wait for another rank, ${duration(turns.wait_ns_per_step)} a step (${percent(turns.wait_pct)})`] : [];
+  const late = turns ? [`Rotating stragglers, ${words(turns.kind)}: in each step the others wait for another rank, ${duration(turns.wait_ns_per_step)} per step (${percent(turns.wait_pct)})`] : [];
   return [...missing.slice(0, kMostSentences), ...late, ...(cluster.notes ?? []), ...ways, ...changes.slice(0, kMostSentences)];
 }
 
@@ -109,7 +109,7 @@ function collectiveColumns(many: boolean): Column<Call>[] {
     { key: 'calls', title: 'Calls', numeric: true, cell: (c) => count(c.calls), order: (c) => c.calls },
     { key: 'bytes', title: 'Message', numeric: true, cell: (c) => bytes(c.message_bytes), order: (c) => c.message_bytes },
     time('total', 'Total', (c) => c.total_ns), time('exposed', 'Exposed', (c) => c.exposed_ns, 'Time that no compute hides'),
-    { key: 'wait', title: 'Waits', help: 'For ranks that came later; ≥ where not the whole group is in hand', numeric: true, cell: (c) => `${c.wait_is_lower_bound && c.wait_ns !== null ? '≥ ' : ''}${duration(c.wait_ns)}`, order: (c) => c.wait_ns },
+    { key: 'wait', title: 'Waits', help: 'Waiting for later ranks; ≥ if not the whole group is in the input', numeric: true, cell: (c) => `${c.wait_is_lower_bound && c.wait_ns !== null ? '≥ ' : ''}${duration(c.wait_ns)}`, order: (c) => c.wait_ns },
     { key: 'algbw', title: 'Algorithm bw', numeric: true, cell: (c) => gbps(c.algbw_gbps), order: (c) => c.algbw_gbps },
     { key: 'busbw', title: 'Bus bw', numeric: true, cell: (c) => gbps(c.busbw_gbps), order: (c) => c.busbw_gbps },
   ];
@@ -146,7 +146,7 @@ export const ranks: View = {
     table.show(calls);
     root.append(table.root);
     if (calls.some((c) => c.busbw_gbps === null)) {
-      root.append(element('p', { class: 'quiet' }, 'Bandwidths are known where the traces of the whole group are in hand and name the size of messages.'));
+      root.append(element('p', { class: 'quiet' }, 'Bandwidths need the traces of the whole group, with message sizes.'));
     }
   },
 };

@@ -1,4 +1,4 @@
-// NCCL's own lines (NCCL_DEBUG=INFO or WARN), also RCCL's: version, network, transports, fall-backs, warnings.
+// NCCL's own lines (NCCL_DEBUG=INFO or WARN), also RCCL's: version, network, transports, fallbacks, warnings.
 #include <algorithm>
 #include <array>
 
@@ -123,7 +123,7 @@ class NcclDebug : public LogReading {
 
 extern const LogFamily kNcclDebug;
 const LogFamily kNcclDebug = {kDebugName,
-                              "NCCL_DEBUG=INFO: version, network, transports, fall-backs, warnings",
+                              "NCCL_DEBUG=INFO: version, network, transports, fallbacks, warnings",
                               {"NCCL INFO", "NCCL WARN", "NCCL version"},
                               [] { return std::unique_ptr<LogReading>(new NcclDebug); }};
 

@@ -97,7 +97,7 @@ class TorchTitan : public LogReading {
 
 extern const LogFamily kTorchTitan;
 const LogFamily kTorchTitan = {
-    kTitanName, "torchtitan, with its colours", {"tps:", "wps:", "local batch size", "device mesh with"}, [] {
+    kTitanName, "torchtitan, with its colors", {"tps:", "wps:", "local batch size", "device mesh with"}, [] {
       return std::unique_ptr<LogReading>(new TorchTitan);
     }};
 
