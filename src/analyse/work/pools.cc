@@ -23,7 +23,8 @@ std::optional<std::vector<int64_t>> pooled(const OpInputs& in, size_t dimensions
     const auto of = [&](const std::vector<int64_t>& list) { return list[std::min(i, list.size() - 1)]; };
     const int64_t step = stride->empty() ? of(*kernel) : of(*stride), size = shape[shape.size() - dimensions + i];
     constexpr int64_t kLargest = int64_t{1} << 31;
-    if (step < 1 || std::max({of(*padding), of(*kernel), size}) > kLargest || of(*padding) < 0) return std::nullopt;
+    if (step < 1 || std::max({of(*padding), of(*kernel), size}) > kLargest || std::min(of(*padding), of(*kernel)) < 0)
+      return std::nullopt;
     result.push_back(std::max<int64_t>((size + 2 * of(*padding) - of(*kernel)) / step + 1, 0));
   }
   return result;
