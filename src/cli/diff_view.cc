@@ -121,14 +121,22 @@ void fill(DiffTable& t, const Rows& rows, int top, Add add) {
 }
 
 DiffTable waterfall_table(const Comparison& c, int top) {
-  DiffTable t = time_table("Where the change is, per step", {{"phase"}, {"what the GPU did"}});
+  const bool device = std::ranges::any_of(c.waterfall, [](const WaterfallRow& r) { return r.state != "outside"; });
+  const auto named = [&](Cell phase, std::string state) {
+    std::vector<Cell> cells{std::move(phase)};
+    if (device) cells.push_back({std::move(state)});
+    return cells;
+  };
+  std::vector<GridColumn> names{{"phase"}};
+  if (device) names.push_back({"what the GPU did"});
+  DiffTable t = time_table("Where the change is, per step", std::move(names));
   const bool sure = c.steps && c.steps->change != Change::kNone;   // better or worse only where it is no chance
   fill(t, c.waterfall, top, [&](const WaterfallRow& r) {
-    add_row(t, {{phase_words(r.phase), Style::kPlain, Holds::kName}, {words(r.state)}},
+    add_row(t, named({phase_words(r.phase), Style::kPlain, Holds::kName}, words(r.state)),
             time_cells(static_cast<double>(r.before_ns), static_cast<double>(r.after_ns), sure));
   });
   if (t.grid.empty()) return t;
-  add_row(t, {{"all of the step", Style::kStrong}, {""}},
+  add_row(t, named({"all of the step", Style::kStrong}, ""),
           time_cells(static_cast<double>(c.before_step_ns), static_cast<double>(c.after_step_ns), sure));
   return t;
 }

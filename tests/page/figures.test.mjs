@@ -46,10 +46,10 @@ async function compare(name, trace) {
   for (const [i, finding] of findings.entries()) {
     if (finding.cost_ns === null) continue;
     const cost = finding.cost_ns / Math.max(1, finding.steps);
-    same((await page.locator('.finding').nth(i).locator('.cost b').innerText()).replace(' a step', ''), cost, `${finding.rule} on the page`);
+    same((await page.locator('.finding').nth(i).locator('.cost b').innerText()).replace(' per step', ''), cost, `${finding.rule} on the page`);
     const on_terminal = new RegExp(`[◆▲○] ${finding.rule} .*?([\\d.,]+ (?:ns|µs|ms|s))(?: +<?[\\d.]+ %)?$`, 'm').exec(terminal);
     same(on_terminal?.[1] ?? '', cost, `${finding.rule} on a terminal`);
-    const in_markdown = new RegExp(`${finding.rule}\\*\\* \\([a-z]+\\) costs \\*\\*([^*]+)\\*\\* a step`).exec(markdown);
+    const in_markdown = new RegExp(`${finding.rule}\\*\\* \\([a-z]+\\) costs \\*\\*([^*]+)\\*\\* per step`).exec(markdown);
     same(in_markdown?.[1] ?? '', cost, `${finding.rule} in Markdown`);
   }
   await close();

@@ -33,7 +33,7 @@ describe('overview', () => {
     assert.equal(await page.title(), 'one.json and 1 more – profgpu');
     const first = page.locator('.finding').first();
     assert.equal(await first.getAttribute('data-rule'), 'data-loading-bound');
-    assert.match(await first.innerText(), /^A single process prepares every batch[\s\S]*ms\sa step[\s\S]*warning · data-loading-bound[\s\S]*num_workers/);
+    assert.match(await first.innerText(), /^A single process prepares every batch[\s\S]*ms\sper step[\s\S]*warning · data-loading-bound[\s\S]*num_workers/);
     assert.equal(await first.locator('svg.mark.warning').count(), 1);
     assert.ok(await page.locator('.finding[data-rule="full-precision-gemm"]').isVisible());
     assert.ok(!(await page.locator('#static').isVisible()), 'the plain report is still shown');
@@ -58,11 +58,11 @@ describe('overview', () => {
   it('says who is late by turns, and nothing where nobody is', async () => {
     await visit(turns, '', async (page) => {
       const said = await text(page, '.turns');
-      assert.match(said, /Late by turns\s*slow compute[\s\S]*steps others wait [\d.,]+\sms a step \(\d[\d.]*\s%\) for another rank each/);
+      assert.match(said, /Rotating stragglers\s*slow compute[\s\S]*steps the others wait [\d.,]+\sms per step \(\d[\d.]*\s%\), each time for another rank/);
       assert.equal(await page.locator('.turns tbody tr').count(), 4);
       assert.doesNotMatch(await text(page, '.sums'), /hangs/);
     });
-    await visit(turns, 'ranks', async (page) => assert.match(await text(page, '#view-ranks .job'), /Late by turns, slow compute/));
+    await visit(turns, 'ranks', async (page) => assert.match(await text(page, '#view-ranks .job'), /Rotating stragglers, slow compute/));
     await visit(job, '', async (page) => assert.equal(await page.locator('.turns').count(), 0));
   });
 
@@ -373,7 +373,7 @@ describe('ranks', () => {
     assert.match(await text(page, '#view-ranks ul.job'), /with rank 3 like the others/);
     const table = await text(page, '#view-ranks table.data');
     assert.match(table, /% *\n?/);
-    assert.match(await text(page, '#view-ranks tr:has-text("a step")'), /^3/);
+    assert.match(await text(page, '#view-ranks tr:has-text("per step")'), /^3/);
     await page.locator('#view-ranks tr[data-row="2"] button').click();
     assert.equal(await page.locator('#rank').inputValue(), '2');
     await page.keyboard.press('4');

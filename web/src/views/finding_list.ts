@@ -40,7 +40,7 @@ function costOf(finding: Finding, analysis: Analysis): HTMLElement {
   const cost = duration(perStep(finding.cost_ns, finding, analysis), 2);
   const marked = analysis.measured_steps > 0;
   return element('div', { class: 'cost', title: marked ? 'What a step would not take without this cause, as the trace’s dependencies tell' : null },
-    element('b', {}, marked ? `${cost} a step` : cost), element('span', { class: 'share' }, percent(finding.cost_pct, 0)),
+    element('b', {}, marked ? `${cost} per step` : cost), element('span', { class: 'share' }, percent(finding.cost_pct, 0)),
     element('span', { class: 'track', 'aria-hidden': 'true' }, bar));
 }
 
@@ -56,7 +56,7 @@ function sentence(clause: string): string {
   return clause.charAt(0).toUpperCase() + clause.slice(1);
 }
 
-// "in normalize (image_transforms.py:390): 105.7 ms a step"; leads to the longest such call where the file holds it.
+// "in normalize (image_transforms.py:390): 105.7 ms per step"; leads to the longest such call where the file holds it.
 function placeItem(finding: Finding, place: Place, context: Context): HTMLElement {
   const { analysis } = context;
   const time = duration(perStep(place.ns, finding, analysis));
@@ -65,7 +65,7 @@ function placeItem(finding: Finding, place: Place, context: Context): HTMLElemen
   const seen = placeEvidence(finding, place, context);
   return element('li', {}, 'in ',
     seen ? showButton(name, { class: 'place', title: `Shows ${shown(seen.text, 120)}` }, seen, finding, context) : name,
-    `: ${analysis.measured_steps > 0 ? `${time} a step` : time}`);
+    `: ${analysis.measured_steps > 0 ? `${time} per step` : time}`);
 }
 
 function findingItem(finding: Finding, context: Context): HTMLElement {

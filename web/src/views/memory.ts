@@ -22,7 +22,7 @@ function summary(context: Context): HTMLElement {
   const pairs: [string, string][] = [
     ['Peak allocated', bytes(memory?.peak_allocated_bytes)], ['Peak reserved', bytes(memory?.peak_reserved_bytes) + used],
     ['Capacity', bytes(memory?.capacity_bytes)], ['Peak at', at === undefined ? kUnknown : duration(at)],
-    ['Growth a step', bytes(growth)], ['Fragmentation', percent(memory?.fragmentation_pct)],
+    ['Growth per step', bytes(growth)], ['Fragmentation', percent(memory?.fragmentation_pct)],
     ['cudaMalloc, cudaFree', count(memory?.allocator_calls)],
   ];
   return element('dl', { class: 'facts wide' }, ...pairs.filter(([, value]) => value !== kUnknown)

@@ -54,7 +54,7 @@ function turnsSection(cluster: Cluster | null): HTMLElement | null {
   const turns = late.ranks.map((turn) => element('tr', {},
     element('th', { scope: 'row' }, `rank ${turn.rank}`), element('td', { class: 'num' }, count(turn.steps_latest))));
   return element('section', { class: 'turns' },
-    element('h2', {}, 'Late by turns', element('span', { class: 'quiet' }, words(late.kind))),
+    element('h2', {}, 'Rotating stragglers', element('span', { class: 'quiet' }, words(late.kind))),
     element('ul', {}, ...[said, ...late.evidence].map((text) => element('li', {}, unbroken(shown(text, 400))))),
     element('table', {}, element('thead', {}, element('tr', {}, element('td'), element('th', { scope: 'col' }, 'Last in steps'))),
       element('tbody', {}, ...turns)));
