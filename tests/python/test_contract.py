@@ -116,7 +116,7 @@ def moved(value, by, key=''):
         return {k: moved(v, by, k) for k, v in value.items()}
     if isinstance(value, list):
         return [moved(v, by, key) for v in value]
-    return value + by if key in ('start_ns', 'time_ns') else value
+    return value + by if key in ('start_ns', 'time_ns') and value is not None else value
 
 
 @pytest.mark.parametrize('options', [(), ('--fault', 'host-bound-launches'), ('--graph',)], ids=' '.join)

@@ -108,7 +108,7 @@ def test_a_rank_without_anything_of_its_device_is_left_out(profgpu, simulate, tm
     blind = without(job, tmp_path / 'blind', lambda e: e.get('cat') not in ('kernel', 'gpu_memcpy', 'gpu_memset', 'gpu_user_annotation'))
     document = diff(profgpu, job, blind, '--fail-on', 'device:compute > +5%', '--fail-on', 'device:compute > -5%')
     assert document['verdict'] == 'no_difference' and document['gates'][0]['verdict'] == 'pass'
-    assert any(note.endswith('left out for want of anything from a device: rank 3') for note in document['notes'])
+    assert any(note.endswith('left out, without data of any device: rank 3') for note in document['notes'])
     adds_up(document)
 
 
@@ -142,7 +142,7 @@ def test_sample_logs(profgpu, tmp_path):
 
 @pytest.mark.parametrize('content, says', [
     ('{"schema": "profgpu.analysis.v2", "ranks": []}', 'another version of profgpu wrote it'),
-    ('{"schema": "profgpu.analysis.v1", "ranks": [{"rank": 0}]}', 'did not yet save'),
+    ('{"schema": "profgpu.analysis.v1", "ranks": [{"rank": 0}]}', 'without the data that a comparison needs'),
     ('{"schema": "profgpu.analysis.v1", "ranks": []}', 'neither steps nor samples'),
     ('{"schema": "profgpu.analysis.v1", "ranks": [', 'ends early'),
     ('{"schema": "profgpu.analysis.v1", "ranks": 7}', 'neither steps nor samples'),

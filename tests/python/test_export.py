@@ -62,11 +62,13 @@ def figures(document):
     """What analyze says, without what names the file, and with times from the first step on: an export begins its own at its first event."""
     for key in ('inputs', 'next'):
         del document[key]
+    begin = document['ranks'][0]['steps'][0]['start_ns']
     document['ranks'] = [from_start(rank, rank['steps'][0]['start_ns']) for rank in document['ranks']]
     for rank in document['ranks']:
         rank['rank'] = 0
     for finding in document['findings']:
-        finding['ranks'] = 0
+        finding['ranks'] = finding['seen']['rank'] = 0
+        finding['seen'] = from_start(finding['seen'], begin)
     return document
 
 

@@ -299,7 +299,7 @@ def test_bad_requests(exporter):
     assert raw(e.port, b'POST /metrics HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n').startswith(b'HTTP/1.1 413')
     assert raw(e.port, b'DELETE / HTTP/1.1\r\n\r\n').startswith(b'HTTP/1.1 405')
     assert raw(e.port, b'GET /../../etc/passwd HTTP/1.0\r\n\r\n').startswith(b'HTTP/1.0 404')
-    two = raw(e.port, b'GET /health HTTP/1.1\r\nHost: x\r\n\r\nGET /-/ready HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n')
+    two = raw(e.port, b'GET /health HTTP/1.1\r\nHost: localhost\r\n\r\nGET /-/ready HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n')
     assert two.count(b'HTTP/1.1 200') == 2 and two.endswith(b'ready\n')
     with socket.create_connection(('127.0.0.1', e.port)) as s:
         s.sendall(b'GET /metrics HTTP/1.1\r\n')   # and leaves

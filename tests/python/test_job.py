@@ -106,10 +106,10 @@ def issues(document, name):
 @pytest.mark.parametrize('form', FORMATS)
 def test_any_number_of_processes_gives_the_same_bytes(simulate, alone, together, form):
     folder = simulate(*SMALL, '--ranks', '4')
-    one = alone('--format', form, folder)
+    one = alone('--all', '--format', form, folder)   # mpirun's output may be a terminal
     assert one.returncode == 0 and len(one.stdout) > 1000
     for count in (1, 2, 3, 8):   # the last: more processes than files
-        several = together(count, '--format', form, folder)
+        several = together(count, '--all', '--format', form, folder)
         assert several.returncode == 0, several.stderr
         assert several.stdout == one.stdout, f'{count} processes'
         assert said(several) == said(one)

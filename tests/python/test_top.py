@@ -201,7 +201,7 @@ def test_a_recording_is_played_back(terminal, tmp_path, child):
     again.wait(lambda s: 'filter: job 815' in s and 'sleep 90' in s)
     again.keys('Enter', 'Escape')
     again.keys('Down', 'k')
-    again.wait('not of this machine')
+    again.wait('not on this machine')
     again.wait('the recording has ended')
 
 

@@ -320,7 +320,6 @@ Diagnosis diagnose(const Evidence& evidence) {
   take_parts_out(evidence, findings);
   sort_by_cost(findings);
   cap_costs(evidence, findings);
-  std::erase_if(findings, [](const RuleFinding& f) { return f.finding.cost_ns == 0; });   // nothing to gain
   sort_by_cost(findings);
   explain_symptom(evidence, findings);
   add_clock_loss(evidence, findings);
