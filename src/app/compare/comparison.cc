@@ -260,9 +260,10 @@ std::vector<std::string> comparison_notes(const RunSummary& before, const RunSum
 Result<Comparison> compare(const RunSummary& before, const RunSummary& after) {
   Comparison c;
   const bool steps = before.step_count > 0 && after.step_count > 0 && !before.only_snapshot && !after.only_snapshot;
-  const bool lines = !before.memory_lines.empty() && !after.memory_lines.empty();
+  const bool memory = (!before.memory_lines.empty() && !after.memory_lines.empty()) ||
+                      (before.only_snapshot && after.only_snapshot);
   const bool telemetry = !before.telemetry.empty() && !after.telemetry.empty();
-  if (!steps && !telemetry && !lines)
+  if (!steps && !telemetry && !memory)
     return Error{
         before.label + " and " + after.label + " have nothing in common: one has steps, the other only samples",
         "compare two traces, or two sample logs, or add samples with --samples to profgpu analyze"};
@@ -271,7 +272,7 @@ Result<Comparison> compare(const RunSummary& before, const RunSummary& after) {
   c.after_inconclusive = after.inconclusive;
   c.notes = comparison_notes(before, after);
   c.memory_lines = line_changes(before, after);
-  if (lines) c.memory = numbers(before.memory, after.memory);
+  if (memory) c.memory = numbers(before.memory, after.memory);
   if (!steps) return c;
   if (before.wall_ns > 0) c.steps = step_ratio(before.steps_ns, after.steps_ns);
   c.before_step_ns = std::llround(before.mean_step_ns());
