@@ -187,7 +187,8 @@ def test_readings_stand_beside_figures(bench, tmp_path):
     more = dict(PROFGPU_NVML_LIBRARY=stub, PROFGPU_NVML_SCENARIO=str(scenario))
     _, document, _ = bench('devices=2', 'bandwidth', **more)
     f = figure(document, 'host_to_device_memcpy_ce')
-    assert (f['sm_clock_mhz'], f['power_w'], f['temperature_c']) == (1755, 640, 71)
+    assert (f['sm_clock_mhz'], f['temperature_c']) == (1755, 71)
+    assert f['power_w'] in (640, None)   # it is read twice a second: a quick figure may have none beside it
     assert f['held_back_by'] == 'the power limit'
     assert f['pcie_link_gbps'] == pytest.approx(63.0, abs=0.1)
     assert len(document['notes']) == 1

@@ -201,7 +201,10 @@ struct RowSum {
     const auto most = std::ranges::max_element(bound_ns);
     row.bound = static_cast<Bound>(most - bound_ns.begin());
     if (!kernels.empty()) {
-      const auto by_time = [](const auto& a, const auto& b) { return a.second < b.second; };
+      const auto by_time = [&](const auto& a, const auto& b) {   // ids differ from file to file, names do not
+        if (a.second != b.second) return a.second < b.second;
+        return trace.strings[StringId(a.first)] > trace.strings[StringId(b.first)];
+      };
       const auto longest = std::ranges::max_element(kernels, by_time);
       row.kernel = short_kernel_name(trace.strings[StringId(longest->first)]);
     }
