@@ -12,8 +12,8 @@ namespace profgpu {
 struct PageOptions {
   int64_t offset = 0, limit = 20;
   int64_t max_chars = 8000;      ///< of the answer's JSON; at least one row is in it
-  std::string contains;          ///< only rows with that in one of their texts; case does not matter
-  std::string key;               ///< only this row, in full
+  std::string contains = {};     ///< only rows with that in one of their texts; case does not matter
+  std::string key = {};          ///< only this row, in full
 };
 
 /// What stands at `path` ("kernels", "snapshot.peak.holders") in a document; null: nothing.
