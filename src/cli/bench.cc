@@ -152,7 +152,7 @@ Outcome bench(const Arguments& arguments) {
 extern const Command kBench;
 const Command kBench{
     .name = "bench",
-    .summary = "measure what this machine gives: copies, launches, products, collectives, storage",
+    .summary = "measure this machine: copies, launches, products, storage",
     .positional = "[NAME...]",
     .positional_help = "host, storage, launch, bandwidth, matmul or collectives (default: all that can run)",
     .groups = {{"What to measure",
