@@ -143,8 +143,9 @@ TEST(BenchResult, ADifferenceBeyondTheSpreadIsReal) {
 }
 
 TEST(BenchResult, TheSlowDeviceIsFound) {
-  const auto slow = slow_figures(of({rate(0, 700), rate(1, 560), rate(2, 705), rate(3, 698), latency(0, 2000),
-                                     latency(1, 2050), latency(2, 2020), latency(3, 3000)}));
+  const BenchResult result = of({rate(0, 700), rate(1, 560), rate(2, 705), rate(3, 698), latency(0, 2000),
+                                 latency(1, 2050), latency(2, 2020), latency(3, 3000)});
+  const auto slow = slow_figures(result);
   ASSERT_EQ(slow.size(), 2U);
   EXPECT_EQ(slow[0].figure->device, 3);
   EXPECT_NEAR(slow[0].behind_pct, 100.0 * (1 - 2020.0 / 3000), 1e-9);

@@ -31,7 +31,8 @@ MachineDescription this_machine() {
   if (::uname(&system) == 0) m.kernel = system.release;
   m.processor = line_value(file_text(roots.proc + "/cpuinfo").value_or(""), "model name\t");
   m.cores = std::thread::hardware_concurrency();
-  const std::string_view kibibytes = line_value(file_text(roots.proc + "/meminfo").value_or(""), "MemTotal");
+  const std::string memory = file_text(roots.proc + "/meminfo").value_or("");
+  const std::string_view kibibytes = line_value(memory, "MemTotal");
   m.memory_bytes = whole_number(kibibytes.substr(0, kibibytes.find(' '))).value_or(0) * 1024;
   return m;
 }

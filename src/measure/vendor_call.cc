@@ -13,7 +13,8 @@ std::vector<std::string> python_homes() {
   std::vector<std::string> homes;
   for (const char* name : {"VIRTUAL_ENV", "CONDA_PREFIX"})
     if (const std::string home = environment(name); !home.empty()) homes.push_back(home);
-  for (const std::string_view folder : pieces_of(environment("PATH"), ':'))
+  const std::string path = environment("PATH");
+  for (const std::string_view folder : pieces_of(path, ':'))
     if (folder.ends_with("/bin")) homes.emplace_back(folder_of(folder));
   if (const std::string home = environment("HOME"); !home.empty()) homes.push_back(home + "/.local");
   return homes;

@@ -153,12 +153,12 @@ TEST(ReportParts, AreReadable) {
   rank made: the trace lost it, or the rank took another branch
 - rank 3: nothing ties its clock to rank 0's
 rank  host    mean step  GPU busy
-   2  node-b     176 ms    71.2 %  late by 12.3 ms a step (7 %): slow input
+   2  node-b     176 ms    71.2 %  late by 12.3 ms per step (7 %): slow input
    0  node-a     176 ms    71.2 %
    1  node-a     176 ms    71.2 %
    3  node-b     176 ms    71.2 %
 
-Rank 2 beside the others: slow input
+Rank 2 compared with the others: slow input
 - late in 4 of 5 steps, most in step 4: 14.0 ms
 - data loading 15.6 ms a step, others 3.30 ms
 a step's       rank 2   others' median
@@ -187,7 +187,7 @@ The longest step, 4 (179 ms): its longest segments
  170 ms     0  transfer       9.00 ms  all_reduce
 
 How the ranks share the work, for each step
-- data parallel (DDP): gradients all-reduced in buckets; 5 buckets a step of
+- data parallel (DDP): gradients all-reduced in buckets; 5 buckets per step of
   24.0 MiB; the last ends 569 µs after the last overlapping compute; each group
   spans 2 hosts; inferred from the pattern of calls, not from names
                      groups        calls    moved    takes  exposed  hidden
@@ -226,8 +226,8 @@ TEST(ReportParts, TopLimitsRowsAndLateRanks) {
   });
   EXPECT_EQ(cluster_parts(report, 0).size(), cluster_parts(report, 1).size() + 2);
   const std::string text = section(report, 80, 1);
-  EXPECT_NE(text.find("Rank 2 beside the others"), std::string::npos);
-  EXPECT_EQ(text.find("Rank 1 beside the others"), std::string::npos);
+  EXPECT_NE(text.find("Rank 2 compared with the others"), std::string::npos);
+  EXPECT_EQ(text.find("Rank 1 compared with the others"), std::string::npos);
   EXPECT_NE(text.find("… and 3 more: --top 0 shows all"), std::string::npos);
   EXPECT_NE(text.find("- … and 1 other call without all ranks"), std::string::npos);
 }
@@ -236,7 +236,7 @@ TEST(ReportParts, MarkdownAndHtmlSayTheSame) {
   const std::string markdown = section(cluster_report(), 80, 10, "markdown");
   const std::string html = html_report(cluster_report(), {});
   for (const char* said :
-       {"Rank 2 beside the others: slow input", "What if", "Collectives by size", "Sends from rank to rank"}) {
+       {"Rank 2 compared with the others: slow input", "What if", "Collectives by size", "Sends from rank to rank"}) {
     EXPECT_NE(markdown.find(said), std::string::npos) << said;
     EXPECT_NE(html.find(said), std::string::npos) << said;
   }

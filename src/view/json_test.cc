@@ -198,6 +198,30 @@ TEST(Json, ARankIsItsSections) {
       "kernels": [],
       "ops": [],
       "work": null,
+      "limits": {
+        "device": null,
+        "source": null,
+        "reason": null,
+        "memory_gbps": null,
+        "peaks": []
+      },
+      "roofline": {
+        "known_pct": null,
+        "mfu_pct": null,
+        "hfu_pct": null,
+        "mbu_pct": null,
+        "missing": [],
+        "ops": [],
+        "kernels": []
+      },
+      "distance": {
+        "steps": 0,
+        "wall_ns": 0,
+        "limit_ns": null,
+        "times_limit": null,
+        "known_pct": null,
+        "parts": []
+      },
       "launch": {
         "launches": 1,
         "median_latency_ns": null,)"),

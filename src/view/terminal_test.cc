@@ -181,7 +181,7 @@ TEST(Terminal, TracesWithoutStepsCostNothingAStep) {
 TEST(Terminal, ShowsTheRankThatIsLate) {
   const std::string text = show(cluster_report(), 100);
   EXPECT_NE(text.find("4 ranks on 2 hosts"), std::string::npos);
-  EXPECT_NE(text.find("late by 12.3 ms a step (7 %): slow input"), std::string::npos);
+  EXPECT_NE(text.find("late by 12.3 ms per step (7 %): slow input"), std::string::npos);
   EXPECT_NE(text.find("A step of 176 ms, rank 2"), std::string::npos);
   EXPECT_NE(text.find("GPU 1 busy"), std::string::npos);
   EXPECT_NE(text.find("rank 2: one process"), std::string::npos);
@@ -225,7 +225,7 @@ TEST(Wording, TitlesAndRanges) {
 }
 
 TEST(Registry, FindsPresentersByName) {
-  EXPECT_EQ(presenters().size(), 4u);
+  EXPECT_EQ(presenters().size(), 6u);
   EXPECT_EQ(find_presenter("markdown")->name, "markdown");
   EXPECT_EQ(find_presenter("pdf"), nullptr);
 }

@@ -475,11 +475,11 @@ export interface BlockStateRow {
 export interface CategoryRow {
   category: string;
   held_bytes: number;
-  blocks: number;
+  blocks: number | null;
   peak_pct: number;
   certain_bytes: number;
   inferred_bytes: number;
-  attention_bytes: number;
+  attention_bytes: number | null;
 }
 export interface HolderRow {
   function: string;
@@ -492,7 +492,7 @@ export interface HolderRow {
   peak_pct: number;
 }
 export interface SnapshotPeak {
-  device: number;
+  device: number | null;
   event: number | null;
   time_ns: number | null;
   step: number | null;
@@ -514,6 +514,13 @@ export interface GrowingLine {
   high_bytes: number;
   held_bytes: number;
   blocks: number;
+}
+export interface PinnedMemory {
+  events: number;
+  reserved_bytes: number | null;
+  allocated_bytes: number;
+  peak_allocated_bytes: number;
+  growth: GrowingLine[];
 }
 export interface OutOfMemory {
   device: number;
@@ -563,13 +570,13 @@ export interface SnapshotPoint {
   reserved_bytes: number | null;
 }
 export interface SnapshotSection {
-  segments: number;
-  blocks: number;
+  segments: number | null;
+  blocks: number | null;
   events: number;
-  reserved_bytes: number;
+  reserved_bytes: number | null;
   allocated_bytes: number;
-  active_bytes: number;
-  requested_bytes: number;
+  active_bytes: number | null;
+  requested_bytes: number | null;
   peak_allocated_bytes: number;
   peak_event: number | null;
   truncated: boolean;
@@ -580,6 +587,7 @@ export interface SnapshotSection {
   states: BlockStateRow[];
   peak: SnapshotPeak;
   growth: GrowingLine[];
+  pinned: PinnedMemory | null;
   oom: OutOfMemory | null;
   spike: PeakSpike | null;
   savings: SavingRow[];

@@ -74,9 +74,9 @@ class Serving {
 
 TEST(HttpServer, WholeAddressesAndHosts) {
   const Serving serving;
-  const std::string end = " HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
-  EXPECT_NE(serving.ask("GET http://h:9/a?b" + end).find("path /a\n"), std::string::npos);
-  EXPECT_NE(serving.ask("GET http://h" + end).find("path /\n"), std::string::npos);
+  const std::string end = " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+  EXPECT_NE(serving.ask("GET http://localhost:9/a?b" + end).find("path /a\n"), std::string::npos);
+  EXPECT_NE(serving.ask("GET http://localhost" + end).find("path /\n"), std::string::npos);
   EXPECT_NE(serving.ask("GET /x?u=http://y/z" + end).find("path /x\n"), std::string::npos);
   EXPECT_EQ(serving.ask("GET /a HTTP/1.1\r\n\r\n").substr(0, 12), "HTTP/1.1 400");
   for (const char* wrong : {"9400", ":99999", "127.0.0.1", ""}) EXPECT_FALSE(HttpServer::check_address(wrong)) << wrong;
@@ -89,11 +89,11 @@ TEST(HttpServer, AnswersExactly) {
             "HTTP/1.0 200 OK\r\nServer: profgpu/" + std::string(kVersion) +
                 "\r\nContent-Type: text/plain; charset=utf-8\r\nVary: Accept, Accept-Encoding\r\n"
                 "X-Content-Type-Options: nosniff\r\nContent-Length: 8\r\n\r\npath /a\n");
-  const std::string head = serving.ask("HEAD /a HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+  const std::string head = serving.ask("HEAD /a HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
   EXPECT_TRUE(head.starts_with("HTTP/1.1 200 OK\r\n") && head.ends_with("Content-Length: 8\r\n\r\n")) << head;
   EXPECT_TRUE(serving.ask("GET /missing HTTP/1.0\r\n\r\n").starts_with("HTTP/1.0 404 Not Found\r\n"));
   const std::string two =
-      serving.ask("GET /1 HTTP/1.1\r\nHost: h\r\n\r\nGET /2 HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+      serving.ask("GET /1 HTTP/1.1\r\nHost: localhost\r\n\r\nGET /2 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
   EXPECT_LT(two.find("path /1\n"), two.find("path /2\n"));
   EXPECT_NE(two.find("path /2\n"), std::string::npos);
 }

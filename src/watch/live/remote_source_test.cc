@@ -21,13 +21,13 @@ std::string shown(std::string_view text) {
 }
 
 TEST(RemoteAddress, AsPeopleTypeIt) {
-  EXPECT_EQ(shown("node1"), "http://node1:9400/metrics");
-  EXPECT_EQ(shown("node1:9401"), "http://node1:9401/metrics");
-  EXPECT_EQ(shown("[::1]"), "http://[::1]:9400/metrics");
-  EXPECT_EQ(shown("[::1]:80"), "http://[::1]/metrics");
-  EXPECT_EQ(shown("me:secret@node1"), "http://node1:9400/metrics");
-  EXPECT_EQ(shown("https://node1"), "https://node1/metrics");
-  EXPECT_EQ(shown("http://node1:1/gpu?x=1"), "http://node1:1/gpu?x=1");
+  EXPECT_EQ(shown("node1"), "http://node1:9400/…");
+  EXPECT_EQ(shown("node1:9401"), "http://node1:9401/…");
+  EXPECT_EQ(shown("[::1]"), "http://[::1]:9400/…");
+  EXPECT_EQ(shown("[::1]:80"), "http://[::1]/…");
+  EXPECT_EQ(shown("me:secret@node1"), "http://node1:9400/…");
+  EXPECT_EQ(shown("https://node1"), "https://node1/…");
+  EXPECT_EQ(shown("http://node1:1/gpu?x=1"), "http://node1:1/…");
   for (const char* wrong : {"", "node 1", "node1:", "node1:x", "ftp://node1"}) EXPECT_EQ(shown(wrong), "") << wrong;
 }
 
