@@ -36,7 +36,7 @@ program:
 release:
 	cmake --preset release -DPROFGPU_TESTS=ON > /dev/null
 	cmake --build --preset release -j $(JOBS) --target profgpu profgpu_library share_files kineto-sim pgt-sample \
-	  nvml_stub profgpu_inject inject_subjects cuda_stubs
+	  nvml_stub profgpu_inject inject_subjects cuda_stubs measure_stubs
 
 dev:
 	cmake --preset dev > /dev/null
