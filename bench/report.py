@@ -403,13 +403,13 @@ def truth_lines(t):
 def hook_lines(h):
     starts, calls, stacks = h['start_up'], h['calls'], h['stacks']
     yield from ['', '## The Python hook', '',
-                f'Processor time of `profgpu run --trace` in a Python program, with PyTorch {calls["torch"]}. {where(h["machine"])}.', '',
+                f'CPU time of `profgpu run --trace` in a Python program, with PyTorch {calls["torch"]}. {where(h["machine"])}.', '',
                 '| what | cost |', '| --- | --- |',
                 f'| start of a process, {starts["rounds"]} pairs | {starts["added_ms"]:.1f} ms ({starts["added_quartiles_ms"][0]:.1f}–{starts["added_quartiles_ms"][1]:.1f}) |',
                 f'| a call that begins a phase | {calls["marked_ns"]:.0f} ns |', f'| the same within another | {calls["nested_ns"]:.0f} ns |',
                 f'| an optimizer\'s step | {calls["optimizer_ns"]:.0f} ns |',
-                f'| a sample of the loop\'s Python stack every {stacks["interval_ms"]} ms, while it computes | {stacks["works_pct"]:.2f} % of a processor |',
-                f'| while it waits | {stacks["waits_pct"]:.2f} % of a processor |']
+                f'| a sample of the loop\'s Python stack every {stacks["interval_ms"]} ms, while it computes | {stacks["works_pct"]:.2f} % of one core |',
+                f'| while it waits | {stacks["waits_pct"]:.2f} % of one core |']
 
 
 def exporter_lines(e):
