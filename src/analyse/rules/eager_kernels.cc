@@ -336,7 +336,8 @@ void describe_misaligned_gemm(const Measured& m, Finding& f) {
            "torch.compile pads some sizes automatically (torch._inductor.config.shape_padding)"};
   const OpArgs& args = trace.op_args[trace.host.args[all.longest.value].value];
   f.evidence.push_back(fmt::format("longest: {} {}; padding alone takes {}", trace.name(all.longest),
-                                   shortened(trace.strings[args.shapes]), per_step_text(m, all.padding_ns)));
+                                   shortened(list_on_one_line(trace.strings[args.shapes])),
+                                   per_step_text(m, all.padding_ns)));
   show_kernels(m, all.chosen.kernels, f);
   if (m.known_utilization_pct() < kMinBusyPct) f.severity = Severity::kInfo;
 }
