@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import threading
 from typing import Any, Callable, Optional
 
 MAX_ENTRIES = 200_000  # A training step of a large model has tens of thousands; PyTorch needs a few KB for each.
@@ -48,7 +49,8 @@ def write(torch: Any, path: str) -> None:
     """A file is whole once it has its name."""
     folder, name = os.path.split(os.path.abspath(path))
     os.makedirs(folder, exist_ok=True)
-    partial = os.path.join(folder, ".%s.%d" % (name, os.getpid()))
+    # Allocations may fail in several threads.
+    partial = os.path.join(folder, ".%s.%d.%d" % (name, os.getpid(), threading.get_ident()))
     try:
         torch.cuda.memory._dump_snapshot(partial)
         os.replace(partial, path)
@@ -93,6 +95,10 @@ class OutOfMemory:
             self.path, self._written, self.problem = path, self._seen, ""
         except Exception as error:  # It must not come in the place of the program's own error.
             self.problem = "%s: %s" % (path, error)
+
+    def forget(self) -> None:
+        """PyTorch keeps this object for good: what it was made for can go."""
+        self.closed, self._path = True, str
 
     def write_last(self) -> None:
         """The allocation that failed last has ended the program; if that was not written when it failed, it is now."""

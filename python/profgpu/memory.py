@@ -79,6 +79,8 @@ class MemoryRecording:
         finally:
             if self._began:
                 _allocator.end(torch)
+            if self._failures is not None:
+                self._failures.forget()
 
     def _write_end(self, torch: Any, fails: bool) -> None:
         try:

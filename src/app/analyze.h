@@ -33,8 +33,8 @@ constexpr std::string_view kReadingOptions[] = {"--steps", "--html-steps", "--ht
                                                 "--step-pattern", "--peaks"};
 constexpr std::string_view kShowingOptions[] = {"--top", "--section", "--width", "--color", "--verbose"};
 constexpr std::string_view kReportSections[] = {"brief", "findings", "checklist", "devices", "steps", "phases",
-                                                "idle", "kernels", "ops", "work", "limits", "roofline",
-                                                "distance", "launch", "collectives", "memory", "snapshot",
+                                                "serving", "idle", "kernels", "ops", "work", "limits",
+                                                "roofline", "distance", "launch", "collectives", "memory", "snapshot",
                                                 "threads", "cluster", "log", "hang"};
 constexpr std::string_view kColours[] = {"auto", "always", "never"};
 

@@ -86,6 +86,7 @@ size_t value_end(std::string_view text, size_t at, char before) {
 
 std::string masked_secrets(std::string_view text) {
   std::string out;
+  bool header = false;   // "authorization" came before
   size_t i = 0;
   while (i < text.size()) {
     if (const size_t password = url_password(text, i); password > 0) {
@@ -100,13 +101,13 @@ std::string masked_secrets(std::string_view text) {
     size_t end = i;
     while (end < text.size() && is_word(text[end])) ++end;
     const std::string_view word = text.substr(i, end - i);
+    header = header || contains(lower_case(word), "authorization");
     const bool secret = names_secret(word);
     size_t joint = secret ? assignment(text.substr(end)) : 0;
     // "--password hunter2", but not "--password --verbose".
     const bool of_flag = secret && joint == 0 && out.ends_with("--") && end + 1 < text.size() && text[end] == ' ' &&
                          text[end + 1] != '-';
-    const bool scheme = is_scheme(word) && contains(lower_case(out), "authorization") && end < text.size() &&
-                        text[end] == ' ';
+    const bool scheme = is_scheme(word) && header && end < text.size() && text[end] == ' ';
     const bool bearer = lower_case(word) == "bearer" && end < text.size() && text[end] == ' ';
     if (of_flag || scheme || bearer) joint = 1;
     if (is_issued(word)) {

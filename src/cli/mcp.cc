@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <string_view>
 
+#include "base/environment.h"
 #include "cli/command.h"
 #include "cli/lists.h"
 #include "cli/output.h"
@@ -62,13 +62,13 @@ class MessageReader {
 };
 
 Outcome serve_http(McpServer& server, uint16_t port) {
-  const char* set = std::getenv("PROFGPU_MCP_TOKEN");
-  const std::string token = set != nullptr && *set != 0 ? set : random_token();
+  const std::string set = environment("PROFGPU_MCP_TOKEN");
+  const std::string token = set.empty() ? random_token() : set;
   if (token.empty()) return Error{"no random token can be had", "set PROFGPU_MCP_TOKEN"};
   auto http = McpHttp::open(port, token);
   if (!http) return http.error();
   print_message("profgpu mcp: " + (*http)->url());
-  if (set == nullptr || *set == 0) print_message("Authorization: Bearer " + token);
+  if (set.empty()) print_message("Authorization: Bearer " + token);
   return (*http)->run(server);
 }
 

@@ -163,8 +163,10 @@ std::vector<FigureChange> changes(const BenchResult& before, const BenchResult& 
   for (const Figure& now : after.figures) {
     const Figure* then = first_where(before.figures, [&](const Figure& f) { return f.same_quantity(now); });
     if (!then || then->unit != now.unit) continue;
-    FigureChange c{then, &now, 100 * (now.value / then->value - 1), 0};
-    if (std::abs(c.change_pct) > std::max(kRealChange_pct, then->spread_pct + now.spread_pct))
+    FigureChange c{&now, 100 * (now.value / then->value - 1), 0};
+    // Of one run nobody knows the spread.
+    const bool repeated = then->runs > 1 && now.runs > 1;
+    if (repeated && std::abs(c.change_pct) > std::max(kRealChange_pct, then->spread_pct + now.spread_pct))
       c.verdict = (c.change_pct > 0) == now.higher_is_better() ? 1 : -1;
     all.push_back(c);
   }
@@ -174,7 +176,7 @@ std::vector<FigureChange> changes(const BenchResult& before, const BenchResult& 
 std::vector<SlowFigure> slow_figures(const BenchResult& result) {
   std::vector<SlowFigure> slow;
   for (const Figure& f : result.figures) {
-    if (!f.device) continue;
+    if (!f.device || f.runs < 2) continue;
     std::vector<double> others;
     for (const Figure& other : result.figures)
       if (&other != &f && other.benchmark == f.benchmark && other.name == f.name && other.device &&

@@ -105,7 +105,7 @@ constexpr double kRealChange_pct = 3;
 constexpr double kSlowDevice_pct = 10;
 
 struct FigureChange {
-  const Figure *before, *after;
+  const Figure* after;
   double change_pct = 0;           ///< of the value
   int verdict = 0;                 ///< 1 better, -1 worse, 0 no real difference
 };

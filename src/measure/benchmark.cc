@@ -131,7 +131,11 @@ void Bench::measure(Figure figure, double amount, const Run& run) {
                    : std::clamp(kShortFigures_ns / (count * kFiguresOfDevice + count * count + 1), kMinFigure_ns,
                                 kMaxFigure_ns);
   const int64_t from_ns = unix_ns();
-  const auto timing = repeat(run, budget_ns, [&] { return now_ns(); });
+  const auto timed = [&](int64_t calls) {
+    begin(figure);   // --timeout is of one repetition, not of the whole figure
+    return run(calls);
+  };
+  const auto timing = repeat(timed, budget_ns, [&] { return now_ns(); });
   if (!timing) {
     // A device that does not work any more fails at everything: that is reported once.
     const Status alive = device ? device->cuda->api.synchronize() : ok();

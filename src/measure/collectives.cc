@@ -13,7 +13,7 @@
 namespace profgpu {
 namespace {
 
-using cuda::Address, cuda::DeviceMemory;
+using cuda::DeviceMemory;
 
 constexpr int64_t kShortMessages[] = {int64_t{1} << 10, int64_t{1} << 20, int64_t{256} << 20};
 constexpr int64_t kFullMessages[] = {int64_t{1} << 10, int64_t{8} << 10, int64_t{64} << 10, int64_t{512} << 10,

@@ -12,11 +12,11 @@ constexpr size_t kBlockBytes = 1 << 20;
 // Random elements of a type, of magnitude 0.5 to 1: a device draws less power for zeros and then runs at clocks that it
 // does not reach with data. The bits are sign, an exponent of -1, and a random mantissa; an integer is all random.
 std::vector<char> random_block(DataType type) {
-  std::minstd_rand random(1);
+  std::mt19937_64 random(1);
   std::vector<char> block(kBlockBytes);
   const auto fill = [&]<class Bits>(Bits sign, Bits exponent, Bits mantissa) {
     for (size_t at = 0; at < block.size(); at += sizeof(Bits)) {
-      const uint64_t bits = uint64_t{random()} << 32 ^ random() ^ uint64_t{random()} << 16;
+      const uint64_t bits = random();
       const auto element = static_cast<Bits>((bits & (sign | mantissa)) | exponent);
       std::memcpy(&block[at], &element, sizeof element);
     }

@@ -25,7 +25,6 @@ class Api {
  public:
   explicit Api(const DynLib& library) : library_(library) {}
 
-  Call<int*> PROFGPU_CALL(version, "ncclGetVersion");
   Call<Communicator*, int, const int*> PROFGPU_CALL(create_all, "ncclCommInitAll");
   Call<Communicator> PROFGPU_CALL(destroy, "ncclCommDestroy");
   Call<> PROFGPU_CALL(begin_group, "ncclGroupStart");

@@ -37,12 +37,13 @@ Result<Files> files_of(const std::string& path) {
   Files files;
   const auto add = [&](const std::filesystem::path& file) {
     const auto size = std::filesystem::file_size(file, error);
-    if (!error && size > 0 && files.bytes < kMaxRead && files.paths.size() < kMaxFiles)
+    if (!error && size > 0)
       files.paths.push_back(file.string()), files.bytes += static_cast<int64_t>(size);
   };
   if (std::filesystem::is_regular_file(path, error)) add(path);
   else
-    for (std::filesystem::recursive_directory_iterator at(path, error), end; !error && at != end; at.increment(error))
+    for (std::filesystem::recursive_directory_iterator at(path, error), end;
+         !error && at != end && files.bytes < kMaxRead && files.paths.size() < kMaxFiles; at.increment(error))
       if (at->is_regular_file(error)) add(at->path());
   if (files.paths.empty())
     return Error{error ? fmt::format("{}: {}", path, error.message()) : path + ": no files with content"};

@@ -22,7 +22,6 @@ class VendorCall {
   VendorCall(const DynLib& library, Words words, const char* name)
       : library_(library), words_(words), name_(name), function_(library.first_symbol({name})) {}
 
-  [[nodiscard]] bool is_there() const { return function_ != nullptr; }
   template <class... Arguments>
   Status operator()(Arguments... arguments) const {
     if (!function_) return Error{fmt::format("{} has no {}", library_.path(), name_), "update the driver or library"};

@@ -82,8 +82,9 @@ ReportPart summary_part(const RankReport& rank, const std::string& suffix) {
     const std::string peaks = joined(rank.limits.peaks(), ", ", [](const PeakRow& p) {
       return fmt::format("{} {:.4g}", upper_case(p.precision), p.tflops);
     });
-    part.sentences.push_back(fmt::format("Limits of {}: {} TFLOP/s; memory {}. From: {}", device->name, peaks,
-                                         format_gbps(device->memory_gbps), device->source));
+    std::string rates = peaks.empty() ? "" : peaks + " TFLOP/s";
+    if (device->memory_gbps > 0) rates += (rates.empty() ? "memory " : "; memory ") + format_gbps(device->memory_gbps);
+    part.sentences.push_back(fmt::format("Limits of {}: {}. From: {}", device->name, rates, device->source));
   }
   if (rank.distance.is_known()) part.sentences.push_back(sentence_of(rank, ""));
   for (size_t i = 0; i < std::min(rank.roofline.missing.size(), kMaxMissing); ++i)

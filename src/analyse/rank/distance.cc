@@ -58,11 +58,6 @@ ExclusiveTime ExclusiveTime::compute(const Facts& facts) {
   return all;
 }
 
-double Distance::pct(std::string_view part) const {
-  const DistancePart* found = first_where(parts, [&](const DistancePart& p) { return p.name == part; });
-  return found != nullptr ? found->wall_pct : 0;
-}
-
 Distance Distance::compute(const Facts& facts) {
   const MeasuredSteps& measured = facts.get<MeasuredSteps>();
   Distance d{measured.steps, measured.wall_ns, {}, {}, {}, {}};

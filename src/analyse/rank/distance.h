@@ -34,7 +34,6 @@ struct Distance {
 
   /// Whether the figures are good enough for a first screen.
   [[nodiscard]] bool is_known() const { return times_limit && known_pct.value_or(0) >= Roofline::kMinKnownPct; }
-  [[nodiscard]] double pct(std::string_view part) const;
   void fields(auto&& v) const {
     v("steps", steps), v("wall_ns", wall_ns), v("limit_ns", limit_ns), v("times_limit", times_limit);
     v("known_pct", known_pct), v("parts", parts);

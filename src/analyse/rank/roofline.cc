@@ -335,17 +335,20 @@ class RooflineMaker {
   // An engine's decode steps read all weights, and the caches of all sequences, for a few tokens.
   [[nodiscard]] std::optional<double> decode_pct(const DeviceTime& device) const {
     if (!limits_.device || limits_.device->memory_gbps <= 0) return std::nullopt;
-    StepFinder step_of(facts_.get<Steps>());
+    std::vector<const EngineRange*> steps;
     Intervals time;
-    for (const Step* s : facts_.get<Steps>().measured())
-      if (s->batch.kind == StepKind::kDecode) time.push_back(s->interval());
+    for (const EngineRange& s : facts_.get<Steps>().of_engine)
+      if (s.measured && s.batch.kind == StepKind::kDecode) steps.push_back(&s), time.push_back(s.time);
     if (time.empty()) return std::nullopt;
+    const auto begin = [](const EngineRange* s) { return s->time.start; };
     double bytes = 0;
     int64_t all_ns = 0, known_ns = 0;
     for (ActivityId a = device.begin; a < device.end; ++a) {
-      const Step* s = step_of(trace_.launched_ns(a));
-      if (s == nullptr || !s->measured || s->batch.kind != StepKind::kDecode) continue;
-      time.push_back({s->start_ns, std::max(s->interval().end, trace_.activity.end_ns(a))});
+      const int64_t launched = trace_.launched_ns(a);
+      const auto next = std::ranges::upper_bound(steps, launched, {}, begin);
+      if (next == steps.begin() || launched >= (*(next - 1))->time.end) continue;
+      const Interval& step = (*(next - 1))->time;
+      time.push_back({step.start, std::max(step.end, trace_.activity.end_ns(a))});
       const int64_t ns = trace_.activity.duration_ns[a.value];
       const WorkRun* run = work_.run(a);
       all_ns += ns;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "analyse/job/parallelism.h"
+#include "analyse/rank/captures.h"
 #include "analyse/rank/collectives.h"
 #include "analyse/rank/places.h"
 #include "analyse/rules/log_checks.h"
@@ -121,7 +122,7 @@ std::vector<Place> exposed_places(const Measured& m) {
   Places places(m.facts());
   for (ActivityId a = m.device().begin; a < m.device().end; ++a)
     if (m.facts().get<Devices>().kind[a.value] == WorkKind::kCommunication && m.in_measured_step(trace.launched_ns(a)))
-      places.add(trace.activity.launch[a.value],
+      places.add(m.facts().get<Captures>().origin(trace, a),
                  overlap_length(m.device().exposed_communication, trace.activity.interval(a)));
   return places.most_expensive();
 }

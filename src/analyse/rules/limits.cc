@@ -27,7 +27,7 @@ constexpr size_t kNamedOps = 3;
 struct SlowOp {
   HostId op;                   ///< one of them
   Precision precision = Precision::kUnknown;
-  ActivityId kernel;           ///< one of its kernels
+  ActivityId kernel;           ///< the longest of its kernels
   int64_t ns = 0;
   double least_ns = 0, flops = 0, bytes = 0;
   double lost_ns = 0;          ///< over a good kernel's time
@@ -82,6 +82,7 @@ SlowKernels slow_kernels(const Measured& m, const Rule& rule, Bound bound) {
         index.try_emplace({trace.host.name[run.op.value], shapes, run.work.precision}, slow.ops.size());
     if (fresh) slow.ops.push_back({run.op, run.work.precision, a});
     SlowOp& op = slow.ops[it->second];
+    if (trace.activity.duration_ns[a.value] > trace.activity.duration_ns[op.kernel.value]) op.kernel = a;
     const double of_run = ns / static_cast<double>(run.device_ns);
     op.ns += exclusive[a.value], op.least_ns += ns * part, op.lost_ns += ns * (1 - part / kGoodPart);
     op.flops += of_run * static_cast<double>(run.work.needed_flops());
@@ -167,14 +168,27 @@ std::optional<SizeReason> size_reason(const Measured& m, const SlowOp& op) {
   return std::nullopt;
 }
 
+// Of these kernels' time, what their work needs at least.
+double least_pct(const SlowKernels& slow) {
+  double least_ns = 0;
+  for (const SlowOp& op : slow.ops) least_ns += op.least_ns;
+  return 100 * least_ns / static_cast<double>(slow.ns);
+}
+
+void show_and_price(const Measured& m, const SlowKernels& slow, Finding& f) {
+  const ActivityId kernel = slow.ops.front().kernel;
+  f.seen = {Locator::At::kLongestKernel, std::string(m.trace().name(kernel))};
+  see(f, m.trace().activity.interval(kernel));
+  show_kernels(m, slow.kernels, f);
+  set_cost(f, m.wall_ns(), cost_of(m, slow));
+}
+
 void describe_slow_products(const Measured& m, Finding& f) {
   const SlowKernels slow = slow_kernels(m, kSlowProducts, Bound::kCompute);
   const DeviceLimits& limits = *m.facts().get<Limits>().device;
-  double least_ns = 0;
-  for (const SlowOp& op : slow.ops) least_ns += op.least_ns;
   f.what = fmt::format("products at less than half of their limit take {:.0f} % of the time", *f.value);
   f.why = fmt::format("For their FLOPs these kernels need {} of their time at the peak rates of {}.",
-                      format_percent(100 * least_ns / static_cast<double>(slow.ns), 0), limits.name);
+                      format_percent(least_pct(slow), 0), limits.name);
   for (size_t i = 0; i < std::min(kNamedOps, slow.ops.size()); ++i) {
     const SlowOp& op = slow.ops[i];
     const std::optional<SizeReason> reason = size_reason(m, op);
@@ -188,11 +202,7 @@ void describe_slow_products(const Measured& m, Finding& f) {
   if (f.fix.empty())
     f.fix = {"try other kernels: torch.compile(mode=\"max-autotune\"), torch.backends.cudnn.benchmark = True",
              "check the clocks during the job: profgpu log"};
-  const ActivityId kernel = slow.ops.front().kernel;
-  f.seen = {Locator::At::kLongestKernel, std::string(m.trace().name(kernel))};
-  see(f, m.trace().activity.interval(kernel));
-  show_kernels(m, slow.kernels, f);
-  set_cost(f, m.wall_ns(), cost_of(m, slow));
+  show_and_price(m, slow, f);
 }
 
 // The operator, or the kernel, of the compute before or after a kernel on its stream.
@@ -202,7 +212,9 @@ std::string neighbor(const Measured& m, ActivityId a, int direction) {
   const int64_t begin = m.device().begin.value, end = m.device().end.value;
   for (int64_t i = int64_t{a.value} + direction; i >= begin && i < end; i += direction) {
     const ActivityId other(static_cast<size_t>(i));
-    if (trace.activity.queue[other.value] != queue) continue;
+    if (trace.activity.queue[other.value] != queue ||
+        m.facts().get<Devices>().kind[other.value] != WorkKind::kCompute)
+      continue;
     const HostId op = m.facts().get<Ops>().of_activity[other.value];
     return op.valid() ? std::string(trace.name(op)) : short_kernel_name(trace.name(other));
   }
@@ -212,12 +224,10 @@ std::string neighbor(const Measured& m, ActivityId a, int direction) {
 void describe_memory_bound(const Measured& m, Finding& f) {
   const SlowKernels slow = slow_kernels(m, kMemoryBound, Bound::kMemory);
   const DeviceLimits& limits = *m.facts().get<Limits>().device;
-  double least_ns = 0;
-  for (const SlowOp& op : slow.ops) least_ns += op.least_ns;
   f.what =
       fmt::format("memory-bound kernels at less than half of the memory's rate take {:.0f} % of the time", *f.value);
   f.why = fmt::format("To read their inputs and write their outputs once they need {} of their time at {:.4g} GB/s.",
-                      format_percent(100 * least_ns / static_cast<double>(slow.ns), 0), limits.memory_gbps);
+                      format_percent(least_pct(slow), 0), limits.memory_gbps);
   for (size_t i = 0; i < std::min(kNamedOps, slow.ops.size()); ++i) {
     const SlowOp& op = slow.ops[i];
     const std::string before = neighbor(m, op.kernel, -1), after = neighbor(m, op.kernel, 1);
@@ -227,11 +237,7 @@ void describe_memory_bound(const Measured& m, Finding& f) {
                                      format_percent(100 * limit_part(op), 0), op.bytes / static_cast<double>(op.ns),
                                      per_step_text(m, op.ns), partners.empty() ? "" : "; runs " + partners));
   }
-  const ActivityId kernel = slow.ops.front().kernel;
-  f.seen = {Locator::At::kLongestKernel, std::string(m.trace().name(kernel))};
-  see(f, m.trace().activity.interval(kernel));
-  show_kernels(m, slow.kernels, f);
-  set_cost(f, m.wall_ns(), cost_of(m, slow));
+  show_and_price(m, slow, f);
 }
 
 std::optional<double> mfu_value(const Measured& m) {

@@ -110,7 +110,7 @@ bool OpInputs::has_lists() const {
 }
 
 OpInputs op_inputs(std::string_view name, std::string_view shapes, std::string_view types, std::string_view values) {
-  OpInputs inputs{.name = name, .at = {}, .values = !values.empty()};
+  OpInputs inputs{.name = name, .at = {}};
   if (!read_shapes(shapes, inputs.at)) inputs.at.clear();
   size_t place = 0;
   const auto take = [&](std::string_view OpInput::*member) {

@@ -49,7 +49,6 @@ struct OpInput {
 struct OpInputs {
   std::string_view name;     ///< "aten::addmm"
   std::vector<OpInput> at;   ///< in the order of the operator's schema
-  bool values = false;       ///< whether concrete values were recorded
   int list_bits = 0;         ///< of the elements of lists of tensors, of which no type is recorded; 0: unknown
 
   /// Without shape and value where there are fewer.

@@ -289,7 +289,8 @@ bool holds(const char* begin, const char* end, const char* part) {
 // recording; what is obvious does not even get into it.
 bool names_secret(const char* begin, const char* end) {
   if (holds(begin, end, "tokens") || holds(begin, end, "tokenizer")) return false;
-  for (const char* part : {"token", "secret", "passw", "api_key", "api-key", "apikey", "credential"})
+  for (const char* part : {"token", "secret", "passw", "api_key", "api-key", "apikey", "access_key", "access-key",
+                           "private_key", "private-key", "credential", "authorization", "_pwd"})
     if (holds(begin, end, part)) return true;
   return false;
 }

@@ -187,7 +187,9 @@ void set_python(Variables& variables, const RecordingRequest& request, const Rec
   set(variables, "PROFGPU_INJECT", parts.library);
   if (!request.python_hook) set(variables, "PROFGPU_PYTHON_HOOK", "0");
   else if (!parts.python_hook.empty()) prepend(variables, "PYTHONPATH", parts.python_hook);
-  else notes.emplace_back("steps and phases of Python programs are not marked: no folder python-hook beside profgpu");
+  else notes.emplace_back(std::string("steps and phases of Python programs are not marked") +
+                          (request.memory ? ", and their memory is not recorded" : "") +
+                          ": no folder python-hook beside profgpu");
   set(variables, "PROFGPU_PYTHON_STACKS_NS", std::to_string(request.python_stacks_ns));
   // The program that explains an out-of-memory error; empty in a run without --memory within one with it.
   if (request.memory || !variable_in(variables, "PROFGPU_MEMORY").empty())

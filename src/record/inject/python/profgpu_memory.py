@@ -82,4 +82,7 @@ class Memory:
         try:
             profgpu_allocator.write(self.torch, self.stem + '-memory.pickle')
         except Exception as error:
-            sys.stderr.write('profgpu: %s-memory.pickle: %s\n' % (self.stem, error))
+            try:
+                sys.stderr.write('profgpu: %s-memory.pickle: %s\n' % (self.stem, error))
+            except Exception:   # closed
+                pass
