@@ -63,7 +63,8 @@ def test_lines_are_named_where_the_loop_waits_and_where_it_works(python, tmp_pat
     record(tmp_path, 'train(25)\n', python=python)
     file, = recordings(tmp_path)
     assert file.properties['python_hook'] == 'on'
-    seen = samples(file)
+    # A last sample may fall into the interpreter's end, which is no part of the program.
+    seen = [stack for stack in samples(file) if not stack[0].endswith(': _shutdown')]
     inner = collections.Counter(stack[-1].split(': ')[1] for stack in seen)
     assert min(inner['spins'], inner['waits']) > 0.25 * len(seen) > 10, inner
     lines = (LOOP + 'train(25)\n').splitlines()
