@@ -84,7 +84,7 @@ class NvidiaSmi final : public Backend {
   void start_if_due();
   void end_if_outdated();
   void read_rows();
-  void ended();
+  void stopped();
   void take_lines();
   void take_row(std::string_view line);
   void take_fields(Device& device);
@@ -271,10 +271,10 @@ void NvidiaSmi::read_rows() {
   take_lines();
   const bool silent = monotonic_ns() - child_heard_ns_ >= silence_ns();
   if (more && silent) text_.clear();
-  if (!more || silent) ended();
+  if (!more || silent) stopped();
 }
 
-void NvidiaSmi::ended() {
+void NvidiaSmi::stopped() {
   child_.end();
   next_start_ns_ = monotonic_ns() + pause_ns_;
   pause_ns_ = std::min(2 * pause_ns_, times_.last_pause_ns);

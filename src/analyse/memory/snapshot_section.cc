@@ -172,7 +172,6 @@ SnapshotSection snapshot_section(const MemorySnapshot& snapshot) {
   const std::vector<MemoryHistory> histories = memory_histories(snapshot);
   out.allocator_settings = snapshot.settings.text;
   const MemoryHistory* highest = nullptr;
-  std::optional<int64_t> reserved;
   const MemoryHistory* pinned = nullptr;
   for (const MemoryHistory& history : histories) {
     if (history.device == kPinnedHost) {

@@ -4,6 +4,7 @@
 #include <map>
 #include <tuple>
 
+#include "analyse/report/document.h"
 #include "base/statistics.h"
 
 namespace profgpu {

@@ -14,6 +14,7 @@
 
 #include <fmt/format.h>
 
+#include "base/text.h"
 #include "base/text_source.h"
 #include "trace/import/kineto_event.h"
 #include "trace/import/kineto_merged.h"

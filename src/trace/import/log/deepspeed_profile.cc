@@ -28,7 +28,6 @@ constexpr size_t kMaxModules = 100'000;
 
 // "336.23 M", "3139.93 GMACs", "82.21 TFLOPS": the plain number.
 std::optional<double> scaled_number(std::string_view text) {
-  std::string_view rest;
   std::string plain;
   for (const char c : text.substr(0, 40)) plain += c;
   size_t end = plain.find_first_not_of("0123456789.eE+- ");
