@@ -201,27 +201,36 @@ void close(const char*) {
 // CUPTI's default clock: no call removes another profiler's clock, one can only set another.
 uint64_t machine_clock() { return static_cast<uint64_t>(clock_ns(CLOCK_REALTIME)); }
 
-// The difference of CUPTI's clock to the machine's: 0 unless another profiler changed CUPTI's clock.
-bool clock_difference(int64_t& device_ns, int64_t& difference) {
+int64_t device_clock() {
   uint64_t time = 0;
-  if (session.library.calls.GetTimestamp(&time) != kSuccess) return false;
-  device_ns = static_cast<int64_t>(time);
-  difference = device_ns - static_cast<int64_t>(machine_clock());
+  return session.library.calls.GetTimestamp(&time) == kSuccess ? static_cast<int64_t>(time) : 0;
+}
+
+// The difference of CUPTI's clock to the machine's: 0 unless another profiler changed CUPTI's clock. Between readings the
+// thread may be interrupted and the machine's clock be set: the closest of several counts, and what lies between is no difference.
+bool clock_difference(int64_t& difference) {
+  constexpr int kTries = 5;
+  int64_t least = INT64_MAX;
+  for (int i = 0; i < kTries && least > kClockJumpNs / 10; ++i) {
+    const auto before = static_cast<int64_t>(machine_clock());
+    const int64_t device_ns = device_clock();
+    const auto after = static_cast<int64_t>(machine_clock());
+    if (device_ns == 0) return false;
+    const int64_t low = before < after ? before : after, high = before < after ? after : before;
+    if (high - low >= least) continue;
+    least = high - low;
+    difference = device_ns < low ? device_ns - low : device_ns > high ? device_ns - high : 0;
+  }
   return true;
 }
 
 bool is_jump(int64_t ns) { return ns > kClockJumpNs || ns < -kClockJumpNs; }
 
-int64_t device_clock() {
-  int64_t device_ns = 0, difference = 0;
-  return clock_difference(device_ns, difference) ? device_ns : 0;
-}
-
 // Where this library is not preloaded, another profiler is detected by its clock. By then it has replaced our callbacks,
 // and the enabled kinds are also its own: nothing is disabled. We resume when it restores the clock, or after kAwayNs.
 void watch_clock() {
-  int64_t device_ns = 0, difference = 0;
-  if (!clock_difference(device_ns, difference)) return;
+  int64_t difference = 0;
+  if (!clock_difference(difference)) return;
   const int64_t moved = difference - session.clock_difference;
   if (session.yielded) {
     if (session.robbed && !is_jump(difference) && session.resume_at_ns > host_now() + kResumeAfterNs)
@@ -245,9 +254,8 @@ void watch_clock() {
 void take_up_again() {
   const Calls& calls = session.library.calls;
   calls.ActivityFlushAll(kFlushForced);
-  int64_t device_ns = 0, difference = 0;
-  if (calls.ActivityRegisterTimestampCallback != nullptr && clock_difference(device_ns, difference) &&
-      is_jump(difference))
+  int64_t difference = 0;
+  if (calls.ActivityRegisterTimestampCallback != nullptr && clock_difference(difference) && is_jump(difference))
     calls.ActivityRegisterTimestampCallback(machine_clock);
   session.resume_at_ns = 0;
   session.yielded = false;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <type_traits>
+#include <utility>
 
 #include "base/decimal.h"
 #include "base/secrets.h"
@@ -75,10 +76,17 @@ int64_t RecordingClock::host_ns(int64_t device_ns, size_t syncs_before) const {
     const int64_t low = points_[s.begin].device_ns, high = points_[s.end - 1].device_ns;
     return device_ns < low ? low - device_ns : device_ns > high ? device_ns - high : 0;
   };
+  // A row is written after it happened: it is not later than the next reading, and seldom earlier than the one before.
+  const auto strangeness = [&](const Segment& s) {
+    const int64_t host = on(s, device_ns);
+    if (next != points_.end() && host > next->host_ns + kStepNs) return 2;
+    return next != points_.begin() && host < std::prev(next)->host_ns ? 1 : 0;
+  };
+  const auto fit = [&](size_t s) { return std::pair(strangeness(segments_[s]), distance(segments_[s])); };
   size_t best = here;
   for (size_t off = 1; off <= kNearSegments; ++off) {
-    if (off <= here && distance(segments_[here - off]) < distance(segments_[best])) best = here - off;
-    if (here + off < segments_.size() && distance(segments_[here + off]) < distance(segments_[best])) best = here + off;
+    if (off <= here && fit(here - off) < fit(best)) best = here - off;
+    if (here + off < segments_.size() && fit(here + off) < fit(best)) best = here + off;
   }
   return on(segments_[best], device_ns);
 }

@@ -175,6 +175,21 @@ TEST_F(Recording, a_clock_stepped_back_is_told_apart_by_the_order_of_the_file) {
   EXPECT_EQ(t.activity.start_ns[1] + t.base_time_ns, kUnix + 25 * kMs);
 }
 
+TEST_F(Recording, what_was_written_around_a_step_back_is_on_its_side_of_it) {
+  HandRecording r = begun();
+  const uint32_t main = r.thread(100, 100);
+  r.sync(20 * kMs, kUnix, kDevice + 20 * kMs);
+  r.kernel("late", main, kDevice + 15 * kMs, kDevice + 16 * kMs, kMs);
+  r.kernel("before", main, kDevice + 22 * kMs, kDevice + 23 * kMs, kMs);
+  r.kernel("after", main, kDevice + 9 * kMs, kDevice + 10 * kMs, kMs);   // 15 ms back at 24
+  r.sync(26 * kMs, kUnix, kDevice + 11 * kMs).sync(50 * kMs, kUnix, kDevice + 35 * kMs).end();
+  const Trace t = read(r);
+  ASSERT_EQ(t.activity.size(), 3U);
+  EXPECT_EQ(t.activity.start_ns[0] + t.base_time_ns, kUnix + 15 * kMs);
+  EXPECT_EQ(t.activity.start_ns[1] + t.base_time_ns, kUnix + 22 * kMs);
+  EXPECT_EQ(t.activity.start_ns[2] + t.base_time_ns, kUnix + 24 * kMs);
+}
+
 TEST_F(Recording, without_a_reading_cupti_s_clock_is_unix_time) {
   HandRecording r;
   r.process(100, 1, "node1").sync(5 * kMs, kUnix + 5 * kMs, 0);

@@ -1,6 +1,7 @@
 // A program that uses a GPU which is not there: it opens the stand-in for libcuda.so.1 and launches what its options say.
 // At its end it prints as one JSON object what it did, for comparison with what was recorded of it.
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -269,6 +270,7 @@ class Program {
       find<void(int)>(rival, "rival_start")(static_cast<int>(options_.rival_clock));
     }
     if (options_.clock_jump_ns != 0 && number == options_.steps / 2) jump();
+    if (options_.clock_set_ns != 0 && number == options_.steps / 2) set_clock();
   }
   void after_step(int64_t number) {
     if (number == options_.window_last) {
@@ -281,6 +283,14 @@ class Program {
   }
   void jump() {
     if (auto* const by = reinterpret_cast<void (*)(int64_t)>(dlsym(RTLD_DEFAULT, "sim_clock_jump"))) by(options_.clock_jump_ns);
+  }
+  // As tests/support/clock_jump.c, preloaded, takes it.
+  void set_clock() {
+    const char* const path = getenv("CLOCK_OFFSET");
+    const int file = path != nullptr ? open(path, O_WRONLY | O_CLOEXEC) : -1;
+    if (file < 0 || pwrite(file, &options_.clock_set_ns, sizeof options_.clock_set_ns, 0) < 0)
+      fprintf(stderr, "cuda-sim: --clock-set-ns: CLOCK_OFFSET names no file\n"), _exit(1);
+    close(file);
   }
 
   const Options& options_;

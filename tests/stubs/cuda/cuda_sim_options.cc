@@ -24,8 +24,8 @@ constexpr Number kNumbers[] = {
     {"steps", &Options::steps},             {"step-kernels", &Options::step_kernels},
     {"step-us", &Options::step_us},         {"rival-clock", &Options::rival_clock},
     {"rival-finalize", &Options::rival_finalize}, {"clock-jump-ns", &Options::clock_jump_ns},
-    {"ranks", &Options::ranks},             {"repeat-ms", &Options::repeat_ms},
-    {"meet-ns", &Options::meet_ns},
+    {"clock-set-ns", &Options::clock_set_ns}, {"ranks", &Options::ranks},
+    {"repeat-ms", &Options::repeat_ms},     {"meet-ns", &Options::meet_ns},
 };
 struct Range {
   const char* name;

@@ -15,7 +15,8 @@ struct Options {
   int64_t window_first = -1, window_last = -1;  ///< steps around which cudaProfilerStart and Stop are called
   int64_t rival_first = -1, rival_last = -1;    ///< steps in which another profiler records
   int64_t rival_clock = 1, rival_finalize = 0;
-  int64_t clock_jump_ns = 0;                    ///< after half of the kernels, or of the steps
+  int64_t clock_jump_ns = 0;                    ///< of CUPTI's, after half of the kernels, or of the steps
+  int64_t clock_set_ns = 0;                     ///< the machine's is off by so much from half of the steps on
   int64_t ranks = 0;
   int64_t repeat_ms = 0;  ///< all again and again for so long
   std::string end = "return";  ///< or exit, _exit, abort, kill

@@ -10,6 +10,7 @@
 #include "cupti_buffers.h"
 #include "cupti_layouts.h"
 #include "sim.h"
+#include "steady_clock.h"
 
 using namespace cuda_sim;
 
@@ -47,10 +48,10 @@ uint64_t now() {
   return clock_ns(CLOCK_REALTIME) + static_cast<uint64_t>(clock_jump.load());
 }
 // A time of the simulated driver on the clock that is in force.
-uint64_t stamp(uint64_t realtime) {
+uint64_t stamp(uint64_t steady) {
   if (timestamp_callback.load(std::memory_order_relaxed) == nullptr)
-    return realtime + static_cast<uint64_t>(clock_jump.load(std::memory_order_relaxed));
-  return realtime - clock_ns(CLOCK_REALTIME) + now();
+    return steady + static_cast<uint64_t>(clock_steps_ns() + clock_jump.load(std::memory_order_relaxed));
+  return steady - steady_unix_ns() + now();
 }
 
 uint32_t thread_number(uint32_t of_kernel) {

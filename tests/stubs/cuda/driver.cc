@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "sim.h"
+#include "steady_clock.h"
 
 using namespace cuda_sim;
 
@@ -24,7 +25,7 @@ std::atomic<uint64_t> next_address{0x7f0000000000};
 std::atomic<uint32_t> next_event{0};
 pid_t initialised = 0;
 
-uint64_t now() { return clock_ns(CLOCK_REALTIME); }
+uint64_t now() { return steady_unix_ns(); }
 
 void inject() {
   const char* const path = getenv("CUDA_INJECTION64_PATH");

@@ -28,7 +28,7 @@ enum Kind : uint32_t {
   kKinds = 64,
 };
 
-/// Something that the simulated device, or CUPTI itself, did. Times are CLOCK_REALTIME.
+/// Something that the simulated device, or CUPTI itself, did. Times are Unix time (steady_clock.h).
 struct Work {
   Kind kind;
   uint64_t start, end;
