@@ -13,7 +13,7 @@ PYTHON := build/venv/bin/python
 export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1
 
-.PHONY: help demo check check-all program release dev soak fuzz attack hostile bench deb wheel site install clean
+.PHONY: help demo check check-all program release dev soak fuzz attack hostile reliability bench deb wheel site install clean
 
 help:
 	@echo 'make demo       build the program and show a report of the example trace'
@@ -62,7 +62,7 @@ check-all:
 	$(MAKE) attack ATTACK_SECONDS=3600 ATTACK_SEED=2
 
 soak: release
-	SOAK_SECONDS=$(SOAK_SECONDS) $(PYTHON) -m pytest -q -p no:cacheprovider tests/soak/soak.py
+	SOAK_SECONDS=$(SOAK_SECONDS) $(PYTHON) -m pytest -q -p no:cacheprovider --junitxml build/reliability/soak.xml tests/soak/soak.py
 
 fuzz:
 	cmake --preset fuzz > /dev/null
@@ -71,11 +71,16 @@ fuzz:
 
 # Damaged files and random command lines; what breaks a promise is kept in build/attack.
 attack:
-	$(PYTHON) tests/attack/attack.py --seconds $(ATTACK_SECONDS) --seed $(ATTACK_SEED) --keep build/attack
+	$(PYTHON) tests/attack/attack.py --seconds $(ATTACK_SECONDS) --seed $(ATTACK_SEED) --keep build/attack --result build/reliability/attack.json
 
 # The long form of what every test run does in short: kill -9 at 200 moments of each command, 10,000 connections.
 hostile: release
-	KILL_MOMENTS=200 ATTACK_CONNECTIONS=10000 scripts/run-pytest tests/python/test_killed.py tests/python/test_hostile_clients.py
+	KILL_MOMENTS=200 ATTACK_CONNECTIONS=10000 scripts/run-pytest --junitxml build/reliability/hostile.xml tests/python/test_killed.py \
+	  tests/python/test_hostile_clients.py tests/python/test_hostile_servers.py tests/python/test_scarce.py tests/python/test_clock_jumps.py
+
+# Writes what these found into docs/reliability.md.
+reliability: attack fuzz hostile soak
+	scripts/reliability
 
 bench:
 	scripts/install bench

@@ -28,6 +28,10 @@ def description(build):
             'compiler': version, 'date': datetime.date.today().isoformat(), 'load_before': os.getloadavg()[0]}
 
 
+def in_words(m):
+    return f'{m["cpu"]}, {m["cores"]} cores, {m["memory_bytes"] / 2**30:.0f} GiB, {m["system"]}, Linux {m["kernel"]}, {m["compiler"]}'
+
+
 def result_path(build, name):
     return os.path.join(build, 'results', name + '.json')
 

@@ -6,7 +6,7 @@ import os
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from machine import result_path  # noqa: E402
+from machine import in_words, result_path  # noqa: E402
 
 DOCUMENT = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), 'docs', 'performance.md')
 TARGETS = {50: {'plain': 1.5, 'gzip': 1.2}, 500: {'plain': 2.0, 'gzip': 1.6}}   # times the one-core walk, by MB of text
@@ -30,8 +30,7 @@ def where(m, on='On'):
 
 
 def machine_lines(m):
-    return (f'Measured on {m["date"]}: {m["cpu"]}, {m["cores"]} cores, {m["memory_bytes"] / 2**30:.0f} GiB, {m["system"]}, Linux {m["kernel"]}, '
-            f'{m["compiler"]}. Load of the machine before the runs: {m["load_before"]:.1f}'
+    return (f'Measured on {m["date"]}: {in_words(m)}. Load of the machine before the runs: {m["load_before"]:.1f}'
             + (': other work ran beside them, so the figures are too low.' if m['load_before'] > 1.5 else '.'))
 
 

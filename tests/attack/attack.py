@@ -202,6 +202,7 @@ def main():
     parser.add_argument('--seed', type=int, default=1)
     parser.add_argument('--tools', default=os.path.join(target.ROOT, 'build', 'release'), help='folder of profgpu, kineto-sim and pgt-sample')
     parser.add_argument('--keep', default='attack-found')
+    parser.add_argument('--result', help='JSON file of what was tried')
     parser.add_argument('--only', help='only files of this name')
     options = parser.parse_args()
     tools = {name: os.path.join(options.tools, name) for name in ('profgpu', 'kineto-sim', 'pgt-sample')}
@@ -236,6 +237,10 @@ def main():
                     shutil.rmtree(path) if os.path.isdir(path) else os.remove(path)
     print(f'{number} attacks of seed {options.seed} in {options.seconds:.0f} s: {found} broke a promise; ' +
           ', '.join(f'{name} {count}' for name, count in sorted(counts.items())))
+    if options.result:
+        os.makedirs(os.path.dirname(os.path.abspath(options.result)), exist_ok=True)
+        with open(options.result, 'w', encoding='utf-8') as file:
+            json.dump({'seed': options.seed, 'seconds': options.seconds, 'inputs': number, 'broke': found, 'kinds': counts}, file, indent=1)
     return 1 if found else 0
 
 

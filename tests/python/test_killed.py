@@ -18,6 +18,7 @@ from exporter_page import REPLAY
 from test_record import SIM, Recording, environment
 
 MOMENTS = int(os.environ.get('KILL_MOMENTS', '25'))
+kills = 0   # of processes that were at work, by the test that runs
 
 
 def parse_json(path):
@@ -58,13 +59,31 @@ def trace(simulate):
     return simulate('--steps', '15')
 
 
+@pytest.fixture(autouse=True)
+def counted(record_property):
+    global kills
+    kills = 0
+    yield
+    record_property('kills', kills)
+
+
+def kill(process, group=False):
+    """Whether it was still at work."""
+    global kills
+    if group:
+        os.killpg(process.pid, signal.SIGKILL)
+    else:
+        process.kill()
+    kills += process.wait() == -signal.SIGKILL
+    return process.returncode == -signal.SIGKILL
+
+
 def killed(words, seconds):
     """Whether the command was still at work."""
     process = subprocess.Popen([program('PROFGPU', 'profgpu'), *map(str, words)], stdin=subprocess.DEVNULL,
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     time.sleep(seconds)
-    process.kill()
-    return process.wait() == -9
+    return kill(process)
 
 
 def time_of(words):
@@ -149,11 +168,10 @@ def test_a_recording_is_readable_whenever_all_is_killed(tmp_path):
     for i in range(MOMENTS):
         folder = tmp_path / str(i)
         process = subprocess.Popen([program('PROFGPU', 'profgpu'), 'run', '-q', '--backend', 'none', '--trace', '-o', folder, '--', SIM, '--kernels', '2000000', '--rate', '50000'],
-                                   env=environment(PROFGPU_RECORD_OPTIONS='flush_ms=50'), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                   env=environment(PROFGPU_RECORD_OPTIONS='flush_ms=50'), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                                    start_new_session=True)
         time.sleep(source.random() * 0.6)
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+        kill(process, group=True)
         names = os.listdir(folder) if folder.exists() else []
         for name in names:
             path = folder / name
@@ -178,8 +196,7 @@ def test_the_command_outlives_what_records_it(tmp_path):
             assert time.monotonic() < end
             time.sleep(0.005)
         time.sleep(source.random() * 0.2)
-        process.kill()
-        process.wait()
+        kill(process)
         while not done.exists() or not done.read_text():
             assert time.monotonic() < end
             time.sleep(0.01)

@@ -171,7 +171,7 @@ std::optional<int64_t> gap_ns(const LogStep& before, const LogStep& step) {
 
 class Stalls {
  public:
-  Stalls(const RunLog& log, const Rows& rows) : log_(log), rows_(rows) {
+  Stalls(const RunLog& log, const Rows& rows) : rows_(rows) {
     for (const LogEvent& e : log.events)
       if (e.kind == LogEventKind::kCheckpoint || e.kind == LogEventKind::kEvaluation)
         add({std::string(log_event_name(e.kind)), e.step, e.line, e.duration_ns, e.text});
@@ -205,7 +205,6 @@ class Stalls {
     add({"slow_step", s.number, s.line, whole_ns(over * static_cast<double>(s.iterations)), ""});
   }
 
-  const RunLog& log_;
   const Rows& rows_;
 };
 
