@@ -1,5 +1,7 @@
 #include "base/text_source.h"
 
+#include <unistd.h>
+
 #include <gtest/gtest.h>
 #include <zlib.h>
 #include <zstd.h>
@@ -40,7 +42,8 @@ class TextSourceTest : public testing::Test {
  protected:
   void SetUp() override {
     path_ = (std::filesystem::temp_directory_path() /
-             ("profgpu_text_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name())))
+             ("profgpu_text_" + std::to_string(::getpid()) + "_" +
+              testing::UnitTest::GetInstance()->current_test_info()->name()))
                 .string();
   }
   void TearDown() override { std::filesystem::remove(path_); }

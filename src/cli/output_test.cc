@@ -1,5 +1,7 @@
 #include "cli/output.h"
 
+#include <unistd.h>
+
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -26,7 +28,7 @@ class WriteFile : public testing::Test {
     return text.str();
   }
   const std::filesystem::path folder_ =
-      std::filesystem::temp_directory_path() / testing::UnitTest::GetInstance()->current_test_info()->name();
+      std::filesystem::temp_directory_path() / ("profgpu_output_" + std::to_string(::getpid()));
 };
 
 TEST_F(WriteFile, ReplacesAndLeavesNothingElse) {

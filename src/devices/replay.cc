@@ -56,6 +56,7 @@ class Pauses {
     std::vector<int64_t> times;
     for (const SampleSeries& s : log.series) times.insert(times.end(), s.time_ns.begin(), s.time_ns.end());
     for (const auto& t : log.process_ticks) times.push_back(t.time_ns);
+    for (const int64_t t : {log.first_ns, log.last_ns}) times.push_back(t);   // rows may be without a figure
     std::sort(times.begin(), times.end());
     times.erase(std::unique(times.begin(), times.end()), times.end());
     const int64_t usual = usual_distance(times);

@@ -1,5 +1,7 @@
 #include "devices/replay.h"
 
+#include <unistd.h>
+
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -27,7 +29,8 @@ class ReplayTest : public testing::Test {
   void SetUp() override {
     path_ =
         (fs::temp_directory_path() /
-         ("profgpu_replay_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()) + ".jsonl"))
+         ("profgpu_replay_" + std::to_string(::getpid()) + "_" +
+              testing::UnitTest::GetInstance()->current_test_info()->name() + ".jsonl"))
             .string();
     std::vector<DeviceInfo> devices(2);
     for (uint32_t d = 0; d < 2; ++d) {
@@ -84,7 +87,7 @@ TEST_F(ReplayTest, LongPausesArePlayedShort) {
   auto backend = open("");
   ASSERT_NE(backend, nullptr);
   const int64_t begin = monotonic_ns();
-  while (!backend->ended() && monotonic_ns() - begin < 10'000'000'000) {
+  while (!backend->ended() && monotonic_ns() - begin < 60'000'000'000) {
     (void)read(*backend, 0);
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
@@ -92,6 +95,22 @@ TEST_F(ReplayTest, LongPausesArePlayedShort) {
   std::string facts;
   for (const Fact& f : backend->system_facts()) facts += f.id + "=" + f.value + "\n";
   EXPECT_NE(facts.find("replay_pauses=1, skipped 1799999999 s in all"), std::string::npos) << facts;
+}
+
+TEST_F(ReplayTest, PausesBesideRowsWithoutAFigureArePlayedShort) {
+  std::ofstream(path_) << "{\"time_ns\":1799900000000000000,\"device\":0,\"power_w\":\"?\"}\n"
+                       << "{\"time_ns\":1800000000000000000,\"device\":0,\"power_w\":2}\n"
+                       << "{\"time_ns\":1800000000010000000,\"device\":0,\"power_w\":3}\n"
+                       << "{\"time_ns\":1800000000020000000,\"device\":0,\"power_w\":4}\n"
+                       << "{\"time_ns\":1800100000000000000,\"device\":0,\"power_w\":\"?\"}\n";
+  auto backend = open("");
+  ASSERT_NE(backend, nullptr);
+  const int64_t begin = monotonic_ns();
+  while (!backend->ended() && monotonic_ns() - begin < 60'000'000'000) {
+    (void)read(*backend, 0);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_TRUE(backend->ended());
 }
 
 TEST_F(ReplayTest, OneRowAReadAtFullSpeed) {

@@ -1,5 +1,7 @@
 #include "trace/sample_file.h"
 
+#include <unistd.h>
+
 #include <gtest/gtest.h>
 #include <zlib.h>
 
@@ -40,7 +42,8 @@ class SampleFileTest : public testing::Test {
   void SetUp() override {
     ::setenv("TZ", "UTC", 1), ::tzset();
     folder_ = fs::temp_directory_path() /
-              ("profgpu_samples_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
+              ("profgpu_samples_" + std::to_string(::getpid()) + "_" +
+              testing::UnitTest::GetInstance()->current_test_info()->name());
     fs::remove_all(folder_);
     fs::create_directory(folder_);
   }

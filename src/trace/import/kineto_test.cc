@@ -1,5 +1,7 @@
 #include "trace/import/kineto.h"
 
+#include <unistd.h>
+
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -17,7 +19,8 @@ class KinetoTest : public testing::Test {
  protected:
   void SetUp() override {
     folder_ = fs::temp_directory_path() /
-              ("profgpu_kineto_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
+              ("profgpu_kineto_" + std::to_string(::getpid()) + "_" +
+              testing::UnitTest::GetInstance()->current_test_info()->name());
     fs::remove_all(folder_);
     fs::create_directory(folder_);
   }

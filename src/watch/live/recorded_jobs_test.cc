@@ -1,5 +1,7 @@
 #include "watch/live/recorded_jobs.h"
 
+#include <unistd.h>
+
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -17,7 +19,8 @@ class RecordingTailTest : public testing::Test {
  protected:
   void SetUp() override {
     path_ = (std::filesystem::temp_directory_path() /
-             ("profgpu_tail_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()) + ".pgt"))
+             ("profgpu_tail_" + std::to_string(::getpid()) + "_" +
+              testing::UnitTest::GetInstance()->current_test_info()->name() + ".pgt"))
                 .string();
   }
   void TearDown() override { std::filesystem::remove(path_); }

@@ -21,7 +21,8 @@ class AlertCommandTest : public testing::Test {
  protected:
   void SetUp() override {
     folder_ = fs::temp_directory_path() /
-              ("profgpu_alert_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
+              ("profgpu_alert_" + std::to_string(::getpid()) + "_" +
+              testing::UnitTest::GetInstance()->current_test_info()->name());
     fs::remove_all(folder_);
     fs::create_directory(folder_);
   }
