@@ -10,13 +10,19 @@ constexpr int64_t kStart = 1'000'000'000;
 
 class NvmlRing : public NvmlStage {
  protected:
+  /// Of a scenario whose clock is held; `i`: the poll's number.
+  Reading poll(int i, int64_t ms, bool everything) {
+    Reading r;
+    r.time_ns = scenario_unix_ns();
+    const ReadRequest request{.now_ns = kStart + i * ms * 1'000'000, .processes = everything, .everything = everything};
+    EXPECT_TRUE(backend->read(request, r));
+    pass(static_cast<double>(ms) / 1e3);
+    return r;
+  }
   std::vector<Sample> collect(Metric metric, int polls, int64_t ms) {
     std::vector<Sample> out;
-    for (int i = 0; i < polls; ++i) {
-      const Reading r = read_all();
-      for (const Sample& s : all(r, metric)) out.push_back(s);
-      pause_ms(ms);
-    }
+    for (int i = 0; i < polls; ++i)
+      for (const Sample& s : all(poll(i, ms, true), metric)) out.push_back(s);
     return out;
   }
   // Each of the driver's samples once and in order: apart from the first, which stands for the time we began, and the
@@ -29,7 +35,7 @@ class NvmlRing : public NvmlStage {
 };
 
 TEST_F(NvmlRing, ASlowPollMissesNothing) {
-  open("start 5\ndevice 0\nutilization square 10 90 0.08\nring utilization 0.02\n");
+  open("clock held\nstart 5\ndevice 0\nutilization square 10 90 0.08\nring utilization 0.02\n");
   const auto samples = collect(Metric::kUtilization, 5, 230);
   expect_each_once(samples, 20'000'000);
   EXPECT_GT(samples.size(), 40U);
@@ -38,14 +44,14 @@ TEST_F(NvmlRing, ASlowPollMissesNothing) {
 }
 
 TEST_F(NvmlRing, AFastPollInventsNothing) {
-  open("start 5\ndevice 0\nutilization 60\nring utilization 0.1\n");
+  open("clock held\nstart 5\ndevice 0\nutilization 60\nring utilization 0.1\n");
   const auto samples = collect(Metric::kUtilization, 120, 5);
   expect_each_once(samples, 100'000'000);
   EXPECT_LT(samples.size(), 12U);
 }
 
 TEST_F(NvmlRing, AnIdleDeviceIsAskedForItsRate) {
-  open("start 2.5\ndevice 0\nutilization steps 3 95 0\nring utilization 0.05\n");
+  open("clock held\nstart 2.5\ndevice 0\nutilization steps 3 95 0\nring utilization 0.05\n");
   const auto samples = collect(Metric::kUtilization, 20, 100);
   ASSERT_GT(samples.size(), 5U);
   EXPECT_EQ(samples.front().value, 95.0);
@@ -67,18 +73,10 @@ TEST_F(NvmlRing, RestIsNeverBusyHoweverRarelyItIsAskedAndWhateverTheBufferSaysOf
   for (const char* idle : {"idle_samples none\n", "idle_samples zero\n"})
     for (const double interval_s : {0.05, 0.1, 0.2, 0.3, 1.0}) {
       open(std::string("clock held\nstart 20\nrates mean\n") + idle + "device 0\nutilization square 0 100 1.4\n");
-      Reading r;
-      r.time_ns = unix_ns();
       std::vector<Sample> samples;
-      const int64_t ticks = std::llround(42 / interval_s);
-      for (int64_t i = 0; i <= ticks; ++i) {
-        r.samples.clear();
-        ASSERT_TRUE(backend->read({.now_ns = kStart + std::llround(static_cast<double>(i) * interval_s * 1e9),
-                                   .everything = i == 0}, r));
-        for (const Sample& s : all(r, Metric::kUtilization)) samples.push_back(s);
-        pass(interval_s);
-        r.time_ns += std::llround(interval_s * 1e9);
-      }
+      const auto ms = std::llround(interval_s * 1e3);
+      for (int i = 0; i <= 42'000 / ms; ++i)
+        for (const Sample& s : all(poll(i, ms, i == 0), Metric::kUtilization)) samples.push_back(s);
       EXPECT_NEAR(mean_held(samples), 50, 1) << idle << interval_s;
       backend.reset();
     }
@@ -86,16 +84,9 @@ TEST_F(NvmlRing, RestIsNeverBusyHoweverRarelyItIsAskedAndWhateverTheBufferSaysOf
 
 TEST_F(NvmlRing, ABufferThatEndsIsNotTakenForOneAtRest) {
   open("clock held\nstart 20\ndevice 0\nutilization 80\nerror nvmlDeviceGetSamples 6 21\n");
-  Reading r;
-  r.time_ns = unix_ns();
   std::vector<Sample> samples;
-  for (int64_t i = 0; i < 60; ++i) {
-    r.samples.clear();
-    ASSERT_TRUE(backend->read({.now_ns = kStart + i * 100'000'000, .everything = i == 0}, r));
-    for (const Sample& s : all(r, Metric::kUtilization)) samples.push_back(s);
-    pass(0.1);
-    r.time_ns += 100'000'000;
-  }
+  for (int i = 0; i < 60; ++i)
+    for (const Sample& s : all(poll(i, 100, i == 0), Metric::kUtilization)) samples.push_back(s);
   EXPECT_NEAR(mean_held(samples), 80, 2) << "plain readings go on";
   EXPECT_GT(samples.size(), 55U);
 }
@@ -103,7 +94,7 @@ TEST_F(NvmlRing, ABufferThatEndsIsNotTakenForOneAtRest) {
 TEST_F(NvmlRing, ADeviceIsNotTakenToRestWhereThePeriodIsNotKnown) {
   open("clock held\nstart 0.101\ndevice 0\nutilization 80\nring utilization 0.1\n");
   Reading r;
-  r.time_ns = unix_ns() - 2'000'000;   // the driver's first entry came between this and the question
+  r.time_ns = scenario_unix_ns() - 2'000'000;   // the driver's first entry came between this and the question
   for (int i = 0; i < 40; ++i) {
     r.samples.clear();
     ASSERT_TRUE(backend->read({.now_ns = kStart + i * 1'000'000, .everything = i < 2}, r));
@@ -120,7 +111,7 @@ TEST_F(NvmlRing, ADeviceThatWasNeverBusySaysZero) {
 }
 
 TEST_F(NvmlRing, PowerComesAtTheBuffersResolution) {
-  open("start 5\ndevice 0\npower square 100 600 0.1\nring power 0.02\n");
+  open("clock held\nstart 5\ndevice 0\npower square 100 600 0.1\nring power 0.02\n");
   const auto samples = collect(Metric::kPower, 4, 200);
   expect_each_once(samples, 20'000'000);
   for (const Sample& s : samples) EXPECT_TRUE(s.value >= 99.9 && s.value <= 600.1) << s.value;
@@ -138,10 +129,9 @@ TEST_F(NvmlRing, WithoutBufferTheRateAndTheAverage) {
 }
 
 TEST_F(NvmlRing, ADeeperBufferThanExpectedFits) {
-  open("start 100\ndevice 0\nutilization 50\nring utilization 0.001 5000\n");
-  read_all();
-  pause_ms(300);
-  EXPECT_GT(all(read_all(), Metric::kUtilization).size(), 250U);
+  open("clock held\nstart 100\ndevice 0\nutilization 50\nring utilization 0.001 5000\n");
+  poll(0, 300, true);
+  EXPECT_GT(all(poll(1, 300, true), Metric::kUtilization).size(), 250U);
 }
 
 }  // namespace

@@ -85,6 +85,7 @@ class NvmlStage : public ::testing::Test {
   }
   /// Moves the clock of a scenario that says `clock held`.
   void pass(double seconds) { own_.symbol<void (*)(double)>("profgpu_stub_advance")(seconds); }
+  int64_t scenario_unix_ns() const { return own_.symbol<int64_t (*)()>("profgpu_stub_unix_ns")(); }
   int64_t calls(const char* function) const {
     return own_.symbol<int64_t (*)(const char*)>("profgpu_stub_calls")(function);
   }

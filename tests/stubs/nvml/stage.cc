@@ -165,6 +165,9 @@ NVML_EXPORT int64_t profgpu_stub_calls(const char* name) {
 /// For tests in one process: moves the clock of a scenario that says `clock held`.
 NVML_EXPORT void profgpu_stub_advance(double seconds) { advanced = advanced + seconds; }
 
+/// Unix time on the clock of the scenario.
+NVML_EXPORT int64_t profgpu_stub_unix_ns() { return static_cast<int64_t>(unix_us(seconds())) * 1000; }
+
 NVML_EXPORT void profgpu_stub_reset() {
   std::lock_guard lock(stage_lock);
   users = 0;
