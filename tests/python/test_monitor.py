@@ -357,7 +357,7 @@ def test_memory_stays_flat(monitor, tmp_path):
             return len(course) >= times
         return full
 
-    m.wait_for(rotated(6))
+    m.wait_for(rotated(12))
     assert m.end() == 0
     assert int(re.search(r'rows written to .*: (\d+)', m.said)[1]) > 1000
     assert max(kb for _, kb in course) - course[0][1] < 512, course
