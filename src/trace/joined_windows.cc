@@ -254,6 +254,7 @@ void move_small_tables(const Trace& w, const Place& place, Trace& joined) {
   }
   if (!joined.log) joined.log = w.log;
   joined.cut_off |= w.cut_off;
+  joined.hardware_counters |= w.hardware_counters;
   joined.events += w.events;
   joined.issues.insert(joined.issues.end(), w.issues.begin(), w.issues.end());
 }

@@ -12,7 +12,7 @@ std::string_view trace_issue_name(TraceIssueKind kind) {
   constexpr std::string_view kNames[] = {
       "truncated", "damaged", "negative_duration", "out_of_range", "invalid_text", "overrun", "launch_without_activity",
       "activity_without_launch", "no_device_activity", "no_steps", "no_host_events", "duplicate_correlation",
-      "unknown_rows", "dropped", "other_run", "note", "other",
+      "unknown_rows", "dropped", "hardware_counters", "other_run", "note", "other",
   };
   static_assert(std::size(kNames) == static_cast<size_t>(TraceIssueKind::kOther) + 1);
   return kNames[static_cast<size_t>(kind)];

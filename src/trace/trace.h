@@ -265,6 +265,7 @@ enum class TraceIssueKind : uint8_t {
   kDuplicateCorrelation,
   kUnknownRows,          ///< rows of categories that are not known
   kDropped,              ///< the recorder reports lost rows
+  kHardwareCounters,     ///< rows of counters, which are not read: their collection slows every launch
   kOtherRun,             ///< of another run than the other ranks, and left out
   kNote,                 ///< a recorder's note on its recording, not a fault
   kOther,
@@ -304,6 +305,7 @@ class Trace {
   Recorder recorder = Recorder::kPyTorch;
   bool recorded = false;  ///< by profgpu: unmarked steps may be estimated; yields in joined_windows()
   bool cut_off = false;            ///< a file of it ends early
+  bool hardware_counters = false;  ///< collected kernel by kernel
   int64_t events = 0;              ///< records in the input, of whatever kind
   std::vector<Interval> windows;   ///< profiler windows in time order, at least one unless the trace is empty
   std::vector<TraceIssue> issues;

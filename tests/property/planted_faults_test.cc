@@ -95,7 +95,7 @@ TEST(PlantedFaults, CostsPredictTheStepWithoutTheFault) {
   for (const char* name : {"data-loading-bound", "host-bound-launches", "device-waits", "excessive-synchronization",
                            "exposed-communication", "straggler-rank", "pageable-copies", "allocator-churn",
                            "checkpoint-stall", "first-use", "exposed-copies", "python-gc", "layout-copies",
-                           "late-copy"}) {
+                           "late-copy", "unfused-attention"}) {
     for (const double severity : {0.7, 1.0, 1.5}) {
       sim::SimOptions options;
       options.faults = {{name, severity}};

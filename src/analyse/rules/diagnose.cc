@@ -323,7 +323,7 @@ Diagnosis diagnose(const Evidence& evidence) {
   sort_by_cost(findings);
   explain_symptom(evidence, findings);
   add_clock_loss(evidence, findings);
-  if (const RankMeasure* m = evidence.first_device(); m != nullptr && m->is_too_little())
+  if (const RankMeasure* m = evidence.main_rank(); m != nullptr && m->is_no_evidence())
     for (RuleFinding& f : findings) f.finding.severity = Severity::kInfo;
   Diagnosis diagnosis{{}, checklist(evidence, findings), verdict(evidence, findings)};
   for (RuleFinding& f : findings) diagnosis.findings.push_back(std::move(f.finding));

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <utility>
 
 #include "analyse/rank/captures.h"
 #include "analyse/rank/frameworks.h"
@@ -71,6 +72,14 @@ struct Chosen {
   int64_t all_ns = 0, ns = 0;   // of all kernels, of the chosen ones
   std::vector<ActivityId> kernels;
 };
+
+// What the steps save without these kernels.
+void price(const Measured& m, const Chosen& c, Finding& f) {
+  Removal removal;
+  removal.activity.resize(m.trace().activity.size());
+  for (const ActivityId a : c.kernels) removal.activity[a.value] = true;
+  set_cost(f, m.wall_ns(), std::min(c.ns, m.replay().saved_by(removal)));
+}
 
 constexpr double kMinBusyPct = 50;   // kernels matter less on a device that mostly waits
 
@@ -151,6 +160,22 @@ Chosen fusable(const Measured& m) {
   return c;
 }
 
+// The longest kernel of each chain: one kernel for the whole chain moves at least as much.
+int64_t longest_of_chains(const Chosen& c) {
+  int64_t sum_ns = 0;
+  size_t next = 0;   // chosen are in the order of the streams
+  for (const Stream& stream : c.streams) {
+    int64_t longest_ns = 0;
+    for (const ActivityId& a : stream) {
+      const bool chosen = next < c.kernels.size() && c.kernels[next] == a;
+      if (chosen) longest_ns = std::max(longest_ns, c.trace.activity.duration_ns[a.value]), ++next;
+      else sum_ns += std::exchange(longest_ns, 0);
+    }
+    sum_ns += longest_ns;
+  }
+  return sum_ns;
+}
+
 std::optional<double> fusable_value(const Measured& m) {
   const Frameworks& with = m.facts().get<Frameworks>();
   if (with.has(kTorchCompile) || with.has(kCudaGraphs)) return std::nullopt;
@@ -163,8 +188,8 @@ void describe_fusable(const Measured& m, Finding& f) {
   f.why = fmt::format("Each of these {} kernels reads its input from memory and writes its result back for the next. "
                       "A fused kernel keeps it in registers.",
                       c.kernels.size());
-  f.evidence.push_back(fmt::format("{} in {} kernels; the gain depends on what can be fused", per_step_text(m, c.ns),
-                                   c.kernels.size()));
+  f.evidence.push_back(fmt::format("{} in {} kernels; one kernel for each chain could take as little as {}",
+                                   per_step_text(m, c.ns), c.kernels.size(), per_step_text(m, longest_of_chains(c))));
   show_kernels(m, c.kernels, f);
   if (m.known_utilization_pct() < kMinBusyPct) f.severity = Severity::kInfo;
 }
@@ -176,9 +201,9 @@ void describe_unfused_attention(const Measured& m, Finding& f) {
   f.why = fmt::format("Scaling, masking and softmax between the two products of attention take {}. A fused kernel "
                       "keeps the scores on the chip.",
                       time);
-  f.evidence.push_back(fmt::format("{} kernels between batched products; the gain is at most their {}",
-                                   c.kernels.size(), time));
+  f.evidence.push_back(fmt::format("{} kernels between batched products", c.kernels.size()));
   show_kernels(m, c.kernels, f);
+  price(m, c, f);
 }
 
 constexpr double kMinFreePct = 50;   // of the device's memory
@@ -258,10 +283,7 @@ void describe_layout_copies(const Measured& m, Finding& f) {
   f.fix.emplace_back("fewer .contiguous() and permute(): write and keep tensors in the order in which they are read");
   f.evidence.push_back(fmt::format("{} in {} kernels", per_step_text(m, c.ns), c.kernels.size()));
   show_kernels(m, c.kernels, f);
-  Removal removal;
-  removal.activity.resize(m.trace().activity.size());
-  for (const ActivityId a : c.kernels) removal.activity[a.value] = true;
-  set_cost(f, m.wall_ns(), std::min(c.ns, m.replay().saved_by(removal)));
+  price(m, c, f);
 }
 
 /// The inner dimensions of a product with weights. Those of attention are sequence lengths.
@@ -355,8 +377,8 @@ extern const Rule kFusableElementwise = {
         "and writes memory. A compiler fuses neighbors, so that data is read and written once.",
     .computation =
         "Value: share of compute kernel time in elementwise, copy, normalization and reduction kernels next to another "
-        "such kernel on their stream, if neither torch.compile nor a graph is in use. No cost: the trace does not show "
-        "how long a fused kernel takes.",
+        "such kernel on their stream, if neither torch.compile nor a graph is in use. No cost: how much "
+        "can be fused is not in the trace. One kernel for each chain would take at least as long as the chain's longest.",
     .advice = {
         "model = torch.compile(model)   # fuses chains of elementwise operations and copies; mode=\"max-autotune\" for "
         "fixed shapes",
@@ -387,7 +409,7 @@ extern const Rule kUnfusedAttention = {
         "reads it several times. Fused attention never writes it.",
     .computation =
         "Value: share of compute kernel time in softmax kernels between two batched products on a stream, and in the "
-        "elementwise kernels and copies among them. No cost: that time is the most that can be gained.",
+        "elementwise kernels and copies among them. Cost: replay of the trace without these kernels.",
     .advice = {
         "torch.nn.functional.scaled_dot_product_attention(q, k, v, …): flash, memory-efficient and cuDNN backends",
         "Hugging Face: from_pretrained(…, attn_implementation=\"sdpa\") or \"flash_attention_2\"",
@@ -401,6 +423,7 @@ extern const Rule kUnfusedAttention = {
         {kDiffusers, "pipe.transformer.set_attention_backend(\"flash\"), or AttnProcessor2_0"},
         {kMegatron, "--use-flash-attn, or --attention-backend flash"},
     },
+    .verdict = "{} of kernel time goes into attention that writes its scores to memory.",
     .rank = {.value = [](const Measured& m) { return unfused_attention(m).pct(); },
              .describe = describe_unfused_attention},
 };

@@ -122,12 +122,15 @@ void describe_untraced_work(const Measured& m, Finding& f) {
     return;
   }
   f.what = fmt::format("for {} nothing recorded runs although work is queued", time_text(all_ns));
+  const bool graphs = m.facts().get<Frameworks>().has(Framework::kCudaGraphs);
   f.why = fmt::format("No recorded stream or host function delays that work. Either kernels of {} are missing from the "
-                      "trace, as with CUDA graphs and older profilers, or another process used the GPU, or the work "
-                      "waited for something outside this process. The GPU is busier than its records show.",
-                      m.device_label());
-  f.fix = {"record every kernel of CUDA graphs: a current PyTorch and driver, or nsys profile --cuda-graph-trace=node",
-           "check with nvidia-smi that no other process uses the GPU"};
+                      "trace{}, or another process used the GPU, or the work waited for something outside this process. "
+                      "The GPU is busier than its records show.",
+                      m.device_label(), graphs ? ", as with CUDA graphs and older profilers" : "");
+  if (graphs)
+    f.fix = {"record every kernel of CUDA graphs: a current PyTorch and driver, or nsys profile --cuda-graph-trace=node"};
+  f.fix.emplace_back("check that no other process uses the GPU: profgpu top");
+  if (!graphs) f.fix.emplace_back(recorder_advice(m.trace().recorder).fewer_steps);
   if (std::string recurring = recurring_gaps(m, queued); !recurring.empty()) f.evidence.push_back(std::move(recurring));
 }
 

@@ -62,6 +62,21 @@ TEST(Verdict, NamesWhatTheHostDoesWhereNoDeviceWasRecorded) {
   EXPECT_NE(first.text.find("ProfilerActivity.CUDA"), std::string::npos) << first.text;
 }
 
+TEST(Verdict, OfHardwareCountersIsThatTimesAreNotThoseOfTheProgram) {
+  HandTrace cold;
+  cold.range("ProfilerStep#1", 0, 10'000).op("aten::mm", 100, 9000).call("cuModuleLoadData", 200, 4200);
+  Trace trace = cold.build();
+  trace.hardware_counters = true;
+  const Facts facts(trace, {});
+  Evidence evidence;
+  evidence.ranks.push_back(diagnose_rank({0, &facts}, {}));
+  const Diagnosis d = diagnose(evidence);
+  EXPECT_EQ(d.verdict.kind, VerdictKind::kInconclusive);
+  EXPECT_TRUE(contains(d.verdict.text, "Hardware counters")) << d.verdict.text;
+  ASSERT_FALSE(d.findings.empty());
+  for (const Finding& f : d.findings) EXPECT_EQ(f.severity, Severity::kInfo) << f.rule;
+}
+
 TEST(FirstUse, IsFoundWithoutADevice) {
   HandTrace cold, warm;
   cold.range("ProfilerStep#1", 0, 10'000).op("aten::mm", 100, 9000).call("cuModuleLoadData", 200, 4200);
@@ -129,9 +144,10 @@ TEST(HostBoundLaunches, TellCodeThatIsNotRecordedFromLateLaunches) {
 }
 
 TEST(UntracedWork, RecursBetweenTheSameKernels) {
-  const auto trace = [] {
+  const auto trace = [](const char* call = "cudaEventRecord") {
     HandTrace hand;
     for (int64_t t = 0; t < 40'000; t += 4000) {
+      hand.call(call, t, t + 1);
       hand.kernel("a", t + 1, t + 4, t + 10, t + 100).kernel("b", t + 20, t + 25, t + 2100, t + 3000);
       hand.call("cudaDeviceSynchronize", t + 30, t + 3001);
     }
@@ -145,6 +161,11 @@ TEST(UntracedWork, RecursBetweenTheSameKernels) {
   EXPECT_NE(f->evidence[0].find("10 gaps of 2.00 ms"), std::string::npos) << f->evidence[0];
   HandTrace again = trace();
   EXPECT_FALSE(found(again, "device-waits"));
+  for (const std::string& fix : f->fix) EXPECT_FALSE(contains(fix, "graph")) << fix;
+  HandTrace graphs = trace("cudaGraphLaunch");
+  const auto of_graphs = found(graphs, "untraced-work");
+  ASSERT_TRUE(of_graphs);
+  EXPECT_TRUE(contains(of_graphs->fix.front(), "graph")) << of_graphs->fix.front();
 }
 
 // A device that works all the time, on fp32 products, at 1400 of 2000 MHz or at nearly all of them.

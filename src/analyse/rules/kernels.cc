@@ -9,8 +9,6 @@ namespace {
 
 using enum Framework;
 
-bool is_amd(const DeviceProperties& d) { return contains(d.name, "AMD") || contains(d.name, "Instinct"); }
-
 // Volta and newer, except Turing's GTX 16; Instinct MI100 and newer.
 bool has_tensor_cores(const DeviceProperties& d) {
   return is_amd(d) ? contains(d.name, "MI") : d.compute_major >= 7 && !contains(d.name, "GTX 16");

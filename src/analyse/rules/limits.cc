@@ -168,6 +168,19 @@ std::optional<SizeReason> size_reason(const Measured& m, const SlowOp& op) {
   return std::nullopt;
 }
 
+// Has the library choose other kernels.
+std::string_view other_kernels(const Measured& m, const SlowOp& op) {
+  const bool amd = is_amd(m.trace().properties(m.device().id));
+  const OpFamily* family = find_family(m.trace().name(op.op));
+  const std::string_view of = family != nullptr ? family->name : "";
+  if (of == "attention")
+    return amd ? "other attention kernels: AITER's, or torch.backends.cuda.preferred_rocm_fa_library(\"ck\")"
+               : "other attention kernels: flash-attn's newest, or sdpa_kernel(SDPBackend.CUDNN_ATTENTION)";
+  if (of == "convolutions") return "torch.backends.cudnn.benchmark = True tries kernels for each size";
+  return amd ? "PYTORCH_TUNABLEOP_ENABLED=1 tries the libraries' kernels for each size"
+             : "torch.compile(mode=\"max-autotune\") tries kernels for each size";
+}
+
 // Of these kernels' time, what their work needs at least.
 double least_pct(const SlowKernels& slow) {
   double least_ns = 0;
@@ -197,11 +210,10 @@ void describe_slow_products(const Measured& m, Finding& f) {
                                      format_percent(100 * limit_part(op), 0), op.flops / ns / 1e3,
                                      op.flops / op.least_ns / 1e3, per_step_text(m, op.ns),
                                      reason ? "; " + reason->text : ""));
-    if (reason && std::ranges::count(f.fix, reason->fix) == 0) f.fix.emplace_back(reason->fix);
+    const std::string_view fix = reason ? reason->fix : other_kernels(m, op);
+    if (std::ranges::count(f.fix, fix) == 0) f.fix.emplace_back(fix);
   }
-  if (f.fix.empty())
-    f.fix = {"try other kernels: torch.compile(mode=\"max-autotune\"), torch.backends.cudnn.benchmark = True",
-             "check the clocks during the job: profgpu log"};
+  f.fix.emplace_back("check the clocks during the job: profgpu log");
   show_and_price(m, slow, f);
 }
 

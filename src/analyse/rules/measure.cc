@@ -309,6 +309,7 @@ RankMeasure rank_measure(const Measured& m) {
   out.wall_ns = m.wall_ns();
   out.steps = m.steps();
   out.cut_off = m.trace().cut_off;
+  out.hardware_counters = m.trace().hardware_counters;
   out.annotated = m.facts().get<Steps>().annotated;
   const Phases& phases = m.facts().get<Phases>();
   for (const Phase p : phases.all()) {

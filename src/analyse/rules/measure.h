@@ -102,6 +102,7 @@ std::optional<double> reserved_pct(const Measured& measured);
 constexpr bool is_matrix_work(KernelCategory c) {
   return c == KernelCategory::kGemm || c == KernelCategory::kConvolution || c == KernelCategory::kAttention;
 }
+inline bool is_amd(const DeviceProperties& d) { return contains(d.name, "AMD") || contains(d.name, "Instinct"); }
 /// Whether a copy goes from the host to the device.
 bool is_upload(const Trace& trace, ActivityId copy);
 /// "compute_loss (train.py:87)"

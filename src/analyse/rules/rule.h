@@ -40,6 +40,7 @@ struct RankMeasure {
 
   std::vector<Place> host_places;        ///< without a device: where the step's thread spends most time
   bool cut_off = false;                  ///< a file of it ends early
+  bool hardware_counters = false;          ///< hardware counters were collected kernel by kernel
   std::string memory_peak;               ///< what a memory snapshot says, in a sentence; empty: there is none
   bool only_snapshot = false;            ///< and nothing else is known of the rank
 
@@ -61,6 +62,8 @@ struct RankMeasure {
   [[nodiscard]] double phase_pct(Phase phase) const;
   /// Findings about so few activities would be chance.
   [[nodiscard]] bool is_too_little() const { return has_device && activities < 10; }
+  /// Whether its times say little about the program.
+  [[nodiscard]] bool is_no_evidence() const { return hardware_counters || is_too_little(); }
   [[nodiscard]] double largest_idle_pct() const { return idle_pct[static_cast<size_t>(largest_idle_cause)]; }
 };
 
@@ -96,6 +99,11 @@ struct Evidence {
 
   /// Of the first rank with device activity; null: none.
   [[nodiscard]] const RankMeasure* first_device() const;
+  /// The same, or the first rank where none has device activity; null: no ranks.
+  [[nodiscard]] const RankMeasure* main_rank() const {
+    const RankMeasure* with_device = first_device();
+    return with_device != nullptr || ranks.empty() ? with_device : &ranks.front().measure;
+  }
   /// Null: no trace of that rank.
   [[nodiscard]] const RankMeasure* measure(int rank) const;
   /// Of the rank that the finding's figures are of.

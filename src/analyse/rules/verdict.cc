@@ -118,6 +118,13 @@ std::string busy_text(const RankMeasure& m) {
                      format_percent(m.known_utilization_pct, 0));
 }
 
+// What would show the work that the recording lacks.
+std::string missing_work_advice(const std::vector<RuleFinding>& findings) {
+  const RuleFinding* missing =
+      first_where(findings, [](const RuleFinding& f) { return f.rule->cause == IdleCause::kUntracedWork; });
+  return missing == nullptr ? "" : fmt::format(" For a full picture, {}.", missing->finding.fix.front());
+}
+
 // If no single cause has a cost worth mentioning.
 ReportVerdict verdict_of_use(const Evidence& evidence, const std::vector<RuleFinding>& findings, const RankMeasure& m) {
   const RuleFinding* other =
@@ -135,7 +142,7 @@ ReportVerdict verdict_of_use(const Evidence& evidence, const std::vector<RuleFin
   const VerdictKind if_unclear = other == nullptr && unclear ? VerdictKind::kInconclusive : VerdictKind::kBottleneck;
   std::string record;
   if (other == nullptr && unclear)
-    record = untraced >= 50 ? " Record fewer steps, or use `profgpu run --trace`, so that no kernels are missing."
+    record = untraced >= 50 ? missing_work_advice(findings)
                             : " Record the host as well: ProfilerActivity.CPU, nsys profile --trace=cuda,nvtx, or `profgpu "
                               "run --trace`.";
   if (!busy_enough)
@@ -178,7 +185,11 @@ ReportVerdict verdict_of_snapshots(const Evidence& evidence, const std::vector<R
 
 ReportVerdict verdict_of_steps(const Evidence& evidence, const std::vector<RuleFinding>& findings) {
   const RankMeasure* with_device = evidence.first_device();
-  const RankMeasure& m = with_device != nullptr ? *with_device : evidence.ranks.front().measure;
+  const RankMeasure& m = *evidence.main_rank();
+  if (m.hardware_counters)
+    return {"Hardware counters were collected for each kernel, which makes every launch slow: the times in this trace "
+            "are not those of a normal run. Record without counters to see where the time goes.",
+            VerdictKind::kInconclusive};
   if (m.captures)
     return {"A CUDA graph is being captured and almost nothing runs, so this is not a run to evaluate.",
             VerdictKind::kCapture};

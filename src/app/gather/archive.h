@@ -42,7 +42,7 @@ struct IsId<Id<Tag>> : std::true_type {};
 template <class T, class F>
 void each_member(T& x, F&& f) {
   constexpr int n = member_count<std::remove_const_t<T>>();
-  static_assert(n > 0 && n <= 28);
+  static_assert(n > 0 && n <= 29);
   const auto all = [&](auto&... members) { (f(members), ...); };
 #define PROFGPU_MEMBERS(count, ...) \
   if constexpr (n == (count)) {     \
@@ -77,6 +77,7 @@ void each_member(T& x, F&& f) {
   PROFGPU_MEMBERS(26, a, b, c, d, e, g, h, i, j, k, l, m, o, p, q, r, s, t, u, v, w, y, z, a2, b2, c2)
   PROFGPU_MEMBERS(27, a, b, c, d, e, g, h, i, j, k, l, m, o, p, q, r, s, t, u, v, w, y, z, a2, b2, c2, d2)
   PROFGPU_MEMBERS(28, a, b, c, d, e, g, h, i, j, k, l, m, o, p, q, r, s, t, u, v, w, y, z, a2, b2, c2, d2, e2)
+  PROFGPU_MEMBERS(29, a, b, c, d, e, g, h, i, j, k, l, m, o, p, q, r, s, t, u, v, w, y, z, a2, b2, c2, d2, e2, f2)
 #undef PROFGPU_MEMBERS
 }
 

@@ -359,8 +359,12 @@ Result<UnitRead> read_unit(const InputUnit& unit, const ImportOptions& options) 
     ReadPart& r = read.parts.emplace_back();
     r.trace = *std::move(trace);
     if (unit.clocks) r.trace.clock = unit.clocks->of(r.trace.host_name);
-    r.trace.cut_off = std::any_of(r.trace.issues.begin(), r.trace.issues.end(),
-                                  [](const TraceIssue& i) { return i.kind == TraceIssueKind::kTruncated; });
+    const auto has = [&](TraceIssueKind kind) {
+      return std::any_of(r.trace.issues.begin(), r.trace.issues.end(),
+                         [kind](const TraceIssue& i) { return i.kind == kind; });
+    };
+    r.trace.cut_off = has(TraceIssueKind::kTruncated);
+    r.trace.hardware_counters = has(TraceIssueKind::kHardwareCounters);
     InputPart& part = r.part;
     part.index = file.index;
     const std::string label = file.merged && !file.merged->label.empty() ? " [" + file.merged->label + "]" : "";

@@ -264,7 +264,7 @@ void KinetoReader::add_issues(Trace& trace, const std::map<TraceIssueKind, int64
   say(TraceIssueKind::kNegativeDuration, "records left out because their duration is negative: {}");
   say(TraceIssueKind::kOutOfRange, "records left out because a time or device number is out of range: {}");
   say(TraceIssueKind::kInvalidText, "names that are not valid UTF-8: {}; the bytes that are not are shown as \uFFFD");
-  say(TraceIssueKind::kNote, "rows of hardware counters, which are not read: {}");
+  say(TraceIssueKind::kHardwareCounters, "rows of hardware counters, which are not read: {}");
   say(TraceIssueKind::kOther, "rows left out because their process has no rank's label: {}");
   say(TraceIssueKind::kUnknownRows, "rows left out because profgpu does not know their kind: {}");
 }

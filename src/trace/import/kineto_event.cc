@@ -324,7 +324,7 @@ void KinetoEvents::add() {
   if (v.phase == 'M') return add_metadata();
   if (v.has_category && v.event_class == EventClass::kIgnored) return;
   if (v.event_class == EventClass::kCounters) {
-    ++shard_.issues[TraceIssueKind::kNote];
+    ++shard_.issues[TraceIssueKind::kHardwareCounters];
     return;
   }
   if (v.phase == 'B' || v.phase == 'E' || (v.phase == 'X' && v.event_class == EventClass::kUnknown)) {

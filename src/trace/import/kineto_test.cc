@@ -178,7 +178,7 @@ TEST_F(KinetoTest, OddRecordsAreLeftOutAndCounted) {
   EXPECT_EQ(issue(*trace, TraceIssueKind::kOutOfRange), 3);
   EXPECT_EQ(issue(*trace, TraceIssueKind::kInvalidText), 1);
   EXPECT_EQ(issue(*trace, TraceIssueKind::kUnknownRows), 1);
-  EXPECT_EQ(issue(*trace, TraceIssueKind::kNote), 1) << "hardware counters";
+  EXPECT_EQ(issue(*trace, TraceIssueKind::kHardwareCounters), 1);
   EXPECT_EQ(trace->name(ActivityId(size_t{2})), "bytes\uFFFD");
 }
 
