@@ -318,6 +318,8 @@ std::optional<WorkSection> WorkSection::compute(const Facts& facts) {
   section.flops_known_pct = percent_of(work.flops_known_ns, work.kernel_ns);
   section.bytes_known_pct = percent_of(work.bytes_known_ns, work.kernel_ns);
   section.families = work_by_family(facts.trace(), work);
+  section.per_step = facts.get<WorkPerStep>();
+  section.at_least = facts.get<TileBounds>().rows;
   section.unknown.assign(work.unknown.begin(),
                          work.unknown.begin() + std::min(work.unknown.size(), WorkSection::kMaxUnknown));
   if (!works.shapes) section.advice = recorder_advice(facts.trace().recorder).shapes;
