@@ -231,6 +231,12 @@ void read_telemetry(const Value& devices, RunSummary& run) {
   if (run.step_count > 0) run.telemetry["energy_per_step_j"] = power * run.mean_step_ns() * 1e-9;
 }
 
+// Better than mean power times a step: what was drawn in the steps themselves. Only where that is known of every rank.
+void read_energy(const Record& energy, RunSummary& run) {
+  if (is_number(energy.at("energy_per_step_j")) && whole_of(energy.at("known_ranks")) == whole_of(energy.at("ranks")))
+    run.telemetry["energy_per_step_j"] = energy.at("energy_per_step_j").number();
+}
+
 void read_findings(const Record& document, RunSummary& run) {
   const auto steps = static_cast<double>(std::max<int64_t>(whole_of(document.at("measured_steps")), 1));
   for (const Row& f : rows_of(document.at("findings"))) {
@@ -269,6 +275,7 @@ Result<RunSummary> run_summary(const Value& document, std::string label) {
   }
   reader.finish();
   read_telemetry(d.at("telemetry"), run);
+  read_energy(record_of(record_of(d.at("job")).at("energy")), run);
   read_findings(d, run);
   if (text_of(d.at("verdict_kind")) == "inconclusive") run.inconclusive = text_of(d.at("verdict"));
   const auto inputs = rows_of(d.at("inputs"));
