@@ -63,7 +63,7 @@ std::vector<ReportPart> energy_parts(const Report& report, const RankReport& ran
   const EnergySection& e = *rank.energy;
   if (!e.total) return {{"Energy" + suffix, {e.missing}, {}}};
   ReportPart part{"Energy of the measured steps" + suffix, {}, {}};
-  part.table.columns = {"", "total_ns", "energy", "error", "energy_pct", "mean power"};
+  part.table.columns = {"part", "total_ns", "energy", "error", "energy_pct", "mean power"};
   add_total(*e.total, "", part.sentences);
   part.sentences.insert(part.sentences.end(), e.notes.begin(), e.notes.end());
   Table states = part.table;

@@ -21,7 +21,8 @@ Intervals binned(const Intervals& time) {
   const int64_t width_ns = std::max(kMinBin_ns, (total_length(time) + kMaxBins - 1) / kMaxBins);
   Intervals bins;
   for (const Interval& i : time)
-    for (int64_t at = i.start; at < i.end; at += width_ns) bins.push_back({at, std::min(i.end, at + width_ns)});
+    for (int64_t at = i.start; at < i.end; at = saturated_add(at, width_ns))
+      bins.push_back({at, std::min(i.end, saturated_add(at, width_ns))});
   return bins;
 }
 

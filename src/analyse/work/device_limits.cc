@@ -189,6 +189,10 @@ constexpr KnownParts kParts[] = {
 };
 // clang-format on
 
+static_assert(std::ranges::all_of(kParts, [](const KnownParts& parts) {
+  return std::ranges::any_of(kKnown, [&](const Known& known) { return known.name == parts.name; });
+}));
+
 // Say nothing about the variant.
 constexpr std::string_view kIdleWords[] = {"NVIDIA", "TESLA", "GEFORCE", "AMD", "INSTINCT", "RADEON", "TM",
                                            "INTEL", "R", "GPU", "DATA", "CENTER", "HBM2", "HBM2E", "HBM3", "HBM3E",
