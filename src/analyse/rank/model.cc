@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "analyse/rank/devices.h"
+#include "analyse/rank/kernels.h"
 #include "analyse/rank/phases.h"
 #include "analyse/rank/roofline.h"
 #include "analyse/rank/step_load.h"
@@ -24,13 +25,20 @@ constexpr double kAgreePct = 10;       // shapes and model count the same work
 Precision precision_of_products(const Facts& facts) {
   const Trace& trace = facts.trace();
   const DeviceWork& work = facts.get<DeviceWork>();
+  const std::vector<KernelCategory>& category = facts.get<Kernels>().category;
+  std::vector<std::optional<Precision>> named(trace.strings.size());
   std::array<int64_t, kPrecisions> ns{};
   for (uint32_t i = 0; i < trace.activity.size(); ++i) {
-    const WorkRun* run = work.run(ActivityId(i));
-    Precision p = work.by_name[trace.activity.name[i].value];
-    if (run != nullptr && run->work.flops > 0) p = run->work.precision;
-    if (p != Precision::kUnknown) ns[static_cast<size_t>(p)] += trace.activity.duration_ns[i];
+    const uint32_t name = trace.activity.name[i].value;
+    const WorkRun* const run = work.run(ActivityId(i));
+    if (run != nullptr && run->work.flops >= 0) {
+      if (run->work.flops > 0) ns[static_cast<size_t>(run->work.precision)] += trace.activity.duration_ns[i];
+    } else if (trace.activity.kind[i] == ActivityKind::kKernel && category[name] == KernelCategory::kGemm) {
+      if (!named[name]) named[name] = precision_in_kernel_name(trace.strings[trace.activity.name[i]]);
+      ns[static_cast<size_t>(*named[name])] += trace.activity.duration_ns[i];
+    }
   }
+  ns[static_cast<size_t>(Precision::kUnknown)] = 0;
   const auto most = std::ranges::max_element(ns);
   return *most > 0 ? static_cast<Precision>(most - ns.begin()) : Precision::kUnknown;
 }

@@ -88,7 +88,7 @@ TileBounds TileBounds::compute(const Facts& facts) {
     auto& [tile, row] = at->second;
     if (fresh) {
       tile = product_tile(trace.strings[name]);
-      row.name = trace.strings[name], row.precision = work.by_name[name.value];
+      row.name = trace.strings[name], row.precision = precision_in_kernel_name(row.name);
     }
     const int32_t(&grid)[3] = trace.activity_args[args.value].grid;
     if (!tile || grid[0] <= 0) continue;

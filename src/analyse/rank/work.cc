@@ -293,6 +293,8 @@ std::vector<FamilyWorkRow> work_by_family(const Trace& trace, const DeviceWork& 
 
 }  // namespace
 
+Precision precision_in_kernel_name(std::string_view name) { return precision_in_name(name); }
+
 OpInputs op_inputs(const Trace& trace, HostId op) {
   const OpArgsId id = op.valid() ? trace.host.args[op.value] : OpArgsId();
   if (!id.valid()) return {.name = op.valid() ? trace.name(op) : "", .at = {}};

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "analyse/rank/facts.h"
@@ -13,6 +14,9 @@
 #include "analyse/work/op_work.h"
 
 namespace profgpu {
+
+/// What the name of a product's kernel shows, as cuBLAS, cuDNN, CUTLASS and hipBLASLt make them.
+Precision precision_in_kernel_name(std::string_view name);
 
 /// Of an operator; nothing in `at`: not recorded.
 OpInputs op_inputs(const Trace& trace, HostId op);
