@@ -221,6 +221,11 @@ def analyze(
     samples: Sequence[_library.Path] = (),
     thresholds: Optional[Mapping[str, float]] = None,
     peaks: Optional[_library.Path] = None,
+    model_config: Optional[_library.Path] = None,
+    tokens_per_step: Union[None, float, str] = None,
+    samples_per_step: Optional[float] = None,
+    price_kwh: Optional[float] = None,
+    gco2_kwh: Optional[float] = None,
     _keep: Any = None,
 ) -> Report:
     """Reads traces, recordings or samples (files or folders) and says where the time goes.
@@ -231,6 +236,11 @@ def analyze(
         samples: samples of the devices of the same time.
         thresholds: what rules tolerate, by rule.
         peaks: a file of the devices' peak rates as measured, instead of their vendors'.
+        model_config: a language model's config.json (Hugging Face), for the model's FLOPs and MFU without shapes.
+        tokens_per_step: tokens of a step for each GPU, or "SEQUENCESxLENGTH".
+        samples_per_step: samples of a step for each GPU.
+        price_kwh: what a kilowatt hour costs.
+        gco2_kwh: grams of CO2 of a kilowatt hour.
     """
     options: List[Tuple[str, str]] = []
     if steps is not None:
@@ -239,6 +249,11 @@ def analyze(
         options.append(("step-pattern", step_pattern))
     if peaks is not None:
         options.append(("peaks", os.fspath(peaks)))
+    if model_config is not None:
+        options.append(("model-config", os.fspath(model_config)))
+    amounts = (("tokens-per-step", tokens_per_step), ("samples-per-step", samples_per_step), ("price-kwh", price_kwh),
+               ("gco2-kwh", gco2_kwh))
+    options += [(name, str(value)) for name, value in amounts if value is not None]
     options += [("samples", os.fspath(path)) for path in samples]
     options += [("threshold", "%s=%r" % (rule, float(value))) for rule, value in (thresholds or {}).items()]
     several = _library.path_list(paths)

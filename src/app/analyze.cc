@@ -1,5 +1,6 @@
 #include "app/analyze.h"
 
+#include <fmt/format.h>
 #include <regex.h>
 
 #include <algorithm>
@@ -97,6 +98,51 @@ Status read_peaks(const std::string& path, AnalyzeOptions& options) {
   return ok();
 }
 
+Status read_model(const std::string& path, AnalyzeOptions& options) {
+  bool broken = false;
+  auto text = whole_text(path, broken);
+  if (!text) return text.error();
+  auto model = model_config_from_json(*std::move(text), path);
+  if (!model) return model.error();
+  options.analysis.model = *std::move(model);
+  return ok();
+}
+
+// A number above 0, or from 0 on.
+Status read_amount(std::string_view option, const std::string& text, bool or_zero, std::optional<double>& value) {
+  double number = 0;
+  const bool good = parse_number(text, number) && std::isfinite(number) && (or_zero ? number >= 0 : number > 0);
+  if (!good)
+    return Error{fmt::format("{} takes a number {} 0, not \"{}\"", option, or_zero ? "of at least" : "above", text)};
+  value = number;
+  return ok();
+}
+
+// "16384", or "8x2048" of sequences that are all alike.
+Status read_tokens(const std::string& text, AnalyzeOptions& options) {
+  GivenLoad& load = options.analysis.load;
+  const size_t times = text.find('x');
+  if (times == std::string::npos) return read_amount("--tokens-per-step", text, false, load.tokens);
+  std::optional<double> sequences, length;
+  const bool good = read_amount("", text.substr(0, times), false, sequences) &&
+                    read_amount("", text.substr(times + 1), false, length);
+  if (!good)
+    return Error{"--tokens-per-step takes tokens, or SEQUENCESxLENGTH, not \"" + text + "\"",
+                 "--tokens-per-step 8x2048: 8 sequences of 2048 tokens on each GPU"};
+  load.tokens = *sequences * *length, load.sequence_length = length;
+  return ok();
+}
+
+Status read_samples(const std::string& text, AnalyzeOptions& options) {
+  return read_amount("--samples-per-step", text, false, options.analysis.load.samples);
+}
+Status read_price(const std::string& text, AnalyzeOptions& options) {
+  return read_amount("--price-kwh", text, true, options.analysis.rates.price_per_kwh);
+}
+Status read_co2(const std::string& text, AnalyzeOptions& options) {
+  return read_amount("--gco2-kwh", text, true, options.analysis.rates.gco2_per_kwh);
+}
+
 struct ReadingOption {
   std::string_view name;
   Status (*read)(const std::string& text, AnalyzeOptions& options);
@@ -106,7 +152,12 @@ constexpr ReadingOption kReaders[] = {{"--steps", read_steps},
                                       {"--html-ranks", read_html_ranks},
                                       {"--threshold", read_threshold},
                                       {"--step-pattern", read_pattern},
-                                      {"--peaks", read_peaks}};
+                                      {"--peaks", read_peaks},
+                                      {"--model-config", read_model},
+                                      {"--tokens-per-step", read_tokens},
+                                      {"--samples-per-step", read_samples},
+                                      {"--price-kwh", read_price},
+                                      {"--gco2-kwh", read_co2}};
 
 }  // namespace
 

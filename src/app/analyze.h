@@ -30,11 +30,12 @@ struct AnalyzeOptions {
 
 /// Options that set_option() knows, in the order in which they are looked at.
 constexpr std::string_view kReadingOptions[] = {"--steps", "--html-steps", "--html-ranks", "--threshold",
-                                                "--step-pattern", "--peaks"};
+                                                "--step-pattern", "--peaks", "--model-config", "--tokens-per-step",
+                                                "--samples-per-step", "--price-kwh", "--gco2-kwh"};
 constexpr std::string_view kShowingOptions[] = {"--top", "--section", "--width", "--color", "--verbose"};
 constexpr std::string_view kReportSections[] = {"brief", "findings", "checklist", "devices", "steps", "phases",
                                                 "serving", "idle", "kernels", "ops", "work", "limits",
-                                                "roofline", "distance", "launch", "collectives", "memory", "snapshot",
+                                                "roofline", "distance", "model", "energy", "launch", "collectives", "memory", "snapshot",
                                                 "threads", "cluster", "log", "hang"};
 constexpr std::string_view kColours[] = {"auto", "always", "never"};
 

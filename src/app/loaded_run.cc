@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "analyse/job/job_energy.h"
 #include "analyse/rank/steps.h"
 #include "app/gather/job_report.h"
 
@@ -17,6 +18,16 @@ std::optional<Interval> part_of(const Steps& steps, std::pair<int64_t, int64_t> 
     part = part ? hull(*part, step) : step;
   }
   return part;
+}
+
+// Needs the digests, and samples on the first rank's clock.
+void add_energy(LoadedRun& run) {
+  if (run.read.samples.empty()) return;
+  std::vector<const RankDigest*> digests;
+  for (const RankResult& r : run.read.ranks) digests.push_back(&r.digest);
+  std::vector<EnergySection> sections =
+      ranks_energy(digests, run.read.job.get(), run.read.samples, run.analysis.rates).sections;
+  for (size_t i = 0; i < sections.size(); ++i) run.energy.emplace(digests[i]->rank, std::move(sections[i]));
 }
 
 }  // namespace
@@ -63,6 +74,7 @@ Result<LoadedRun> load_run(const std::vector<std::string>& paths, const LoadOpti
     for (const DigestStep& s : r.digest.steps)
       run.first_step = std::min(run.first_step, s.index), run.last_step = std::max(run.last_step, s.index);
   run.read.samples = samples_of_ranks(run.read).log;
+  add_energy(run);
   run.read.ranks.clear();
   for (const auto& [rank, trace] : run.read.traces)
     if (const CallTimings* calls = run.timings(rank)) trace->facts.provide(*calls);
@@ -82,7 +94,7 @@ RunRows run_rows(const LoadedRun& run, const std::vector<int>& ranks) {
     rows.ranks.emplace_back(rank, outline, timings ? *timings : kNone, [&run, rank] { return run.read_again(rank); });
   }
   rows.job = run.read.job.get();
-  if (!run.read.samples.empty()) rows.samples = &run.read.samples;
+  if (!run.read.samples.empty()) rows.samples = &run.read.samples, rows.energy = &run.energy;
   return rows;
 }
 

@@ -1,6 +1,7 @@
 // What the paths that a user names hold, for who shows events: ranks whose traces are there, or read again when needed.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,6 +31,7 @@ struct LoadOptions {
 struct LoadedRun {
   JobRead read;                  ///< without digests
   AnalysisOptions analysis;
+  std::map<int, EnergySection> energy;   ///< by rank; empty: no samples
   int64_t first_step = INT64_MAX, last_step = INT64_MIN;   ///< of all ranks
 
   [[nodiscard]] bool only_samples() const { return read.outlines.empty(); }

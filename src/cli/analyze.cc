@@ -166,6 +166,13 @@ const Command kAnalyze{
            {"--samples FILE...", "device samples of the same time (from profgpu log or run --samples)"},
            kStepPatternFlag,
            {"--peaks FILE", "peak rates of the devices as measured (JSON, see docs/roofline.md), instead of vendors'"},
+           {"--model-config FILE", "a language model's config.json (Hugging Face): model FLOPs and MFU without shapes"},
+           {"--tokens-per-step N",
+            "tokens of a step for each GPU, or SEQUENCESxLENGTH, as 8x2048: figures of a token (default: as an engine's "
+            "steps or a log say)"},
+           {"--samples-per-step N", "samples of a step for each GPU: figures of a sample"},
+           {"--price-kwh PRICE", "what a kilowatt hour costs, in any currency: cost of the energy that samples show"},
+           {"--gco2-kwh GRAMS", "grams of CO2 of a kilowatt hour: emissions of that energy"},
            {"--follow",
             "for a training log that is still written: show each step, and make the report when the run ends or at "
             "Ctrl-C"},

@@ -37,6 +37,9 @@ Value peaks_value(const DeviceLimits& limits) {
       tflops.add(std::string(precision_name(static_cast<Precision>(i))), tera);
   Record peaks;
   peaks.add("device", limits.name).add("source", limits.source).add("memory_gbps", limits.memory_gbps);
+  peaks.add("cache_bytes", only_if(limits.cache_bytes > 0, limits.cache_bytes));
+  peaks.add("link_gbps", only_if(limits.link_gbps > 0, limits.link_gbps));
+  peaks.add("host_link_gbps", only_if(limits.host_link_gbps > 0, limits.host_link_gbps));
   return peaks.add("tflops", std::move(tflops));
 }
 

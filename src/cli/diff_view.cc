@@ -270,6 +270,19 @@ DiffTable memory_line_table(const std::vector<NumberChange>& rows, int top) {
   return t;
 }
 
+// "2.1 times its limit instead of 3.4: most of that is products (−12.0 ms a step)"
+std::string distance_text(const Comparison& c) {
+  if (!c.before_times_limit || !c.after_times_limit) return "";
+  std::string text =
+      fmt::format("{:.1f} times its limit, before {:.1f}", *c.after_times_limit, *c.before_times_limit);
+  // Necessary work is no distance.
+  const Difference* most = first_where(c.distance, [](const Difference& d) { return d.name != "necessary_work"; });
+  if (most != nullptr && most->change != "same")
+    text += fmt::format("; the largest change of a part of that distance: {} {} a step", words(most->name),
+                        signed_duration(most->delta_ns()));
+  return text;
+}
+
 DiffView diff_view(const Diff& diff, int top) {
   const Comparison& c = diff.comparisons.back();
   DiffView view;
@@ -277,6 +290,7 @@ DiffView diff_view(const Diff& diff, int top) {
   view.gates = diff.gates;
   if (c.steps) {
     describe_steps(c, diff, view);
+    if (std::string text = distance_text(c); !text.empty()) view.details.push_back(std::move(text));
   } else {
     view.headline =
         c.memory_lines.empty() ? "No steps to time: the devices' samples side by side." : memory_headline(c);
@@ -286,6 +300,7 @@ DiffView diff_view(const Diff& diff, int top) {
   };
   if (diff.runs.size() > 2) add(sweep_table(diff));
   if (c.steps) add(waterfall_table(c, top));
+  add(difference_table("Distance from the limit, per step", "part", c.distance, top, false));
   add(finding_table(c.findings));
   add(difference_table("Kernels by kind, per step", "kind", c.categories, top, false));
   add(difference_table("Kernels, per step", "kernel", c.kernels, top, true));

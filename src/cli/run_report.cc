@@ -136,6 +136,17 @@ std::vector<std::string> next_commands(const RunReport& r) {
 
 std::optional<int> signal_of(const CommandEnd& end) { return only_if(end.signal != 0, end.signal); }
 
+// Of the devices that were used, over the steps of the process that recorded most of them: ranks run in step.
+std::optional<double> energy_per_step_of(const RunReport& r) {
+  int64_t steps = 0;
+  for (const RecordedProcess& p : r.recording != nullptr ? r.recording->processes() : std::vector<RecordedProcess>())
+    steps = std::max(steps, p.steps);
+  std::optional<double> energy_j;
+  for (const DeviceTelemetry& t : r.session.devices)
+    if (t.used() && t.energy_j) energy_j = energy_j.value_or(0) + *t.energy_j;
+  return energy_j && steps > 0 ? std::optional(*energy_j / static_cast<double>(steps)) : std::nullopt;
+}
+
 List runs_list(const std::vector<OneRun>& runs) {
   List out;
   for (const OneRun& run : runs) {
@@ -187,6 +198,7 @@ RunReport run_report(const RunOptions& options, const OpenDevices& open, RunSess
   report.findings = telemetry_findings(session.devices);
   if (options.repeats > 1 && !session.runs.empty()) report.statistics = statistics_of(session);
   report.processes = processes_of(session);
+  report.energy_per_step_j = energy_per_step_of(report);
   report.next = next_commands(report);
   return report;
 }
@@ -204,6 +216,7 @@ std::string run_json(const RunReport& r) {
   d.add("failed_warmup_run", only_if(s.failed_warmup_run != 0, s.failed_warmup_run));
   d.add("backend", r.open.backend ? r.open.backend->name() : "none").add("devices", std::move(devices));
   d.add("runs", runs_list(s.runs)).add("statistics", value_of(r.statistics));
+  d.add("energy_per_step_j", r.energy_per_step_j);
   d.add("processes", value_of(r.processes)).add("processes_left", s.processes_left);
   d.add("findings", std::move(findings));
   d.add("sampler", only_if(!s.devices.empty(), sampler_record(s.sampler, r.options.devices.interval_ns)));

@@ -73,6 +73,8 @@ struct RunReport {
   std::optional<RunStatistics> statistics = {};   ///< of --repeats
   std::vector<RunProcess> processes = {};
   std::vector<std::string> next = {};
+  /// All energy of the run, start and end included, over the steps that were recorded; none: neither is known.
+  std::optional<double> energy_per_step_j = {};
 
   /// The document's file; empty: none.
   [[nodiscard]] std::string summary_path() const;

@@ -130,6 +130,7 @@ Lines recording_lines(const RunReport& r, int width) {
   add(sum.kernels, "kernel", "kernels"), add(sum.copies, "copy", "copies");
   add(sum.collectives, "collective", "collectives"), add(sum.ranges, "range", "ranges"), add(sum.steps, "step", "steps");
   if (sum.bytes > 0) what += ", " + format_bytes(static_cast<double>(sum.bytes));
+  if (r.energy_per_step_j) what += fmt::format("; {} a step, start and end included", format_energy(*r.energy_per_step_j));
   Lines lines = wrapped_after(Line("Recorded ", Style::kStrong), what.empty() ? "nothing" : what, width);
   const std::vector<std::string> problems = r.recording->problems();
   for (size_t i = 0; i < problems.size() && i < kMaxProblems; ++i)

@@ -279,6 +279,12 @@ ReportPart serving_part(const Serving& serving) {
                                k.graph_pct == 0 ? "none" : k.graph_pct == 100 ? "replayed" : format_percent(k.graph_pct)});
   }
   const auto say = [&](std::string text) { part.sentences.push_back(std::move(text)); };
+  for (const ServingKind& k : serving.kinds) {
+    std::string text;
+    if (k.flops_per_token) append_listed(text, fmt::format("{} GFLOP", format_number(*k.flops_per_token / 1e9)));
+    if (k.bytes_per_token) append_listed(text, format_bytes(*k.bytes_per_token));
+    if (!text.empty()) say(fmt::format("a token of {} steps needs {} on this GPU", step_kind_name(k.kind), text));
+  }
   if (serving.token_interval_ns)
     say(fmt::format("a token every {} for each sequence", format_duration(*serving.token_interval_ns)));
   if (serving.tokens_per_s)

@@ -92,11 +92,8 @@ class Document {
     if (name == "inputs") return inputs();
     if (name == "cluster") return cluster(0);
     if (name == "log" || name == "hang") return parts(run_parts(report_, rows_ > 0 ? rows_ : SIZE_MAX), 0);
-    if (name == "roofline") {
-      for (const RankReport& rank : report_.ranks)
-        parts(roofline_parts(report_, rank, rows_ > 0 ? rows_ : SIZE_MAX), 0);
-      return;
-    }
+    if (const auto own = section_parts(report_, name, rows_ > 0 ? rows_ : SIZE_MAX); !own.empty())
+      return parts(own, 0);
     const Section* section = find_section(name);
     for (const RankReport& rank : report_.ranks)
       if (section) rank_section(*section, rank, section_value(rank, section->name));
@@ -250,6 +247,10 @@ class Document {
   void rank_sections() {
     for (const Section& section : sections()) {
       if (!rank_ || std::string_view(section.name) == "serving") continue;   // serving() shows it
+      if (section.name == "energy" && rank_->energy) {
+        parts(section_parts(report_, "energy", rows_), 0);
+        continue;
+      }
       const Value content = section_value(*rank_, section.name);
       if (content.record() || (content.table() && !content.table()->rows.empty()))
         rank_section(section, *rank_, content);

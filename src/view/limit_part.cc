@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <functional>
 
 #include "analyse/report/quantity.h"
@@ -23,6 +24,7 @@ struct PartWords {
 };
 constexpr std::array kPartWords = {PartWords{"necessary_work", "the least time for its work"},
                                    PartWords{"products", "products below peak"},
+                                   PartWords{kReducedClock, "a clock below that of the peaks"},
                                    PartWords{"memory_bound", "memory-bound kernels over their bytes"},
                                    PartWords{"small_kernels", "kernels too small for the GPU"},
                                    PartWords{"recomputation", "recomputation"},
@@ -53,7 +55,7 @@ std::vector<Share> shares_of(const Distance& d) {
   return shares;
 }
 
-std::string utilization_text(const Roofline& r) {
+std::string utilization_text(const Roofline& r, const Limits& limits) {
   std::string text;
   const auto add = [&](std::string_view name, std::optional<double> pct) {
     if (pct) append_listed(text, fmt::format("{} {}", name, format_percent(*pct, 0)));
@@ -61,12 +63,15 @@ std::string utilization_text(const Roofline& r) {
   add("MFU", r.mfu_pct);
   if (r.hfu_pct && *r.hfu_pct - r.mfu_pct.value_or(0) >= 0.5) add("HFU", r.hfu_pct);
   add("MBU", r.mbu_pct);
+  if (r.clock_mfu_pct && limits.clock_mhz && std::abs(*r.clock_mfu_pct - *r.mfu_pct) >= 0.5)
+    append_listed(text, fmt::format("{} of what its clock of {} allows", format_percent(*r.clock_mfu_pct, 0),
+                                    format_count(std::llround(*limits.clock_mhz)) + " MHz"));
   return text;
 }
 
 std::string sentence_of(const RankReport& rank, const std::string& suffix) {
   const Distance& d = rank.distance;
-  const std::string utilization = utilization_text(rank.roofline);
+  const std::string utilization = utilization_text(rank.roofline, rank.limits);
   const std::string what = rank.steps.marked() ? "This step" : "This trace";
   const std::string shares = joined(shares_of(d), ", ", [](const Share& s) {
     return fmt::format("{} {}", format_percent(s.pct, 0), s.name);
@@ -85,6 +90,10 @@ ReportPart summary_part(const RankReport& rank, const std::string& suffix) {
     std::string rates = peaks.empty() ? "" : peaks + " TFLOP/s";
     if (device->memory_gbps > 0) rates += (rates.empty() ? "memory " : "; memory ") + format_gbps(device->memory_gbps);
     part.sentences.push_back(fmt::format("Limits of {}: {}. From: {}", device->name, rates, device->source));
+    if (const auto ratio = rank.limits.clock_ratio())
+      part.sentences.push_back(fmt::format("The clock was {} MHz, the peaks are of {} MHz: products can reach {} of them",
+                                           format_count(std::llround(*rank.limits.clock_mhz)),
+                                           format_count(device->clock_mhz), format_percent(100 * *ratio, 0)));
   }
   if (rank.distance.is_known()) part.sentences.push_back(sentence_of(rank, ""));
   for (size_t i = 0; i < std::min(rank.roofline.missing.size(), kMaxMissing); ++i)

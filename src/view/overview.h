@@ -83,6 +83,14 @@ struct ReportPart {
 std::string distance_sentence(const Report& report, const RankReport& rank);
 /// The rank's distance from its device's limits, and its operators and kernels beside theirs; `most`: rows of a table.
 std::vector<ReportPart> roofline_parts(const Report& report, const RankReport& rank, size_t most);
+/// What its measured steps drew, by phase and by what its device did.
+std::vector<ReportPart> energy_parts(const Report& report, const RankReport& rank);
+ReportPart job_energy_part(const JobEnergy& job);
+/// The model that --model-config describes, beside the steps' time.
+ReportPart model_part(const Report& report, const RankReport& rank);
+/// Of every rank, for sections that are told in sentences and tables of their own: roofline, model, energy. None:
+/// another section.
+std::vector<ReportPart> section_parts(const Report& report, std::string_view section, size_t most);
 /// Steps of an inference engine by kind, and what there is to say of tokens and of the time between steps.
 ReportPart serving_part(const Serving& serving);
 /// Who waits in which collective.

@@ -31,6 +31,7 @@ struct ReportDocument {
     v("incomplete_steps", report.incomplete_steps);
     v("inputs", InFull<InputFile>{report.inputs}), v("ranks", InFull<RankDocument>{ranks});
     v("cluster", report.job ? value_of(*report.job) : Value());
+    if (report.energy) v("job", Record().add("energy", value_of(*report.energy)));
     std::vector<Record> telemetry;
     for (const DeviceTelemetry& device : report.telemetry) telemetry.push_back(telemetry_record(device));
     if (!telemetry.empty()) v("telemetry", InFull<Record>{telemetry});

@@ -331,15 +331,15 @@ void add_cluster(const Report& report, const PresentOptions& options, SectionLin
   }
 }
 
-void add_roofline(const Report& report, const PresentOptions& options, SectionLines& to) {
-  for (const RankReport& rank : report.ranks) {
-    for (const ReportPart& part :
-         roofline_parts(report, rank, options.top > 0 ? static_cast<size_t>(options.top) : SIZE_MAX)) {
-      to.title(Line(part.title, Style::kStrong));
-      for (const std::string& text : part.sentences) to.text(Line().skip(2), sanitised(text));
-      if (!part.table.rows.empty()) to.rows(part.table);
-    }
+bool add_own_parts(const Report& report, const PresentOptions& options, SectionLines& to) {
+  const std::vector<ReportPart> parts =
+      section_parts(report, options.section, options.top > 0 ? static_cast<size_t>(options.top) : SIZE_MAX);
+  for (const ReportPart& part : parts) {
+    to.title(Line(part.title, Style::kStrong));
+    for (const std::string& text : part.sentences) to.text(Line().skip(2), sanitised(text));
+    if (!part.table.rows.empty()) to.rows(part.table);
   }
+  return !parts.empty();
 }
 
 // When the first rank called it is a time of day, not how long ago.
@@ -381,11 +381,11 @@ Lines section_lines(const Report& report, const PresentOptions& options) {
   if (options.section == "inputs") add_inputs(report, lines);
   else if (!has_section(report, options.section))
     lines.text(Line(), "no section " + options.section + " here; there are: " + joined(section_names(report)));
-  else if (options.section == "roofline") add_roofline(report, options, lines);
   else if (options.section == "cluster") add_cluster(report, options, lines);
   else if (options.section == "log") add_logs(report, lines);
   else if (options.section == "hang") add_hang(*report.flight, lines);
-  else add_rank_sections(report, *find_section(options.section), lines);
+  else if (!add_own_parts(report, options, lines))
+    add_rank_sections(report, *find_section(options.section), lines);
   return std::move(lines.out);
 }
 

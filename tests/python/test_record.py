@@ -69,6 +69,21 @@ def test_one_process(tmp_path):
                if k['kind'] == 'compute') == 300
 
 
+def test_energy_of_a_recorded_step(tmp_path):
+    """All energy of the run over its steps; in the recording's analysis, of the steps alone."""
+    replay = 'replay:' + os.path.join(ROOT, 'examples', 'replay.jsonl') + ',loop,speed=50'
+    r = subprocess.run([PROGRAM, 'run', '--backend', replay, '--interval', '20ms', '--trace', '-o', tmp_path / 'x', '--', SIM,
+                        '--kernels', '0', '--steps', '40', '--step-kernels', '5', '--step-us', '20000'],
+                       env=environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    assert r.returncode == 0, r.stderr
+    summary = document(tmp_path / 'x')
+    energies = [d['energy_j'] for d in summary['devices'] if d['used'] and d['energy_j'] is not None]
+    assert energies and summary['energy_per_step_j'] == pytest.approx(sum(energies) / 40)
+    assert 'a step, start and end included' in r.stderr
+    record('-o', tmp_path / 'y')
+    assert document(tmp_path / 'y')['energy_per_step_j'] is None
+
+
 def test_default_folder_has_the_script_s_name(tmp_path):
     (tmp_path / 'train.sh').write_text(f'exec {SIM} --kernels 10\n')
     record(cwd=tmp_path, command=('sh', 'train.sh'))

@@ -105,7 +105,7 @@ class JobFiles {
     });
     if (const bool clocks = std::any_of(a_.sim.faults.begin(), a_.sim.faults.end(),
                                         [](const FaultUse& f) { return f.name == "straggler-clocks"; });
-        clocks) {
+        clocks || a_.samples) {
       for (const SampleText& s : sample_texts(a_.sim, truth_))
         if (Status written = write_text(stem() + ".samples" + (s.host.empty() ? "" : "-" + s.host) + ".jsonl", s.text);
             !written)

@@ -52,6 +52,7 @@ const char* const kSimHelp =
     "not there\n"
     "  --threads N              ranks written at once (default: all cores)\n"
     "  --no-truth               write no truth\n"
+    "  --samples                write samples of the devices\n"
     "  --demo                   the small case of examples/: data loading and two lesser faults\n";
 
 namespace {
@@ -82,6 +83,7 @@ bool switch_of(const std::string& flag, SimArguments& a) {
   else if (flag == "--no-steps") a.style.steps = false;
   else if (flag == "--no-distributed-info") a.style.distributed_info = false;
   else if (flag == "--no-truth") a.truth = false;
+  else if (flag == "--samples") a.samples = true;
   else if (flag == "--no-seq") a.style.sequence_numbers = false;
   else if (flag == "--no-group-ranks") a.style.group_ranks = false;
   else if (flag == "--no-host-names") a.style.host_names = false;

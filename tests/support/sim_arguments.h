@@ -28,7 +28,7 @@ struct SimArguments {
   int64_t target_bytes = 0;
   double excess_pct = 0;   // 0: the fault's severity as given
   int only_rank = -1, threads = 0;   // 0: as many as there are cores
-  bool ranks_given = false, truth = true;
+  bool ranks_given = false, truth = true, samples = false;
 };
 
 Result<SimArguments> parse_arguments(int count, char** words);

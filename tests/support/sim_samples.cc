@@ -45,7 +45,7 @@ std::vector<SampleText> sample_texts(const SimOptions& options, const std::vecto
       const StepSpan& step = t.steps.steps[i];
       end_ns = std::max(end_ns, step.start_ns + step.duration_ns);
       const auto index = static_cast<int>(i) + t.steps.window * options.steps;
-      if (slow_rank(options, t.steps.rank) && slow_step(options, index)) devices.back().slow_steps.push_back(step);
+      if (plan.clock_permille < 1000 && slow_rank(options, t.steps.rank) && slow_step(options, index)) devices.back().slow_steps.push_back(step);
     }
   }
   std::vector<SampleText> out;

@@ -291,6 +291,7 @@ RankDigest rank_digest(int rank, const Facts& facts) {
   RankDigest d = calls_digest(rank, facts);
   d.lane = Lane::compute(facts);
   d.work = facts.get<RankWork>();
+  d.energy = facts.get<EnergyTimes>();
   return d;
 }
 

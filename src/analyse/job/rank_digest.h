@@ -12,6 +12,7 @@
 
 #include "analyse/job/lane.h"
 #include "analyse/rank/collectives.h"
+#include "analyse/rank/energy.h"
 #include "analyse/rank/facts.h"
 #include "analyse/rank/idle.h"
 #include "analyse/rank/names.h"
@@ -104,6 +105,7 @@ struct RankDigest {
   RankWork work;
   Lane lane;
   DigestMemory memory;
+  EnergyTimes energy;
 
   [[nodiscard]] int64_t measured_steps() const;
   [[nodiscard]] int64_t measured_wall_ns() const;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "analyse/job/job.h"
+#include "analyse/job/job_energy.h"
 #include "analyse/rank/rank_report.h"
 #include "analyse/rank/telemetry.h"
 #include "analyse/report/report.h"
@@ -31,6 +32,7 @@ struct Report {
   std::vector<RankReport> ranks;
   std::shared_ptr<const Job> job;  ///< the `cluster` of the document; null for one rank
   std::vector<DeviceTelemetry> telemetry;   ///< from samples; empty: there are none
+  std::optional<JobEnergy> energy;          ///< of all ranks' steps, the `job.energy` of the document
   std::vector<LogReport> logs;              ///< from what the job printed
   std::optional<FlightReport> flight;       ///< from dumps of NCCL's flight recorder
   std::vector<Finding> findings; ///< most expensive first

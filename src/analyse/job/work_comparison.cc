@@ -422,6 +422,29 @@ std::vector<std::optional<SampledClock>> sampled_clocks(std::span<const RankDige
   return out;
 }
 
+std::optional<SampledClock> sampled_clock(const RankDigest& rank, const SampleLog& samples, uint32_t device) {
+  return clock_of(rank, samples, device);
+}
+
+std::vector<std::optional<uint32_t>> sampled_devices(std::span<const RankDigest* const> ranks,
+                                                     const SampleLog& samples) {
+  std::vector<std::optional<uint32_t>> out(ranks.size());
+  std::map<std::pair<std::string_view, int32_t>, int> users;   // by host and number
+  std::vector<std::string> names;
+  for (const RankDigest* r : ranks) names.push_back(r->host), ++users[{r->host, r->device}];
+  const SampleHosts hosts(samples, names);
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    const RankDigest& r = *ranks[i];
+    if (r.device < 0 || users[{r.host, r.device}] > 1) continue;
+    const bool only_ones = ranks.size() == 1 && samples.devices.size() == 1 && hosts.fits(r.host, samples.devices[0]);
+    const std::optional<uint32_t> found = only_ones ? std::optional<uint32_t>(0) : device_of(r, samples, hosts);
+    if (!found) continue;
+    const std::string& name = samples.devices[*found].name;
+    if (name.empty() || r.device_name.empty() || name == r.device_name) out[i] = found;
+  }
+  return out;
+}
+
 std::vector<std::string> unclear_samples(std::span<const RankDigest> ranks, const SampleLog& samples) {
   std::vector<std::string> notes;
   for (const auto& [where, users] : device_users(ranks, samples)) {

@@ -11,6 +11,9 @@
 
 namespace profgpu {
 
+/// Of `products`, what a clock below that of the peaks takes at most; only where samples saw the clock.
+constexpr std::string_view kReducedClock = "reduced_clock";
+
 struct DistancePart {
   std::string name;          ///< see Distance::parts
   int64_t total_ns = 0;      ///< over the measured steps

@@ -7,18 +7,34 @@
 #include <cstddef>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "analyse/work/device_limits.h"
+#include "analyse/work/model_config.h"
 #include "trace/trace.h"
 
 namespace profgpu {
+
+/// What a step processes on one GPU, as the user says; see StepLoad.
+struct GivenLoad {
+  std::optional<double> tokens, samples, sequence_length;
+};
+
+/// What a kilowatt hour costs; none: not given.
+struct EnergyRates {
+  std::optional<double> price_per_kwh, gco2_per_kwh;
+};
 
 struct AnalysisOptions {
   std::string step_pattern;   ///< POSIX extended regular expression, --step-pattern; empty: built-in names
   int64_t first_step = 0;     ///< --steps a:b: step numbers a to b - 1
   int64_t end_step = INT64_MAX;
   std::vector<DeviceLimits> peaks = {};   ///< measured ones, --peaks; empty: known_limits()
+  GivenLoad load = {};                    ///< --tokens-per-step, --samples-per-step
+  EnergyRates rates = {};                 ///< --price-kwh, --gco2-kwh
+  std::optional<ModelConfig> model = {};  ///< --model-config
 };
 
 class Facts {

@@ -12,12 +12,14 @@
 
 #include "analyse/rank/collectives.h"
 #include "analyse/rank/distance.h"
+#include "analyse/rank/energy.h"
 #include "analyse/rank/facts.h"
 #include "analyse/rank/idle.h"
 #include "analyse/rank/kernels.h"
 #include "analyse/rank/launch.h"
 #include "analyse/rank/measured.h"
 #include "analyse/rank/memory.h"
+#include "analyse/rank/model.h"
 #include "analyse/rank/ops.h"
 #include "analyse/rank/phases.h"
 #include "analyse/rank/roofline.h"
@@ -64,6 +66,8 @@ struct RankReport {
   Limits limits;
   Roofline roofline;
   Distance distance;
+  std::optional<ModelSection> model;        ///< none without --model-config
+  std::optional<EnergySection> energy;      ///< none without samples of devices
   Launch launch;
   std::vector<CollectiveRow> collectives;
   Memory memory;
@@ -89,6 +93,9 @@ struct RankReport {
     visit(Section{"roofline", "Roofline", "operators and kernels beside the limit that their work has on the device"},
           self.roofline);
     visit(Section{"distance", "Distance", "from the least time for the steps' work to their wall time"}, self.distance);
+    visit(Section{"model", "Model", "FLOPs of the model that --model-config describes, and its MFU"}, self.model);
+    visit(Section{"energy", "Energy", "energy of the measured steps, by phase and by what the device did", true},
+          self.energy);
     visit(Section{"launch", "Launches", "cost and latency of launches"}, self.launch);
     visit(Section{"collectives", "Collectives", "collectives by name, dtype, group and size", true}, self.collectives);
     visit(Section{"memory", "Memory", "device memory according to the framework's allocator"}, self.memory);

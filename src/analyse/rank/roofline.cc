@@ -110,7 +110,8 @@ std::vector<PeakRow> Limits::peaks() const {
   std::vector<PeakRow> rows;
   for (int i = 1; device && i < kPrecisions; ++i)
     if (const double tera = device->tera[static_cast<size_t>(i)]; tera > 0)
-      rows.push_back({precision_name(static_cast<Precision>(i)), tera});
+      rows.push_back({precision_name(static_cast<Precision>(i)), tera,
+                      clock_ratio() ? std::optional(tera * *clock_ratio()) : std::nullopt});
   return rows;
 }
 

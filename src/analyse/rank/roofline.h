@@ -16,20 +16,32 @@ namespace profgpu {
 struct PeakRow {
   std::string_view precision;
   double tflops = 0;         ///< dense; 10^12 operations a second
+  std::optional<double> clock_tflops = {};   ///< at the clock that samples saw; none: see Limits::clock_mhz
 
-  void fields(auto&& v) const { v("precision", precision), v("tflops", tflops); }
+  void fields(auto&& v) const { v("precision", precision), v("tflops", tflops), v("clock_tflops", clock_tflops); }
 };
 
 /// Of the rank's busiest device.
 struct Limits {
   std::optional<DeviceLimits> device;   ///< none: unknown
   std::string why;                      ///< then the reason
+  /// Mean SM clock over the measured steps, from samples; none: no samples, or the peaks' own clock is not known.
+  std::optional<double> clock_mhz = {};
 
+  /// The clock that samples saw over that of the peaks.
+  [[nodiscard]] std::optional<double> clock_ratio() const {
+    return clock_mhz && device && device->clock_mhz > 0 ? std::optional(*clock_mhz / device->clock_mhz) : std::nullopt;
+  }
   [[nodiscard]] std::vector<PeakRow> peaks() const;
   void fields(auto&& v) const {
     v("device", device ? std::optional(device->name) : std::nullopt);
     v("source", device ? std::optional(device->source) : std::nullopt), v("reason", unless_empty(why));
     v("memory_gbps", device && device->memory_gbps > 0 ? std::optional(device->memory_gbps) : std::nullopt);
+    const auto known = [](auto n) { return n > 0 ? std::optional(n) : std::nullopt; };
+    v("cache_bytes", device ? known(device->cache_bytes) : std::nullopt);
+    v("link_gbps", device ? known(device->link_gbps) : std::nullopt);
+    v("host_link_gbps", device ? known(device->host_link_gbps) : std::nullopt);
+    v("peak_clock_mhz", device ? known(device->clock_mhz) : std::nullopt), v("clock_mhz", clock_mhz);
     v("peaks", peaks());
   }
   static Limits compute(const Facts& facts);
@@ -53,6 +65,7 @@ struct RooflineRow {
   int64_t count = 0, total_ns = 0;     ///< device time
   std::optional<int64_t> flops, bytes; ///< of all of them: needed, and moved at least; none: unknown
   std::optional<int64_t> limit_ns;     ///< the shortest time that the device could take; none: unknown
+  std::optional<double> clock_limit_pct = {};   ///< limit_pct at the sampled clock; none: see Limits::clock_mhz
 
   /// FLOPs per byte.
   [[nodiscard]] std::optional<double> intensity() const;
@@ -66,7 +79,7 @@ struct RooflineRow {
     v("name", name), v("shapes", shapes), v("kernel", kernel), v("precision", unless_empty(precision_name(precision)));
     v("count", count), v("total_ns", total_ns), v("flops", flops), v("bytes", bytes), v("intensity", intensity());
     v("tflops", tflops()), v("memory_gbps", memory_gbps()), v("limit_ns", limit_ns), v("limit_pct", limit_pct());
-    v("bound", bound_name(bound)), v("recomputed", recomputed);
+    v("clock_limit_pct", clock_limit_pct), v("bound", bound_name(bound)), v("recomputed", recomputed);
   }
 };
 
@@ -74,6 +87,7 @@ struct Roofline {
   std::optional<double> known_pct;   ///< share of compute kernels' time whose limit is known; none: no kernels
   /// Time at peak rate of all products over wall time, without and with recomputation; see docs/roofline.md.
   std::optional<double> mfu_pct, hfu_pct;
+  std::optional<double> clock_mfu_pct = {};   ///< mfu_pct of what the clock that samples saw allows
   std::optional<double> mbu_pct;     ///< of an engine's decode steps: bytes over what the memory moves in their time
   std::vector<std::string> missing;  ///< what keeps figures from being known, with what to do
   std::vector<RooflineRow> ops, kernels;   ///< most time first
@@ -82,6 +96,7 @@ struct Roofline {
 
   void fields(auto&& v) const {
     v("known_pct", known_pct), v("mfu_pct", mfu_pct), v("hfu_pct", hfu_pct), v("mbu_pct", mbu_pct);
+    v("clock_mfu_pct", clock_mfu_pct);
     v("missing", missing), v("ops", ops), v("kernels", kernels);
   }
   static Roofline compute(const Facts& facts);

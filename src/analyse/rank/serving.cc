@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <map>
 
+#include "analyse/rank/devices.h"
 #include "analyse/rank/idle.h"
 #include "analyse/rank/names.h"
 #include "analyse/rank/places.h"
 #include "analyse/rank/request_waits.h"
 #include "analyse/rank/steps.h"
+#include "analyse/rank/work.h"
 #include "base/statistics.h"
 #include "trace/intervals.h"
 
@@ -20,13 +22,27 @@ struct Served {
   int64_t end_ns = 0;    // of its range, or of the last work that it launched
   Intervals time;        // its duration, see ServingKind
   bool graph = false;
+  double flops = 0, bytes = 0;                         // of its kernels, where known
+  int64_t kernel_ns = 0, flops_ns = 0, bytes_ns = 0;   // of all of them, and of those
 };
+
+void add_work(const Facts& facts, ActivityId a, Served& s) {
+  if (facts.get<Devices>().kind[a.value] != WorkKind::kCompute) return;
+  const int64_t ns = facts.trace().activity.duration_ns[a.value];
+  s.kernel_ns += ns;
+  const WorkRun* const run = facts.get<DeviceWork>().run(a);
+  if (run == nullptr || run->device_ns <= 0) return;
+  const double part = static_cast<double>(ns) / static_cast<double>(run->device_ns);
+  if (const int64_t flops = run->work.needed_flops(); flops >= 0)
+    s.flops_ns += ns, s.flops += part * static_cast<double>(flops);
+  if (run->work.bytes >= 0) s.bytes_ns += ns, s.bytes += part * static_cast<double>(run->work.bytes);
+}
 
 std::vector<Served> served_steps(const Facts& facts) {
   const Trace& trace = facts.trace();
   std::vector<Served> served;
   for (const EngineRange& s : facts.get<Steps>().of_engine)
-    if (s.measured && is_served(s.batch.kind)) served.push_back({&s, s.time.end, {}, false});
+    if (s.measured && is_served(s.batch.kind)) served.emplace_back(Served{.step = &s, .end_ns = s.time.end, .time = {}});
   const auto at = [&](int64_t time) -> Served* {
     const auto after = std::ranges::upper_bound(served, time, {}, [](const Served& s) { return s.step->time.start; });
     return after != served.begin() && time < (after - 1)->step->time.end ? &*(after - 1) : nullptr;
@@ -37,6 +53,7 @@ std::vector<Served> served_steps(const Facts& facts) {
     Served* const s = at(trace.host.start_ns[launch.value]);
     if (s == nullptr) continue;
     s->end_ns = std::max(s->end_ns, trace.activity.end_ns(ActivityId(i)));
+    add_work(facts, ActivityId(i), *s);
     s->graph |= facts.get<Names>().graph_launch[trace.host.name[launch.value].value];
   }
   Intervals untraced;
@@ -59,6 +76,21 @@ std::optional<double> mean_of(const std::vector<const Served*>& steps, std::opti
   return sum / static_cast<double>(steps.size());
 }
 
+// Of a token; none where little is known, or the names of steps do not say how many tokens there are.
+void add_work_per_token(const std::vector<const Served*>& steps, ServingKind& kind) {
+  if (!kind.tokens || *kind.tokens <= 0) return;
+  double flops = 0, bytes = 0;
+  int64_t all_ns = 0, flops_ns = 0, bytes_ns = 0;
+  for (const Served* s : steps) {
+    flops += s->flops, bytes += s->bytes;
+    all_ns += s->kernel_ns, flops_ns += s->flops_ns, bytes_ns += s->bytes_ns;
+  }
+  const double tokens = *kind.tokens * static_cast<double>(steps.size());
+  const auto known = [&](int64_t ns) { return all_ns > 0 && percent_of(ns, all_ns) >= WorkPerStep::kMinKnownPct; };
+  if (known(flops_ns)) kind.flops_per_token = flops / tokens;
+  if (known(bytes_ns)) kind.bytes_per_token = bytes / tokens;
+}
+
 ServingKind kind_of(StepKind kind, const std::vector<const Served*>& steps) {
   std::vector<int64_t> durations;
   int64_t graphs = 0;
@@ -66,7 +98,8 @@ ServingKind kind_of(StepKind kind, const std::vector<const Served*>& steps) {
   const auto count = static_cast<int64_t>(steps.size());
   ServingKind out{kind, count, percentile(durations, 50).value_or(0), percentile(durations, 95).value_or(0),
                   mean_of(steps, &EngineStep::sequences), mean_of(steps, &EngineStep::tokens), {},
-                  percent_of(graphs, count)};
+                  percent_of(graphs, count), {}, {}};
+  add_work_per_token(steps, out);
   Intervals time;
   for (const Served* s : steps) time.insert(time.end(), s->time.begin(), s->time.end());
   if (const int64_t ns = total_length(merged(std::move(time))); out.tokens && ns > 0)

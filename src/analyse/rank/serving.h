@@ -20,11 +20,13 @@ struct ServingKind {
   std::optional<double> sequences, tokens;   ///< mean per step; none: not in the step names
   std::optional<double> tokens_per_s;        ///< computed by these steps over their time, prompts' tokens included
   double graph_pct = 0;                      ///< share of steps that launch a graph
+  /// Needed FLOPs, and the least that must move, on this GPU; none: less than 70 % of kernel time is of known work.
+  std::optional<double> flops_per_token, bytes_per_token;
 
   void fields(auto&& v) const {
     v("kind", step_kind_name(kind)), v("count", count), v("median_ns", whole_ns(median_ns));
     v("p95_ns", whole_ns(p95_ns)), v("sequences", sequences), v("tokens", tokens), v("tokens_per_s", tokens_per_s);
-    v("graph_pct", graph_pct);
+    v("graph_pct", graph_pct), v("flops_per_token", flops_per_token), v("bytes_per_token", bytes_per_token);
   }
 };
 

@@ -40,6 +40,27 @@ TEST(Serving, IsStepsByKindAndTokens) {
   EXPECT_EQ(s->no_requests_ns, 0);
 }
 
+// A product of 4 tokens with 8 x 16 weights in each decode step, and next to nothing that is not known.
+TEST(Serving, ATokenHasItsFlopsAndBytes) {
+  HandTrace t;
+  for (int64_t at = 0; at < 3000; at += 1000) {
+    t.range("execute_context_0(0)_generation_4(4)", at, at + 400);
+    t.shaped_op("aten::mm", at + 10, at + 30, "[[4, 8], [8, 16]]", R"(["c10::BFloat16", "c10::BFloat16"])");
+    t.kernel("gemm", at + 15, at + 20, at + 40, at + 300);
+    t.kernel("sampler", at + 35, at + 38, at + 300, at + 310);
+  }
+  t.range("execute_context_2(300)_generation_0(0)", 4000, 4900).kernel("k", 4010, 4015, 4020, 4950);
+  const Trace trace = t.build();
+  const Facts facts(trace, {});
+  const std::optional<Serving> s = Serving::compute(facts);
+  ASSERT_TRUE(s);
+  ASSERT_EQ(s->kinds.size(), 2U);
+  EXPECT_EQ(s->kinds[1].kind, StepKind::kDecode);
+  EXPECT_EQ(s->kinds[1].flops_per_token, 2 * 8 * 16);
+  EXPECT_EQ(s->kinds[1].bytes_per_token, 2.0 * (4 * 8 + 8 * 16 + 4 * 16) / 4);
+  EXPECT_FALSE(s->kinds[0].flops_per_token);   // nothing is known of that kernel
+}
+
 TEST(Serving, StepsWithinTheProfilersCountByThemselves) {
   HandTrace t;
   t.range("ProfilerStep#1", 0, 4000);

@@ -293,6 +293,8 @@ std::vector<FamilyWorkRow> work_by_family(const Trace& trace, const DeviceWork& 
 
 }  // namespace
 
+Precision precision_in_kernel_name(std::string_view name) { return precision_in_name(name); }
+
 OpInputs op_inputs(const Trace& trace, HostId op) {
   const OpArgsId id = op.valid() ? trace.host.args[op.value] : OpArgsId();
   if (!id.valid()) return {.name = op.valid() ? trace.name(op) : "", .at = {}};
@@ -318,6 +320,8 @@ std::optional<WorkSection> WorkSection::compute(const Facts& facts) {
   section.flops_known_pct = percent_of(work.flops_known_ns, work.kernel_ns);
   section.bytes_known_pct = percent_of(work.bytes_known_ns, work.kernel_ns);
   section.families = work_by_family(facts.trace(), work);
+  section.per_step = facts.get<WorkPerStep>();
+  section.at_least = facts.get<TileBounds>().rows;
   section.unknown.assign(work.unknown.begin(),
                          work.unknown.begin() + std::min(work.unknown.size(), WorkSection::kMaxUnknown));
   if (!works.shapes) section.advice = recorder_advice(facts.trace().recorder).shapes;

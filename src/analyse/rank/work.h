@@ -4,13 +4,19 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "analyse/rank/facts.h"
+#include "analyse/rank/tile_bounds.h"
+#include "analyse/rank/work_per_step.h"
 #include "analyse/report/document.h"
 #include "analyse/work/op_work.h"
 
 namespace profgpu {
+
+/// What the name of a product's kernel shows, as cuBLAS, cuDNN, CUTLASS and hipBLASLt make them.
+Precision precision_in_kernel_name(std::string_view name);
 
 /// Of an operator; nothing in `at`: not recorded.
 OpInputs op_inputs(const Trace& trace, HostId op);
@@ -87,13 +93,15 @@ struct WorkSection {
   double flops_known_pct = 0, bytes_known_pct = 0;   ///< of kernel_ns
   std::vector<FamilyWorkRow> families;               ///< most time first
   std::vector<UnknownWorkRow> unknown;               ///< likewise; at most kMaxUnknown
+  WorkPerStep per_step;
+  std::vector<TileBoundRow> at_least;                ///< of products without shapes, most time first; see there
   std::string advice;                                ///< how to record what is missing; empty: nothing is
   static constexpr size_t kMaxUnknown = 20;
 
   void fields(auto&& v) const {
     v("shapes_recorded", shapes), v("values_recorded", values), v("kernel_ns", kernel_ns);
     v("flops_known_pct", flops_known_pct), v("bytes_known_pct", bytes_known_pct), v("families", families);
-    v("unknown", unknown), v("advice", only_if(!advice.empty(), advice));
+    v("per_step", per_step), v("at_least", at_least), v("unknown", unknown), v("advice", only_if(!advice.empty(), advice));
   }
   /// None without such kernels.
   static std::optional<WorkSection> compute(const Facts& facts);

@@ -53,6 +53,13 @@ constexpr std::string_view kMi300 = "AMD Instinct MI300A and MI300X data sheets,
 constexpr std::string_view kMi325 = "AMD Instinct MI325X data sheet, performance";
 constexpr std::string_view kMi350 = "AMD Instinct MI350X and MI355X data sheets, performance";
 constexpr std::string_view kRx7900 = "AMD Radeon RX 7900 XTX and XT product specifications";
+constexpr std::string_view kGeForce20 = "NVIDIA GeForce RTX 20 series product specifications; Turing white paper's rates";
+constexpr std::string_view kGeForce30 = "NVIDIA GeForce RTX 30 series product specifications; GA102 white paper's rates";
+constexpr std::string_view kGeForce40 = "NVIDIA GeForce RTX 40 series product specifications; Ada white paper's rates";
+constexpr std::string_view kRtxA4500 = "NVIDIA RTX A4500 data sheet, specifications";
+constexpr std::string_view kRtxA2000 = "NVIDIA RTX A2000 data sheet, specifications";
+constexpr std::string_view kRtx5000Ada = "NVIDIA RTX 5000 Ada Generation data sheet, specifications";
+constexpr std::string_view kArc = "Intel Arc graphics product specifications: memory bandwidth; no rates of products";
 constexpr std::string_view kMax = "Intel Data Center GPU Max series product brief and technical overview";
 
 // clang-format off
@@ -63,6 +70,9 @@ constexpr Known kKnown[] = {
     {"V100S PCIe", "V100S PCIE", 32, 80, 1597, 1024, 8.2, 16.4, 0, 0, 130, 0, 0, 0, 1134, kVoltaS},
     {"T4", "T4", 16, 40, 1590, 1024, 0, 8.1, 0, 0, 65, 0, 0, 130, 320, kT4},
     {"RTX 2070", "RTX 2070", 8, 36, 1620, 512, 0, 7.5, 0, 0, 29.9, 0, 0, 119.4, 448, kTuring},
+    {"RTX 2060", "RTX 2060", 6, 30, 1680, 512, 0, 6.5, 0, 0, 25.8, 0, 0, 103.2, 336, kGeForce20},
+    {"RTX 2070 Super", "RTX 2070 SUPER", 8, 40, 1770, 512, 0, 9.1, 0, 0, 36.2, 0, 0, 145, 448, kGeForce20},
+    {"RTX 2080 Super", "RTX 2080 SUPER", 8, 48, 1815, 512, 0, 11.2, 0, 0, 44.6, 0, 0, 178.4, 496, kGeForce20},
     {"RTX 2080", "RTX 2080", 8, 46, 1710, 512, 0, 10.1, 0, 0, 40.3, 0, 0, 161.1, 448, kTuring},
     {"RTX 2080 Ti", "RTX 2080 TI", 11, 68, 1545, 512, 0, 13.4, 0, 0, 53.8, 0, 0, 215.2, 616, kTuring},
     {"Titan RTX", "TITAN RTX", 24, 72, 1770, 1024, 0, 16.3, 0, 0, 130.5, 0, 0, 261, 672, kTuring},
@@ -78,18 +88,39 @@ constexpr Known kKnown[] = {
     {"A40", "A40", 48, 84, 1740, 1024, 0, 37.4, 74.8, 149.7, 149.7, 0, 0, 299.3, 696, kGa102},
     {"RTX A6000", "RTX A6000", 48, 84, 1800, 1024, 0, 38.7, 77.4, 154.8, 154.8, 0, 0, 309.7, 768, kGa102},
     {"RTX A5000", "RTX A5000", 24, 64, 1695, 1024, 0, 27.8, 55.6, 111.1, 111.1, 0, 0, 222.2, 768, kRtxA},
+    {"RTX A4500", "RTX A4500", 20, 56, 1650, 1024, 0, 23.7, 47.3, 94.6, 94.6, 0, 0, 189.2, 640, kRtxA4500},
+    {"RTX A2000", "RTX A2000", 0, 26, 1200, 1024, 0, 8, 16, 31.9, 31.9, 0, 0, 63.9, 288, kRtxA2000},
     {"RTX A4000", "RTX A4000", 16, 48, 1560, 1024, 0, 19.2, 38.3, 76.7, 76.7, 0, 0, 153.4, 448, kRtxA},
     {"RTX 3070", "RTX 3070", 8, 46, 1725, 512, 0, 20.3, 20.3, 40.6, 40.6, 0, 0, 162.6, 448, kGa102},
+    {"RTX 3060", "RTX 3060", 12, 28, 1777, 512, 0, 12.7, 12.7, 25.5, 25.5, 0, 0, 101.9, 360, kGeForce30},
+    {"RTX 3060 Ti", "RTX 3060 TI", 8, 38, 1665, 512, 0, 16.2, 16.2, 32.4, 32.4, 0, 0, 129.6, 448, kGeForce30},
+    {"RTX 3070 Ti", "RTX 3070 TI", 8, 48, 1770, 512, 0, 21.7, 21.7, 43.5, 43.5, 0, 0, 174, 608, kGeForce30},
+    {"RTX 3080 Ti", "RTX 3080 TI", 12, 80, 1665, 512, 0, 34.1, 34.1, 68.2, 68.2, 0, 0, 272.8, 912, kGeForce30},
     {"RTX 3080", "RTX 3080", 10, 68, 1710, 512, 0, 29.8, 29.8, 59.5, 59.5, 0, 0, 238, 760, kGa102},
     {"RTX 3090", "RTX 3090", 24, 82, 1695, 512, 0, 35.6, 35.6, 71, 71, 0, 0, 284, 936, kGa102},
     {"RTX 3090 Ti", "RTX 3090 TI", 24, 84, 1860, 512, 0, 40, 40, 80, 80, 0, 0, 320, 1008, kAda},
+    {"RTX 4060", "RTX 4060", 8, 24, 2460, 512, 0, 15.1, 15.1, 30.2, 30.2, 60.5, 0, 120.9, 272, kGeForce40},
+    {"RTX 4060 Ti", "RTX 4060 TI", 0, 34, 2535, 512, 0, 22.1, 22.1, 44.1, 44.1, 88.3, 0, 176.5, 288, kGeForce40},
+    {"RTX 4070", "RTX 4070", 12, 46, 2475, 512, 0, 29.1, 29.1, 58.3, 58.3, 116.6, 0, 233.2, 504, kGeForce40},
+    {"RTX 4070 Super", "RTX 4070 SUPER", 12, 56, 2475, 512,
+     0, 35.5, 35.5, 71, 71, 141.9, 0, 283.9, 504, kGeForce40},
+    {"RTX 4070 Ti", "RTX 4070 TI", 12, 60, 2610, 512, 0, 40.1, 40.1, 80.2, 80.2, 160.4, 0, 320.7, 504, kAda},
+    {"RTX 4070 Ti Super", "RTX 4070 TI SUPER", 16, 66, 2610, 512,
+     0, 44.1, 44.1, 88.2, 88.2, 176.4, 0, 352.8, 672, kGeForce40},
+    {"RTX 4080 Super", "RTX 4080 SUPER", 16, 80, 2550, 512,
+     0, 52.2, 52.2, 104.4, 104.4, 208.9, 0, 417.8, 736, kGeForce40},
     {"RTX 4080", "RTX 4080", 16, 76, 2505, 512, 0, 48.7, 48.7, 97.5, 97.5, 194.9, 0, 389.9, 716.8, kAda},
     {"RTX 4090", "RTX 4090", 24, 128, 2520, 512, 0, 82.6, 82.6, 165.2, 165.2, 330.3, 0, 660.6, 1008, kAda},
     {"RTX 6000 Ada", "RTX 6000 ADA GENERATION?", 48, 142, 2505, 1024,
      0, 91.1, 182.1, 364.2, 364.2, 728.5, 0, 728.5, 960, kAda},
+    {"RTX 5000 Ada", "RTX 5000 ADA GENERATION?", 32, 100, 2550, 1024,
+     0, 65.3, 130.6, 261.1, 261.1, 522.2, 0, 522.2, 576, kRtx5000Ada},
     {"L4", "L4", 24, 58, 2040, 1024, 0, 30.3, 60, 121, 121, 242.5, 0, 242.5, 300, kL4},
     {"L40", "L40", 48, 142, 2490, 512, 0, 90.5, 90.5, 181, 181, 362, 0, 362, 864, kL40},
     {"L40S", "L40S", 48, 142, 2520, 1024, 0, 91.6, 183, 362, 362, 733, 0, 733, 864, kL40s},
+    {"RTX 5070", "RTX 5070", 12, 48, 2512, 512, 0, 30.9, 30.9, 61.7, 61.7, 123.5, 493.9, 246.9, 672, kRtxBlackwell},
+    {"RTX 5070 Ti", "RTX 5070 TI", 16, 70, 2452, 512,
+     0, 43.9, 43.9, 87.9, 87.9, 175.8, 703, 351.5, 896, kRtxBlackwell},
     {"RTX 5080", "RTX 5080", 16, 84, 2617, 512, 0, 56.3, 56.3, 112.6, 112.6, 225.1, 900.4, 450.2, 960, kRtxBlackwell},
     {"RTX 5090", "RTX 5090", 32, 170, 2407, 512, 0, 104.8, 104.8, 209.5, 209.5, 419, 1676, 838, 1792, kRtxBlackwell},
     {"H100 PCIe", "H100 PCIE", 80, 114, 1620, 4096, 51, 51, 378, 756, 756, 1513, 0, 1513, 2000, kHopper},
@@ -120,9 +151,47 @@ constexpr Known kKnown[] = {
     {"RX 7900 XT", "RX 7900 XT", 20, 0, 2400, 0, 0, 51.6, 0, 103, 103, 0, 0, 0, 800, kRx7900},
     {"RX 7900 XTX", "RX 7900 XTX", 24, 0, 2500, 0, 0, 61.4, 0, 122.8, 122.8, 0, 0, 0, 960, kRx7900},
     {"Max 1550, both stacks", "MAX 1550", 128, 0, 1600, 0, 52.4, 52.4, 419, 839, 839, 0, 0, 1678, 3276.8, kMax},
+    {"Arc A770 16 GB", "ARC A770", 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 560, kArc},
+    {"Arc B580", "ARC B580", 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 456, kArc},
     {"Max 1550, one stack", "MAX 1550", 64, 0, 1600, 0, 26.2, 26.2, 209.5, 419.5, 419.5, 0, 0, 839, 1638.4, kMax},
 };
 // clang-format on
+
+/// What the document of a row says of its last cache and links; what it lacks is 0. Links: both directions of all of
+/// them together, as vendors count.
+struct KnownParts {
+  std::string_view name;
+  double cache_mib, link_gbps, host_link_gbps;
+};
+
+// clang-format off
+constexpr KnownParts kParts[] = {
+    // name, last cache in MiB, links to other devices and to the host in GB/s
+    {"V100 SXM2", 6, 300, 32},       {"V100 PCIe", 6, 0, 32},          {"V100S PCIe", 6, 0, 32},
+    {"T4", 4, 0, 32},                {"RTX 2070", 4, 0, 32},           {"RTX 2080", 4, 50, 32},
+    {"RTX 2080 Ti", 5.5, 100, 32},   {"Titan RTX", 6, 100, 32},        {"Quadro RTX 6000", 6, 100, 32},
+    {"A100 SXM 40 GB", 40, 600, 64}, {"A100 PCIe 40 GB", 40, 600, 64}, {"A100 SXM 80 GB", 40, 600, 64},
+    {"A100 PCIe 80 GB", 40, 600, 64}, {"A30", 24, 200, 64},            {"A10", 0, 0, 64},
+    {"A40", 6, 112.5, 64},           {"RTX A6000", 6, 112.5, 64},      {"RTX 3070", 4, 0, 64},
+    {"RTX 3080", 5, 0, 64},          {"RTX 3090", 6, 112.5, 64},       {"RTX 3090 Ti", 6, 112.5, 64},
+    {"RTX 4080", 64, 0, 64},         {"RTX 4090", 72, 0, 64},          {"RTX 6000 Ada", 96, 0, 64},
+    {"L4", 0, 0, 64},                {"L40", 0, 0, 64},                {"L40S", 0, 0, 64},
+    {"RTX 5080", 64, 0, 128},        {"RTX 5090", 96, 0, 128},         {"H100 PCIe", 50, 600, 128},
+    {"H100 SXM", 50, 900, 128},      {"H100 NVL", 0, 600, 128},        {"H200", 0, 900, 128},
+    {"H200 NVL", 0, 900, 128},       {"GH200 96 GB", 0, 900, 900},     {"GH200 144 GB", 0, 900, 900},
+    {"B200", 0, 1800, 0},            {"GB200", 0, 1800, 900},          {"B300", 0, 1800, 0},
+    {"GB300", 0, 1800, 900},         {"MI100", 8, 276, 64},            {"MI210", 8, 300, 64},
+    {"MI300X", 256, 896, 128},       {"MI325X", 256, 896, 128},        {"MI350X", 256, 1075, 128},
+    {"MI355X", 256, 1075, 128},      {"RX 7900 XT", 80, 0, 64},        {"RX 7900 XTX", 96, 0, 64},
+    {"Max 1550, both stacks", 408, 0, 128},
+    {"RTX 3080 Ti", 6, 0, 64},       {"RTX 4070 Ti", 48, 0, 64},       {"RTX 5070 Ti", 48, 0, 128},
+    {"RTX 5070", 48, 0, 128},
+};
+// clang-format on
+
+static_assert(std::ranges::all_of(kParts, [](const KnownParts& parts) {
+  return std::ranges::any_of(kKnown, [&](const Known& known) { return known.name == parts.name; });
+}));
 
 // Say nothing about the variant.
 constexpr std::string_view kIdleWords[] = {"NVIDIA", "TESLA", "GEFORCE", "AMD", "INSTINCT", "RADEON", "TM",
@@ -174,11 +243,15 @@ bool fits_size(const Known& known, const DeviceDescription& device) {
 
 DeviceLimits limits(const Known& known) {
   DeviceLimits all{std::string(known.name), {}, known.memory_gbps, known.multiprocessors, known.clock_mhz,
-                   known.fp16_per_cycle, std::string(known.source)};
+                   known.fp16_per_cycle, std::string(known.source), 0, 0, 0};
   const auto set = [&](Precision p, double tera) { all.tera[static_cast<size_t>(p)] = tera; };
   set(Precision::kFp64, known.fp64), set(Precision::kFp32, known.fp32), set(Precision::kTf32, known.tf32);
   set(Precision::kBf16, known.bf16), set(Precision::kFp16, known.fp16), set(Precision::kFp8, known.fp8);
   set(Precision::kFp4, known.fp4), set(Precision::kInt8, known.int8);
+  const auto* const parts = std::ranges::find(kParts, known.name, &KnownParts::name);
+  if (parts == std::end(kParts)) return all;
+  all.cache_bytes = std::llround(parts->cache_mib * (1 << 20));
+  all.link_gbps = parts->link_gbps, all.host_link_gbps = parts->host_link_gbps;
   return all;
 }
 

@@ -23,6 +23,9 @@ struct DeviceLimits {
   int32_t clock_mhz = 0;                     ///< at which it reaches the FP16 peak; 0: not published
   int32_t fp16_per_cycle = 0;                ///< FP16 operations of one multiprocessor in one cycle
   std::string source;                        ///< the document
+  int64_t cache_bytes = 0;                   ///< of the last cache before its memory; 0: unknown
+  double link_gbps = 0;                      ///< to other devices, both directions and all links together; 0: unknown
+  double host_link_gbps = 0;                 ///< to the host, both directions; 0: unknown
 
   /// In operations and bytes per nanosecond; 0: unknown.
   [[nodiscard]] double operations_per_ns(Precision p) const { return tera[static_cast<size_t>(p)] * 1e3; }

@@ -50,6 +50,19 @@ TEST(DeviceLimits, NarrowerTypesAreTwiceAsFast) {
   }
 }
 
+TEST(DeviceLimits, CachesAndLinksAreThoseOfTheDocuments) {
+  const DeviceLimits h100 = *find_limits({"NVIDIA H100 80GB HBM3", 0, 132}).limits;
+  EXPECT_EQ(h100.cache_bytes, 50 << 20);
+  EXPECT_EQ(h100.link_gbps, 900);        // NVLink 4, 18 links
+  EXPECT_EQ(h100.host_link_gbps, 128);   // PCIe 5
+  EXPECT_EQ(find_limits({"Tesla T4", 0, 40}).limits->link_gbps, 0);   // it has none
+  for (const DeviceLimits& d : known_limits()) {
+    EXPECT_TRUE(d.cache_bytes == 0 || (d.cache_bytes >= 4 << 20 && d.cache_bytes <= 408 << 20)) << d.name;
+    // A link between devices is no slower than the way to the host.
+    EXPECT_TRUE(d.link_gbps == 0 || d.link_gbps >= d.host_link_gbps) << d.name;
+  }
+}
+
 TEST(DeviceLimits, AreFoundByTheNamesThatTracesHave) {
   EXPECT_EQ(name_found({"NVIDIA H100 80GB HBM3", 85018279936, 132}), "H100 SXM");
   EXPECT_EQ(name_found({"NVIDIA H100 80GB HBM3", 0, 0}), "H100 SXM");
@@ -70,6 +83,12 @@ TEST(DeviceLimits, AreFoundByTheNamesThatTracesHave) {
   EXPECT_EQ(name_found({"NVIDIA GeForce RTX 4090", 25386352640, 128}), "RTX 4090");
   EXPECT_EQ(name_found({"NVIDIA GeForce RTX 3090 Ti", 0, 84}), "RTX 3090 Ti");
   EXPECT_EQ(name_found({"NVIDIA RTX 6000 Ada Generation", 0, 142}), "RTX 6000 Ada");
+  EXPECT_EQ(name_found({"NVIDIA RTX 5000 Ada Generation", 0, 100}), "RTX 5000 Ada");
+  EXPECT_EQ(name_found({"NVIDIA GeForce RTX 4070 Ti SUPER", 0, 66}), "RTX 4070 Ti Super");
+  EXPECT_EQ(name_found({"NVIDIA GeForce RTX 4060 Ti", 16 * kGiB, 34}), "RTX 4060 Ti");
+  EXPECT_EQ(name_found({"NVIDIA GeForce RTX 2060 SUPER", 0, 34}), "");
+  EXPECT_EQ(name_found({"Intel(R) Arc(TM) A770 Graphics", 0, 0}), "Arc A770 16 GB");
+  EXPECT_EQ(name_found({"Intel(R) Arc(TM) A770 Graphics", 8 * kGiB, 0}), "");
   EXPECT_EQ(name_found({"Quadro RTX 6000", 0, 72}), "Quadro RTX 6000");
   EXPECT_EQ(name_found({"AMD Instinct MI300X", 206141652992, 304}), "MI300X");
   EXPECT_EQ(name_found({"AMD Instinct MI300X VF", 205571227648, 304}), "MI300X");

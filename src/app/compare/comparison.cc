@@ -234,6 +234,21 @@ std::vector<FindingChange> finding_changes(const RunSummary& before, const RunSu
   return all;
 }
 
+std::vector<Difference> distance_changes(const RunSummary& before, const RunSummary& after) {
+  if (!before.times_limit || !after.times_limit) return {};
+  std::map<std::string, Difference> all;
+  for (const auto& [part, ns] : before.distance_ns) all[part].before_ns = ns;
+  for (const auto& [part, ns] : after.distance_ns) all[part].after_ns = ns;
+  std::vector<Difference> rows;
+  for (auto& [part, d] : all) {
+    d.name = part;
+    judge(d, {}, {});
+    rows.push_back(std::move(d));
+  }
+  sort_by_change(rows, [](const Difference& d) { return d.delta_ns(); });
+  return rows;
+}
+
 std::vector<std::string> comparison_notes(const RunSummary& before, const RunSummary& after) {
   std::vector<std::string> notes;
   const auto say = [&](const RunSummary& run) {
@@ -286,6 +301,8 @@ Result<Comparison> compare(const RunSummary& before, const RunSummary& after) {
   c.ops = differences_by_name(before.ops, after.ops, [](const OpTime& op) { return op.cpu_self_ns; });
   c.collectives =
       differences_by_name(before.collectives, after.collectives, [](const CollectiveTime& x) { return x.total_ns; });
+  c.distance = distance_changes(before, after);
+  if (!c.distance.empty()) c.before_times_limit = before.times_limit, c.after_times_limit = after.times_limit;
   c.memory = numbers(before.memory, after.memory);
   return c;
 }

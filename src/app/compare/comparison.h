@@ -77,6 +77,9 @@ struct Comparison {
   std::vector<WaterfallRow> waterfall;   ///< largest change first
   std::vector<Difference> phases, states;   ///< in the order of the report, and by change
   std::vector<Difference> kernels, categories, ops, collectives;   ///< largest change first
+  /// Parts of the distance from the limit, largest change first; empty where that of either run is not known.
+  std::vector<Difference> distance;
+  std::optional<double> before_times_limit, after_times_limit;
   std::vector<NumberChange> memory, telemetry;
   std::vector<NumberChange> memory_lines;  ///< bytes at the peak by line of the program, largest change first
   std::vector<FindingChange> findings;

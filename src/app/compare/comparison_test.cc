@@ -147,6 +147,40 @@ TEST(MatchedWork, MoreCallsAreNotSlowerOnes) {
   EXPECT_EQ(matched_work(a, b).front().change, "slower");
 }
 
+TEST(Compare, SaysWhichPartOfTheDistanceClosed) {
+  RunSummary a = run("a", {400, 400}, {{"other", "compute", 800}}), b = run("b", {300, 300}, {{"other", "compute", 600}});
+  a.distance_ns = {{"necessary_work", 100}, {"products", 250}, {"idle: host_bound", 50}};
+  a.times_limit = 4;
+  EXPECT_TRUE(compare(a, b)->distance.empty());   // of one run it is not known
+  b.distance_ns = {{"necessary_work", 100}, {"products", 150}, {"memory_bound", 50}};
+  b.times_limit = 3;
+  const auto c = compare(a, b);
+  ASSERT_EQ(c->distance.size(), 4U);
+  EXPECT_EQ(c->distance[0].name, "products");
+  EXPECT_EQ(c->distance[0].delta_ns(), -100);
+  EXPECT_EQ(c->before_times_limit, 4);
+  EXPECT_EQ(c->after_times_limit, 3);
+}
+
+TEST(RunSummary, TakesDistanceAndEnergyFromTheDocument) {
+  const auto summary = [](std::string more, const char* times) {
+    const std::string text =
+        R"({"schema": "profgpu.analysis.v1", "ranks": [{"rank": 0, "measured": {"steps": 2, "wall_ns": 600},
+            "distance": {"limit_ns": 200, "times_limit": )" + std::string(times) +
+        R"(, "parts": [{"part": "necessary_work", "total_ns": 200}, {"part": "products", "total_ns": 400}]}}])" + more +
+        "}";
+    return *run_summary(*value_from_json(text), "a");
+  };
+  const RunSummary known = summary(R"(, "job": {"energy": {"ranks": 1, "known_ranks": 1, "energy_per_step_j": 2.5}})", "3");
+  EXPECT_EQ(known.distance_ns, (std::map<std::string, double>{{"necessary_work", 100}, {"products", 200}}));
+  EXPECT_EQ(known.times_limit, 3);
+  EXPECT_EQ(known.telemetry.at("energy_per_step_j"), 2.5);
+  const RunSummary part = summary(R"(, "job": {"energy": {"ranks": 2, "known_ranks": 1, "energy_per_step_j": 2.5}})", "null");
+  EXPECT_TRUE(part.distance_ns.empty());
+  EXPECT_FALSE(part.times_limit);
+  EXPECT_TRUE(part.telemetry.empty());
+}
+
 TEST(Compare, NothingInCommonIsAnError) {
   RunSummary steps = run("a", {100, 100}, {{"other", "outside", 200}}), samples;
   samples.label = "b";

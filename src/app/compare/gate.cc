@@ -308,6 +308,8 @@ Record diff_record(const Diff& diff) {
   r.add("after_step_ns", c.steps ? Value(c.after_step_ns) : Value());
   r.add("waterfall", waterfall_table(c.waterfall));
   r.add("phases", difference_table(c.phases, false)).add("states", difference_table(c.states, false));
+  r.add("before_times_limit", c.before_times_limit).add("after_times_limit", c.after_times_limit);
+  r.add("distance", difference_table(c.distance, false));
   r.add("kernels", kernel_table(c.kernels)).add("categories", difference_table(c.categories, false));
   r.add("ops", difference_table(c.ops, true)).add("collectives", difference_table(c.collectives, true));
   r.add("memory", number_table(c.memory)).add("memory_lines", number_table(c.memory_lines));

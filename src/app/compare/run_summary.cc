@@ -67,6 +67,7 @@ class Reader {
     for (const Row& r : rows_of(measured.at("work"))) work(r);
     ops(measured);
     collectives(measured);
+    distance(record_of(rank.at("distance")));
     memory(record_of(rank.at("memory")));
     snapshot(record_of(rank.at("snapshot")));
     for (const Row& d : rows_of(rank.at("devices")))
@@ -89,6 +90,9 @@ class Reader {
     for (auto& [name, op] : run_.ops) op.calls = per_step(op.calls), op.cpu_self_ns = per_step(op.cpu_self_ns);
     for (auto& [name, c] : run_.collectives) c.calls = per_step(c.calls), c.total_ns = per_step(c.total_ns);
     join_steps();
+    if (distance_ranks_ < run_.ranks || limit_ns_ <= 0) run_.distance_ns.clear();
+    for (auto& [part, ns] : run_.distance_ns) ns = per_step(ns);
+    if (!run_.distance_ns.empty()) run_.times_limit = static_cast<double>(run_.wall_ns) / limit_ns_;
   }
 
  private:
@@ -157,6 +161,13 @@ class Reader {
     }
   }
 
+  void distance(const Record& d) {
+    if (!is_number(d.at("times_limit"))) return;
+    ++distance_ranks_;
+    limit_ns_ += d.at("limit_ns").number();
+    for (const Row& r : rows_of(d.at("parts"))) run_.distance_ns[text_of(r.at("part"))] += r.at("total_ns").number();
+  }
+
   void memory(const Record& m) {
     for (const char* field : {"peak_allocated_bytes", "peak_reserved_bytes", "growth_bytes_per_step"}) {
       const Value& v = m.at(field);
@@ -191,7 +202,8 @@ class Reader {
   std::map<std::string, Pool> phases_, states_;
   std::map<Key, std::pair<Work, Pool>> work_;
   std::vector<std::map<int64_t, int64_t>> steps_;
-  int64_t most_steps_ = 0;
+  int64_t most_steps_ = 0, distance_ranks_ = 0;
+  double limit_ns_ = 0;
 };
 
 // Of the devices that were used: their sum or mean, and energy a step from mean power.
@@ -217,6 +229,12 @@ void read_telemetry(const Value& devices, RunSummary& run) {
   if (!power_known) return;
   run.telemetry["power_w"] = power;
   if (run.step_count > 0) run.telemetry["energy_per_step_j"] = power * run.mean_step_ns() * 1e-9;
+}
+
+// Better than mean power times a step: what was drawn in the steps themselves. Only where that is known of every rank.
+void read_energy(const Record& energy, RunSummary& run) {
+  if (is_number(energy.at("energy_per_step_j")) && whole_of(energy.at("known_ranks")) == whole_of(energy.at("ranks")))
+    run.telemetry["energy_per_step_j"] = energy.at("energy_per_step_j").number();
 }
 
 void read_findings(const Record& document, RunSummary& run) {
@@ -257,6 +275,7 @@ Result<RunSummary> run_summary(const Value& document, std::string label) {
   }
   reader.finish();
   read_telemetry(d.at("telemetry"), run);
+  read_energy(record_of(record_of(d.at("job")).at("energy")), run);
   read_findings(d, run);
   if (text_of(d.at("verdict_kind")) == "inconclusive") run.inconclusive = text_of(d.at("verdict"));
   const auto inputs = rows_of(d.at("inputs"));

@@ -60,6 +60,9 @@ struct RunSummary {
   std::map<std::string, double> memory;                ///< peak_reserved_bytes ..., the largest rank's
   std::map<std::string, double> memory_lines;          ///< bytes at the peak of a memory snapshot, by line and category
   std::map<std::string, double> telemetry;  ///< power_w, energy_j_per_step, utilization_pct ..., of all devices
+  /// Of a mean step, parts of the distance from its limit; empty: that of some rank is not known.
+  std::map<std::string, double> distance_ns;
+  std::optional<double> times_limit;   ///< likewise: wall time over the limit
   std::vector<FindingSummary> findings;
   std::string inconclusive;           ///< the verdict, where it says that the evidence is not enough; else empty
 

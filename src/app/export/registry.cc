@@ -22,7 +22,7 @@ extern const DataTable kDeviceData, kStepData, kPhaseData, kPhaseSegmentData, kI
     kOpNameData, kLaunchData, kCollectiveData, kMemoryData, kThreadTimeData;
 extern const DataTable kRankData, kWindowData, kMetadataData, kDevicePropertyData, kIssueData, kStragglerData,
     kSampleData, kSampleDeviceData, kSampleProcessData, kMarkData;
-extern const DataTable kRooflineData, kDistanceData;
+extern const DataTable kRooflineData, kDistanceData, kEnergyData, kStepEnergyData;
 extern const DataTable kSnapshotEventData, kSnapshotSegmentData, kSnapshotBlockData;
 
 const std::vector<const DataTable*>& data_tables() {
@@ -33,7 +33,7 @@ const std::vector<const DataTable*>& data_tables() {
       &kCounterData,    &kSyncData,        &kBackwardData, &kThreadTimeData,     &kThreadSampleData, &kThreadWaitData,
       &kRankData,       &kWindowData,      &kMetadataData, &kDevicePropertyData, &kIssueData,        &kSampleData,
       &kSampleDeviceData, &kSampleProcessData, &kMarkData, &kSnapshotEventData, &kSnapshotSegmentData,
-      &kSnapshotBlockData, &kRooflineData, &kDistanceData};
+      &kSnapshotBlockData, &kRooflineData, &kDistanceData, &kEnergyData, &kStepEnergyData};
   return all;
 }
 

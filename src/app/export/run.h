@@ -3,6 +3,7 @@
 
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,6 +15,7 @@
 #include "analyse/job/rank_digest.h"
 #include "analyse/rank/collectives.h"
 #include "analyse/rank/devices.h"
+#include "analyse/rank/energy.h"
 #include "analyse/rank/idle.h"
 #include "analyse/rank/kernels.h"
 #include "analyse/rank/ops.h"
@@ -115,6 +117,13 @@ struct RunRows {
   std::deque<RankRows> ranks;          ///< by rank; none: samples alone
   const Job* job = nullptr;            ///< null for one rank; may know more ranks
   const SampleLog* samples = nullptr;  ///< null: none
+  const std::map<int, EnergySection>* energy = nullptr;   ///< by rank; null: no samples
+
+  /// Null: not known.
+  [[nodiscard]] const EnergySection* energy_of(const RankRows& rank) const {
+    const auto found = energy != nullptr ? energy->find(rank.rank()) : std::map<int, EnergySection>::const_iterator();
+    return energy != nullptr && found != energy->end() ? &found->second : nullptr;
+  }
 
   /// Null: a job of one rank.
   [[nodiscard]] const RankClock* job_clock(const RankRows& rank) const;

@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "analyse/job/job.h"
+#include "analyse/job/job_energy.h"
 #include "analyse/job/work_comparison.h"
+#include "analyse/rank/clock_scale.h"
 #include "analyse/rank/rank_report.h"
 #include "analyse/rank/replay.h"
 #include "app/gather/archive.h"
@@ -198,7 +200,7 @@ std::string why_none_within(const SampleLog& samples, const Interval& job) {
 }
 
 // Samples beside traces count on the ranks' hosts, while the traces were recorded.
-void add_telemetry(const JobRead& read, Evidence& evidence, Report& report) {
+void add_telemetry(const JobRead& read, const JobSamples& samples, Evidence& evidence, Report& report) {
   if (read.ranks.empty()) evidence.telemetry = summarise(read.samples);
   if (read.ranks.empty() || read.samples.empty()) return;
   const std::span<const RankClock> clocks = read.job ? std::span(read.job->clocks) : std::span<const RankClock>();
@@ -208,7 +210,6 @@ void add_telemetry(const JobRead& read, Evidence& evidence, Report& report) {
     const auto at = [&](int64_t t) { return clocks.empty() || clocks[i].method == "none" ? t : clocks[i].aligned(t); };
     job = {std::min(job.start, at(d.extent.start)), std::max(job.end, at(d.extent.end))};
   }
-  const JobSamples samples = samples_of_ranks(read);
   evidence.telemetry = summarise(clipped(samples.log, job.start, job.end));
   for (InputFile& file : report.inputs) {
     if (file.format != "samples") continue;
@@ -220,6 +221,22 @@ void add_telemetry(const JobRead& read, Evidence& evidence, Report& report) {
                              why_none_within(samples.log, job)});
     return;   // the logs are one by now
   }
+}
+
+// What samples beside traces add to each rank: its energy, and the clock that its device had.
+void add_sampled(const SampleLog& samples, JobRead& read, Report& report) {
+  if (read.ranks.empty() || samples.empty()) return;
+  std::vector<const RankDigest*> digests;
+  for (const RankResult& r : read.ranks) digests.push_back(&r.digest);
+  RanksEnergy energy = ranks_energy(digests, read.job.get(), samples, read.rates);
+  for (size_t i = 0; i < read.ranks.size(); ++i) read.ranks[i].report.energy = std::move(energy.sections[i]);
+  report.energy = std::move(energy.job);
+  // On the hosts' own clocks, as the digests' steps are.
+  const std::vector<std::optional<uint32_t>> devices = sampled_devices(digests, read.samples);
+  for (size_t i = 0; i < read.ranks.size(); ++i)
+    if (devices[i])
+      if (const auto clock = sampled_clock(*digests[i], read.samples, *devices[i]))
+        at_clock(read.ranks[i].report, clock->sm_clock_mhz);
 }
 
 std::string left_out_text(const OtherRun& o) {
@@ -286,7 +303,9 @@ Report job_report(JobRead read, const Thresholds& thresholds) {
   Evidence evidence;
   evidence.thresholds = thresholds;
   evidence.job = read.job.get();
-  add_telemetry(read, evidence, report);
+  const JobSamples samples = samples_of_ranks(read);
+  add_telemetry(read, samples, evidence, report);
+  add_sampled(samples.log, read, report);
   for (const std::shared_ptr<const RunLog>& log : read.notes.logs) evidence.logs.push_back(log_report(log));
   if (!read.notes.flights.empty()) evidence.flight = flight_report(read.notes.flights);
   add_ranks(std::move(read.ranks), evidence, report);

@@ -98,6 +98,7 @@ struct JobRead {
   std::vector<InputSource> sources;   ///< in the order of the paths; of a folder, by name
   std::vector<RankResult> ranks;      ///< by rank; none: samples alone
   SampleLog samples;                  ///< of sample files, as they have them
+  EnergyRates rates;                  ///< as the user gave them
   JobNotes notes;
   /// See analyse_ranks(). Null: one rank, or to be worked out.
   std::unique_ptr<const Job> job;

@@ -1,0 +1,113 @@
+#include "analyse/rank/model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "analyse/rank/devices.h"
+#include "analyse/rank/kernels.h"
+#include "analyse/rank/phases.h"
+#include "analyse/rank/roofline.h"
+#include "analyse/rank/step_load.h"
+#include "analyse/rank/steps.h"
+#include "analyse/rank/work_per_step.h"
+#include "analyse/report/quantity.h"
+
+namespace profgpu {
+namespace {
+
+constexpr double kBackward = 2;        // of the forward pass: gradients of inputs and of weights
+constexpr double kAgreePct = 10;       // shapes and model count the same work
+
+// The precision that most time of products has, by their work or their kernels' names.
+Precision precision_of_products(const Facts& facts) {
+  const Trace& trace = facts.trace();
+  const DeviceWork& work = facts.get<DeviceWork>();
+  const std::vector<KernelCategory>& category = facts.get<Kernels>().category;
+  std::vector<std::optional<Precision>> named(trace.strings.size());
+  std::array<int64_t, kPrecisions> ns{};
+  for (uint32_t i = 0; i < trace.activity.size(); ++i) {
+    const uint32_t name = trace.activity.name[i].value;
+    const WorkRun* const run = work.run(ActivityId(i));
+    if (run != nullptr && run->work.flops >= 0) {
+      if (run->work.flops > 0) ns[static_cast<size_t>(run->work.precision)] += trace.activity.duration_ns[i];
+    } else if (trace.activity.kind[i] == ActivityKind::kKernel && category[name] == KernelCategory::kGemm) {
+      if (!named[name]) named[name] = precision_in_kernel_name(trace.strings[trace.activity.name[i]]);
+      ns[static_cast<size_t>(*named[name])] += trace.activity.duration_ns[i];
+    }
+  }
+  ns[static_cast<size_t>(Precision::kUnknown)] = 0;
+  const auto most = std::ranges::max_element(ns);
+  return *most > 0 ? static_cast<Precision>(most - ns.begin()) : Precision::kUnknown;
+}
+
+// Keys that a token attends to on average.
+std::optional<double> keys_per_token(const Facts& facts, const ModelConfig& model, const StepLoad& load) {
+  if (load.sequence_length) return model.keys_of(*load.sequence_length);
+  double pairs = 0, tokens = 0;
+  for (const EngineRange& s : facts.get<Steps>().of_engine) {
+    if (!s.measured || !is_served(s.batch.kind)) continue;
+    if (!s.batch.pairs || !s.batch.tokens) return std::nullopt;
+    // Half of what a prompt's own tokens make is behind the mask.
+    pairs += static_cast<double>(*s.batch.pairs) -
+             static_cast<double>(std::max<int64_t>(s.batch.query_pairs.value_or(0) - *s.batch.tokens, 0)) / 2;
+    tokens += static_cast<double>(*s.batch.tokens);
+  }
+  return tokens > 0 ? std::optional(pairs / tokens) : std::nullopt;
+}
+
+void compare_with_ops(const Facts& facts, ModelSection& m) {
+  m.op_flops_per_step = facts.get<WorkPerStep>().model_flops;
+  if (!m.op_flops_per_step || !m.flops_per_step || *m.flops_per_step <= 0) return;
+  m.op_flops_pct = 100 * *m.op_flops_per_step / *m.flops_per_step;
+  if (std::abs(*m.op_flops_pct - 100) > kAgreePct)
+    m.notes.push_back(fmt::format(
+        "operators' shapes have {} of the model's FLOPs: check the tokens of a step for each GPU, and whether all "
+        "weights are trained",
+        format_percent(*m.op_flops_pct, 0)));
+}
+
+void rate(const Facts& facts, const ModelConfig& model, int64_t steps, ModelSection& m) {
+  const int64_t wall_ns = facts.get<Steps>().measured_wall_ns();
+  if (!m.flops_per_step || wall_ns <= 0) return;
+  const double per_ns = *m.flops_per_step * static_cast<double>(steps) / static_cast<double>(wall_ns);
+  m.tflops = per_ns / 1e3;
+  Precision precision = precision_of_products(facts);
+  if (precision == Precision::kUnknown) precision = model.precision;
+  m.precision = precision_name(precision);
+  const Limits& limits = facts.get<Limits>();
+  const double peak = limits.device ? limits.device->operations_per_ns(precision) : 0;
+  if (peak > 0) m.mfu_pct = 100 * per_ns / peak;
+  else if (!limits.device) m.notes.push_back(limits.why + ": pass measured peaks with --peaks FILE");
+  else m.notes.push_back("the device's peak rate is not known for this precision");
+}
+
+}  // namespace
+
+std::optional<ModelSection> ModelSection::compute(const Facts& facts) {
+  if (!facts.options().model) return std::nullopt;
+  const ModelConfig& model = *facts.options().model;
+  const StepLoad& load = facts.get<StepLoad>();
+  const auto steps = static_cast<int64_t>(facts.get<Steps>().measured().size());
+  ModelSection m;
+  m.type = model.type;
+  m.parameters = model.parameters(), m.active_parameters = model.active_weights();
+  m.training = facts.get<Phases>().backward_passes > 0;
+  const double passes = m.training ? 1 + kBackward : 1;
+  m.flops_per_token = passes * model.flops_of_weights();
+  if (const auto keys = keys_per_token(facts, model, load))
+    m.attention_flops_per_token = passes * model.flops_of_attention(*keys);
+  else
+    m.notes.emplace_back("attention is left out: give the length of sequences, --tokens-per-step SEQUENCESxLENGTH");
+  m.tokens_per_step = load.tokens, m.tokens_source = load.source;
+  if (load.tokens) m.flops_per_step = *load.tokens * (m.flops_per_token + m.attention_flops_per_token.value_or(0));
+  else
+    m.notes.emplace_back("the tokens of a step are not known: --tokens-per-step N, all GPUs' tokens over their number");
+  rate(facts, model, steps, m);
+  compare_with_ops(facts, m);
+  return m;
+}
+
+}  // namespace profgpu

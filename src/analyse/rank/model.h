@@ -1,0 +1,44 @@
+// The FLOPs of the model that the user describes (--model-config), beside the time of the measured steps: MFU also of
+// traces without shapes, and a check of what operators' shapes say.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analyse/rank/facts.h"
+#include "analyse/report/document.h"
+
+namespace profgpu {
+
+struct ModelSection {
+  std::string type;                       ///< "llama"
+  double parameters = 0, active_parameters = 0;   ///< all weights; those that a token's products use
+  bool training = false;                  ///< backward passes were seen: 3 times the forward pass
+  double flops_per_token = 0;             ///< of weights: 6 for each active one in training, else 2
+  /// More, for attention; none: how long sequences are is not known.
+  std::optional<double> attention_flops_per_token;
+  std::optional<double> tokens_per_step;  ///< of one GPU
+  std::string tokens_source;              ///< StepLoad::source
+  std::optional<double> flops_per_step;   ///< of one GPU
+  std::string precision;                  ///< whose peak rate MFU is of; empty: unknown
+  std::optional<double> tflops;           ///< 10^12 FLOPs a second over the measured steps' wall time
+  std::optional<double> mfu_pct;
+  /// Needed FLOPs of products in a measured step, from operators' shapes, without recomputation; none: not known well.
+  std::optional<double> op_flops_per_step;
+  std::optional<double> op_flops_pct;     ///< of flops_per_step
+  std::vector<std::string> notes;         ///< what is left out, and what to give for more
+
+  void fields(auto&& v) const {
+    v("type", type), v("parameters", parameters), v("active_parameters", active_parameters), v("training", training);
+    v("flops_per_token", flops_per_token), v("attention_flops_per_token", attention_flops_per_token);
+    v("tokens_per_step", tokens_per_step), v("tokens_source", unless_empty(tokens_source));
+    v("flops_per_step", flops_per_step), v("precision", unless_empty(precision)), v("tflops", tflops);
+    v("mfu_pct", mfu_pct), v("op_flops_per_step", op_flops_per_step), v("op_flops_pct", op_flops_pct);
+    v("notes", notes);
+  }
+  /// None without a model.
+  static std::optional<ModelSection> compute(const Facts& facts);
+};
+
+}  // namespace profgpu

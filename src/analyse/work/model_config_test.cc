@@ -1,0 +1,88 @@
+#include "analyse/work/model_config.h"
+
+#include <gtest/gtest.h>
+
+namespace profgpu {
+namespace {
+
+Result<ModelConfig> read(std::string text) { return model_config_from_json(std::move(text), "config.json"); }
+
+std::string error_of(std::string text) {
+  const auto model = read(std::move(text));
+  return model ? "" : model.error().message;
+}
+
+constexpr const char* kLlama2 = R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4096,
+  "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 32,
+  "vocab_size": 32000, "torch_dtype": "float16", "rope_scaling": null, "tie_word_embeddings": false})";
+
+constexpr double kSmall = 0.0015;   // norms and biases of small models, which do not count
+
+// Weights as the models' authors publish them.
+TEST(ModelConfig, WeightsAreThoseThatArePublished) {
+  const struct {
+    const char* config;
+    double weights, active;   // active: those that a token's products use; 0: not checked
+  } kModels[] = {
+      {kLlama2, 6'738'415'616, 6'738'415'616 - 32000.0 * 4096},
+      {R"({"model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+           "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256})", 8'030'261'248, 0},
+      {R"({"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1024, "n_inner": null,
+           "vocab_size": 50257, "architectures": ["GPT2LMHeadModel"]})", 124'439'808, 0},
+      {R"({"model_type": "bert", "hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12,
+           "num_attention_heads": 12, "max_position_embeddings": 512, "vocab_size": 30522,
+           "architectures": ["BertModel"]})", 108'891'648, 84'934'656},
+      {R"({"model_type": "qwen2", "hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28,
+           "num_attention_heads": 28, "num_key_value_heads": 4, "vocab_size": 152064})", 7'615'616'512, 0},
+      {R"({"model_type": "mixtral", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+           "num_attention_heads": 32, "num_key_value_heads": 8, "num_local_experts": 8, "num_experts_per_tok": 2,
+           "vocab_size": 32000})", 46'702'792'704, 12'879'925'248 - 32000.0 * 4096},
+      {R"({"model_type": "deepseek_v3", "hidden_size": 7168, "intermediate_size": 18432, "moe_intermediate_size": 2048,
+           "num_hidden_layers": 61, "num_attention_heads": 128, "num_key_value_heads": 128, "n_routed_experts": 256,
+           "num_experts_per_tok": 8, "n_shared_experts": 1, "first_k_dense_replace": 3, "q_lora_rank": 1536,
+           "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+           "vocab_size": 129280})", 671'026'404'352, 0},
+  };
+  for (const auto& m : kModels) {
+    const auto model = read(m.config);
+    ASSERT_TRUE(model) << model.error().message;
+    EXPECT_NEAR(model->parameters() / m.weights, 1, kSmall) << model->type;
+    if (m.active <= 0) continue;
+    EXPECT_NEAR(model->active_weights() / m.active, 1, kSmall) << model->type;
+  }
+}
+
+TEST(ModelConfig, ATokenNeedsTwoOperationsForEachWeight) {
+  const auto model = read(kLlama2);
+  ASSERT_TRUE(model);
+  EXPECT_EQ(model->precision, Precision::kFp16);
+  // 32 layers of 4 x 4096^2 for attention and 3 x 4096 x 11008, and the product to the vocabulary.
+  const double weights = 32 * (4.0 * 4096 * 4096 + 3.0 * 4096 * 11008) + 32000.0 * 4096;
+  EXPECT_EQ(model->active_weights(), weights);
+  EXPECT_EQ(model->flops_of_weights(), 2 * weights);
+  // Queries times keys, and scores times values: 2 x 2 x 32 layers x 32 heads x 128 for each key.
+  EXPECT_EQ(model->flops_of_attention(10), 4.0 * 32 * 32 * 128 * 10);
+  EXPECT_EQ(model->keys_of(2047), 1024);   // a causal mask leaves (n + 1) / 2
+}
+
+TEST(ModelConfig, WhatCannotBeReadIsSaid) {
+  EXPECT_EQ(error_of("no"), "config.json: not a model's config: no JSON object");
+  EXPECT_EQ(error_of("{}"), "config.json: not a model's config: it lacks model_type");
+  EXPECT_EQ(error_of(R"({"model_type": "mamba"})"), "config.json: models of type \"mamba\" are not known");
+  EXPECT_EQ(error_of(R"({"model_type": "llama", "num_hidden_layers": 2})"), "config.json: it lacks hidden_size");
+  EXPECT_EQ(error_of(R"({"model_type": "gpt2", "n_layer": 0, "n_embd": 8, "n_head": 2, "vocab_size": 9})"),
+            "config.json: num_hidden_layers is not above 0");
+  EXPECT_EQ(error_of(R"({"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 8, "num_attention_heads": 3,
+                         "num_key_value_heads": 2, "vocab_size": 9})"),
+            "config.json: num_attention_heads is not a multiple of num_key_value_heads");
+  EXPECT_EQ(error_of(R"({"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 9000000000000000000,
+                         "num_attention_heads": 3, "vocab_size": 9})"),
+            "config.json: sizes are negative, or too large to multiply");
+  EXPECT_EQ(error_of(R"({"model_type": "mixtral", "num_hidden_layers": 2, "hidden_size": 8, "num_attention_heads": 2,
+                         "vocab_size": 9, "num_local_experts": 2, "num_experts_per_tok": 3})"),
+            "config.json: num_experts_per_tok is more than there are experts");
+  EXPECT_NE(error_of(std::string(kLlama2).substr(0, 80)), "");
+}
+
+}  // namespace
+}  // namespace profgpu
