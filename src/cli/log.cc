@@ -108,6 +108,7 @@ Result<LogOptions> log_options(const Arguments& arguments) {
 constexpr int kHeaderEvery = 40;                          // rows on the screen
 constexpr int64_t kGrace_ns = 2'000'000'000;              // for devices that lag behind --count
 constexpr std::chrono::seconds kFactsPatience{5};
+constexpr int64_t kAsksForAll_ns = 50'000'000;            // shorter intervals leave cells empty that change slowly
 constexpr int64_t kMaxPause_ns = 500'000'000, kMinPause_ns = 10'000'000;
 
 std::atomic<int> stop_signal{0};
@@ -162,6 +163,7 @@ class Log {
   /// Whether it is time to stop.
   bool done();
   [[nodiscard]] int64_t rows() const { return written_; }
+  [[nodiscard]] std::string repeats() const { return rows_.repeats_text(); }
   [[nodiscard]] const Status& status() const { return status_; }
   [[nodiscard]] bool reader_left() const { return file_.reader_left(); }
 
@@ -295,7 +297,10 @@ Outcome write_log(const LogOptions& options, const OpenDevices& devices, LogFile
   SamplerOptions sampling;
   sampling.interval_ns = options.devices.interval_ns;
   sampling.devices = devices.devices;
-  if (options.rows.queried) sampling.wanted = metrics_of(options.rows.columns);
+  // Others are read in turns: every cell of a row would be asked for at each tick, too, where there is time for it.
+  if (options.rows.queried ||
+      (options.rows.format != LogFormat::kJson && options.devices.interval_ns >= kAsksForAll_ns))
+    sampling.wanted = metrics_of(options.rows.columns);
   if (options.rows.format != LogFormat::kJson || options.rows.queried) sampling.process_interval_ns = 0;
   Sampler sampler(devices.backend, sampling, [&log](const Reading& r) { log.add(r); });
   size_t printed = 0;
@@ -305,6 +310,8 @@ Outcome write_log(const LogOptions& options, const OpenDevices& devices, LogFile
   closed = true;   // the last reading comes off the schedule
   sampler.stop();
   if (!log.blocked()) print_troubles(sampler, *devices.backend, printed);
+  if (const std::string repeats = log.blocked() ? "" : log.repeats(); !repeats.empty())
+    print_message("profgpu: log: " + repeats);
   Outcome outcome = outcome_of(options, log, printed);
   if (sampler.any_stuck()) leave_stuck("log", outcome);
   return outcome;
