@@ -94,8 +94,7 @@ constexpr BorrowedFlag kBorrowedFlags[] = {
     {"stat", "-l", Takes::kNext, "--watch {}"},
     {"stat", "--loop", Takes::kNext, "--watch {}"},
     {"stat", "--id", Takes::kNext, "--device {}"},
-    {"stat", "-a", Takes::kNone, "--full"},
-    {"stat", "--show-all", Takes::kNone, "--full"},
+    {"stat", "--show-all", Takes::kNone, "--all"},
     // nvitop
     {"top", "-m", Takes::kNext, "", "the layout follows the screen's size"},
     {"top", "--monitor", Takes::kNext, "", "the layout follows the screen's size"},

@@ -152,6 +152,7 @@ class Log {
         rows_(options_.rows, devices.backend->devices()),
         file_(std::move(file)),
         of_device_(devices.backend->devices().size()),
+        seen_(devices.backend->devices().size()),
         watched_(devices.devices.size()) {}
 
   void add(const Reading& reading);
@@ -169,6 +170,8 @@ class Log {
 
  private:
   Status write(const Reading& taken);
+  /// The first reading of a device, where a row would lack rates: they need two looks.
+  [[nodiscard]] bool waits_for_rates(const Reading& reading);
 
   const std::atomic<bool>& closed_;
   const LogOptions options_;
@@ -177,6 +180,7 @@ class Log {
   LogFile file_;
   Reading shown_;
   std::vector<int64_t> of_device_;    // rows
+  std::vector<bool> seen_;            // devices
   size_t watched_, finished_ = 0;     // devices, and those of them with --count rows
   int64_t written_ = 0, first_finished_ns_ = 0;
   Status status_ = ok();
@@ -196,10 +200,21 @@ Status Log::write(const Reading& taken) {
   return file_.write(row);
 }
 
+bool Log::waits_for_rates(const Reading& reading) {
+  if (seen_[reading.device]) return false;
+  seen_[reading.device] = true;
+  if (!options_.rows.queried || options_.devices.backend.starts_with("replay")) return false;
+  const auto is_rate = [](Metric metric) { return metric_info(metric).unit == "B/s"; };
+  const auto& columns = options_.rows.columns;
+  return std::ranges::any_of(columns, [&](const LogColumn& c) {
+           return c.what.kind == SampleColumn::Kind::kMetric && is_rate(c.what.metric->metric);
+         }) && std::ranges::none_of(reading.samples, [&](const Sample& s) { return is_rate(s.metric); });
+}
+
 void Log::add(const Reading& reading) {
   std::lock_guard lock(mutex_);
   int64_t& count = of_device_[reading.device];
-  if (closed_ || !status_ || (options_.count && count >= *options_.count)) return;
+  if (closed_ || !status_ || (options_.count && count >= *options_.count) || waits_for_rates(reading)) return;
   Status status = write(reading);
   if (closed_ && !status) return;   // it was waiting for its reader when the log was closed
   status_ = std::move(status);
@@ -297,7 +312,7 @@ Outcome write_log(const LogOptions& options, const OpenDevices& devices, LogFile
   SamplerOptions sampling;
   sampling.interval_ns = options.devices.interval_ns;
   sampling.devices = devices.devices;
-  // Others are read in turns: every cell of a row would be asked for at each tick, too, where there is time for it.
+  // Otherwise metrics that change slowly are read in turns, and their cells are empty in between.
   if (options.rows.queried ||
       (options.rows.format != LogFormat::kJson && options.devices.interval_ns >= kAsksForAll_ns))
     sampling.wanted = metrics_of(options.rows.columns);
@@ -366,9 +381,10 @@ const Command kLog{
                  {"profgpu log -o gpu.jsonl --rotate 100MB --keep 5", "run forever, in at most 600 MB"}},
     .notes =
         "Each row is appended by one write, so that a log stays readable when it is killed or the disk fills up. An "
-        "empty field, or in JSON a missing one, means that the GPU did not report the metric at that tick: it is not "
-        "supported, or changes slowly and is read in turns. It never means 0. An existing file must have the same "
-        "columns.\n\n"
+        "empty field, or in JSON a missing one, means that the GPU had no new value at that tick or does not "
+        "support the metric; below 50 ms, what changes slowly is also read in turns. It never means 0. With --query, the "
+        "last value is repeated, and a message at the end counts such cells; the field age_s has their age. An existing "
+        "file must have the same columns.\n\n"
         "Fields by nvidia-smi's names have its units in the header and bare values; with --units the format is that of "
         "its csv, with --no-units units are left out.\n\n"
         "Ctrl-C is the normal end and exits 0; with --count or --duration it cuts the log short and exits 130 (SIGTERM "
