@@ -1,5 +1,5 @@
-// Calls of cuBLAS, cuBLASLt and cuDNN that queue work, as ranges with their names, in processes into which this library is
-// preloaded: the products and convolutions, as frameworks call them.
+// Calls of cuBLAS, cuBLASLt and cuDNN that queue work, as ranges with their names, in processes into which this library
+// is preloaded: the products and convolutions, as frameworks call them.
 #include "record/inject/interposed.h"
 
 namespace profgpu::inject::cuda_libraries {

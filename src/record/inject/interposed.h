@@ -1,5 +1,5 @@
-// Functions of other libraries that this one exports under their own names. Where it is preloaded, a program's calls come
-// here first: they are recorded and passed on. Elsewhere they are never called.
+// Functions of other libraries that this one exports under their own names. Where it is preloaded, a program's calls
+// come here first: they are recorded and passed on. Elsewhere they are never called.
 //
 // Arguments are passed on as machine words, so that no header of the library is needed: handles, pointers and integers
 // of any width go into the same registers and places of the stack. Functions with floating-point arguments cannot be

@@ -1,9 +1,9 @@
-// MPI's functions, in processes into which this library is preloaded: each call becomes a row with its size, partner and
-// communicator, or a range where it moves nothing, and goes on to the MPI library. Elsewhere these are never called.
+// MPI's functions, in processes into which this library is preloaded: each call becomes a row with its size, partner
+// and communicator, or a range where it moves nothing, and goes on to the MPI library. Elsewhere these are never called.
 //
-// Handles may be pointers (Open MPI) or integers (MPICH and its descendants). The library's own functions, and those that
-// answer our questions, are looked up under the names that MPI reserves for tools (PMPI_...), in the library that the
-// calling module is linked with.
+// Handles may be pointers (Open MPI) or integers (MPICH and its descendants). The library's own functions, and those
+// that answer our questions, are looked up under the names that MPI reserves for tools (PMPI_...), in the library that
+// the calling module is linked with.
 //
 // Budget: 300 ns a call, once a communicator is known.
 #include "record/inject/interposed.h"
@@ -146,7 +146,8 @@ bool is_in_place(Word buffer) { return buffer == 1 || buffer == ~Word{0}; }
 
 uint64_t bytes_of(const Shape& shape, const Word* arguments, const Communicator& c) {
   const bool in_place = shape.buffer != kNone && is_in_place(arguments[shape.buffer]);
-  const int8_t count_at = in_place ? shape.other_count : shape.count, type_at = in_place ? shape.other_type : shape.type;
+  const int8_t count_at = in_place ? shape.other_count : shape.count;
+  const int8_t type_at = in_place ? shape.other_type : shape.type;
   if (count_at == kNone || type_at == kNone) return 0;
   int64_t count = static_cast<int32_t>(arguments[count_at]);
   if (shape.own_of_counts || shape.mean_of_counts) {

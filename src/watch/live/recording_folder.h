@@ -24,8 +24,8 @@ struct RecordingFolder {
 Result<RecordingFolder> take_recording_folder(const std::string& path, bool shared);
 /// Removes what take_recording_folder() created, where the command could not be started.
 void discard(const RecordingFolder& folder);
-/// "profgpu-train-20260102-150405", in the current folder; with -2 and so on where that is taken. `job`: of processes that
-/// a launcher started, which need one name: "profgpu-train-JOB".
+/// "profgpu-train-20260102-150405", in the current folder; with -2 and so on where that is taken. `job`: of processes
+/// that a launcher started, which need one name: "profgpu-train-JOB".
 std::string default_recording_folder(const std::vector<std::string>& command, const std::string& job = "");
 
 /// The host's name as recorded processes write it.
