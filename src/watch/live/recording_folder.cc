@@ -214,7 +214,9 @@ void set_python(Variables& variables, const RecordingRequest& request, const Rec
                           (request.torch_steps > 0 ? ", and their operators are not traced" : "") +
                           ": no folder python-hook beside profgpu");
   set(variables, "PROFGPU_PYTHON_STACKS_NS", std::to_string(request.python_stacks_ns));
-  set(variables, "PROFGPU_TORCH_STEPS", request.torch_steps > 0 ? std::to_string(request.torch_steps) : "");
+  // Empty in a run without --torch-steps within one with it.
+  if (request.torch_steps > 0 || !variable_in(variables, "PROFGPU_TORCH_STEPS").empty())
+    set(variables, "PROFGPU_TORCH_STEPS", request.torch_steps > 0 ? std::to_string(request.torch_steps) : "");
   // The program that explains an out-of-memory error; empty in a run without --memory within one with it.
   if (request.memory || !variable_in(variables, "PROFGPU_MEMORY").empty())
     set(variables, "PROFGPU_MEMORY", request.memory ? own_program() : "");
