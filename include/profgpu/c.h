@@ -183,8 +183,9 @@ PROFGPU_C_API void profgpu_monitor_start(profgpu_monitor* monitor);
 /* From now on is phase `name`, until the next mark or stop. */
 PROFGPU_C_API void profgpu_monitor_mark(profgpu_monitor* monitor, profgpu_string name);
 PROFGPU_C_API void profgpu_monitor_stop(profgpu_monitor* monitor);
-/* JSON, an array with an object a device: what profgpu::MonitorSummary has, by the same names, and "phases". What a
- * device cannot say is absent. Works while the monitor runs. */
+/* JSON, an array with an object a device: what profgpu::MonitorSummary has, by the same names, "phases", and "steps":
+ * all steps together, as if they were one phase. What a device cannot say is absent, and "steps" where there was none.
+ * Works while the monitor runs. */
 PROFGPU_C_API profgpu_text* profgpu_monitor_summary(const profgpu_monitor* monitor);
 /* The same for a person. */
 PROFGPU_C_API profgpu_text* profgpu_monitor_summary_text(const profgpu_monitor* monitor);

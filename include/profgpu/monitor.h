@@ -129,6 +129,8 @@ class PROFGPU_API Monitor {
   void mark(const std::string& name);
   /// The same, of a phase that goes on after one within it: not counted as another.
   void go_on(const std::string& name);
+  /// Whether what is marked from now on is within a step of a training loop. A step begins where this turns true.
+  void within_step(bool is_within);
   /// Takes one last sample of each device that answers. Idempotent. Waits two seconds at most for a driver that hangs;
   /// the thread that hangs in it is left behind.
   void stop();
@@ -137,6 +139,8 @@ class PROFGPU_API Monitor {
   [[nodiscard]] std::vector<MonitorSummary> summary() const;
   /// By device, then by name.
   [[nodiscard]] std::vector<MonitorPhase> phases() const;
+  /// All steps together, whatever their phases are: named "step", one for each device that has been within a step.
+  [[nodiscard]] std::vector<MonitorPhase> steps() const;
   /// The newest MonitorOptions::keep_samples, the oldest first.
   [[nodiscard]] std::vector<MonitorSample> samples() const;
 

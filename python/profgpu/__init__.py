@@ -24,7 +24,8 @@ from .report import Finding, Report, analyze
 from .tables import Table
 
 if TYPE_CHECKING:
-    from . import guide
+    from . import bench, guide
+    from .inventory import GPU, ContextOverhead, Device, context_overhead, devices, getGPUs, showUtilization
     from .memory import MemoryRecording, record_memory, track_cells
     from .recording import Recording, load_ipython_extension, record
     from .timing import Comparison, Crossover, Timing, benchmark, compare, crossover
@@ -35,18 +36,26 @@ __version__ = "0.1.0"
 # Loaded when they are first used, so that a script which only watches a GPU pays for no more than that.
 _LATER: Dict[str, str] = {
     "Comparison": "timing",
+    "ContextOverhead": "inventory",
     "Crossover": "timing",
+    "Device": "inventory",
+    "GPU": "inventory",
     "MemoryRecording": "memory",
     "Recording": "recording",
     "Timing": "timing",
     "Watch": "watching",
+    "bench": "bench",
     "benchmark": "timing",
     "compare": "timing",
+    "context_overhead": "inventory",
     "crossover": "timing",
+    "devices": "inventory",
+    "getGPUs": "inventory",
     "guide": "guide",
     "load_ipython_extension": "recording",
     "record": "recording",
     "record_memory": "memory",
+    "showUtilization": "inventory",
     "track_cells": "memory",
     "watch": "watching",
 }
@@ -64,13 +73,16 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> List[str]:
-    return sorted([*globals(), *_LATER])
+    return sorted([*__all__, "__doc__", "__version__"])
 
 
 __all__ = [
     "Comparison",
+    "ContextOverhead",
     "Crossover",
+    "Device",
     "Finding",
+    "GPU",
     "GpuBackendError",
     "GpuMonitor",
     "GpuSample",
@@ -87,9 +99,13 @@ __all__ = [
     "Watch",
     "analyze",
     "annotate",
+    "bench",
     "benchmark",
     "compare",
+    "context_overhead",
     "crossover",
+    "devices",
+    "getGPUs",
     "gpu_profile",
     "guide",
     "is_recorded",
@@ -99,6 +115,7 @@ __all__ = [
     "profile_repeats",
     "record",
     "record_memory",
+    "showUtilization",
     "step",
     "track_cells",
     "watch",

@@ -89,6 +89,9 @@ class GpuSummary:
     throttle_pct: Dict[str, float] = dataclasses.field(default_factory=dict)  #: share of the time, by reason
     phases: Dict[str, Dict[str, float]] = dataclasses.field(default_factory=dict)  #: by name of a range
     details: Dict[str, Any] = dataclasses.field(default_factory=dict, repr=False)  #: all that the library says
+    steps: int = 0  #: how many ``profgpu.step()`` or ``profgpu.watch()`` have begun
+    step_s: float = NAN  #: mean time of a step, in seconds
+    energy_per_step_j: float = NAN  #: of this GPU, by the board's counter if it has one; time between steps is left out
 
     def format(self) -> str:
         """A block of text for a person."""
@@ -109,6 +112,9 @@ class GpuSummary:
             lines.append("  clocks: SM mean %s%s" % (_text(self.sm_clock_mean_mhz, " MHz", 0), most))
         lines.append(_line("  temp: ", " °C", 0, mean=self.temp_mean_c, max=self.temp_max_c))
         lines.append("  busy time (est): " + _text(self.busy_time_est_s, "s", 3))
+        if self.steps:
+            a_step = {"mean": _text(self.step_s, "s", 4), "energy": _text(self.energy_per_step_j, " J", 2)}
+            lines.append("  steps: %d | " % self.steps + " | ".join("%s %s" % item for item in a_step.items()))
         if self.sparkline:
             lines.append("  util trace: " + self.sparkline)
         if self.notes:
@@ -130,7 +136,7 @@ class GpuSummary:
         flat = {
             prefix + f.name: float(getattr(self, f.name))
             for f in dataclasses.fields(self)
-            if f.name != "device" and isinstance(getattr(self, f.name), (int, float))
+            if f.name != "device" and (f.name != "steps" or self.steps) and isinstance(getattr(self, f.name), (int, float))
         }
         flat.update({"%sthrottle_pct/%s" % (prefix, reason): pct for reason, pct in self.throttle_pct.items()})
         for phase, numbers in self.phases.items():
@@ -395,6 +401,8 @@ class GpuMonitor:
         util, power = of("utilization_pct", "mean"), of("power_w", "mean")
         memory_total = d.get("constants", {}).get("memory_total_bytes", NAN) / _MIB
         memory_max = of("memory_used_bytes", "max", _MIB)
+        steps = d.get("steps", {})
+        count = steps.get("count", 0)
         return GpuSummary(
             device=self.device,
             name=d.get("name") or "N/A",
@@ -433,6 +441,9 @@ class GpuMonitor:
             throttle_pct=d.get("throttle_pct", {}),
             phases={p["name"]: {k: v for k, v in p.items() if k != "name"} for p in d.get("phases", [])},
             details=d,
+            steps=count,
+            step_s=steps["duration_s"] / count if count else NAN,
+            energy_per_step_j=steps.get("energy_j", NAN) / count if count else NAN,
         )
 
 

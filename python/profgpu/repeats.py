@@ -139,6 +139,7 @@ async def _wait(monitor: Callable[[], GpuMonitor], fn: Callable[[], Any], repeat
 
 
 def gpu_profile(
+    function: Optional[Callable[..., Any]] = None,
     *,
     device: Union[int, str] = 0,
     interval_s: float = 0.2,
@@ -151,8 +152,10 @@ def gpu_profile(
     return_profile: bool = False,
     repeats: int = 1,
     warmup_runs: int = 0,
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+) -> Any:
     """Decorator: every call of the function is watched until it has returned, and reported.
+
+    ``@gpu_profile`` and ``@gpu_profile()`` are the same.
 
     A coroutine is watched until it is done, a generator from its first item until it ends or is closed. Generators run once:
     ``repeats`` is not for them, and ``return_profile`` replaces the value of a ``yield from``, which asynchronous ones have not.
@@ -193,7 +196,11 @@ def gpu_profile(
 
         return wait if inspect.iscoroutinefunction(fn) else call
 
-    return decorate
+    if function is None:
+        return decorate
+    if not callable(function):
+        raise TypeError("gpu_profile takes its options by name, as gpu_profile(device=%r)" % (function,))
+    return decorate(function)
 
 
 def _watched_generator(

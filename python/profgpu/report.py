@@ -4,6 +4,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import threading
 import weakref
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
@@ -108,16 +109,22 @@ class Report:
     def to_dict(self) -> Dict[str, Any]:
         """The document that ``profgpu analyze --json`` prints."""
         copy: Dict[str, Any] = json.loads(self._write("json"))
+        if self._keep is not None:
+            copy["next"] = []  # commands about files that go with this report
         return copy
 
     def to_json(self, path: Optional[_library.Path] = None) -> str:
-        return _saved(self._write("json"), path)
+        text = self._write("json") if self._keep is None else json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n"
+        return _saved(text, path)
 
     def to_text(
         self, path: Optional[_library.Path] = None, *, section: str = "", top: int = 10, width: int = 100, color: bool = False
     ) -> str:
         """What the command shows in a terminal."""
         text = self._write("terminal", section=section, top=top, width=width, color="always" if color else "never")
+        if self._keep is not None:  # what to type next would name files that go with this report
+            last = re.search("\n(\x1b\\[[0-9;]*m)?Next: ", text)
+            text = text[: last.start()] if last else text
         return _saved(text, path)
 
     def to_markdown(self, path: Optional[_library.Path] = None) -> str:

@@ -10,6 +10,8 @@ import sys
 import time
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
+from . import _library
+
 NAN = float("nan")
 _LEAST_BATCH_S = 50e-6  # shorter calls are timed several at once, so that reading the clock does not count
 _MOST_RUNS = 100_000
@@ -395,6 +397,22 @@ def _moved(value: Any, place: str) -> Any:
     return value
 
 
+def _check_cuda() -> None:
+    """Raises where data cannot be copied to a GPU by PyTorch."""
+    try:
+        import torch
+    except ImportError:
+        why = "PyTorch is not installed"
+    else:
+        if torch.cuda.is_available():
+            return
+        why = "this PyTorch is built without CUDA" if torch.version.cuda is None else "PyTorch finds no GPU"
+    raise _library.ProfgpuError(
+        "crossover() has no GPU to compare the CPU with: %s" % why,
+        "pass to_gpu and from_gpu to copy data in another way; `profgpu doctor` looks for what keeps a GPU from working",
+    )
+
+
 def _torch_input(size: Any) -> Any:
     import torch
 
@@ -417,8 +435,13 @@ def crossover(
     """Times ``cpu_fn(data)`` and ``gpu_fn(data)`` over ``sizes``, and finds from which on the GPU wins.
 
     ``make(size)`` makes the data on the host (default: ``torch.rand(size)``). ``to_gpu`` and ``from_gpu`` copy data and
-    result (default: tensors, also in lists and tuples, by ``.to("cuda")`` and ``.to("cpu")``).
+    result (default: tensors, also in lists and tuples, by ``.to("cuda")`` and ``.to("cpu")``; ProfgpuError where PyTorch
+    has no GPU).
     """
+    if not sizes:
+        raise ValueError("sizes is empty")
+    if to_gpu is None:
+        _check_cuda()
     there = to_gpu or (lambda value: _moved(value, "cuda"))
     back = from_gpu or (lambda value: _moved(value, "cpu"))
     rows: List[CrossoverRow] = []
@@ -435,7 +458,5 @@ def crossover(
                 benchmark(lambda d=data: back(gpu_fn(there(d))), sync=lambda: synchronize(sync), **options),
             )
         )
-    if not rows:
-        raise ValueError("sizes is empty")
     return Crossover(tuple(rows))
 

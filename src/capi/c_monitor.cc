@@ -101,7 +101,15 @@ const InjectedRecorder* recorder() {
 // A monitor that is started between two ranges, or whose thread leaves the outermost one.
 constexpr const char* kBetween = "other";
 
-thread_local std::vector<std::string> open_ranges;
+struct OpenRange {
+  std::string phase;   // what monitors call it
+  bool is_step;
+};
+thread_local std::vector<OpenRange> open_ranges;
+
+bool is_within_step() {
+  return std::any_of(open_ranges.begin(), open_ranges.end(), [](const OpenRange& r) { return r.is_step; });
+}
 
 // `popped`: the range that is the innermost one now was open before.
 void mark_monitors(bool popped) {
@@ -109,19 +117,19 @@ void mark_monitors(bool popped) {
   const std::lock_guard lock(followed_mutex());
   for (const Followed& f : followed()) {
     if (f.thread != std::this_thread::get_id()) continue;
+    f.monitor->within_step(is_within_step());
     if (open_ranges.empty())
       f.monitor->mark(kBetween);
     else if (popped)
-      f.monitor->go_on(open_ranges.back());
+      f.monitor->go_on(open_ranges.back().phase);
     else
-      f.monitor->mark(open_ranges.back());
+      f.monitor->mark(open_ranges.back().phase);
   }
 }
 
-// `phase`: what monitors call it.
-void push(const std::string& name, std::string phase) {
+void push(const std::string& name, OpenRange range) {
   if (const InjectedRecorder* r = recorder()) r->push(name.c_str());
-  open_ranges.push_back(std::move(phase));
+  open_ranges.push_back(std::move(range));
   mark_monitors(false);
 }
 
@@ -139,7 +147,8 @@ void follow_ranges(Monitor& monitor) {
   const std::lock_guard lock(followed_mutex());
   followed().push_back({&monitor, std::this_thread::get_id()});
   ++followed_count;
-  if (!open_ranges.empty()) monitor.mark(open_ranges.back());
+  monitor.within_step(is_within_step());
+  if (!open_ranges.empty()) monitor.mark(open_ranges.back().phase);
 }
 
 MonitorOptions options_of(const profgpu_monitor_options* given) {
@@ -198,7 +207,8 @@ struct Members {
   }
 };
 
-void write_summary(JsonText& json, const MonitorSummary& s, const std::vector<MonitorPhase>& phases, size_t place) {
+void write_summary(JsonText& json, const MonitorSummary& s, const std::vector<MonitorPhase>& phases,
+                   const std::vector<MonitorPhase>& steps, size_t place) {
   const Members v{json};
   json.open('{');
   v("device", s.device), v("name", s.name), v("uuid", s.uuid), v("pci_bus_id", s.pci_bus_id);
@@ -213,6 +223,8 @@ void write_summary(JsonText& json, const MonitorSummary& s, const std::vector<Mo
   for (const MonitorPhase& p : phases)
     if (p.device == place) json.element(), v(p);
   json.close(']');
+  for (const MonitorPhase& p : steps)
+    if (p.device == place) json.key("steps"), v(p);
   json.close('}');
 }
 
@@ -246,7 +258,7 @@ using namespace profgpu;
 
 extern "C" {
 
-void profgpu_range_push(profgpu_string name) { push(std::string(view(name)), std::string(view(name))); }
+void profgpu_range_push(profgpu_string name) { push(std::string(view(name)), {std::string(view(name)), false}); }
 
 void profgpu_range_pop(void) {
   if (open_ranges.empty()) return;
@@ -255,7 +267,7 @@ void profgpu_range_pop(void) {
   mark_monitors(true);
 }
 
-void profgpu_step_push(int64_t number) { push("ProfilerStep#" + std::to_string(number), "step"); }
+void profgpu_step_push(int64_t number) { push("ProfilerStep#" + std::to_string(number), {"step", true}); }
 
 void profgpu_range_mark(profgpu_string name) {
   if (const InjectedRecorder* r = recorder()) r->mark(std::string(view(name)).c_str());
@@ -290,10 +302,10 @@ void profgpu_monitor_stop(profgpu_monitor* monitor) {
 profgpu_text* profgpu_monitor_summary(const profgpu_monitor* monitor) {
   if (monitor == nullptr) return nullptr;
   const std::vector<MonitorSummary> devices = monitor->monitor.summary();
-  const std::vector<MonitorPhase> phases = monitor->monitor.phases();
+  const std::vector<MonitorPhase> phases = monitor->monitor.phases(), steps = monitor->monitor.steps();
   JsonText json;
   json.open('[');
-  for (size_t i = 0; i < devices.size(); ++i) json.element(), write_summary(json, devices[i], phases, i);
+  for (size_t i = 0; i < devices.size(); ++i) json.element(), write_summary(json, devices[i], phases, steps, i);
   json.close(']');
   return new profgpu_text{json.take()};
 }

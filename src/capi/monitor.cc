@@ -62,6 +62,13 @@ MonitorSummary public_summary(const DeviceTelemetry& t) {
   return out;
 }
 
+MonitorPhase public_phase(const std::string& name, size_t device, const PhaseTotals::Total& t) {
+  MonitorPhase p{name, device, t.count, seconds(t.time_ns), {}, {}, t.energy_j, t.memory_max_bytes};
+  if (t.utilization_ns > 0) p.utilization_mean_pct = t.utilization_area / t.utilization_ns;
+  if (t.power_ns > 0) p.power_mean_w = t.power_area / t.power_ns;
+  return p;
+}
+
 /// A sample as it is kept: a name for each value would take more than the values.
 struct KeptSample {
   double t_s;
@@ -103,6 +110,7 @@ struct [[gnu::visibility("hidden")]] Monitor::Impl {
   bool running = false;
   std::vector<TelemetryCollector> collectors;
   std::vector<PhaseTotals> phases;
+  bool in_step = false;
   std::vector<int64_t> utilization_ns;    // Unix time of the newest
   std::deque<KeptSample> kept;
 };
@@ -150,6 +158,7 @@ void Monitor::Impl::begin(std::shared_ptr<Sampler> fresh) {
   kept.clear();
   collectors.clear();
   phases.assign(watched.size(), {});
+  in_step = false;
   utilization_ns.assign(watched.size(), 0);
   for (uint32_t d : watched)
     collectors.emplace_back(backend->devices()[d], interval, std::llround(options.warmup_s * 1e9));
@@ -205,11 +214,18 @@ void Monitor::Impl::mark(const std::string& name, bool goes_on) {
   std::lock_guard lock(mutex);
   if (!running) return;
   const int64_t now = steady_unix_ns();
-  for (PhaseTotals& p : phases) p.mark(now, name, goes_on);
+  for (PhaseTotals& p : phases) p.mark(now, name, goes_on, in_step);
 }
 
 void Monitor::mark(const std::string& name) { impl_->mark(name, false); }
 void Monitor::go_on(const std::string& name) { impl_->mark(name, true); }
+
+void Monitor::within_step(bool is_within) {
+  std::lock_guard lock(impl_->mutex);
+  if (is_within && !impl_->in_step && impl_->running)
+    for (PhaseTotals& p : impl_->phases) p.begin_step();
+  impl_->in_step = is_within;
+}
 
 void Monitor::stop() {
   Impl& i = *impl_;
@@ -239,12 +255,15 @@ std::vector<MonitorPhase> Monitor::phases() const {
   std::lock_guard lock(impl_->mutex);
   std::vector<MonitorPhase> out;
   for (size_t d = 0; d < impl_->phases.size(); ++d)
-    for (const auto& [name, t] : impl_->phases[d].totals()) {
-      MonitorPhase p{name, d, t.count, seconds(t.time_ns), {}, {}, t.energy_j, t.memory_max_bytes};
-      if (t.utilization_ns > 0) p.utilization_mean_pct = t.utilization_area / t.utilization_ns;
-      if (t.power_ns > 0) p.power_mean_w = t.power_area / t.power_ns;
-      out.push_back(std::move(p));
-    }
+    for (const auto& [name, t] : impl_->phases[d].totals()) out.push_back(public_phase(name, d, t));
+  return out;
+}
+
+std::vector<MonitorPhase> Monitor::steps() const {
+  std::lock_guard lock(impl_->mutex);
+  std::vector<MonitorPhase> out;
+  for (size_t d = 0; d < impl_->phases.size(); ++d)
+    if (const PhaseTotals::Total t = impl_->phases[d].steps(); t.count > 0) out.push_back(public_phase("step", d, t));
   return out;
 }
 

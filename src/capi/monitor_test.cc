@@ -74,6 +74,29 @@ TEST(PhaseTotals, GoByTheTimesOfTheSamplesHoweverLateTheyCome) {
   EXPECT_NEAR(idle.energy_j.value_or(0), 200, 1);
 }
 
+TEST(PhaseTotals, StepsAreSummedUpWhateverTheirPhases) {
+  constexpr int64_t kSecond = 1'000'000'000, kBegin = 1'700'000'000 * kSecond;
+  PhaseTotals totals;
+  const auto at = [](int s) { return kBegin + s * kSecond; };
+  totals.mark(at(0), "other");
+  for (const int step : {1, 4}) {   // two steps of 2 s, 1 s between them
+    totals.begin_step();
+    totals.mark(at(step), "step", false, true);
+    totals.mark(at(step + 1), "forward", false, true);
+    totals.mark(at(step + 2), "other");
+  }
+  Reading reading{.device = 0, .time_ns = at(7), .samples = {}, .has_processes = false, .processes = {}};
+  for (const auto& [at_s, watts] : {std::pair{0, 50.0}, {1, 300.0}, {3, 50.0}, {4, 300.0}, {6, 50.0}})
+    reading.add(Metric::kPower, watts, at(at_s));
+  totals.add(reading);
+  totals.end(at(7));
+  const PhaseTotals::Total steps = totals.steps();
+  EXPECT_EQ(steps.count, 2);
+  EXPECT_EQ(steps.time_ns, 4 * kSecond);
+  EXPECT_NEAR(steps.energy_j.value_or(0), 1200, 1e-6);
+  EXPECT_EQ(PhaseTotals().steps().count, 0);
+}
+
 TEST(PhaseTotals, AMeanIsDividedWhereThePhaseBegan) {
   constexpr int64_t kSecond = 1'000'000'000, kBegin = 1'700'000'000 * kSecond;
   PhaseTotals totals;

@@ -23,13 +23,14 @@ class PhaseTotals {
     std::optional<double> energy_j, memory_max_bytes;
   };
 
-  /// A phase that goes on after another one within it is not counted again.
-  void mark(int64_t time_ns, const std::string& name, bool goes_on = false) {
+  /// A phase that goes on after another one within it is not counted again. `in_step`: it is a part of a step.
+  void mark(int64_t time_ns, const std::string& name, bool goes_on = false, bool in_step = false) {
     close(time_ns);
     Total& phase = totals_[name];
     if (!goes_on) ++phase.count;
-    phases_.push_back({time_ns, name});
+    phases_.push_back({time_ns, name, in_step});
   }
+  void begin_step() { ++steps_.count; }
   void add(const Reading& reading) {
     for (const Sample& s : reading.samples) add(s);
     while (phases_.size() > 1 && phases_[1].begun_ns <= std::min(before_ns_, reading.time_ns - kLatest_ns))
@@ -42,17 +43,18 @@ class PhaseTotals {
     hold(utilization_, time_ns, &Total::utilization_area, &Total::utilization_ns);
     hold(power_, time_ns, &Total::power_area, &Total::power_ns);
   }
-  /// The board's counter says how much, the power when; either alone says both.
   [[nodiscard]] std::map<std::string, Total> totals() const {
-    double area = 0;
-    for (const auto& [name, t] : totals_) area += t.power_area;
-    // Where the counter is by then, up to which the power is known.
-    const double counted_j = energy_j_ + power_.value * static_cast<double>(power_.since_ns - energy_.since_ns) / 1e9;
-    const double scale = area > 0 && energy_j_ > 0 && counted_j > 0 ? counted_j / area : 1e-9;
+    const double scale = joules_per_area();
     auto out = totals_;
     for (auto& [name, t] : out)
       if (t.power_ns > 0) t.energy_j = t.power_area * scale;
     out.erase("");
+    return out;
+  }
+  /// All that was within steps; its count is that of steps.
+  [[nodiscard]] Total steps() const {
+    Total out = steps_;
+    if (out.power_ns > 0) out.energy_j = out.power_area * joules_per_area();
     return out;
   }
 
@@ -61,6 +63,7 @@ class PhaseTotals {
   struct Phase {
     int64_t begun_ns;
     std::string name;
+    bool in_step = false;
   };
   struct Course {
     int64_t since_ns = 0;          ///< 0: not known yet
@@ -73,9 +76,19 @@ class PhaseTotals {
     }
   };
 
+  // The board's counter says how much, the power when; either alone says both.
+  [[nodiscard]] double joules_per_area() const {
+    double area = 0;
+    for (const auto& [name, t] : totals_) area += t.power_area;
+    // Where the counter is by then, up to which the power is known.
+    const double counted_j = energy_j_ + power_.value * static_cast<double>(power_.since_ns - energy_.since_ns) / 1e9;
+    return area > 0 && energy_j_ > 0 && counted_j > 0 ? counted_j / area : 1e-9;
+  }
   // The open phase lasts to here.
   void close(int64_t time_ns) {
-    totals_[phases_.back().name].time_ns += time_ns - phases_.back().begun_ns;
+    const Phase& open = phases_.back();
+    totals_[open.name].time_ns += time_ns - open.begun_ns;
+    if (open.in_step) steps_.time_ns += time_ns - open.begun_ns;
   }
   // A mean over the beginning of a phase is what was before up to there, as far as it can be, and the rest after.
   void hold(Course& c, int64_t until_ns, double Total::* area, double Total::* time) {
@@ -92,8 +105,11 @@ class PhaseTotals {
         here = std::clamp(c.before, (whole - c.most * rest) / part, whole / part);
         value = (whole - here * part) / rest;
       }
-      t.*area += here * part;
-      t.*time += part;
+      for (Total* total : {&t, phases_[i].in_step ? &steps_ : nullptr}) {
+        if (total == nullptr) continue;
+        total->*area += here * part;
+        total->*time += part;
+      }
     }
     c.since_ns = std::max(c.since_ns, until_ns);
   }
@@ -110,10 +126,13 @@ class PhaseTotals {
     } else if (s.metric == Metric::kMemoryUsed) {
       auto& most = totals_[phases_.back().name].memory_max_bytes;
       most = std::max(most.value_or(s.value), s.value);
+      if (phases_.back().in_step)
+        steps_.memory_max_bytes = std::max(steps_.memory_max_bytes.value_or(s.value), s.value);
     }
   }
 
   std::map<std::string, Total> totals_;
+  Total steps_;
   std::deque<Phase> phases_{{0, ""}};   // in order; the first is the time before any
   int64_t last_ns_ = 0, before_ns_ = 0;
   Course utilization_, power_, energy_;

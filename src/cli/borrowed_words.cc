@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 
 #include "base/text.h"
 #include "cli/command.h"
@@ -11,23 +12,42 @@
 namespace profgpu {
 namespace {
 
+/// `theirs`: a tool's command, or its first option. Empty: whatever else follows the tool's name.
 struct BorrowedCommand {
-  std::string_view theirs;
+  std::string_view tool, theirs;
   std::vector<std::string> ours;
+  bool without_tool = false;   ///< their command alone is clear enough: `profgpu dmon`
 };
 
 const std::vector<BorrowedCommand>& borrowed_commands() {
   static const std::vector<BorrowedCommand> kAll = {
-      {"dmon", {"log"}},                          // nvidia-smi
-      {"pmon", {"stat", "--full", "--watch", "1"}},
-      {"topo", {"devices"}},
-      {"gpustat", {"stat"}},
-      {"nvitop", {"top"}},
-      {"nvtop", {"top"}},
-      {"profile", {"run", "--trace"}},           // nsys
-      {"record", {"run", "--trace"}},            // py-spy, perf
-      {"trace", {"run", "--trace"}},
-      {"stats", {"analyze"}},
+      {"nvidia-smi", "dmon", {"log"}, true},
+      {"nvidia-smi", "pmon", {"stat", "--full", "--watch", "1"}, true},
+      {"nvidia-smi", "topo", {"devices"}, true},
+      {"nvidia-smi", "nvlink", {"devices"}},
+      {"nvidia-smi", "-L", {"devices"}, true},
+      {"nvidia-smi", "--list-gpus", {"devices"}, true},
+      {"nvidia-smi", "-q", {"devices"}},
+      {"nvidia-smi", "", {"stat"}},
+      {"gpustat", "", {"stat"}},
+      {"nvitop", "", {"top"}},
+      {"nvtop", "", {"top"}},
+      {"rocm-smi", "--showtopo", {"devices"}},
+      {"rocm-smi", "", {"stat"}},
+      {"amd-smi", "list", {"devices"}},
+      {"amd-smi", "static", {"devices"}},
+      {"amd-smi", "topology", {"devices"}},
+      {"amd-smi", "monitor", {"log"}},
+      {"amd-smi", "metric", {"stat"}},
+      {"amd-smi", "", {"stat"}},
+      {"nsys", "profile", {"run", "--trace"}, true},
+      {"nsys", "stats", {"analyze"}, true},
+      {"nsys", "analyze", {"analyze"}},
+      {"nsys-ui", "", {"analyze"}},
+      {"py-spy", "record", {"run", "--trace"}, true},   // perf's, too
+      {"py-spy", "top", {"top"}},
+      {"py-spy", "dump", {"attach"}},
+      {"", "trace", {"run", "--trace"}, true},
   };
   return kAll;
 }
@@ -48,6 +68,8 @@ struct BorrowedFlag {
   std::string_view why = {};       ///< nothing is needed, because
 };
 
+constexpr std::string_view kAllEvents = "a recording has all kinds of events";
+
 constexpr BorrowedFlag kBorrowedFlags[] = {
     {"", "--no-color", Takes::kNone, "--color never"},
     {"", "--no-colour", Takes::kNone, "--color never"},
@@ -62,19 +84,26 @@ constexpr BorrowedFlag kBorrowedFlags[] = {
     {"log", "--help-query-gpu", Takes::kNone, "--help-query"},
     {"log", "--id", Takes::kNext, "--device {}"},
     {"log", "--format", Takes::kList, "{}"},
+    {"log", "-t", Takes::kNone, "", "it has no effect on a log"},
     {"log", "-f", Takes::kNext, "--output {}"},
     {"log", "--filename", Takes::kNext, "--output {}"},
     {"devices", "-m", Takes::kNone, "", "the matrix of links is always shown"},
     // gpustat
     {"stat", "-i", Takes::kOptional, "--watch {}"},
     {"stat", "--interval", Takes::kOptional, "--watch {}"},
+    {"stat", "-l", Takes::kNext, "--watch {}"},
+    {"stat", "--loop", Takes::kNext, "--watch {}"},
+    {"stat", "--id", Takes::kNext, "--device {}"},
+    {"stat", "--show-all", Takes::kNone, "--all"},
     // nvitop
     {"top", "-m", Takes::kNext, "", "the layout follows the screen's size"},
     {"top", "--monitor", Takes::kNext, "", "the layout follows the screen's size"},
     {"top", "-1", Takes::kNone, "--once"},
+    {"top", "--pid", Takes::kNext, "--filter {}"},
+    {"attach", "--pid", Takes::kNext, "{}"},
     // nsys
-    {"run", "--trace", Takes::kAttached, "--trace", "a recording has all kinds of events"},
-    {"run", "-t", Takes::kNext, "--trace", "a recording has all kinds of events"},
+    {"run", "--trace", Takes::kAttached, "--trace", kAllEvents},
+    {"run", "-t", Takes::kNext, "--trace", kAllEvents},
     {"run", "-c", Takes::kNext, "--capture-range {}"},
     {"run", "--capture-range-end", Takes::kNext, "", "recording stops at each cudaProfilerStop, and the program runs on"},
     {"run", "--cuda-graph-trace", Takes::kNext, "--graphs {}"},
@@ -87,6 +116,14 @@ constexpr BorrowedFlag kBorrowedFlags[] = {
     {"run", "--stats", Takes::kNext, "", "`profgpu analyze` shows the statistics"},
     {"run", "-s", Takes::kNext, "", "threads are always sampled"},
     {"run", "--sample", Takes::kNext, "", "threads are always sampled"},
+    {"run", "--cpuctxsw", Takes::kNext, "", "context switches are recorded where the kernel allows it"},
+    {"run", "--backtrace", Takes::kNext, "", "of each sample the line of Python is recorded"},
+    {"run", "--cudabacktrace", Takes::kNext, "", "of each sample the line of Python is recorded"},
+    {"run", "--python-sampling", Takes::kNext, "", "the training loop's Python stack is always sampled"},
+    {"run", "--cuda-memory-usage", Takes::kNext, "", "allocations of CUDA are always recorded"},
+    {"run", "--trace-fork-before-exec", Takes::kNext, "", "all child processes are recorded"},
+    {"run", "--show-output", Takes::kNext, "", "the program's output is always shown"},
+    {"run", "--export", Takes::kNext, "", "`profgpu export` writes other formats"},
 };
 
 // nvidia-smi dmon's letters of -s, with its columns of each.
@@ -107,6 +144,44 @@ constexpr BorrowedFlag kMonitorFlags[] = {
     {"", "--id", Takes::kNext, "--device {}"}, {"", "-f", Takes::kNext, "--output {}"},
     {"", "-o", Takes::kNext, "--timestamps iso"}, {"", "-s", Takes::kNext, "{}"},
     {"", "--select", Takes::kNext, "{}"},
+};
+
+// Options that mean something else to this tool than to others. Those of nvidia-smi for what `profgpu stat` shows.
+constexpr BorrowedFlag kSmiFlags[] = {
+    {"stat", "-i", Takes::kNext, "--device {}"},
+    {"stat", "-lms", Takes::kNext, "--watch {}ms"},
+    {"stat", "--loop-ms", Takes::kNext, "--watch {}ms"},
+    {"devices", "-s", Takes::kNone, "", "the state of links is always shown"},
+    {"devices", "--status", Takes::kNone, "", "the state of links is always shown"},
+    {"devices", "-i", Takes::kNext, "--device {}"},
+};
+constexpr BorrowedFlag kRocmFlags[] = {
+    {"stat", "-d", Takes::kNext, "--device {}"},
+    {"stat", "--showuse", Takes::kNone, "", "use is always shown"},
+    {"stat", "--showmemuse", Takes::kNone, "", "memory is always shown"},
+    {"stat", "--showtemp", Takes::kNone, "", "temperature is always shown"},
+    {"stat", "--showpower", Takes::kNone, "", "power is always shown"},
+    {"stat", "--showpids", Takes::kNone, "", "processes are always shown"},
+    {"stat", "--showallinfo", Takes::kNone, "--full"},
+};
+constexpr BorrowedFlag kSpyFlags[] = {
+    {"run", "-r", Takes::kNext, "", "--python-stacks TIME sets the time between samples"},
+    {"run", "--rate", Takes::kNext, "", "--python-stacks TIME sets the time between samples"},
+    {"run", "-f", Takes::kNext, "", "`profgpu export` writes flame graphs and speedscope profiles of a recording"},
+    {"run", "--format", Takes::kNext, "", "`profgpu export` writes flame graphs and speedscope profiles of a recording"},
+    {"run", "-s", Takes::kNone, "", "all child processes are recorded"},
+    {"run", "--subprocesses", Takes::kNone, "", "all child processes are recorded"},
+    {"run", "-n", Takes::kNone, "", "calls of CUDA are recorded, native stacks are not"},
+    {"run", "--native", Takes::kNone, "", "calls of CUDA are recorded, native stacks are not"},
+    {"run", "-t", Takes::kNone, "", "threads are always sampled"},
+    {"run", "--threads", Takes::kNone, "", "threads are always sampled"},
+};
+constexpr BorrowedFlag kProcessFlags[] = {   // nvidia-smi pmon's
+    {"stat", "-d", Takes::kNext, "--watch {}"},
+    {"stat", "-c", Takes::kNext, "", "Ctrl-C ends it"},
+    {"stat", "-i", Takes::kNext, "--device {}"},
+    {"stat", "-s", Takes::kNext, "", "all of it is shown"},
+    {"stat", "-o", Takes::kNext, "", "the time is always shown"},
 };
 
 std::optional<std::string> monitored_fields(std::string_view letters) {
@@ -144,23 +219,68 @@ class Translation {
   // Of options before a program (`profgpu --trace=cuda -- python ...`) the command is run.
   bool begin_command() {
     const std::string& first = in_.front();
-    if (first.starts_with("-")) {
+    if (!queries() && !is_borrowed_option(first) && first.starts_with("-")) {
       command_ = find_command("run");
       return true;
     }
-    at_ = 1;
     if ((command_ = find_command(first)) != nullptr) {
+      at_ = 1;
       out_.words.push_back(first);
       return true;
     }
+    return borrow_command();
+  }
+
+  // `nvidia-smi dmon`, `dmon`, `nvidia-smi --query-gpu=...`, `--query-gpu=...`, `nvidia-smi`.
+  bool borrow_command() {
     const auto& all = borrowed_commands();
-    const auto found = std::find_if(all.begin(), all.end(), [&](const auto& c) { return c.theirs == first; });
+    const bool names_tool = std::any_of(all.begin(), all.end(), [&](const auto& c) { return c.tool == in_.front(); });
+    if (names_tool) at_ = 1;
+    const std::string_view next = at_ < in_.size() ? std::string_view(in_[at_]) : "";
+    if (queries() && (!names_tool || in_.front() == "nvidia-smi")) {
+      command_ = find_command("log");
+      out_.words = {"log"};
+      return says_ = true;
+    }
+    const auto found = std::find_if(all.begin(), all.end(), [&](const auto& c) {
+      const bool here = names_tool ? c.tool == in_.front() : c.without_tool;
+      return here && (c.theirs == next || (names_tool && c.theirs.empty()));
+    });
     if (found == all.end()) return false;
+    if (!found->theirs.empty()) ++at_;
     command_ = find_command(found->ours.front());
     out_.words = found->ours;
-    monitors_ = first == "dmon";
+    monitors_ = found->theirs == "dmon";
     if (monitors_) fields_ = *monitored_fields("puc");
+    if (found->theirs == "pmon") tool_flags_ = kProcessFlags, drop_default_watch();
+    else if (found->tool == "nvidia-smi") tool_flags_ = kSmiFlags;
+    else if (found->tool == "rocm-smi") tool_flags_ = kRocmFlags;
+    else if (found->tool == "py-spy") tool_flags_ = kSpyFlags;
     return says_ = true;
+  }
+
+  // nvidia-smi without a command queries: `--query-gpu` may stand anywhere.
+  [[nodiscard]] bool queries() const {
+    const std::string& first = in_.front();
+    if (!first.starts_with("-") && first != "nvidia-smi") return false;
+    for (const std::string& word : in_) {
+      if (word == "--" || find_command(word) != nullptr) return false;
+      if (word.starts_with("--query-gpu") || word == "--help-query-gpu") return true;
+    }
+    return false;
+  }
+  [[nodiscard]] static bool is_borrowed_option(const std::string& word) {
+    const auto& all = borrowed_commands();
+    return word.starts_with("-") &&
+           std::any_of(all.begin(), all.end(), [&](const auto& c) { return c.without_tool && c.theirs == word; });
+  }
+  // `pmon -c 1` is one look, and `pmon -d 5` has its own interval.
+  void drop_default_watch() {
+    for (size_t i = at_; i < in_.size(); ++i)
+      if (in_[i].starts_with("-d") || in_[i] == "-c1" || (in_[i] == "-c" && i + 1 < in_.size() && in_[i + 1] == "1")) {
+        out_.words.resize(2);
+        return;
+      }
   }
 
   [[nodiscard]] bool is_own(const std::string& word) const {
@@ -188,6 +308,10 @@ class Translation {
                             word.starts_with(f.theirs) && is_digit(word[2]);
       return (name == f.theirs || attached) && !has_flag(*command_, std::string(name));
     };
+    if (const auto own = std::ranges::find_if(
+            tool_flags_, [&](const BorrowedFlag& f) { return f.command == command_->name && f.theirs == name; });
+        own != tool_flags_.end())
+      return &*own;
     if (monitors_) {
       const auto* found = std::find_if(std::begin(kMonitorFlags), std::end(kMonitorFlags), fits);
       if (found != std::end(kMonitorFlags)) return found;
@@ -222,14 +346,23 @@ class Translation {
     if (monitors_ && flag.ours == "{}") return choose_fields(word, value);
     if (monitors_ && flag.ours == "--timestamps iso") timed_ = "timestamp,";
     if (flag.ours.empty()) return;
+    if (flag.ours == "{}") return out_.words.push_back(value);
     says_ = says_ || (flag.value != Takes::kOptional && !flag.ours.starts_with("--color"));
     const std::string ours(flag.ours);
     const size_t blank = ours.find(' ');
     out_.words.push_back(ours.substr(0, blank));
+    if (flag.why == kAllEvents) preload_for(value);
     if (blank == ours.npos) return;
     std::string rest = ours.substr(blank + 1);
     if (const size_t hole = rest.find("{}"); hole != rest.npos) rest.replace(hole, 2, value);
     out_.words.push_back(std::move(rest));
+  }
+
+  // Calls of libraries are recorded where the recorder is preloaded.
+  void preload_for(const std::string& kinds) {
+    const std::string parts = "," + kinds + ",";
+    for (const std::string_view kind : {"cublas", "cudnn", "mpi"})
+      if (parts.find(fmt::format(",{}", kind)) != parts.npos && !has("--preload")) out_.words.emplace_back("--preload");
   }
 
   // Without nounits nvidia-smi prints a unit after each value.
@@ -254,6 +387,7 @@ class Translation {
   OwnWords out_;
   bool says_ = false, monitors_ = false;
   std::string timed_, fields_;   // of dmon
+  std::span<const BorrowedFlag> tool_flags_;
 };
 
 }  // namespace

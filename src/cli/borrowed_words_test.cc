@@ -62,9 +62,42 @@ TEST(BorrowedWords, OfGpustatAndNvitop) {
   EXPECT_EQ(first_note("analyze x --no-color"), "");
 }
 
+TEST(BorrowedWords, TheToolsNameMayStayInFront) {
+  EXPECT_EQ(own("nvidia-smi"), "stat");
+  EXPECT_EQ(own("nvidia-smi -l 1"), "stat --watch 1");
+  EXPECT_EQ(own("nvidia-smi -i 0"), "stat --device 0");
+  EXPECT_EQ(own("nvidia-smi -L"), "devices");
+  EXPECT_EQ(own("nvidia-smi topo -m"), "devices");
+  EXPECT_EQ(own("nvidia-smi nvlink -s"), "devices");
+  EXPECT_EQ(own("nvidia-smi dmon -s c -d 1"),
+            "log --interval 1 --query device,memory_clock_mhz,sm_clock_mhz --format table");
+  const std::string query = "--query-gpu=pstate,memory.used --format=csv -l 1 -t";
+  for (const char* tool : {"nvidia-smi ", ""})
+    EXPECT_EQ(own(tool + query), "log --query pstate,memory.used --format=csv --interval 1");
+  EXPECT_EQ(own("nvidia-smi --format=csv,noheader --query-gpu=name"), "log --format csv --no-header --units --query name");
+  EXPECT_EQ(own("--help-query-gpu"), "log --help-query");
+  EXPECT_EQ(own("-L"), "devices");
+  EXPECT_EQ(own("pmon -c 1"), "stat --full");
+  EXPECT_EQ(own("pmon -d 5 -i 0"), "stat --full --watch 5 --device 0");
+  EXPECT_EQ(own("rocm-smi --showuse --showtemp -d 1"), "stat --device 1");
+  EXPECT_EQ(own("rocm-smi --showtopo"), "devices");
+  EXPECT_EQ(own("amd-smi list"), "devices");
+  EXPECT_EQ(own("nsys profile -o x --cudabacktrace=all python t.py"), "run --trace -o x python t.py");
+  EXPECT_EQ(own("nsys stats x.nsys-rep"), "analyze x.nsys-rep");
+  EXPECT_EQ(own("nsys-ui x.nsys-rep"), "analyze x.nsys-rep");
+  EXPECT_EQ(own("py-spy record -o x -r 100 -f speedscope -- python -r t.py"), "run --trace -o x -- python -r t.py");
+  EXPECT_EQ(own("py-spy top --pid 12"), "top --filter 12");
+  EXPECT_EQ(own("py-spy dump --pid 12"), "attach 12");
+  EXPECT_EQ(own("run nvidia-smi -l 1"), "run nvidia-smi -l 1") << "a program";
+  EXPECT_EQ(own("-- nvidia-smi --query-gpu=name"), "-- nvidia-smi --query-gpu=name");
+  EXPECT_EQ(own("nvidia-settings -q"), "nvidia-settings -q");
+}
+
 TEST(BorrowedWords, OfNsysAndPySpy) {
   EXPECT_EQ(own("profile -o out --trace=cuda,nvtx,osrt --capture-range=cudaProfilerApi --capture-range-end=stop python t.py"),
             "run --trace -o out --trace --capture-range=cudaProfilerApi python t.py");
+  EXPECT_EQ(own("profile -o out --trace=cuda,nvtx,osrt,cudnn,cublas python t.py"),
+            "run --trace -o out --trace --preload python t.py");
   EXPECT_EQ(own("run -t cuda,nvtx -d 30 -- ./a -t 1"), "run --trace --duration 30 -- ./a -t 1");
   EXPECT_EQ(own("record -o out -- python t.py"), "run --trace -o out -- python t.py");
   EXPECT_EQ(own("--trace=cuda -- python t.py"), "--trace -- python t.py");

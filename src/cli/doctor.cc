@@ -105,12 +105,23 @@ void examine_devices(const std::shared_ptr<Backend>& backend, const std::vector<
   out.stuck |= late || snapshots.any_stuck();
 }
 
+constexpr std::string_view kNoDevice = "devices";
+
 SystemCheck no_device_check(const std::vector<BackendFinding>& backends) {
   std::string names;
   for (const BackendFinding& b : backends)
     if (b.state != BackendFinding::kNotTried) append_listed(names, b.name);
-  return {"devices", "", Health::kWarning, "no GPU can be read here" + (names.empty() ? "" : " (tried: " + names + ")"),
+  return {std::string(kNoDevice), "", Health::kWarning, "no GPU can be read here" + (names.empty() ? "" : " (tried: " + names + ")"),
           "the reason for each backend is listed below"};
+}
+
+// What the first line and the backends' list say already: the answer, and that NVML has no library.
+bool is_said(const SystemCheck& check, const std::vector<BackendFinding>& backends) {
+  if (check.id == kNoDevice && check.verdict == Health::kWarning) return true;
+  return check.id == "nvml" && check.verdict == Health::kUnknown &&
+         std::ranges::any_of(backends, [](const BackendFinding& b) {
+           return b.name == "nvml" && b.state == BackendFinding::kNotThere;
+         });
 }
 
 // Only what is installed and does not work is a problem.
@@ -225,13 +236,16 @@ Line answer_of(const std::vector<BackendFinding>& backends) {
   int64_t usable = 0;
   for (const BackendFinding& b : backends)
     if (kStateViews[b.state].name == "works") usable = std::max<int64_t>(usable, b.devices);
-  if (usable == 0) return Line().add("✗ ", Style::kStrongBad).add("No usable GPU found", Style::kStrong);
+  if (usable == 0)
+    return Line().add("✗ ", Style::kStrongBad).add("No usable GPU found; each backend's reason is below", Style::kStrong);
   return Line().add("✓ ", Style::kGood).add(plural(usable, "usable GPU", "usable GPUs") + " found", Style::kStrong);
 }
 
 Lines doctor_lines(const DoctorFindings& findings, int width) {
-  const std::vector<GroupedCheck> groups = grouped(findings.checks);
-  Lines lines = {answer_of(findings.backends), Line(title_of(findings.checks), Style::kStrong)};
+  SystemChecks checks = findings.checks;
+  std::erase_if(checks, [&](const SystemCheck& c) { return is_said(c, findings.backends); });
+  const std::vector<GroupedCheck> groups = grouped(checks);
+  Lines lines = {answer_of(findings.backends), Line(title_of(checks), Style::kStrong)};
   for (const Health verdict : {Health::kProblem, Health::kWarning})
     for (const GroupedCheck& g : groups)
       if (g.check->verdict == verdict) add_check(lines, g, width);

@@ -108,6 +108,7 @@ Result<LogOptions> log_options(const Arguments& arguments) {
 constexpr int kHeaderEvery = 40;                          // rows on the screen
 constexpr int64_t kGrace_ns = 2'000'000'000;              // for devices that lag behind --count
 constexpr std::chrono::seconds kFactsPatience{5};
+constexpr int64_t kAsksForAll_ns = 50'000'000;            // shorter intervals leave cells empty that change slowly
 constexpr int64_t kMaxPause_ns = 500'000'000, kMinPause_ns = 10'000'000;
 
 std::atomic<int> stop_signal{0};
@@ -151,6 +152,7 @@ class Log {
         rows_(options_.rows, devices.backend->devices()),
         file_(std::move(file)),
         of_device_(devices.backend->devices().size()),
+        seen_(devices.backend->devices().size()),
         watched_(devices.devices.size()) {}
 
   void add(const Reading& reading);
@@ -162,11 +164,14 @@ class Log {
   /// Whether it is time to stop.
   bool done();
   [[nodiscard]] int64_t rows() const { return written_; }
+  [[nodiscard]] std::string repeats() const { return rows_.repeats_text(); }
   [[nodiscard]] const Status& status() const { return status_; }
   [[nodiscard]] bool reader_left() const { return file_.reader_left(); }
 
  private:
   Status write(const Reading& taken);
+  /// The first reading of a device, where a row would lack rates: they need two looks.
+  [[nodiscard]] bool waits_for_rates(const Reading& reading);
 
   const std::atomic<bool>& closed_;
   const LogOptions options_;
@@ -175,6 +180,7 @@ class Log {
   LogFile file_;
   Reading shown_;
   std::vector<int64_t> of_device_;    // rows
+  std::vector<bool> seen_;            // devices
   size_t watched_, finished_ = 0;     // devices, and those of them with --count rows
   int64_t written_ = 0, first_finished_ns_ = 0;
   Status status_ = ok();
@@ -194,10 +200,21 @@ Status Log::write(const Reading& taken) {
   return file_.write(row);
 }
 
+bool Log::waits_for_rates(const Reading& reading) {
+  if (seen_[reading.device]) return false;
+  seen_[reading.device] = true;
+  if (!options_.rows.queried || options_.devices.backend.starts_with("replay")) return false;
+  const auto is_rate = [](Metric metric) { return metric_info(metric).unit == "B/s"; };
+  const auto& columns = options_.rows.columns;
+  return std::ranges::any_of(columns, [&](const LogColumn& c) {
+           return c.what.kind == SampleColumn::Kind::kMetric && is_rate(c.what.metric->metric);
+         }) && std::ranges::none_of(reading.samples, [&](const Sample& s) { return is_rate(s.metric); });
+}
+
 void Log::add(const Reading& reading) {
   std::lock_guard lock(mutex_);
   int64_t& count = of_device_[reading.device];
-  if (closed_ || !status_ || (options_.count && count >= *options_.count)) return;
+  if (closed_ || !status_ || (options_.count && count >= *options_.count) || waits_for_rates(reading)) return;
   Status status = write(reading);
   if (closed_ && !status) return;   // it was waiting for its reader when the log was closed
   status_ = std::move(status);
@@ -295,7 +312,10 @@ Outcome write_log(const LogOptions& options, const OpenDevices& devices, LogFile
   SamplerOptions sampling;
   sampling.interval_ns = options.devices.interval_ns;
   sampling.devices = devices.devices;
-  if (options.rows.queried) sampling.wanted = metrics_of(options.rows.columns);
+  // Otherwise metrics that change slowly are read in turns, and their cells are empty in between.
+  if (options.rows.queried ||
+      (options.rows.format != LogFormat::kJson && options.devices.interval_ns >= kAsksForAll_ns))
+    sampling.wanted = metrics_of(options.rows.columns);
   if (options.rows.format != LogFormat::kJson || options.rows.queried) sampling.process_interval_ns = 0;
   Sampler sampler(devices.backend, sampling, [&log](const Reading& r) { log.add(r); });
   size_t printed = 0;
@@ -305,6 +325,8 @@ Outcome write_log(const LogOptions& options, const OpenDevices& devices, LogFile
   closed = true;   // the last reading comes off the schedule
   sampler.stop();
   if (!log.blocked()) print_troubles(sampler, *devices.backend, printed);
+  if (const std::string repeats = log.blocked() ? "" : log.repeats(); !repeats.empty())
+    print_message("profgpu: log: " + repeats);
   Outcome outcome = outcome_of(options, log, printed);
   if (sampler.any_stuck()) leave_stuck("log", outcome);
   return outcome;
@@ -359,9 +381,10 @@ const Command kLog{
                  {"profgpu log -o gpu.jsonl --rotate 100MB --keep 5", "run forever, in at most 600 MB"}},
     .notes =
         "Each row is appended by one write, so that a log stays readable when it is killed or the disk fills up. An "
-        "empty field, or in JSON a missing one, means that the GPU did not report the metric at that tick: it is not "
-        "supported, or changes slowly and is read in turns. It never means 0. An existing file must have the same "
-        "columns.\n\n"
+        "empty field, or in JSON a missing one, means that the GPU had no new value at that tick or does not "
+        "support the metric; below 50 ms, what changes slowly is also read in turns. It never means 0. With --query, the "
+        "last value is repeated, and a message at the end counts such cells; the field age_s has their age. An existing "
+        "file must have the same columns.\n\n"
         "Fields by nvidia-smi's names have its units in the header and bare values; with --units the format is that of "
         "its csv, with --no-units units are left out.\n\n"
         "Ctrl-C is the normal end and exits 0; with --count or --duration it cuts the log short and exits 130 (SIGTERM "

@@ -367,9 +367,28 @@ void LogRows::append_json(const Reading& reading) {
   line_ += "}\n";
 }
 
+std::string LogRows::repeats_text() const {
+  std::string names;
+  for (const LogColumn& c : options_.columns) {
+    if (c.what.kind != Kind::kMetric) continue;
+    const int64_t count = repeats_[static_cast<size_t>(c.what.metric->metric)];
+    if (count > 0) append_listed(names, fmt::format("{} ({} of {} rows)", c.name, count, rows_));
+  }
+  if (names.empty()) return "";
+  return "values repeated because the device had no newer one: " + names +
+         "; the field age_s shows how old a row's are";
+}
+
 std::string_view LogRows::row(const Reading& reading) {
   line_.clear();
   values_.take(reading);
+  ++rows_;
+  if (options_.queried)
+    for (const LogColumn& c : options_.columns) {
+      if (c.what.kind != Kind::kMetric || c.what.metric->kind == MetricKind::kConstant) continue;
+      const auto m = static_cast<size_t>(c.what.metric->metric);
+      if (!values_[c.what.metric->metric]) repeats_[m] += known_[reading.device][m].time_ns != 0;
+    }
   for (const Sample& s : reading.samples) {
     Known& known = known_[reading.device][static_cast<size_t>(s.metric)];
     if (const auto& value = values_[s.metric]) known = {*value, std::max(known.time_ns, s.time_ns)};

@@ -57,6 +57,8 @@ class LogRows {
   /// With its line feed; good until the next call.
   std::string_view row(const Reading& reading);
   /// A new file begins: it must stand alone.
+  /// A sentence on the queried metrics of which rows repeat values that the device had not measured anew; empty: none.
+  [[nodiscard]] std::string repeats_text() const;
   void begin_file() { writer_ = SampleWriter(SampleFormat::kJsonLines, devices_, {}); }
 
  private:
@@ -79,6 +81,8 @@ class LogRows {
   };
   SampleRow values_;
   std::vector<std::array<Known, kMetricCount>> known_;   ///< of each device, the last of each metric
+  std::array<int64_t, kMetricCount> repeats_{};           ///< cells of rows so far
+  int64_t rows_ = 0;
   std::string line_;
 };
 

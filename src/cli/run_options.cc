@@ -61,6 +61,24 @@ std::vector<std::string> torchrun() {
   return {python(), "-m", "torch.distributed.run"};
 }
 
+// The first host of Slurm's short form of a list: "n[07-12,20],login" begins with n07. Empty: none.
+std::string first_host(std::string_view list) {
+  const size_t end = list.find(','), open = list.find('[');
+  if (open == list.npos || open > end) return std::string(list.substr(0, end));
+  const size_t close = list.find(']', open);
+  if (close == list.npos) return "";
+  const std::string_view numbers = list.substr(open + 1, close - open - 1);
+  const std::string_view after = list.substr(close + 1);
+  return std::string(list.substr(0, open)) + std::string(numbers.substr(0, numbers.find_first_of(",-"))) +
+         first_host(after);
+}
+
+std::string first_node_of_slurm() {
+  for (const char* name : {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"})
+    if (const char* list = std::getenv(name); list && *list) return first_host(list);
+  return "";
+}
+
 // Options that were not given come from Slurm's or the launcher's own variables.
 Status complete(LaunchOptions& o) {
   const auto needs = [](std::string_view flag, std::string_view why) {
@@ -69,6 +87,7 @@ Status complete(LaunchOptions& o) {
   if (o.nodes == 0) o.nodes = number_from({"SLURM_JOB_NUM_NODES", "SLURM_NNODES"}, 0);
   if (o.node_rank < 0) o.node_rank = number_from({"SLURM_NODEID", "GROUP_RANK"}, -1);
   if (const char* address = std::getenv("MASTER_ADDR"); address && o.master_address.empty()) o.master_address = address;
+  if (o.master_address.empty()) o.master_address = first_node_of_slurm();
   if (o.nodes == 0) return needs("--nodes N", "the number of nodes");
   if (o.node_rank < 0)
     return needs("--node-rank R", "the number of this node, from 0; run the command on each node with its own number");
@@ -127,7 +146,7 @@ namespace {
 
 constexpr int64_t kMillion = 1'000'000;
 constexpr int64_t kDefaultInterval_ns = kSecond_ns / 5;
-constexpr int kMaxRuns = 1'000'000;
+constexpr int kMaxRuns = 1'000'000, kMaxTorchSteps = 10'000;
 constexpr size_t kMaxRangeName = 255;
 
 FlagGroup launch_flags() {
@@ -138,7 +157,7 @@ FlagGroup launch_flags() {
            {"--gpus N", "processes on each node (default: one for each GPU)"},
            {"--nodes N", "number of nodes (default: Slurm's)"},
            {"--node-rank R", "number of this node, from 0 (default: Slurm's)"},
-           {"--master-addr HOST", "address of node 0 (default: MASTER_ADDR)"},
+           {"--master-addr HOST", "address of node 0 (default: MASTER_ADDR, else Slurm's first node)"},
            {"--master-port PORT", "port of node 0 (default: MASTER_PORT, else 29500)"}}};
 }
 
@@ -166,8 +185,13 @@ FlagGroup trace_flags() {
             "keep the history of PyTorch's CUDA allocator: snapshots at the end, when `profgpu attach PID memory` asks "
             "for one, and when memory runs out, with an explanation before the traceback"},
            {"--no-perf-events", "sample threads only; do not read context switches from the kernel"},
-           {"--preload", "also load the recorder with LD_PRELOAD, for programs that use torch.profiler themselves"},
+           {"--preload",
+            "also load the recorder with LD_PRELOAD: for programs that use torch.profiler themselves, and to record calls "
+            "of cuBLAS, cuDNN and MPI"},
            {"--flush TIME", "write recorded events this often (default 250ms)"},
+           {"--torch-steps N",
+            "also trace N steps with PyTorch's own profiler, from the fourth step on: operators and shapes, joined with "
+            "the recording; implies --preload"},
            {"--torch-on-demand",
             "let `profgpu attach PID torch` request a trace from PyTorch's own profiler; with --trace this implies "
             "--preload, so that the recorder makes way for PyTorch"}}};
@@ -277,8 +301,11 @@ Status read_trace(const Arguments& arguments, TraceOptions& options) {
   request.memory = arguments.has("--memory");
   if (request.memory && !request.python_hook)
     return Error{"--memory and --no-python-hook cannot be combined: the hook takes the snapshots"};
+  read.whole("--torch-steps", 1, kMaxTorchSteps, request.torch_steps);
+  if (request.torch_steps > 0 && !request.python_hook)
+    return Error{"--torch-steps and --no-python-hook cannot be combined: the hook starts PyTorch's profiler"};
   options.perf_events = !arguments.has("--no-perf-events");
-  request.preload = arguments.has("--preload") || request.torch_on_demand;
+  request.preload = arguments.has("--preload") || request.torch_on_demand || request.torch_steps > 0;
   return read.status();
 }
 

@@ -13,6 +13,7 @@
 #include "base/secrets.h"
 #include "base/version.h"
 #include "cli/output.h"
+#include "devices/system_files.h"
 #include "view/json_text.h"
 #include "view/wording.h"
 
@@ -42,6 +43,12 @@ Value environment_value(std::vector<std::string> variables) {
   return out;
 }
 
+// What the Python hook writes for --torch-steps.
+bool has_torch_trace(const std::string& folder) {
+  const std::vector<std::string> names = folder_names(folder);
+  return std::ranges::any_of(names, [](const std::string& name) { return name.ends_with(".pt.trace.json.gz"); });
+}
+
 Value clock_value(const std::optional<HostClock>& clock) {
   if (!clock) return {};
   return Record()
@@ -58,10 +65,11 @@ Result<std::unique_ptr<RunRecording>> RunRecording::begin(const TraceOptions& op
   auto parts = find_recording_parts(own_program());
   if (!parts) return parts.error();
   const bool shared = launched_processes() > 1;
-  if (folder.empty() && shared)
+  const std::string job = shared ? launched_job() : "";
+  if (folder.empty() && shared && job.empty())
     return Error{"several profgpu processes were launched; pass a shared folder with -o",
                  "mpirun -n 8 profgpu run --trace -o FOLDER -- COMMAND"};
-  auto taken = take_recording_folder(folder.empty() ? default_recording_folder(command) : folder, shared);
+  auto taken = take_recording_folder(folder.empty() ? default_recording_folder(command, job) : folder, shared);
   if (!taken) return taken.error();
   out->command_ = command;
   out->options_ = options;
@@ -73,6 +81,8 @@ Result<std::unique_ptr<RunRecording>> RunRecording::begin(const TraceOptions& op
   out->started_by_launcher_ = shared;
   RecordingRequest& request = out->options_.request;
   request.folder = out->folder_.path;
+  out->runs_mpi_ = runs_mpi(command);
+  request.preload = request.preload || out->runs_mpi_;   // a program calls MPI by name
   request.run = fmt::format("{}:{}:{}", out->folder_.host, ::getpid(), out->begun_unix_ns_);
   out->environment_ = recording_environment(request, out->parts_, environ);
   return out;
@@ -173,6 +183,9 @@ std::vector<std::string> RunRecording::problems() const {
     out.push_back(plural(cut, "process", "processes") +
                   " did not end cleanly or still run: their last moments may be missing");
   if (!host_statistics_.problem.empty()) out.push_back(host_statistics_.problem);
+  if (const int steps = options_.request.torch_steps; steps > 0 && !has_torch_trace(folder_.path))
+    out.push_back(fmt::format("PyTorch's profiler traced no step: it waits for the fourth optimizer step; {} seen",
+                              plural(total().steps, "step was", "steps were")));
   if (host_statistics_.left_out > 0)
     out.push_back(fmt::format("{} not sampled: the limit is {} at a time",
                               plural(static_cast<int64_t>(host_statistics_.left_out), "thread was", "threads were"),
@@ -180,8 +193,10 @@ std::vector<std::string> RunRecording::problems() const {
   const RecordedProcess sum = total();
   if (processes().empty())
     out.emplace_back(
-        "no process was recorded: none used CUDA, NVTX or NCCL, nor a loader or optimizer of PyTorch (in a Python that "
-        "reads PYTHONPATH); or the environment did not reach them (sudo, ssh, docker, srun --export=NONE)");
+        "no process was recorded: none used CUDA, NVTX, NCCL or MPI, nor a loader or optimizer of PyTorch (in a Python "
+        "that reads PYTHONPATH); or the environment did not reach them (sudo, ssh, docker, srun --export=NONE)");
+  else if (runs_mpi_ && sum.kernels == 0 && sum.collectives > 0)
+    return out;   // of the host alone, as MPI programs are
   else if (has_no_device())
     out.emplace_back("no kernel was recorded: no GPU was found here (run `profgpu doctor` for details)");
   else if (sum.kernels == 0 && sum.windows == 0 && !options_.window.empty() && notes.empty())

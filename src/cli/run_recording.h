@@ -55,6 +55,7 @@ class RunRecording {
   RecordingParts parts_;
   RecordingFolder folder_;
   bool started_by_launcher_ = false;   ///< one of several profgpu processes
+  bool runs_mpi_ = false;
   CommandEnvironment environment_;
   std::vector<DeviceInfo> devices_;
   bool found_no_device_ = false;       ///< although it looked for them

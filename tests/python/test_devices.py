@@ -71,6 +71,17 @@ def document(result):
     return json.loads(result.stdout)
 
 
+def test_doctor_says_one_thing_once(profgpu, no_gpu):
+    text = profgpu('doctor', env=no_gpu).stdout.decode()
+    first, title = text.splitlines()[:2]
+    assert first == "✗ No usable GPU found; each backend's reason is below" and 'no GPU can be read' not in text
+    listed = [line for line in text.split('\nBackends\n')[0].splitlines()[2:] if line.startswith(('  ! ', '  ✗ '))]
+    assert f'{len(listed)} warning' in title or (not listed and 'no warnings' in title)
+    assert text.count('libnvidia-ml.so.1 not found') == 0 and text.count('NVML cannot be opened') == 1
+    checks = document(profgpu('doctor', '--json', env=no_gpu))['checks']
+    assert [c for c in checks if c['detail'].startswith('no GPU can be read here')], 'all of it is in JSON'
+
+
 def test_stat_shows_every_device(profgpu, on):
     text = profgpu('stat', env=on('two_h100')).stdout.decode()
     assert '[0] NVIDIA H100 80GB HBM3' in text and '[1] NVIDIA H100 80GB HBM3' in text

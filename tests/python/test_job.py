@@ -203,6 +203,18 @@ def test_a_folder_with_a_folder_for_each_rank(job, same, alone, tmp_path):
     assert ranks(json.loads(alone('--json', tmp_path / 'logs').stdout)) == [5], 'a folder of files stands for those'
 
 
+def test_ranks_told_by_folders_further_up(job, alone, tmp_path):
+    """worker0/log/trace.json, worker3/log/trace.json: no file states its rank, and the folders that hold them are alike."""
+    folder = job('--ranks', '4', '--no-distributed-info')
+    for rank in (0, 3):
+        (tmp_path / f'run7/worker{rank}/log').mkdir(parents=True)
+        (folder / f'rank-{rank}.json').rename(tmp_path / f'run7/worker{rank}/log/trace.json')
+    document = json.loads(alone('--json', tmp_path / 'run7').stdout)
+    assert [(os.path.relpath(i['path'], tmp_path), i['rank']) for i in document['inputs']] == [
+        ('run7/worker0/log/trace.json', 0), ('run7/worker3/log/trace.json', 3)]
+    assert not [i for source in document['inputs'] for i in source['issues'] if 'assumed rank' in i['text']]
+
+
 def test_a_rank_that_is_there_twice(job, same):
     folder = job('--ranks', '3')
     shutil.copy(folder / 'rank-1.json', folder / 'again.json')

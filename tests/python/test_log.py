@@ -78,6 +78,50 @@ def test_csv_is_our_sample_file(log, profgpu, tmp_path):
     assert document['inputs'][0]['format'] == 'samples' and document['inputs'][0]['events'] == 10
 
 
+def test_no_cell_is_empty_for_want_of_asking(stage, tmp_path):
+    """At ten rows a second temperature and clocks, which the sampler reads in turns, are asked for at each tick, too."""
+    from test_devices import STUB, clean_environment
+    if not os.path.exists(STUB):
+        pytest.skip(f'the stand-in library is not built: {STUB}')
+    env = clean_environment(PROFGPU_NVML_LIBRARY=STUB, PROFGPU_NVML_SCENARIO=stage(
+        'driver 550.54.15\ndevice 0\nutilization 50\nring utilization off\n'))
+    words = [program('PROFGPU', 'profgpu'), 'log', '-i', '0.1', '--count', '4']
+    done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and done.stderr == ''
+    rows = table(done.stdout)
+    assert len(rows) == 4
+    for name in ('utilization_pct', 'memory_used_bytes', 'power_w', 'temperature_c', 'sm_clock_mhz', 'performance_state'):
+        assert all(row[name] for row in rows), name
+
+
+def test_all_columns_of_dmon_are_filled(stage):
+    """Rates need two looks: the first row comes with the second."""
+    from test_devices import STUB, clean_environment
+    if not os.path.exists(STUB):
+        pytest.skip(f'the stand-in library is not built: {STUB}')
+    env = clean_environment(PROFGPU_NVML_LIBRARY=STUB, PROFGPU_NVML_SCENARIO=stage(
+        'driver 550.54.15\ndevice 0..1\npcie_rx count 0 1000000\npcie_tx count 0 1000000\n'))
+    words = [program('PROFGPU', 'profgpu'), 'nvidia-smi', 'dmon', '-s', 'pucvmet', '-d', '0.1', '-c', '2', '--format', 'csv']
+    done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=60)
+    rows = table(done.stdout)
+    assert done.returncode == 0 and len(rows) == 4 and len(rows[0]) == 21
+    assert [name for row in rows for name, cell in row.items() if not cell] == []
+
+
+def test_repeats_are_counted(log, tmp_path):
+    """With --query a metric without a new value keeps its last one, and a message says so."""
+    path = tmp_path / 'short.jsonl'
+    path.write_text(''.join(json.dumps({'time_ns': 10**18 + i * 10**8, 'device': 0, 'name': 'GPU', 'uuid': 'u', 'power_w': 100 + i,
+                                        **({'temperature_c': 40} if i % 4 == 0 else {})}) + '\n' for i in range(8)))
+    done = log('-i', '0.1', '--query', 'index,power_w,temperature_c', '--backend', f'replay:{path},speed=max')
+    rows = table(done.stdout)
+    assert {row['temperature_c'] for row in rows} == {'40'}
+    said = re.search(r'values repeated because the device had no newer one: temperature_c \((\d+) of (\d+) rows\); '
+                     r'the field age_s shows how old', done.stderr)
+    assert said and int(said[2]) == len(rows) and 0 < int(said[1]) < len(rows), done.stderr
+    assert log('-i', '0.1', '--query', 'index,power_w', '--backend', f'replay:{path},speed=max').stderr == ''
+
+
 def test_json_lines(log, tmp_path):
     path = tmp_path / 'gpu.jsonl'
     result = log('-i', '0.002', '--count', 10, '-o', path)

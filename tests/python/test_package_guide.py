@@ -1,4 +1,6 @@
 """Every helper of the guide, called as the guide calls it: its arguments by place and by name, its attributes, the keys of its results."""
+import collections
+import dataclasses
 import inspect
 import json
 import os
@@ -7,8 +9,9 @@ import sys
 import time
 
 import pytest
-from package_script import ROOT
+from package_script import REPLAY, ROOT
 
+import profgpu
 from profgpu import guide
 
 torch = pytest.importorskip('torch')
@@ -19,6 +22,11 @@ CALLS = {
     'quick_benchmark': (['model', 'input_shape'], ['num_iterations', 'warmup']),
     'auto_profile': ([], ['warmup', 'iterations']),
     'CommTimer': ([], []),
+    'DeepSpeedCommProfiler': (['model_engine'], []),
+    'create_profiling_config': (['base_config'], ['profile_step']),
+    'measure_inter_node_bandwidth': ([], []),
+    'add_sync_markers': (['step'], []),
+    'update_metrics': ([], []),
     'OverlapProfiler': (['model'], []),
     'PipelineProfiler': ([], ['output_dir']),
     'ProfiledDataLoader': (['dataloader'], []),
@@ -101,6 +109,118 @@ def test_pipeline(parts, tmp_path):
     with profiler.phase('checkpoint'):
         torch.save(model.state_dict(), tmp_path / 'model.pt')
     assert profiler.generate_report()['checkpoint']['avg_ms'] > 0
+
+
+@dataclasses.dataclass
+class Pair:
+    x: torch.Tensor
+    labels: torch.Tensor
+    note: str = 'kept'
+
+
+class Named(torch.nn.Linear):
+    def forward(self, x, labels=None):
+        logits = super().forward(x)
+        loss = torch.nn.functional.cross_entropy(logits, labels) if labels is not None else None
+        return {'logits': logits, 'loss': loss}
+
+
+BATCHES = {
+    'a dict by the names of the model': (Named(8, 2), lambda x, y: {'x': x, 'labels': y}, None),
+    'a dataclass': (Named(8, 2), Pair, None),
+    'a dict with one input': (torch.nn.Linear(8, 2), lambda x, y: {'pixels': x, 'y': y}, torch.nn.CrossEntropyLoss()),
+    'a named tuple': (torch.nn.Linear(8, 2), collections.namedtuple('Batch', 'pixels target'), torch.nn.CrossEntropyLoss()),
+}
+
+
+@pytest.mark.parametrize('kind', sorted(BATCHES))
+def test_pipeline_takes_batches_of_other_kinds(kind, tmp_path):
+    model, make, criterion = BATCHES[kind]
+    torch.manual_seed(0)
+    x, y = torch.randn(4, 8), torch.randint(0, 2, (4,))
+    before = model.weight.detach().clone()
+    report = guide.PipelineProfiler(None).profile_epoch(
+        model, [make(x, y)] * 3, torch.optim.SGD(model.parameters(), lr=0.1), criterion)
+    assert set(report) >= {'data_loading', 'preprocessing', 'forward', 'backward', 'optimizer'}
+    assert not torch.equal(model.weight, before), 'it was trained'
+    rows = guide.memory_timeline(model, [make(x, y)], criterion=criterion)
+    assert [row['phase'] for row in rows][-1] == 'after_step'
+
+
+def test_a_batch_without_labels_says_so():
+    model = torch.nn.Linear(8, 2)
+    with pytest.raises(ValueError, match='has no labels'):
+        guide.PipelineProfiler(None).profile_epoch(model, [{'x': torch.ones(4, 8)}], None, torch.nn.CrossEntropyLoss())
+
+
+def test_deepspeed_configuration():
+    base = {'train_batch_size': 32, 'flops_profiler': {'top_modules': 2, 'output_file': 'flops.txt'}}
+    config = guide.create_profiling_config(base, profile_step=3)
+    assert config == {'train_batch_size': 32, 'wall_clock_breakdown': True, 'flops_profiler': {
+        'enabled': True, 'profile_step': 3, 'module_depth': -1, 'top_modules': 2, 'detailed': True, 'output_file': 'flops.txt'}}
+    assert base == {'train_batch_size': 32, 'flops_profiler': {'top_modules': 2, 'output_file': 'flops.txt'}}
+
+
+class Gauges:
+    """What update_metrics() uses of prometheus_client, where that is not installed."""
+
+    def __init__(self):
+        self.registered = {}
+
+    def unregister(self, gauge):
+        del self.registered[gauge.name]
+
+    def Gauge(self, name, text, labels=(), registry=None):
+        return Gauge(name, tuple(labels), registry)
+
+
+class Gauge:
+    def __init__(self, name, labels, registry):
+        assert name not in registry.registered
+        self.name, self.values, registry.registered[name] = name, {}, self
+
+    def labels(self, **labels):
+        return Labelled(self, tuple(labels.values()))
+
+    def set(self, value):
+        self.values[()] = value
+
+    def remove(self, *labels):
+        del self.values[labels]
+
+
+class Labelled:
+    def __init__(self, gauge, labels):
+        self.gauge, self.key = gauge, labels
+
+    def set(self, value):
+        self.gauge.values[self.key] = value
+
+
+def test_gauges_are_set_in_a_loop(monkeypatch):
+    client = Gauges()
+    client.REGISTRY = client
+    monkeypatch.setitem(sys.modules, 'prometheus_client', client)
+    gauges = guide.PrometheusGauges(backend=REPLAY, interval_s=0.01)
+    for step in range(3):
+        readings = gauges.update(loss=1.0 / (step + 1))
+    of = {name: gauge.values for name, gauge in client.registered.items()}
+    assert set(of) == {'gpu_utilization_percent', 'gpu_memory_used_bytes', 'gpu_power_watts', 'loss'}
+    assert of['loss'] == {(): 1 / 3} and len(readings) == 2
+    for gpu in readings:
+        assert of['gpu_memory_used_bytes'][str(gpu['gpu_id']),] == gpu['memory_used_gb'] * 1e9
+    gauges._monitor.get_metrics = lambda: [{**gpu, 'power_w': None} for gpu in readings]
+    gauges.update()
+    assert of['gpu_power_watts'] == {}, 'what is unknown is not shown as it was'
+    gauges.close()
+    assert client.registered == {}
+
+
+def test_gauges_need_their_package(monkeypatch):
+    monkeypatch.setitem(sys.modules, 'prometheus_client', None)
+    with pytest.raises(profgpu.ProfgpuError, match='prometheus_client is not installed') as error:
+        guide.update_metrics()
+    assert 'profgpu exporter' in error.value.hint
 
 
 class Slow(torch.utils.data.Dataset):
@@ -197,6 +317,32 @@ for kind, wrapped in KINDS.items():
     phases = profile_fsdp_memory(model, batch)
     assert set(phases) == {"forward", "backward"} and all(p["ms"] > 0 for p in phases.values())
     check("a pass after it")
+from profgpu.guide import DeepSpeedCommProfiler, add_sync_markers, measure_inter_node_bandwidth
+import profgpu
+os.environ["GROUP_RANK"] = str(dist.get_rank())
+between = measure_inter_node_bandwidth(sizes=[1 << 10, 1 << 20], iterations=3)
+assert set(between) == {1 << 10, 1 << 20} and all(gbps > 0 for gbps in between.values()), between
+everywhere = [None] * ranks
+dist.all_gather_object(everywhere, between)
+assert everywhere == [between] * ranks
+os.environ["GROUP_RANK"] = "0"
+assert measure_inter_node_bandwidth(sizes=[1 << 10]) == {}
+class Engine:
+    model = DDP(net())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    def __call__(self, batch): return self.model(batch).sum()
+    def backward(self, loss): loss.backward()
+    def step(self): self.optimizer.step()
+comm = DeepSpeedCommProfiler(Engine())
+assert comm.comm_times == {"all_gather": [], "reduce_scatter": [], "all_reduce": []}
+for _ in range(2): assert comm.profile_step(batch) > 0
+assert len(comm.comm_times["all_reduce"]) >= 2 and comm.get_summary()["all_reduce_ms"] > 0, comm.comm_times
+with profgpu.record() as rec:
+    for number in (5, 6):
+        end = add_sync_markers(number)
+        plain(batch).sum().backward()
+        end(), end()
+assert [row["index"] for row in rec.report.to_dict()["ranks"][0]["steps"]] == [5, 6], rec.report.to_dict()["ranks"][0]["steps"]
 dist.barrier()
 if dist.get_rank() == 0: print("fine", flush=True)
 os._exit(0)   # PyTorch's teardown aborts now and then

@@ -32,7 +32,8 @@ def test_names_and_parameters():
     assert {n: p.default for n, p in given.items()} == dict(
         device=0, interval_s=0.2, backend='auto', strict=False, sync_fn=None, warmup_s=0.0, store_samples=False,
         max_samples=50_000, reservoir_size=4096, trace_len=200)
-    given = inspect.signature(profgpu.gpu_profile).parameters
+    given = dict(inspect.signature(profgpu.gpu_profile).parameters)
+    assert given.pop('function').default is None   # @gpu_profile, without parentheses
     assert {n: p.default for n, p in given.items()} == dict(
         device=0, interval_s=0.2, backend='auto', strict=False, sync_fn=None, warmup_s=0.0, store_samples=False,
         report=True, return_profile=False, repeats=1, warmup_runs=0)
@@ -134,6 +135,27 @@ def test_ranges_are_phases():
     assert 'nobody listens' not in mon.snapshot().phases
 
 
+def test_joules_per_step():
+    with monitor() as mon:
+        for _ in range(4):
+            with profgpu.step():
+                with profgpu.phase('forward'):
+                    time.sleep(0.05)
+                time.sleep(0.05)
+            with profgpu.phase('validation'):   # no step's
+                time.sleep(0.05)
+    s = mon.summary
+    assert s.steps == 4 and 0.1 <= s.step_s < s.duration_s / 4
+    phases = s.phases
+    inside = phases['forward']['energy_j'] + phases['step']['energy_j']
+    assert s.energy_per_step_j == pytest.approx(inside / 4) and inside < s.energy_measured_j
+    assert s.metrics()['gpu/energy_per_step_j'] == s.energy_per_step_j and 'steps: 4 | mean' in s.format()
+    with monitor() as none:
+        pass
+    assert none.summary.steps == 0 and math.isnan(none.summary.energy_per_step_j)
+    assert 'gpu/steps' not in none.summary.metrics()
+
+
 @pytest.mark.parametrize('backend', ['none', 'replay:/nonexistent', 'amdgpu'])
 def test_without_a_device(backend):
     with GpuMonitor(backend=backend) as mon:
@@ -166,6 +188,17 @@ def test_a_fork_leaves_the_monitor_to_its_parent():
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
         time.sleep(0.05)
     assert mon.summary.n_samples > 5
+
+
+def test_gpu_profile_without_parentheses(capsys):
+    @profgpu.gpu_profile
+    def work(x):
+        """Doubles."""
+        return 2 * x
+
+    assert work(4) == 8 and work.__doc__ == 'Doubles.' and 'util.gpu' in capsys.readouterr().out
+    with pytest.raises(TypeError, match='by name'):
+        profgpu.gpu_profile(0)
 
 
 def test_gpu_profile(capsys):

@@ -6,6 +6,7 @@ from math import comb
 
 import pytest
 
+import profgpu
 from profgpu import benchmark, compare, crossover
 from profgpu.timing import Timing, median_interval, seconds
 
@@ -134,6 +135,19 @@ def test_crossover(busy):
     assert never.size is None and 'does not win' in str(never)
     with pytest.raises(ValueError):
         crossover(len, len, [])
+
+
+def test_crossover_without_a_gpu_says_so(monkeypatch):
+    import sys
+    import types
+    cuda = types.SimpleNamespace(is_available=lambda: False)
+    for torch, why in ((types.SimpleNamespace(cuda=cuda, version=types.SimpleNamespace(cuda=None)), 'built without CUDA'),
+                       (types.SimpleNamespace(cuda=cuda, version=types.SimpleNamespace(cuda='12.4')), 'finds no GPU'),
+                       (None, 'not installed')):
+        monkeypatch.setitem(sys.modules, 'torch', torch)
+        with pytest.raises(profgpu.ProfgpuError, match=why) as error:
+            crossover(len, len, [1], make=lambda n: [n])
+        assert 'to_gpu' in error.value.hint
 
 
 def test_texts():

@@ -41,6 +41,24 @@ PartitionName=p Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP
 '''
 
 
+def test_the_first_node_is_the_master(tmp_path):
+    """A job without MASTER_ADDR: torchrun gets the first node of Slurm's list, in its short form."""
+    torchrun = tmp_path / 'torchrun'
+    torchrun.write_text('#!/bin/sh\necho "$@"\n')
+    torchrun.chmod(0o755)
+    for nodes, first in (('n[07-12,20],login', 'n07'), ('gpu-3', 'gpu-3'), ('a1,a2', 'a1'), ('r[1,3]n[2-4]', 'r1n2')):
+        env = environment(SLURM_JOB_NUM_NODES='2', SLURM_NODEID='1', SLURM_STEP_NODELIST=nodes,
+                          PATH=f'{tmp_path}:{os.environ["PATH"]}')
+        r = subprocess.run([PROGRAM, 'run', '--backend', 'none', '-q', '--mode', 'multi-node', '--gpus', '1', 'train.py'],
+                           env=env, capture_output=True, text=True, timeout=60)
+        assert r.returncode == 0, r.stderr
+        assert f'--master-addr {first} --master-port 29500 train.py' in r.stdout
+    env.pop('SLURM_STEP_NODELIST')
+    r = subprocess.run([PROGRAM, 'run', '--backend', 'none', '--mode', 'multi-node', '--gpus', '1', 'train.py'], env=env,
+                       capture_output=True, text=True, timeout=60)
+    assert r.returncode == 2 and '--master-addr' in r.stderr
+
+
 def free_ports(count):
     sockets = [socket.socket() for _ in range(count)]
     for s in sockets:

@@ -5,7 +5,14 @@ called; GPUMonitor needs none.
 """
 from __future__ import annotations
 
-from .communication import CommTimer, OverlapProfiler, profile_collective_ops
+from .communication import (
+    CommTimer,
+    OverlapProfiler,
+    add_sync_markers,
+    measure_inter_node_bandwidth,
+    profile_collective_ops,
+)
+from .gauges import PrometheusGauges, update_metrics
 from .loops import (
     NVTXAnnotator,
     PipelineProfiler,
@@ -26,21 +33,26 @@ from .memory import (
     profile_zero_stage,
 )
 from .monitoring import GPUMonitor
-from .sharded import profile_deepspeed_training
+from .sharded import DeepSpeedCommProfiler, create_profiling_config, profile_deepspeed_training
 
 __all__ = [
     "CommTimer",
+    "DeepSpeedCommProfiler",
     "GPUMonitor",
     "NVTXAnnotator",
     "OverlapProfiler",
     "PipelineProfiler",
     "ProfiledDataLoader",
     "ProfilerWrapper",
+    "PrometheusGauges",
     "TrainingProfiler",
+    "add_sync_markers",
     "auto_profile",
     "capture_memory_snapshot",
+    "create_profiling_config",
     "find_memory_leaks",
     "get_profiler_context",
+    "measure_inter_node_bandwidth",
     "memory_summary",
     "memory_timeline",
     "profile_collective_ops",
@@ -49,4 +61,5 @@ __all__ = [
     "profile_training",
     "profile_zero_stage",
     "quick_benchmark",
+    "update_metrics",
 ]

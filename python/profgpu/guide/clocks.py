@@ -1,6 +1,8 @@
-"""How the guide's helpers take times and move data: by the device that the work runs on."""
+"""How the guide's helpers take times, move data and call models: by the device that the work runs on."""
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -26,7 +28,63 @@ def moved(batch: Any, device: Any) -> Any:
     if isinstance(batch, (list, tuple)):
         items = [moved(value, device) for value in batch]
         return type(batch)(*items) if hasattr(batch, "_fields") else type(batch)(items)
+    if dataclasses.is_dataclass(batch) and not isinstance(batch, type):
+        given = [field.name for field in dataclasses.fields(batch) if field.init]
+        return dataclasses.replace(batch, **{name: moved(getattr(batch, name), device) for name in given})
     return batch
+
+
+_LABELS = ("labels", "label", "targets", "target", "y")
+
+
+def labels_of(batch: Any) -> Any:
+    """What a batch is compared with: the second of a pair, or a member named labels, label, targets, target or y. None:
+    there is none."""
+    if isinstance(batch, (list, tuple)) and not hasattr(batch, "_fields"):
+        return batch[1] if len(batch) == 2 else None
+    for name in _LABELS:
+        value = batch.get(name) if hasattr(batch, "keys") else getattr(batch, name, None)
+        if value is not None:
+            return value
+    return None
+
+
+def _members(batch: Any) -> Dict[str, Any]:
+    if hasattr(batch, "keys"):
+        return {str(key): batch[key] for key in batch.keys()}
+    if hasattr(batch, "_fields"):
+        return dict(zip(batch._fields, batch))
+    return {field.name: getattr(batch, field.name) for field in dataclasses.fields(batch)}
+
+
+def outputs_of(model: Any, batch: Any) -> Any:
+    """Calls a model with a batch: with the first of a pair; with the members of a dict or dataclass by name where the model
+    takes them, its labels only if it takes these, too; with a member that is the only one beside the labels; otherwise
+    with the batch as it is."""
+    if isinstance(batch, (list, tuple)) and not hasattr(batch, "_fields"):
+        return model(batch[0])
+    if not (hasattr(batch, "keys") or hasattr(batch, "_fields") or dataclasses.is_dataclass(batch)):
+        return model(batch)
+    members = _members(batch)
+    others = {name: value for name, value in members.items() if name not in _LABELS}
+    inputs = {name: value for name, value in others.items() if hasattr(value, "to")} or others  # no notes, no ids
+    taken = inspect.signature(getattr(model, "forward", model)).parameters.values()
+    names = {p.name for p in taken if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    takes_any = any(p.kind == p.VAR_KEYWORD for p in taken)
+    if takes_any or names.issuperset(inputs):
+        return model(**{name: value for name, value in members.items() if takes_any or name in names})
+    return model(next(iter(inputs.values()))) if len(inputs) == 1 else model(batch)
+
+
+def batch_loss(model: Any, batch: Any, criterion: Any = None) -> Any:
+    """The loss of a batch: ``criterion(outputs, labels)``; without a criterion or without labels, the model's own."""
+    outputs, labels = outputs_of(model, batch), labels_of(batch)
+    if criterion is None or (labels is None and loss_of(outputs) is not outputs):
+        return loss_of(outputs)
+    if labels is None:
+        raise ValueError("a batch of %s has no labels for criterion; expected a pair, or a member named %s"
+                         % (type(batch).__name__, ", ".join(_LABELS)))  # fmt: skip
+    return criterion(outputs, labels)
 
 
 def loss_of(outputs: Any) -> Any:

@@ -2,11 +2,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import socket
 import statistics
 import sys
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
-from .. import _library
+from .. import _library, ranges
 from ..timing import Clock, cuda_in_use, synchronize
 from .clocks import device_of, loss_of
 
@@ -178,6 +180,15 @@ class OverlapProfiler:
         }
 
 
+def _distributed() -> Any:
+    """torch.distributed, which has to be initialized."""
+    import torch.distributed as dist
+
+    if not (dist.is_available() and dist.is_initialized()):
+        raise _library.ProfgpuError("torch.distributed is not initialized", "dist.init_process_group(...), under torchrun")
+    return dist
+
+
 def profile_collective_ops(
     sizes: Sequence[int] = (1 << 10, 1 << 20, 100 << 20), iterations: int = 10, warmup: int = 5, device: Any = None
 ) -> Dict[str, float]:
@@ -186,10 +197,8 @@ def profile_collective_ops(
     By name, as ``all_reduce_1024KB``: the median in ms; with ``_busbw_gbps`` the bus bandwidth, as nccl-tests defines it.
     """
     import torch
-    import torch.distributed as dist
 
-    if not dist.is_initialized():
-        raise _library.ProfgpuError("torch.distributed is not initialized", "dist.init_process_group(...), under torchrun")
+    dist = _distributed()
     ranks = dist.get_world_size()
     device = device or ("cuda" if dist.get_backend() == "nccl" else "cpu")
     results: Dict[str, float] = {}
@@ -210,3 +219,74 @@ def profile_collective_ops(
             results[key] = took * 1e3
             results[key + "_busbw_gbps"] = moved_bytes / max(took, 1e-12) / 1e9
     return results
+
+
+def _node() -> str:
+    """What ranks of one node have in common: its name, and its number where a launcher has given it one."""
+    number = os.environ.get("GROUP_RANK") or os.environ.get("SLURM_NODEID") or ""
+    return "%s/%s" % (socket.gethostname(), number)
+
+
+def measure_inter_node_bandwidth(
+    sizes: Sequence[int] = (1 << 10, 1 << 20, 100 << 20), iterations: int = 10, warmup: int = 3, device: Any = None
+) -> Dict[int, float]:
+    """Bus bandwidth in GB/s of an all_reduce over the network, by size in bytes: of one rank a node, so that no link within a
+    node is measured. Every rank of torch.distributed calls it; rank 0 prints the figures.
+
+    All ranks get the same dict. It is empty where all ranks are on one node. ProfgpuError where torch.distributed is not
+    initialized.
+    """
+    import torch
+
+    dist = _distributed()
+    names: List[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(names, _node())
+    leaders = sorted({name: rank for rank, name in reversed(list(enumerate(names)))}.values())
+    rank = dist.get_rank()
+    if len(leaders) < 2:
+        if rank == 0:
+            print("All ranks are on one node: there is no network between them to measure")
+        return {}
+    group = dist.new_group(leaders)  # by all ranks, also those that are not in it
+    found: List[Any] = [{}]
+    if rank in leaders:
+        place = device or ("cuda" if dist.get_backend() == "nccl" else "cpu")
+        for size in sizes:
+            tensor = torch.zeros(max(1, size // 4), device=place)
+            for _ in range(warmup):
+                dist.all_reduce(tensor, group=group)
+            clock = Clock()
+            run: Callable[[], Any] = lambda t=tensor: dist.all_reduce(t, group=group)  # type: ignore[misc]  # noqa: E731
+            took = statistics.median(clock.time(run) for _ in range(iterations))
+            found[0][size] = 2 * (len(leaders) - 1) / len(leaders) * size / max(took, 1e-12) / 1e9
+    dist.broadcast_object_list(found, src=leaders[0])
+    if rank in leaders:
+        dist.destroy_process_group(group)
+    bandwidths: Dict[int, float] = found[0]
+    if rank == 0:
+        for size, gbps in bandwidths.items():
+            print("Size: %g MB, bandwidth between %d nodes: %.2f GB/s" % (size / 1e6, len(leaders), gbps))
+    return bandwidths
+
+
+def add_sync_markers(step: int) -> Callable[[], None]:
+    """Waits for all ranks of torch.distributed, opens the range of step ``step``, and returns the function that ends it.
+
+        end = add_sync_markers(step)
+        train_step(batch)
+        end()
+
+    The range is what ``profgpu.step(step)`` opens: recordings of several nodes are then compared step by step. Without
+    torch.distributed nothing is waited for. A barrier a step costs time: leave it out of runs that are not profiled.
+    """
+    dist: Any = sys.modules.get("torch.distributed")
+    if dist is not None and dist.is_available() and dist.is_initialized():
+        dist.barrier()
+    opened = [ranges.step(step)]
+    opened[0].__enter__()
+
+    def end() -> None:
+        if opened:
+            opened.pop().__exit__(None, None, None)
+
+    return end

@@ -14,7 +14,7 @@ from typing import Any, Callable, ContextManager, Dict, Iterable, Iterator, List
 from .. import _library, ranges
 from ..report import Report, analyze
 from ..timing import Clock, Timing, benchmark, seconds, synchronize
-from .clocks import PhaseTimes, device_of, moved
+from .clocks import PhaseTimes, batch_loss, device_of, moved
 
 
 def auto_profile(
@@ -255,26 +255,31 @@ class PipelineProfiler:
         model: Any,
         dataloader: Iterable[Any],
         optimizer: Any,
-        criterion: Callable[[Any, Any], Any],
+        criterion: Optional[Callable[[Any, Any], Any]] = None,
         checkpoint_fn: Optional[Callable[[], Any]] = None,
     ) -> Dict[str, Dict[str, float]]:
-        """Trains for an epoch, and returns generate_report(). ``checkpoint_fn`` is called, and timed, after it."""
+        """Trains for an epoch, and returns generate_report(). ``checkpoint_fn`` is called, and timed, after it.
+
+        A batch is a pair (inputs, labels), or a dict, named tuple or dataclass: its members go to the model by name where
+        the model takes them, and those named labels, label, targets, target or y to ``criterion``. Without ``criterion``
+        the loss is the output's own ``loss``.
+        """
         device, batches = device_of(model), iter(dataloader)
         begin = time.perf_counter()
         while True:
             try:
                 with self.phase("data_loading"):
-                    inputs, labels = next(batches)
+                    batch = next(batches)
             except StopIteration:
                 # The wait that found no more data is no batch's.
                 self._times.seconds()["data_loading"].pop()
                 break
             with self.phase("preprocessing"):
-                inputs, labels = moved(inputs, device), moved(labels, device)
+                batch = moved(batch, device)
             with self.phase("forward"):
-                loss = criterion(model(inputs), labels)
+                loss = batch_loss(model, batch, criterion)
             with self.phase("backward"):
-                loss.backward()
+                (loss if loss.dim() == 0 else loss.sum()).backward()
             with self.phase("optimizer"):
                 optimizer.step()
                 optimizer.zero_grad()

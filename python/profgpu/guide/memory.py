@@ -1,17 +1,16 @@
 """Memory over the phases of a step. On a GPU it is PyTorch's allocator's; without one, the process's resident memory."""
 from __future__ import annotations
 
-import contextlib
 import gc
 import itertools
 import os
 import resource
 import statistics
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterable, List, Optional
 
 from .. import _allocator, _library, ranges
 from ..timing import synchronize
-from .clocks import PhaseTimes, device_of, loss_of, moved
+from .clocks import PhaseTimes, batch_loss, device_of, loss_of, moved, outputs_of
 
 _GB = 1e9
 
@@ -78,7 +77,8 @@ def memory_timeline(
     """Trains ``num_steps`` steps, and returns a row after each phase: step, phase, allocated_gb, on a GPU reserved_gb and
     peak_gb (the most within that phase).
 
-    A batch is (inputs, labels). Without ``criterion`` the loss is the output's own, or the sum of the output.
+    A batch is a pair (inputs, labels), a dict, a named tuple or a dataclass, as PipelineProfiler takes it. Without
+    ``criterion`` the loss is the output's own, or the sum of the output.
     """
     rows: List[Dict[str, Any]] = []
     device = device_of(model)
@@ -89,11 +89,10 @@ def memory_timeline(
 
     for step, batch in enumerate(itertools.islice(dataloader, num_steps)):
         note(step, "start")
-        inputs, labels = (moved(part, device) for part in batch)
+        batch = moved(batch, device)
         note(step, "after_transfer")
         with ranges.phase("forward"):
-            outputs = model(inputs)
-            loss = criterion(outputs, labels) if criterion is not None else loss_of(outputs)
+            loss = batch_loss(model, batch, criterion)
         note(step, "after_forward")
         with ranges.phase("backward"):
             (loss if loss.dim() == 0 else loss.sum()).backward()
@@ -102,7 +101,7 @@ def memory_timeline(
             with ranges.phase("optimizer"):
                 optimizer.step()
                 optimizer.zero_grad()
-        del outputs, loss
+        del loss
         note(step, "after_step")
     return rows
 
@@ -129,8 +128,7 @@ def find_memory_leaks(
         if step_fn is not None:
             step_fn(batch)
         else:
-            first = batch[0] if isinstance(batch, (list, tuple)) else batch
-            loss_of(model(moved(first, device))).sum().backward()
+            loss_of(outputs_of(model, moved(batch, device))).sum().backward()
             if optimizer is not None:
                 optimizer.step()
             model.zero_grad()
@@ -160,24 +158,49 @@ def _verdict(found: Dict[str, Any]) -> str:
     return "memory grows by %.3f MB a step" % found["growth_mb_per_step"] if found["leak"] else "memory does not grow with the steps"
 
 
-@contextlib.contextmanager
-def capture_memory_snapshot(output_path: str = "memory_snapshot.pickle", max_entries: int = 100_000) -> Iterator[str]:
-    """``with capture_memory_snapshot("x.pickle"):`` records what the block allocates on GPUs, with stacks, and writes it, also
-    where the block raises. pytorch.org/memory_viz shows the file."""
-    cuda = _cuda()
-    if cuda is None:
+class MemorySnapshot:
+    """A written snapshot; as a context manager, one of what the block allocates."""
+
+    def __init__(self, path: str, max_entries: int) -> None:
+        self.path, self._max_entries, self._began = path, max_entries, False
+
+    def __fspath__(self) -> str:
+        return self.path
+
+    def __str__(self) -> str:
+        return self.path
+
+    def __enter__(self) -> str:
+        import torch
+
+        self._began = _allocator.begin(torch, self._max_entries, "all")
+        return self.path
+
+    def __exit__(self, *error: Any) -> None:
+        import torch
+
+        try:
+            _allocator.write(torch, self.path)
+        finally:
+            if self._began:
+                _allocator.end(torch)
+
+
+def capture_memory_snapshot(
+    output_path: str = "memory_snapshot.pickle", max_entries: int = 100_000
+) -> MemorySnapshot:
+    """Writes what PyTorch's allocator holds on GPUs now, for ``profgpu analyze`` or pytorch.org/memory_viz.
+
+    ``with capture_memory_snapshot("x.pickle"):`` also records what the block allocates, with stacks, at most the newest
+    ``max_entries`` events, and writes the file again when the block ends, also where it raises. ProfgpuError without a GPU.
+    """
+    if _cuda() is None:
         raise _library.ProfgpuError("a memory snapshot is of a GPU's allocator, and there is no GPU")
     import torch
 
-    began = _allocator.begin(torch, max_entries, "all")
-    try:
-        yield output_path
-    finally:
-        try:
-            _allocator.write(torch, output_path)
-        finally:
-            if began:
-                _allocator.end(torch)
+    torch.cuda.init()
+    _allocator.write(torch, output_path)
+    return MemorySnapshot(output_path, max_entries)
 
 
 def _phased(phases: Dict[str, Callable[[], Any]]) -> Dict[str, Dict[str, float]]:

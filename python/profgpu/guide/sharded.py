@@ -1,16 +1,88 @@
-"""profile_deepspeed_training(): a DeepSpeed run with the time of each of its phases."""
+"""DeepSpeed: its configuration for profiling, a run with the time of each phase, the communication of a step."""
 from __future__ import annotations
 
+import copy
 import itertools
 import json
 import os
 import statistics
 import time
-from typing import Any, Dict, Iterable, List
+from typing import Any, Dict, Iterable, List, Tuple
 
 from .. import ranges
-from ..timing import synchronize
-from .clocks import PhaseTimes, loss_of, moved
+from ..recording import record
+from ..report import Report
+from ..timing import Clock, synchronize
+from .clocks import PhaseTimes, loss_of, moved, outputs_of
+
+
+def create_profiling_config(base_config: Dict[str, Any], profile_step: int = 10) -> Dict[str, Any]:
+    """A copy of a DeepSpeed configuration in which the FLOPs profiler runs in step ``profile_step`` and each step prints the
+    times of its phases. ``base_config`` stays as it is; other settings of its ``flops_profiler`` are kept.
+
+    What DeepSpeed prints then, ``profgpu analyze train.log`` reads.
+    """
+    config = copy.deepcopy(base_config)
+    config["flops_profiler"] = {
+        "module_depth": -1,
+        "top_modules": 5,
+        "detailed": True,
+        **config.get("flops_profiler", {}),
+        "enabled": True,
+        "profile_step": profile_step,
+    }
+    config["wall_clock_breakdown"] = True
+    return config
+
+
+class DeepSpeedCommProfiler:
+    """Steps of a DeepSpeed engine, or of anything with ``backward(loss)`` and ``step()``, with the times of their collectives.
+
+    PyTorch's profiler records each step; ``comm_times`` has the milliseconds of every collective by kind: ``all_gather``,
+    ``reduce_scatter``, ``all_reduce``, and others that occur. All ranks have to call ``profile_step``.
+    """
+
+    def __init__(self, model_engine: Any) -> None:
+        self.model_engine = model_engine
+        self.comm_times: Dict[str, List[float]] = {"all_gather": [], "reduce_scatter": [], "all_reduce": []}
+
+    def profile_step(self, batch: Any) -> float:
+        """Forward, backward and step; returns the milliseconds that they took, under the profiler."""
+        engine = self.model_engine
+        if hasattr(engine, "device"):
+            batch = moved(batch, engine.device)
+
+        def step() -> None:
+            engine.backward(loss_of(outputs_of(engine, batch)))
+            engine.step()
+
+        synchronize()
+        with record() as recording:
+            clock = Clock()
+            with ranges.step():
+                took = clock.time(step)
+        for name, duration_ns in _collectives(recording.report):
+            self.comm_times.setdefault(name, []).append(duration_ns / 1e6)
+        return took * 1e3
+
+    def get_summary(self) -> Dict[str, float]:
+        """Of all steps so far: ``KIND_ms``, the sum, and ``KIND_calls``; kinds without a call are left out."""
+        flat: Dict[str, float] = {}
+        for kind, times in self.comm_times.items():
+            if times:
+                flat[kind + "_ms"], flat[kind + "_calls"] = sum(times), float(len(times))
+        return flat
+
+
+def _collectives(report: Report) -> List[Tuple[str, int]]:
+    """Name and nanoseconds of every collective; on the CPU, the ranges that gloo's and MPI's threads open."""
+    calls = list(report.query("select name, duration_ns from collective_calls order by start_ns"))
+    if not calls:
+        calls = list(report.query(
+            "select substr(name, instr(name, ':') + 1) as name, duration_ns from host "
+            "where name glob 'gloo:*' or name glob 'mpi:*' or name glob 'ucc:*' order by start_ns"
+        ))  # fmt: skip
+    return [(call["name"], call["duration_ns"]) for call in calls]
 
 
 def profile_deepspeed_training(
@@ -36,7 +108,7 @@ def profile_deepspeed_training(
         begin = time.perf_counter()
         with ranges.step(number):
             with times.phase("forward"):
-                loss = loss_of(engine(moved(batch, engine.device)))
+                loss = loss_of(outputs_of(engine, moved(batch, engine.device)))
             with times.phase("backward"):
                 engine.backward(loss)
             with times.phase("step"):

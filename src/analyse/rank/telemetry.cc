@@ -117,6 +117,16 @@ bool DeviceTelemetry::used() const {
   return !processes.empty() || summary(Metric::kUtilization).max.value_or(0) > 0;
 }
 
+namespace {
+
+// Read at each tick: a value says nothing of later.
+bool is_momentary(Metric metric) {
+  return metric == Metric::kUtilization || metric == Metric::kMemoryUtilization || metric == Metric::kPower ||
+         metric == Metric::kPowerInstant || metric_info(metric).unit == "%";
+}
+
+}  // namespace
+
 struct TelemetryCollector::Impl {
   Impl(DeviceInfo d, int64_t interval, int64_t warmup)
       : device(std::move(d)), interval_ns(interval), warmup_ns(warmup) {
@@ -145,6 +155,7 @@ struct TelemetryCollector::Impl {
   std::map<Metric, SeriesStatistics> series;
   std::map<Metric, Growth> counters;
   std::map<Metric, double> constants;
+  std::map<Metric, double> in_warmup;   // the last of each gauge
   LevelHistogram levels;
   GapFinder gaps;
   std::optional<TimeBins> utilization, memory;
@@ -195,6 +206,8 @@ void TelemetryCollector::Impl::add_sample(const Sample& sample) {
       auto [it, is_new] = series.try_emplace(sample.metric, interval_ns);
       if (auto before = it->second.add(sample.time_ns, sample.value)) held(sample.metric, *before);
     }
+  } else if (kind != MetricKind::kCounter) {
+    in_warmup[sample.metric] = sample.value;
   }
 }
 
@@ -223,6 +236,13 @@ void TelemetryCollector::Impl::add_process(const ProcessSample& p, int64_t time_
 
 void TelemetryCollector::Impl::show_series(DeviceTelemetry& out) const {
   for (const auto& [metric, s] : series) out.series.emplace(metric, s.summary());
+  // What changes slowly is read in turns: a value of the warm-up still holds if there is no newer one.
+  for (const auto& [metric, value] : in_warmup) {
+    if (ticks == 0 || series.contains(metric) || is_momentary(metric)) continue;
+    SeriesStatistics still(interval_ns);
+    still.add(from_ns, value);
+    out.series.emplace(metric, still.summary());
+  }
   for (const auto& [metric, c] : counters) {
     if (auto grown = c.grown()) out.grown.emplace(metric, *grown);
     if (c.went_back())

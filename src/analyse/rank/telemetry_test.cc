@@ -71,6 +71,24 @@ TEST(Telemetry, ValuesCountByHowLongTheyHeld) {
   EXPECT_NEAR(*t.idle_pct, 75, 0.5);
 }
 
+TEST(Telemetry, WhatWasReadOnlyInTheWarmUpStillHolds) {
+  TelemetryCollector c({}, kTick, 5 * kTick), nothing_after({}, kTick, 5 * kTick);
+  for (int64_t i = 0; i < 10; ++i) {
+    Reading r = reading(i, {{Metric::kUtilization, i < 5 ? 100.0 : 20.0}});
+    if (i == 1 || i == 3) r.add(Metric::kTemperature, 40.0 + static_cast<double>(i), r.time_ns);
+    if (i == 2 || i == 7) r.add(Metric::kSmClock, i == 2 ? 300 : 1800, r.time_ns);
+    c.add(r);
+    if (i < 5) nothing_after.add(r);
+  }
+  const DeviceTelemetry t = c.summary();
+  ASSERT_NE(t.find(Metric::kTemperature), nullptr);
+  EXPECT_EQ(t.summary(Metric::kTemperature).max, 43) << "the last one";
+  EXPECT_EQ(t.summary(Metric::kSmClock).max, 1800) << "a newer one replaces it";
+  EXPECT_EQ(t.summary(Metric::kSmClock).min, 1800);
+  EXPECT_EQ(t.summary(Metric::kUtilization).max, 20);
+  EXPECT_EQ(nothing_after.summary().find(Metric::kTemperature), nullptr) << "nothing was measured";
+}
+
 TEST(Telemetry, AnUnknownTimeIsNotHeld) {
   TelemetryCollector c({}, kTick);
   for (int64_t i = 0; i < 20; ++i) c.add(reading(i, {{Metric::kUtilization, 100}}));

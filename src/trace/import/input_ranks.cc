@@ -96,6 +96,22 @@ int rank_of_snapshot(const InputPart& snapshot, const std::vector<InputPart>& pa
   return found.size() == 1 ? *found.begin() : kNoRank;
 }
 
+// Of several files without a rank: the nearest folders above that tell them apart, as worker0/log/trace.json and
+// worker1/log/trace.json. Folders that all of them share are no rank.
+void name_by_folders(std::vector<InputPart*>& unnamed, std::set<int>& taken, const Links& links) {
+  constexpr size_t kMaxLevels = 8;
+  if (unnamed.size() < 2 || std::ranges::any_of(unnamed, [](const InputPart* p) { return p->recording; })) return;
+  for (size_t level = 1; level <= kMaxLevels; ++level) {
+    std::set<int> ranks = taken;
+    for (const InputPart* p : unnamed) ranks.insert(rank_in_folder(p->source.path, level));
+    if (ranks.contains(-1) || ranks.size() < taken.size() + unnamed.size()) continue;
+    for (InputPart* p : unnamed) give_rank(*p, rank_in_folder(p->source.path, level), links);
+    taken = std::move(ranks);
+    unnamed.clear();
+    return;
+  }
+}
+
 // As recorded, else by name, else that of another file of the same process, else the next free one.
 void assign_ranks(std::vector<InputPart>& parts, const Links& links) {
   std::set<int> taken;
@@ -111,6 +127,7 @@ void assign_ranks(std::vector<InputPart>& parts, const Links& links) {
   }
   for (InputPart& p : parts)
     if (p.source.rank != kNoRank) give_rank(p, p.source.rank, links);
+  name_by_folders(unnamed, taken, links);
   int next = 0;
   std::vector<InputPart*> guessed;
   std::map<std::set<std::string>, std::vector<const InputPart*>> by_process;

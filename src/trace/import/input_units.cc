@@ -292,6 +292,15 @@ int rank_in_name(std::string_view path) {
   return number_in(lower_case(base_name(path.substr(0, slash))), {"rank", "worker"});
 }
 
+int rank_in_folder(std::string_view path, size_t levels) {
+  for (size_t level = 0; level <= levels; ++level) {
+    const size_t slash = path.rfind('/');
+    if (slash == path.npos) return -1;
+    path = path.substr(0, slash);
+  }
+  return number_in(lower_case(base_name(path)), {"rank", "worker", "node"});
+}
+
 Result<InputUnits> find_units(const std::vector<std::string>& paths, const ImportOptions& options) {
   InputUnits all;
   TraceUnits traces(all);

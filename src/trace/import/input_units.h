@@ -109,6 +109,8 @@ Result<UnitRead> read_unit(const InputUnit& unit, const ImportOptions& options);
 
 /// The rank in a file name (rank-3, rank3, rank_3, r3, worker3), else in its folder's (rank_3/, worker3/), or -1.
 int rank_in_name(std::string_view path);
+/// The rank in the name of the folder so many levels above the file's own (1: the one that holds that); -1: none.
+int rank_in_folder(std::string_view path, size_t levels);
 
 // Which parts of an input are which rank of a job.
 

@@ -246,6 +246,10 @@ TEST_F(KinetoTest, RanksFromContentsNamesAndOrder) {
   EXPECT_EQ(rank_in_name("logs/rank_3/trace.json"), 3);
   EXPECT_EQ(rank_in_name("logs/worker2/rank1.json"), 1);
   EXPECT_EQ(rank_in_name("rank_3/run/trace.json"), -1);
+  EXPECT_EQ(rank_in_folder("rank_3/run/trace.json", 1), 3);
+  EXPECT_EQ(rank_in_folder("rank_3/run/trace.json", 0), -1);
+  EXPECT_EQ(rank_in_folder("rank_3/run/trace.json", 7), -1);
+  EXPECT_EQ(rank_in_folder("/job/node-2/a/b/trace.json", 2), 2);
   EXPECT_EQ(rank_in_name("run-r2/trace.json"), -1);
   EXPECT_EQ(rank_in_name("year2024.json"), -1);
   write("x1.json", trace_of(events(1)));

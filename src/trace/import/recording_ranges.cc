@@ -17,6 +17,8 @@ namespace profgpu {
 namespace {
 
 constexpr std::string_view kPhaseDomain = "profgpu";
+constexpr std::string_view kLibraryDomain = "profgpu.library";   // calls of cuBLAS, cuDNN, MPI
+constexpr std::string_view kMpiProtocol = "MPI";   // of a call's row; its algorithm is the function's own name
 constexpr std::string_view kStackDomain = "profgpu.stack";   // frames of a thread's sampled Python stack
 
 /// Adds ranges, cut to the windows in which the device was recorded.
@@ -26,13 +28,14 @@ class RangeWriter {
       : windows_(windows), shard_(shard), threads_(file, shard) {}
 
   /// True if a row was added; it is the shard's last. `arguments`: members of a JSON object.
-  bool add(std::string_view name, Interval range, uint32_t thread, std::string_view arguments = {}) {
+  bool add(std::string_view name, Interval range, uint32_t thread, std::string_view arguments = {},
+           HostKind kind = HostKind::kAnnotation) {
     if (!windows_.empty()) {
       const size_t w = first_ending_after(windows_, range.start);
       if (w == windows_.size() || (windows_[w].start > range.start && windows_[w].start >= range.end)) return false;
       range = {std::max(range.start, windows_[w].start), std::min(range.end, windows_[w].end)};
     }
-    if (!add_whole(name, range, threads_(thread))) return false;
+    if (!add_whole(name, range, threads_(thread), kind)) return false;
     if (!arguments.empty())
       shard_.host_arguments.emplace_back(shard_.host.size() - 1,
                                          shard_.strings.intern("{" + std::string(arguments) + "}"));
@@ -138,6 +141,10 @@ class OpenRanges {
       writer_.add(name == "checkpoint" ? "save_checkpoint" : name, range, e.thread);
       return;
     }
+    if (domain == kLibraryDomain) {
+      writer_.add(name, range, e.thread, {}, HostKind::kLibrary);
+      return;
+    }
     PayloadText said = payloads_.of(e);
     if (closed_by != nullptr) {
       const PayloadText more = payloads_.of(*closed_by);
@@ -210,8 +217,11 @@ void add_collectives(const TraceProcess& process, const std::vector<Interval>& w
     ++shard.events;
     const int64_t start = process.time(row.start_ns);
     if (!is_valid(start, row.duration_ns, shard)) continue;
-    const std::string name = "nccl:" + std::string(process.file.strings[row.function]);
-    if (!writer.add(name, {start, start + row.duration_ns}, row.thread)) continue;
+    const bool is_mpi = process.file.strings[row.protocol] == kMpiProtocol;
+    const std::string name = is_mpi ? std::string(process.file.strings[row.algorithm])
+                                    : "nccl:" + std::string(process.file.strings[row.function]);
+    const HostKind kind = is_mpi ? HostKind::kLibrary : HostKind::kAnnotation;
+    if (!writer.add(name, {start, start + row.duration_ns}, row.thread, {}, kind)) continue;
     writer.describe_last(nccl_call(row, process.file));
   }
 }

@@ -76,7 +76,23 @@ int launched_processes() {
   return 0;
 }
 
-std::string default_recording_folder(const std::vector<std::string>& command) {
+std::string launched_job() {
+  for (const char* name : {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID"})
+    if (const char* value = std::getenv(name); value && *value) return value;
+  const char *job = std::getenv("SLURM_JOB_ID"), *step = std::getenv("SLURM_STEP_ID");
+  return job && *job && step && *step ? fmt::format("{}.{}", job, step) : "";
+}
+
+bool runs_mpi(const std::vector<std::string>& command) {
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "MPI_LOCALNRANKS"})
+    if (const char* value = std::getenv(name); value && *value) return true;
+  constexpr std::string_view kLaunchers[] = {"mpirun", "mpiexec", "orterun", "prterun", "prun"};
+  if (command.empty()) return false;
+  const std::string_view first = base_name(command.front());   // "mpiexec.hydra", "mpirun.openmpi"
+  return std::ranges::count(kLaunchers, first.substr(0, first.find('.'))) > 0;
+}
+
+std::string default_recording_folder(const std::vector<std::string>& command, const std::string& job) {
   // The script rather than its interpreter: the first word that names one, else the first program.
   std::string name;
   for (const std::string& word : command) {
@@ -90,6 +106,12 @@ std::string default_recording_folder(const std::vector<std::string>& command) {
   }
   for (char& c : name)
     if (!is_plain(c)) c = '_';
+  if (!job.empty()) {
+    std::string word = job.substr(job.size() > 64 ? job.size() - 64 : 0);
+    for (char& c : word)
+      if (!is_plain(c)) c = '_';
+    return "profgpu-" + name.substr(0, 64) + "-" + word;
+  }
   const std::string base = "profgpu-" + name.substr(0, 64) + "-" + formatted_time(unix_ns(), "%Y%m%d-%H%M%S");
   std::string path = base;
   for (int i = 2; ::access(path.c_str(), F_OK) == 0 && i < kMaxNames; ++i) path = base + "-" + std::to_string(i);
@@ -189,8 +211,12 @@ void set_python(Variables& variables, const RecordingRequest& request, const Rec
   else if (!parts.python_hook.empty()) prepend(variables, "PYTHONPATH", parts.python_hook);
   else notes.emplace_back(std::string("steps and phases of Python programs are not marked") +
                           (request.memory ? ", and their memory is not recorded" : "") +
+                          (request.torch_steps > 0 ? ", and their operators are not traced" : "") +
                           ": no folder python-hook beside profgpu");
   set(variables, "PROFGPU_PYTHON_STACKS_NS", std::to_string(request.python_stacks_ns));
+  // Empty in a run without --torch-steps within one with it.
+  if (request.torch_steps > 0 || !variable_in(variables, "PROFGPU_TORCH_STEPS").empty())
+    set(variables, "PROFGPU_TORCH_STEPS", request.torch_steps > 0 ? std::to_string(request.torch_steps) : "");
   // The program that explains an out-of-memory error; empty in a run without --memory within one with it.
   if (request.memory || !variable_in(variables, "PROFGPU_MEMORY").empty())
     set(variables, "PROFGPU_MEMORY", request.memory ? own_program() : "");

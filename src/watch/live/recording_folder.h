@@ -24,13 +24,19 @@ struct RecordingFolder {
 Result<RecordingFolder> take_recording_folder(const std::string& path, bool shared);
 /// Removes what take_recording_folder() created, where the command could not be started.
 void discard(const RecordingFolder& folder);
-/// "profgpu-train-20260102-150405", in the current folder; with -2 and so on where that is taken.
-std::string default_recording_folder(const std::vector<std::string>& command);
+/// "profgpu-train-20260102-150405", in the current folder; with -2 and so on where that is taken. `job`: of processes
+/// that a launcher started, which need one name: "profgpu-train-JOB".
+std::string default_recording_folder(const std::vector<std::string>& command, const std::string& job = "");
 
 /// The host's name as recorded processes write it.
 std::string recording_host();
 /// The number of processes by a launcher's variables; 0: no launcher, or not set.
 int launched_processes();
+/// What the launcher calls this job or step: the same in all of its processes, another one in its next start. Empty: no
+/// launcher, or it has no such name.
+std::string launched_job();
+/// Whether the command is a program of MPI: a launcher of MPI has started us, or is what the command starts.
+bool runs_mpi(const std::vector<std::string>& command);
 
 // The environment that `profgpu run --trace` gives the command, so that its processes record themselves.
 
@@ -50,9 +56,10 @@ struct RecordingRequest {
   std::string options;       ///< for PROFGPU_RECORD_OPTIONS
   bool python_hook = true;
   int64_t python_stacks_ns = 0;   ///< between samples; 0: none
-  bool preload = false;      ///< LD_PRELOAD too: works beside another user of CUPTI
+  bool preload = false;      ///< LD_PRELOAD too: works beside another user of CUPTI, and records calls of MPI
   bool torch_on_demand = false;
   bool memory = false;       ///< snapshots of PyTorch's allocator
+  int torch_steps = 0;       ///< so many steps by PyTorch's own profiler, too
 };
 
 struct CommandEnvironment {

@@ -54,6 +54,8 @@ class Steps:
             library.profgpu_step(number)
             if torch_steps is not None:
                 torch_steps.begin(self.number)
+        if operators is not None:
+            operators.begin(self.number, not program_marks_steps)
 
     def before(self, phase):
         if phase is BACKWARD:
@@ -118,6 +120,7 @@ thread = Thread()
 steps = Steps()
 torch_steps = None  # None: nobody may ask for a trace
 memory = None       # of `profgpu run --trace --memory`, once the program uses CUDA
+operators = None    # of `profgpu run --trace --torch-steps N`
 sampled_thread = None  # whose stack is; 0: none so far; None: none ever
 
 
@@ -203,6 +206,12 @@ def end():
         turn_off(error)
     end_last_step()
     write_memory()
+    write_operators()
+
+
+def write_operators():
+    if operators is not None:
+        operators.end()
 
 
 def write_memory():
@@ -302,8 +311,8 @@ def end_last_step():
 
 def forget():
     """A forked child has stepped nowhere yet, and what was open is its parent's."""
-    global thread, steps, is_recording, torch_steps, sampled_thread, memory
-    thread, steps, is_recording, sampled_thread, memory = Thread(), Steps(), False, None, None
+    global thread, steps, is_recording, torch_steps, sampled_thread, memory, operators
+    thread, steps, is_recording, sampled_thread, memory, operators = Thread(), Steps(), False, None, None, None
     if torch_steps is not None:
         torch_steps = TorchSteps(torch_steps.record_function, torch_steps.profiles_itself, torch_steps)
 
@@ -423,6 +432,15 @@ def mark_torch_steps(torch):
         torch_steps = TorchSteps(torch.autograd.profiler.record_function, torch.autograd._profiler_enabled)
 
 
+def mark_torch_trace(torch):
+    global operators
+    count = int(os.environ.get('PROFGPU_TORCH_STEPS') or 0)
+    if count > 0:
+        operators = load('profgpu_operators').Operators(torch, library, count)
+        for function in (operators.begin, operators.start, operators.end, operators.end_range):
+            leave_to_interpreter(function.__func__)
+
+
 def mark_memory(torch):
     if not os.environ.get('PROFGPU_MEMORY'):
         return
@@ -488,7 +506,7 @@ def prepare(torch):
 
 AFTER_IMPORT = {
     'torch': (mark_forward, mark_backward, mark_optimizer, mark_scaler, mark_data_loading, mark_checkpoint,
-              mark_torch_steps, mark_memory),
+              mark_torch_steps, mark_torch_trace, mark_memory),
     'torch.distributed.checkpoint.state_dict_saver': (mark_distributed_checkpoint,),
     'safetensors.torch': (mark_safetensors,),
 }

@@ -80,6 +80,7 @@ def _write_before_exit():
             if phases is not None:
                 phases.end_last_step()
                 phases.write_memory()
+                phases.write_operators()
             if ctypes is not None:
                 ctypes.CDLL(path, os.RTLD_NOLOAD).profgpu_end()  # OSError: nothing was recorded here.
         except BaseException:
