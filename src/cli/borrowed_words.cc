@@ -146,7 +146,7 @@ class Translation {
     const std::string& first = in_.front();
     if (first.starts_with("-")) {
       command_ = find_command("run");
-      return true;
+      return command_ != nullptr;
     }
     at_ = 1;
     if ((command_ = find_command(first)) != nullptr) {
@@ -157,6 +157,7 @@ class Translation {
     const auto found = std::find_if(all.begin(), all.end(), [&](const auto& c) { return c.theirs == first; });
     if (found == all.end()) return false;
     command_ = find_command(found->ours.front());
+    if (command_ == nullptr) return false;   // is_left_out()
     out_.words = found->ours;
     monitors_ = first == "dmon";
     if (monitors_) fields_ = *monitored_fields("puc");
