@@ -8,33 +8,46 @@ ATTACK_SECONDS ?= 60
 ATTACK_SEED ?= 1
 JOBS ?= $(shell nproc)
 PYTHON := build/venv/bin/python
+# Readers, analyses, and what has code for the processor: SIMD, system calls.
+AARCH64_TESTS := test_base test_trace test_trace_import test_trace_import_log test_analyse_memory test_analyse_rank \
+  test_analyse_job test_analyse_rules test_inject
 
 # What one checkout has compiled serves another one.
 export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1
 
-.PHONY: help demo check check-all program release dev soak fuzz attack hostile reliability bench deb wheel site install clean
+.PHONY: help demo check check-all program release dev reader aarch64 soak fuzz attack hostile reliability bench deb tarball wheel image \
+  packages site install clean
 
 help:
 	@echo 'make demo       build the program and show a report of the example trace'
 	@echo 'make check      build with sanitizers and run every test'
 	@echo 'make check-all  and the second compiler, the thread sanitizer, long runs (SOAK_SECONDS), fuzzing (FUZZ_SECONDS each), an hour of attack, hostile clients'
 	@echo 'make bench      run the benchmarks'
-	@echo 'make deb        write a Debian package'
+	@echo 'make deb        write Debian packages of the program and the library'
+	@echo 'make tarball    write a folder that runs from anywhere, as tar.gz'
 	@echo 'make wheel      write the Python wheel'
+	@echo 'make image      write a container image, with docker, podman or buildah'
+	@echo 'make packages   write all of these and try each'
+	@echo 'make aarch64    build for aarch64 on x86-64, run its tests in qemu, write its tar.gz, .deb and wheel'
+	@echo 'make reader     build what only reads files, as for macOS, and try it'
 	@echo 'make site       write the documentation as a site: build/site/README.html'
 	@echo 'make install    install under PREFIX ($(PREFIX))'
 
-demo: program
+# A first look: the program and its recorder. `make program` adds the rest to the same folder.
+demo:
+	scripts/install demo
+	cmake --preset release -DPROFGPU_TESTS=OFF -DPROFGPU_TLS=OFF > /dev/null
+	cmake --build --preset release -j $(JOBS) --target profgpu profgpu_inject
 	build/release/profgpu analyze $(TRACE)
 
 program:
-	scripts/install demo
-	cmake --preset release -DPROFGPU_TESTS=OFF > /dev/null
+	scripts/install program
+	cmake --preset release -DPROFGPU_TESTS=OFF -DPROFGPU_TLS=ON > /dev/null
 	cmake --build --preset release -j $(JOBS)
 
 release:
-	cmake --preset release -DPROFGPU_TESTS=ON > /dev/null
+	cmake --preset release -DPROFGPU_TESTS=ON -DPROFGPU_TLS=ON > /dev/null
 	cmake --build --preset release -j $(JOBS) --target profgpu profgpu_library share_files kineto-sim pgt-sample \
 	  nvml_stub profgpu_inject inject_subjects cuda_stubs measure_stubs
 
@@ -58,6 +71,7 @@ check-all:
 	cmake --preset tsan > /dev/null
 	cmake --build --preset tsan -j $(JOBS)
 	ctest --preset tsan -LE checks -j $(JOBS)
+	$(MAKE) reader packages aarch64
 	$(MAKE) soak fuzz hostile
 	$(MAKE) attack ATTACK_SECONDS=3600 ATTACK_SEED=2
 
@@ -89,11 +103,46 @@ bench:
 	scripts/bench build/bench
 
 deb: program
-	cd build/release && cpack -G DEB
+	cd build/release && cpack -G DEB -D CPACK_OUTPUT_FILE_PREFIX=$(CURDIR)/build/dist
+
+tarball: program
+	scripts/tarball
 
 wheel:
 	scripts/install check
-	$(PYTHON) -m build --wheel --no-isolation --outdir build/dist .
+	$(MAKE) release
+	scripts/wheel
+
+image:
+	scripts/image
+
+# Each package, used as someone who just got it would.
+packages:
+	scripts/install all
+	$(MAKE) wheel tarball deb
+	scripts/try-package wheel
+	scripts/try-package tarball
+	scripts/try-package deb
+	$(MAKE) image
+	scripts/try-package image
+
+aarch64:
+	scripts/install aarch64
+	scripts/sysroot-aarch64
+	cmake --preset aarch64 -DPROFGPU_TESTS=ON > /dev/null
+	cmake --build --preset aarch64 -j $(JOBS) --target profgpu profgpu_library share_files $(AARCH64_TESTS)
+	scripts/check-aarch64
+	scripts/tarball build/aarch64
+	cd build/aarch64 && cpack -G DEB -D CPACK_OUTPUT_FILE_PREFIX=$(CURDIR)/build/dist
+	scripts/install check
+	scripts/wheel build/aarch64
+	for kind in tarball deb wheel; do scripts/try-package $$kind aarch64 || exit 1; done
+
+# What reads files, without the parts that collect.
+reader:
+	cmake --preset reader > /dev/null
+	cmake --build --preset reader -j $(JOBS)
+	scripts/check-reader
 
 # A warning, such as a link to a page that is not there, is an error.
 site:

@@ -39,33 +39,37 @@ install(CODE "
   endif()
   file(INSTALL \"\${copyright}\" DESTINATION \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/doc/profgpu\" RENAME copyright)
   file(INSTALL \"${share}/_profgpu\" DESTINATION \"\${CMAKE_INSTALL_PREFIX}/share/zsh/\${zsh}\")")
-install(FILES deploy/profgpu.rules.yml deploy/grafana-dashboard.json deploy/kubernetes.yml DESTINATION share/profgpu)
 install(FILES deploy/ci/action.yml deploy/ci/gitlab.yml DESTINATION share/profgpu/ci)
 install(PROGRAMS deploy/ci/profgpu-gate DESTINATION share/profgpu/ci)
-install(FILES deploy/profgpu-exporter.service deploy/profgpu-monitor.service DESTINATION lib/systemd/system)
 install(FILES README.md CHANGELOG.md AGENTS.md ${third_party} DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
-# The library, for find_package(profgpu).
-include(CMakePackageConfigHelpers)
-set(package ${CMAKE_INSTALL_LIBDIR}/cmake/profgpu)
-write_basic_package_version_file(${CMAKE_BINARY_DIR}/profgpuConfigVersion.cmake COMPATIBILITY SameMinorVersion)
-install(TARGETS profgpu_library EXPORT profgpu DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library)
-install(DIRECTORY include/profgpu DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT library)
-install(EXPORT profgpu NAMESPACE profgpu:: FILE profgpuConfig.cmake DESTINATION ${package} COMPONENT library)
-install(FILES ${CMAKE_BINARY_DIR}/profgpuConfigVersion.cmake DESTINATION ${package} COMPONENT library)
-install(FILES ${copyright} ${third_party} DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/libprofgpu-dev COMPONENT library)
+set(CPACK_COMPONENTS_ALL Unspecified)
+if(PROFGPU_COLLECT)
+  install(FILES deploy/profgpu.rules.yml deploy/grafana-dashboard.json deploy/kubernetes.yml DESTINATION share/profgpu)
+  install(FILES deploy/profgpu-exporter.service deploy/profgpu-monitor.service DESTINATION lib/systemd/system)
 
-# What the Python wheel holds beside the package (pyproject.toml): a folder in which everything finds the rest.
-install(TARGETS profgpu RUNTIME DESTINATION bin COMPONENT wheel EXCLUDE_FROM_ALL)
-install(FILES $<TARGET_FILE:profgpu_library> DESTINATION lib RENAME libprofgpu.so   # a wheel has no links
+  # The library, for find_package(profgpu).
+  include(CMakePackageConfigHelpers)
+  set(package ${CMAKE_INSTALL_LIBDIR}/cmake/profgpu)
+  write_basic_package_version_file(${CMAKE_BINARY_DIR}/profgpuConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+  install(TARGETS profgpu_library EXPORT profgpu DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library)
+  install(DIRECTORY include/profgpu DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT library)
+  install(EXPORT profgpu NAMESPACE profgpu:: FILE profgpuConfig.cmake DESTINATION ${package} COMPONENT library)
+  install(FILES ${CMAKE_BINARY_DIR}/profgpuConfigVersion.cmake DESTINATION ${package} COMPONENT library)
+  install(FILES ${copyright} ${third_party} DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/libprofgpu-dev COMPONENT library)
+
+  # What the Python wheel holds beside the package (pyproject.toml): a folder in which everything finds the rest.
+  install(TARGETS profgpu RUNTIME DESTINATION bin COMPONENT wheel EXCLUDE_FROM_ALL)
+  install(FILES $<TARGET_FILE:profgpu_library> DESTINATION lib RENAME libprofgpu.so   # a wheel has no links
         COMPONENT wheel EXCLUDE_FROM_ALL)
-install(TARGETS profgpu_inject LIBRARY DESTINATION lib/profgpu COMPONENT wheel EXCLUDE_FROM_ALL)
+  install(TARGETS profgpu_inject LIBRARY DESTINATION lib/profgpu COMPONENT wheel EXCLUDE_FROM_ALL)
+  list(APPEND CPACK_COMPONENTS_ALL library)
+endif()
 install(FILES LICENSE ${third_party} DESTINATION share/doc COMPONENT wheel EXCLUDE_FROM_ALL)
 
 # Two packages: the program, which needs nothing but glibc, and the library with its headers.
 set(CPACK_GENERATOR DEB)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
-set(CPACK_COMPONENTS_ALL Unspecified library)
 set(CPACK_PACKAGE_NAME profgpu)
 set(CPACK_PACKAGE_VENDOR "the profgpu authors")
 set(CPACK_PACKAGE_CONTACT "the profgpu authors <profgpu@localhost>")
@@ -84,6 +88,11 @@ set(CPACK_DEBIAN_LIBRARY_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_CONTROL_EXTRA ${CMAKE_SOURCE_DIR}/cmake/triggers)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+if(CMAKE_CROSSCOMPILING)
+  set(CPACK_DEBIAN_PACKAGE_ARCHITECTURE arm64)
+  set(CPACK_DEBIAN_LIBRARY_PACKAGE_SHLIBDEPS OFF)   # it would ask this machine's packages
+  set(CPACK_DEBIAN_LIBRARY_PACKAGE_DEPENDS "libc6 (>= 2.34), libgcc-s1 (>= 4.2)")
+endif()
 set(CPACK_STRIP_FILES ON)
 set(CPACK_OUTPUT_FILE_PREFIX ${CMAKE_BINARY_DIR})
 include(CPack)

@@ -1,7 +1,10 @@
 #include "base/dyn_lib.h"
 
 #include <dlfcn.h>
+#include <limits.h>
 #include <link.h>
+#include <sys/auxv.h>
+#include <unistd.h>
 
 #include <cstdlib>
 
@@ -50,6 +53,15 @@ DynLib::Symbol DynLib::first_symbol(std::initializer_list<const char*> names) co
   for (const char* name : names)
     if (void* found = address(name)) return Symbol(found);
   return Symbol(nullptr);
+}
+
+std::string own_program() {
+  char path[PATH_MAX];
+  const ssize_t n = ::readlink("/proc/self/exe", path, sizeof path);
+  if (n > 0) return {path, static_cast<size_t>(n)};
+  // Without /proc: as it was called.
+  const auto* called = reinterpret_cast<const char*>(::getauxval(AT_EXECFN));
+  return called && ::realpath(called, path) ? path : "";
 }
 
 std::vector<std::string> paths_of_part(const std::string& program, const std::string& file, const char* named_by) {

@@ -57,6 +57,8 @@ class DynLib {
   std::string path_;
 };
 
+/// Path of the running program; empty if the kernel does not say.
+std::string own_program();
 /// Where a file of profgpu may be: where the environment variable `named_by` points, beside the program, and where it
 /// is installed. `program`: path of the executable.
 std::vector<std::string> paths_of_part(const std::string& program, const std::string& file,

@@ -10,12 +10,12 @@
 #include "analyse/report/quantity.h"
 #include "app/analyze.h"
 #include "app/gather/processes.h"
+#include "base/dyn_lib.h"
 #include "cli/follow.h"
 #include "cli/output.h"
 #include "cli/terminal.h"
 #include "cli/trace_command.h"
 #include "view/registry.h"
-#include "watch/live/recording_folder.h"
 
 namespace profgpu {
 namespace {

@@ -221,7 +221,7 @@ class Translation {
     const std::string& first = in_.front();
     if (!queries() && !is_borrowed_option(first) && first.starts_with("-")) {
       command_ = find_command("run");
-      return true;
+      return command_ != nullptr;
     }
     if ((command_ = find_command(first)) != nullptr) {
       at_ = 1;
@@ -249,6 +249,7 @@ class Translation {
     if (found == all.end()) return false;
     if (!found->theirs.empty()) ++at_;
     command_ = find_command(found->ours.front());
+    if (command_ == nullptr) return false;   // is_left_out()
     out_.words = found->ours;
     monitors_ = found->theirs == "dmon";
     if (monitors_) fields_ = *monitored_fields("puc");

@@ -42,7 +42,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kOpeningLimit{4000}, kFactsLimit{5500};  // from the start
 constexpr int64_t kLook_ns = kSecond_ns;
 
-using Opening = Pending<Result<std::unique_ptr<Backend>>>;
+using BackendOpening = Pending<Result<std::unique_ptr<Backend>>>;
 
 BackendFinding finding_of(std::string_view name, const std::optional<Result<std::unique_ptr<Backend>>>& result) {
   if (!result)
@@ -59,10 +59,10 @@ BackendFinding finding_of(std::string_view name, const std::optional<Result<std:
 // no backend works.
 std::shared_ptr<Backend> open_backends(const std::string& spec, Clock::time_point deadline, DoctorFindings& out) {
   const size_t colon = std::min(spec.find(':'), spec.size());
-  std::vector<std::unique_ptr<Opening>> running;
+  std::vector<std::unique_ptr<BackendOpening>> running;
   for (const BackendKind* kind : backend_kinds()) {
     const bool wanted = spec == "auto" ? kind->automatic : spec.substr(0, colon) == kind->name;
-    running.push_back(wanted ? std::make_unique<Opening>([open = kind->open, file = spec.substr(colon)] {
+    running.push_back(wanted ? std::make_unique<BackendOpening>([open = kind->open, file = spec.substr(colon)] {
       return open({.argument = file.substr(std::min<size_t>(file.size(), 1))});
     }) : nullptr);
   }

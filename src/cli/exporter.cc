@@ -10,6 +10,7 @@
 #include <map>
 
 #include "base/decimal.h"
+#include "base/dyn_lib.h"
 #include "base/text.h"
 #include "cli/device_options.h"
 #include "cli/output.h"
@@ -20,7 +21,6 @@
 #include "watch/exporter/kubelet_pods.h"
 #include "watch/exporter/metrics_service.h"
 #include "watch/exporter/web_config.h"
-#include "watch/live/recording_folder.h"
 
 namespace profgpu {
 namespace {

@@ -5,12 +5,12 @@
 #include <unistd.h>
 
 #include "app/words.h"
+#include "base/dyn_lib.h"
 #include "base/text.h"
 #include "cli/log_file.h"
 #include "cli/output.h"
 #include "devices/system_files.h"
 #include "trace/sample_file.h"
-#include "watch/live/recording_folder.h"
 
 namespace profgpu {
 namespace {

@@ -19,7 +19,7 @@
 #include "base/descriptor.h"
 #include "base/text.h"
 #include "cli/command.h"
-#include "watch/top/frame.h"
+#include "view/ascii.h"
 
 namespace profgpu {
 namespace {

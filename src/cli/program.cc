@@ -11,8 +11,10 @@
 #include "base/version.h"
 #include "cli/borrowed_words.h"
 #include "cli/output.h"
-#include "cli/run_options.h"
 #include "cli/terminal.h"
+#ifdef PROFGPU_COLLECT
+#include "cli/run_options.h"
+#endif
 
 extern "C" const char profgpu_agents_text_begin[], profgpu_agents_text_end[];   // AGENTS.md, by cmake/embed.cmake
 
@@ -67,10 +69,11 @@ const std::vector<Task> kTasks = {
 std::string overview_help() {
   std::string out =
       "profgpu shows why GPU work is slow, and what to change.\n\n"
-      "Usage: profgpu COMMAND [OPTION]... [ARGUMENT]...\n"
-      "       profgpu [OPTION]... -- PROGRAM...   short for profgpu run\n";
+      "Usage: profgpu COMMAND [OPTION]... [ARGUMENT]...\n";
+  if (find_command("run")) out += "       profgpu [OPTION]... -- PROGRAM...   short for profgpu run\n";
   std::vector<const Command*> left = shown_commands();
   for (const auto& [task, names] : kTasks) {
+    if (std::ranges::none_of(names, find_command)) continue;
     out += fmt::format("\n{}\n", task);
     for (const std::string_view name : names)
       for (const Command* c : left)
@@ -137,6 +140,9 @@ Error unknown_command(const std::string& word) {
   if (word.starts_with("-"))
     return {"unknown option " + word, "put a command's options after its name: profgpu analyze " + word + " ..."};
   const Error unknown{"\"" + word + "\" is not a command"};
+  if (is_left_out(word) || word == "--")
+    return {"this build only reads files; it has no profgpu " + (word == "--" ? "run" : word),
+            "record on a Linux machine with the whole program, and read the files here"};
   if (struct stat s{}; ::stat(word.c_str(), &s) == 0)
     return {unknown.message, "to read a trace: profgpu analyze " + word};
   return {unknown.message, did_you_mean(word, names_of(commands()), "`profgpu --help` lists the commands")};
@@ -154,11 +160,13 @@ ExitCode run_command(const Command& command, const std::vector<std::string>& wor
   return end_with(command.name, arguments ? command.run(*arguments) : Outcome::usage(arguments.error()));
 }
 
+#ifdef PROFGPU_COLLECT
 // `[OPTION]... [--] PROGRAM...` is short for `run`, as the Python package of this name passes it on.
 bool is_command_line(const Command& run, const std::vector<std::string>& words) {
   const size_t end = own_words(run, words);
   return end < words.size() && (words[end] == "--" || names_program(words[end]));
 }
+#endif
 
 }  // namespace
 
@@ -173,7 +181,9 @@ ExitCode run_program(const std::vector<std::string>& typed) {
   if (first == "--help" || first == "-h") return end_with("", write_text(overview_help()));
   if (first == "--version" || first == "-V") return end_with("", write_text(fmt::format("profgpu {}\n", kVersion)));
   if (const Command* command = find_command(first)) return run_command(*command, {words.begin() + 1, words.end()});
+#ifdef PROFGPU_COLLECT
   if (const Command& run = *find_command("run"); is_command_line(run, words)) return run_command(run, words);
+#endif
   return end_with("", Outcome::usage(unknown_command(first)));
 }
 

@@ -10,6 +10,7 @@
 
 #include "analyse/report/quantity.h"
 #include "base/clock.h"
+#include "base/dyn_lib.h"
 #include "base/secrets.h"
 #include "base/version.h"
 #include "cli/output.h"

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/dyn_lib.h"
 #include "cli/device_options.h"
 #include "cli/log_columns.h"
 #include "cli/log_file.h"
@@ -18,7 +19,6 @@
 #include "devices/host_process.h"
 #include "devices/system_files.h"
 #include "watch/live/local_source.h"
-#include "watch/live/recording_folder.h"
 #include "watch/live/remote_source.h"
 #include "watch/top/session.h"
 

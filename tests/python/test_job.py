@@ -35,10 +35,12 @@ def path():
 def component(path):
     if shutil.which('mpirun') is None:
         pytest.skip('not installed: mpirun')
-    library = os.path.join(os.path.dirname(path), 'libprofgpu-mpi.so')
-    if not os.path.exists(library):
-        pytest.skip(f'{library} is not built')
-    return library
+    # Beside the program, or where it is installed.
+    places = [os.path.join(os.path.dirname(path), folder, 'libprofgpu-mpi.so') for folder in ('', '../lib/profgpu')]
+    found = next(filter(os.path.exists, places), None)
+    if found is None:
+        pytest.skip(f'{places[0]} is not built')
+    return found
 
 
 @pytest.fixture(scope='session')

@@ -11,17 +11,6 @@ from package_script import REPLAY, ROOT, TRACE
 
 pytestmark = pytest.mark.usefixtures('package')
 
-# Stands for the project's CMakeLists.txt, which would compile everything once more: installs what is built already.
-INSTALLS_WHAT_IS_BUILT = '''
-cmake_minimum_required(VERSION 3.25)
-project(profgpu LANGUAGES NONE)
-foreach(target profgpu profgpu_library profgpu_inject)
-  add_custom_target(${target})
-endforeach()
-install(CODE "execute_process(COMMAND ${CMAKE_COMMAND} --install %s --component wheel --prefix ${CMAKE_INSTALL_PREFIX}
-                              COMMAND_ERROR_IS_FATAL ANY)" COMPONENT wheel)
-'''
-
 
 def run(*words, **more):
     done = subprocess.run([str(w) for w in words], capture_output=True, text=True, timeout=200, **more)
@@ -37,20 +26,18 @@ def wheel(package, tmp_path_factory):
     if not os.path.exists(os.path.join(build, 'cmake_install.cmake')):
         pytest.skip('no build folder: ' + build)
     folder = tmp_path_factory.mktemp('wheel')
-    (folder / 'CMakeLists.txt').write_text(INSTALLS_WHAT_IS_BUILT % build)
-    run(sys.executable, '-m', 'build', '--wheel', '--no-isolation', '-o', folder / 'dist',
-        '-C', f'cmake.source-dir={folder}', '-C', f'build-dir={folder}/build', ROOT)
-    made, = (folder / 'dist').iterdir()
+    run(os.path.join(ROOT, 'scripts', 'wheel'), build, folder, env={**os.environ, 'PYTHON': sys.executable})
+    made, = folder.iterdir()
     return made
 
 
 def test_one_wheel_for_every_python(wheel):
-    assert wheel.name.endswith('-py3-none-linux_x86_64.whl')
+    assert wheel.name.endswith('-py3-none-manylinux_2_34_x86_64.whl')
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if name.startswith('profgpu/')}
         metadata = archive.read(next(n for n in archive.namelist() if n.endswith('METADATA'))).decode()
     assert {'profgpu/py.typed', 'profgpu/guide/loops.py', 'profgpu/core/bin/profgpu', 'profgpu/core/lib/libprofgpu.so',
-            'profgpu/core/lib/profgpu/libprofgpu-inject.so',
+            'profgpu/core/lib/profgpu/libprofgpu-inject.so', 'profgpu/core/lib/profgpu/libprofgpu-tls.so',
             'profgpu/core/share/profgpu/python-hook/sitecustomize.py'} <= names
     assert not [n for n in names if n.endswith(('.pyc', '.a', '.h', '.gz'))]
     assert 'Requires-Python: >=3.8' in metadata and 'Requires-Dist' not in metadata
@@ -83,6 +70,21 @@ def test_a_clean_environment(wheel, tmp_path):
     said = run(python, '-c', f'import profgpu; print(profgpu.analyze({str(tmp_path / "out")!r}).query('
                              '"select name from annotations").to_list("name"))', env=environment)
     assert "'x'" in said and 'ProfilerStep#0' in said
+
+
+def test_two_processes_read_a_job(wheel, tmp_path):
+    with zipfile.ZipFile(wheel) as archive:
+        if 'profgpu/core/lib/profgpu/libprofgpu-mpi.so' not in archive.namelist() or not shutil.which('mpirun'):
+            pytest.skip('not installed: MPI')
+        archive.extractall(tmp_path)
+    program = tmp_path / 'profgpu' / 'core' / 'bin' / 'profgpu'
+    program.chmod(0o755)
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(('PROFGPU', 'OMPI', 'PMI', 'SLURM'))}
+    environment.update(OMPI_ALLOW_RUN_AS_ROOT='1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM='1')
+    job = os.path.join(ROOT, 'examples', 'four-ranks')
+    together = run('mpirun', '--oversubscribe', '--bind-to', 'none', '-n', '2', program, 'analyze', '--mpi', '--json', job,
+                   env=environment)
+    assert together == run(program, 'analyze', '--json', job, env=environment)
 
 
 EVERYWHERE = """

@@ -74,10 +74,10 @@ struct End {
   [[nodiscard]] auto message() const { return std::tie(from, to, group, members, elements, step, position); }
 };
 
-using Members = std::map<std::pair<std::string_view, std::string_view>, std::vector<int>>;
+using MembersOf = std::map<std::pair<std::string_view, std::string_view>, std::vector<int>>;
 
 // The other rank's number in the job: groups count their members from 0.
-int peer_of(const CollectiveKind& kind, int own, int32_t peer, Members& members_of) {
+int peer_of(const CollectiveKind& kind, int own, int32_t peer, MembersOf& members_of) {
   const auto [at, fresh] = members_of.try_emplace({kind.group, kind.members});
   if (fresh) at->second = member_ranks(kind.members);
   const std::vector<int>& members = at->second;
@@ -101,7 +101,7 @@ const CollectiveCall& call_of(std::span<const RankDigest> ranks, RankCall c) {
 std::vector<End> ends(std::span<const RankDigest> ranks) {
   std::vector<End> all;
   const bool bare_too = numbers_are_ranks(ranks);
-  Members members_of;
+  MembersOf members_of;
   for (uint32_t r = 0; r < ranks.size(); ++r) {
     const RankDigest& rank = ranks[r];
     for (uint32_t i = 0; i < rank.calls.calls.size(); ++i) {

@@ -124,10 +124,10 @@ void describe_memory_fragmentation(const Measured& m, Finding& f) {
                                        format_bytes(static_cast<double>(s->replay->peak_reserved_bytes))));
 }
 
-constexpr int64_t kMinSteps = 2;
+constexpr int64_t kMinMemorySteps = 2;
 
 std::optional<double> allocator_churn_value(const Measured& m) {
-  if (!m.facts().get<Steps>().annotated || m.steps() < kMinSteps) return std::nullopt;
+  if (!m.facts().get<Steps>().annotated || m.steps() < kMinMemorySteps) return std::nullopt;
   return percent_of(m.facts().get<Memory>().steps_with_allocator_calls, m.steps());
 }
 

@@ -20,7 +20,8 @@ const std::vector<const Rule*>& rules() {
       &kMemoryNearCapacity, &kMemoryFragmentation, &kCheckpointStall, &kDominantKernel, &kThermalThrottle, &kPowerCap,
       &kProfilerOverhead, &kFirstUse, &kUntracedWork, &kGraphCapture, &kFusableElementwise, &kUnfusedAttention,
       &kSmallBatch, &kExposedCopies, &kLateCopy, &kRedundantSyncCopies, &kLayoutCopies, &kMisalignedGemm,
-      &kGraphBreaks, &kRecompiles, &kEagerInference, &kPythonGc, &kRunFailure,
+      &profgpu::kGraphBreaks,   // Framework has a kGraphBreaks, too
+      &kRecompiles, &kEagerInference, &kPythonGc, &kRunFailure,
       &kSkippedSteps, &kPipelineBubble, &kOptimizerOffload, &kSlowTransport, &kNcclWarnings, &kWrongResults, &kOom,
       &kPeakSpike, &kRetainedGraph, &kDuplicateWeights, &kOversizedWorkspace, &kHostPinnedGrowth,
       &kSlowProducts, &kMemoryBound, &kLowMfu};

@@ -2,9 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <limits.h>
 #include <signal.h>
-#include <sys/auxv.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -223,15 +221,6 @@ void set_python(Variables& variables, const RecordingRequest& request, const Rec
 }
 
 }  // namespace
-
-std::string own_program() {
-  char path[PATH_MAX];
-  const ssize_t n = ::readlink("/proc/self/exe", path, sizeof path);
-  if (n > 0) return {path, static_cast<size_t>(n)};
-  // Without /proc: as it was called.
-  const auto* called = reinterpret_cast<const char*>(::getauxval(AT_EXECFN));
-  return called && ::realpath(called, path) ? path : "";
-}
 
 Result<RecordingParts> find_recording_parts(const std::string& program) {
   const std::string folder = program.substr(0, program.rfind('/') + 1);

@@ -47,8 +47,6 @@ struct RecordingParts {
 };
 /// Beside the program, as it is built and as it is installed. `program`: path of our own executable.
 Result<RecordingParts> find_recording_parts(const std::string& program);
-/// Of the running program; empty if the kernel does not say.
-std::string own_program();
 
 struct RecordingRequest {
   std::string folder;        ///< absolute; empty: nothing is recorded

@@ -57,9 +57,6 @@ struct Frame {
 /// The frame as lines of text of at most `width` cells.
 std::string frame_text(const Frame& frame, int width, bool colour);
 
-/// The same in letters that every terminal has: bars of "#", curves of ".:-=+*#", "?" for what has no likeness.
-std::string ascii_text(std::string_view text);
-
 // What of a screen's line has to be drawn anew. A terminal library takes hundreds of instructions for each character
 // that it is given, and of most lines a few cells change.
 

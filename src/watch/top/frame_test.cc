@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "analyse/report/text.h"
+#include "view/ascii.h"
 #include "watch/top/frame.h"
 #include "watch/top/sample_view_test.h"
 

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "analyse/report/text.h"
+#include "view/ascii.h"
 #include "watch/top/session.h"
 
 namespace profgpu {

@@ -1,0 +1,43 @@
+#include "view/ascii.h"
+
+#include <cstdint>
+#include <map>
+
+#include "analyse/report/text.h"
+#include "base/text.h"
+
+namespace profgpu {
+namespace {
+
+std::string_view likeness(uint32_t c) {
+  static const std::map<uint32_t, std::string_view> kAscii = {
+      {U'█', "#"}, {U'▉', "#"}, {U'▊', "#"}, {U'▋', "#"}, {U'▌', "="}, {U'▍', "="}, {U'▎', "-"}, {U'▏', "-"},
+      {U'▁', "."}, {U'▂', ":"}, {U'▃', "-"}, {U'▄', "="}, {U'▅', "+"}, {U'▆', "*"}, {U'▇', "%"}, {U'·', "-"},
+      {U'–', "-"}, {U'…', "~"}, {U'°', " "}, {U'×', "x"}, {U'↑', "^"}, {U'↓', "v"}, {U'→', ">"}, {U'▲', "^"},
+      {U'▼', "v"}, {U'├', "|"}, {U'└', "`"}, {U'─', "-"}, {U'│', "|"}, {U'µ', "u"}, {U'●', "*"}, {U'○', "o"},
+      {U'░', "."}, {U'◆', "#"}, {U'✓', "+"}, {U'✗', "x"}, {U'−', "-"}, {U'≥', ">"}, {U'≤', "<"}, {U'‹', "<"}, {U'›', ">"},
+      {U'’', "'"}, {U'“', "\""}, {U'”', "\""}, {U'≈', "~"}, {U'±', "~"}, {U'²', "2"}, {U'³', "3"},
+  };
+  const auto it = kAscii.find(c);
+  return it == kAscii.end() ? "?" : it->second;
+}
+
+}  // namespace
+
+std::string ascii_text(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const Character c = first_character(text);
+    if (c.code_point < 0x80 && c.valid) {
+      out += static_cast<char>(c.code_point);
+    } else {
+      const std::string_view like = likeness(c.code_point);
+      // As wide as it was.
+      for (int i = char_width(c.code_point); i > 0; --i) out += like;
+    }
+    text.remove_prefix(c.bytes);
+  }
+  return out;
+}
+
+}  // namespace profgpu
