@@ -148,4 +148,11 @@ std::vector<std::string> masked_words(const std::vector<std::string>& words) {
   return out;
 }
 
+bool same_secret(std::string_view given, std::string_view secret) {
+  unsigned differs = given.size() != secret.size();
+  for (size_t i = 0; i < secret.size(); ++i)
+    differs |= static_cast<unsigned char>(secret[i] ^ (i < given.size() ? given[i] : '\0'));
+  return differs == 0;
+}
+
 }  // namespace profgpu

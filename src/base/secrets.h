@@ -19,4 +19,7 @@ std::string masked_member(std::string_view name, std::string_view value);
 /// A command line, word by word: also the word after --password.
 std::vector<std::string> masked_words(const std::vector<std::string>& words);
 
+/// Whether they are the same, in a time that says nothing about where they differ.
+bool same_secret(std::string_view given, std::string_view secret);
+
 }  // namespace profgpu

@@ -50,5 +50,13 @@ TEST(Secrets, OfANamedField) {
   EXPECT_EQ(masked_member("auth", "None"), "None");
 }
 
+TEST(SameSecret, OnlyTheWholeText) {
+  EXPECT_TRUE(same_secret("token", "token"));
+  EXPECT_TRUE(same_secret("", ""));
+  for (const std::string_view other : {"tokem", "Token", "toke", "tokens", ""}) EXPECT_FALSE(same_secret(other, "token"));
+  EXPECT_FALSE(same_secret("token", ""));
+  EXPECT_FALSE(same_secret(std::string_view("\0", 1), "")) << "what is missing is no zero";
+}
+
 }  // namespace
 }  // namespace profgpu

@@ -19,6 +19,8 @@
 namespace profgpu {
 namespace {
 
+constexpr ptrdiff_t kLastOfOne = 4;   // devices whose last readings one worker takes
+
 // Delays in eighths of powers of two: a percentile is right within 12 %, in a few hundred numbers.
 class DelayHistogram {
  public:
@@ -75,8 +77,11 @@ struct Sampler::State : std::enable_shared_from_this<State> {
     for (uint32_t d : options.devices) devices.emplace_back().health.device = d;
   }
 
+  Worker& engage(std::vector<size_t> which);
   void employ(std::vector<size_t> which);
   void work(Worker& worker);
+  std::vector<size_t> share_last(Worker& worker);
+  void finish(Worker& worker, std::vector<size_t> mine, Reading& reading);
   [[nodiscard]] int64_t next_tick(int64_t after_ns) const {
     return zero_ns + ((after_ns - zero_ns) / interval_ns + 1) * interval_ns;
   }
@@ -113,10 +118,14 @@ struct Sampler::State : std::enable_shared_from_this<State> {
   std::vector<DeviceTrouble> troubles;
 };
 
-void Sampler::State::employ(std::vector<size_t> which) {   // under `crew`
+Sampler::State::Worker& Sampler::State::engage(std::vector<size_t> which) {   // under `crew`
   workers.push_back(std::make_unique<Worker>());
-  Worker& worker = *workers.back();
-  worker.devices = std::move(which);
+  workers.back()->devices = std::move(which);
+  return *workers.back();
+}
+
+void Sampler::State::employ(std::vector<size_t> which) {   // under `crew`
+  Worker& worker = engage(std::move(which));
   worker.timer.start(next_tick(monotonic_ns()), interval_ns);
   worker.thread = std::thread([self = shared_from_this(), &worker] { self->work(worker); });
 }
@@ -150,6 +159,26 @@ void Sampler::State::work(Worker& worker) {
     tick(worker, mine, reading, false);
     count_tick(due, begun, monotonic_ns());
   } while (wait_for_tick(worker, due));
+  finish(worker, share_last(worker), reading);
+}
+
+// A command that has ended waits for the last readings: those of many devices are taken side by side. Returns what is
+// left for this worker.
+std::vector<size_t> Sampler::State::share_last(Worker& worker) {
+  std::lock_guard lock(crew);
+  std::vector<size_t>& mine = worker.devices;
+  while (options.ends_ns > 0 && mine.size() > kLastOfOne) {
+    Worker& other = engage({mine.end() - kLastOfOne, mine.end()});
+    mine.resize(mine.size() - kLastOfOne);
+    other.thread = std::thread([self = shared_from_this(), &other, which = other.devices] {
+      Reading reading;
+      self->finish(other, which, reading);
+    });
+  }
+  return mine;
+}
+
+void Sampler::State::finish(Worker& worker, std::vector<size_t> mine, Reading& reading) {
   tick(worker, mine, reading, true);
   std::lock_guard lock(crew);
   statistics.cpu_ns += thread_cpu_ns();

@@ -34,6 +34,12 @@ class FakeBackend : public Backend {
       std::unique_lock lock(mutex_);
       released_.wait(lock, [&] { return free_; });
     }
+    if (meeting_ > 0 && request.everything) {
+      std::unique_lock lock(mutex_);
+      ++met_;
+      released_.notify_all();
+      released_.wait_for(lock, std::chrono::minutes(1), [&] { return met_ >= meeting_; });
+    }
     if (delay_ns_) std::this_thread::sleep_for(std::chrono::nanoseconds(delay_ns_));
     reading.add(Metric::kUtilization, 50 + reading.device);
     if (request.processes) reading.has_processes = true;
@@ -48,6 +54,8 @@ class FakeBackend : public Backend {
   }
 
   std::atomic<int> lost_{-1}, hanging_{-1};
+  std::atomic<int> meeting_{0};   // readings in full that wait for each other
+  int met_ = 0;                   // of these
   std::atomic<int64_t> calls_{0}, everything_{0}, limited_{0}, until_after_ns_{0}, delay_ns_{0};
 
  private:
@@ -239,6 +247,22 @@ TEST(Sampler, TheEndsTakeAsLongAsTheyMay) {
   EXPECT_EQ(backend->limited_, 4);
   EXPECT_EQ(backend->everything_, 4);
   EXPECT_GT(backend->until_after_ns_, 4 * kMs) << "a hundredth of what was sampled";
+}
+
+TEST(Sampler, LastReadingsOfManyDevicesAreTakenSideBySide) {
+  auto backend = std::make_shared<FakeBackend>(16);
+  Counts counts;
+  Sampler sampler(backend, {.interval_ns = 3600 * 1000 * kMs, .deadline_ns = 60'000 * kMs, .ends_ns = 4 * kMs},
+                  counts.consumer());
+  sampler.start();
+  EXPECT_TRUE(comes_true([&] { return counts.of(15) > 0; }));
+  backend->meeting_ = 4;   // four at once, or the test takes a minute
+  const int64_t begun = monotonic_ns();
+  sampler.stop();
+  EXPECT_LT(monotonic_ns() - begun, 60'000 * kMs);
+  EXPECT_FALSE(sampler.any_stuck());
+  for (size_t i = 0; i < 16; ++i) EXPECT_EQ(counts.of(i), 2) << i;
+  EXPECT_EQ(sampler.statistics().ticks, 32);
 }
 
 TEST(Sampler, StopDoesNotWaitForAConsumerThatBlocks) {

@@ -14,6 +14,7 @@
 #include <optional>
 
 #include "base/clock.h"
+#include "base/secrets.h"
 #include "base/text.h"
 
 namespace profgpu {
@@ -52,14 +53,6 @@ bool is_this_machine(std::string_view authority) {
 bool is_origin_here(std::string_view origin) {
   const size_t scheme = origin.find("://");
   return scheme != origin.npos && is_this_machine(origin.substr(scheme + 3));
-}
-
-// Takes as long for a wrong token as for the right one.
-bool same_token(std::string_view given, std::string_view token) {
-  unsigned char differs = given.size() != token.size();
-  for (size_t i = 0; i < token.size(); ++i)
-    differs |= static_cast<unsigned char>(token[i] ^ (i < given.size() ? given[i] : '\0'));
-  return differs == 0;
 }
 
 // Nullopt: the client left, is too slow, or sends no HTTP. `answer` is then what to say, if anything.
@@ -103,7 +96,7 @@ McpReply answered(const McpRequest& request, const std::string& token, McpServer
     return {"403 Forbidden"};
   std::string_view given = request.header("authorization");
   if (!given.starts_with("Bearer ")) given = {};
-  if (given.empty() || !same_token(without_blanks(given.substr(7)), token))
+  if (given.empty() || !same_secret(without_blanks(given.substr(7)), token))
     return {"401 Unauthorized", "WWW-Authenticate: Bearer\r\n"};
   if (request.path != "/mcp") return {"404 Not Found"};
   if (request.method != "POST") return {"405 Method Not Allowed", "Allow: POST\r\n"};

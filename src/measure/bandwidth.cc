@@ -26,11 +26,7 @@ int64_t buffer_bytes(const Device& device, int64_t wanted) {
 template <class Copy>
 Run on_device(const Device& device, Copy copy) {
   return [&device, copy](int64_t calls) {
-    return device.device_ns([&] {
-      Status status = ok();
-      for (int64_t i = 0; i < calls && status; ++i) status = copy();
-      return status;
-    });
+    return device.device_ns([&] { return times(calls, copy); });
   };
 }
 
@@ -39,8 +35,7 @@ template <class Copy>
 Run on_host(const Device& device, Copy copy) {
   return [&device, copy](int64_t calls) -> Result<double> {
     const int64_t begin_ns = device.now_ns();
-    Status status = ok();
-    for (int64_t i = 0; i < calls && status; ++i) status = copy();
+    Status status = times(calls, copy);
     if (status) status = device.api.wait_for_stream(device.stream());
     if (!status) return status.error();
     return static_cast<double>(device.now_ns() - begin_ns);

@@ -64,21 +64,13 @@ class Api {
 #undef PROFGPU_CALL
 };
 
-class Library {
+class Library : public VendorLibrary<Api> {
  public:
   /// PROFGPU_CUBLASLT_LIBRARY where it is set, else the toolkit's, else that of a Python environment.
   static Result<std::shared_ptr<Library>> open();
-  /// Stays loaded: threads of its own do not expect to be unloaded.
-  ~Library() { library_.leak(); }
-  Library(const Library&) = delete;
-  Library& operator=(const Library&) = delete;
 
  private:
-  explicit Library(DynLib library) : library_(std::move(library)) {}
-  DynLib library_;
-
- public:
-  const Api api{library_};
+  using VendorLibrary::VendorLibrary;
 };
 
 /// A precision of products, with the types of their matrices.

@@ -34,7 +34,7 @@ std::string words_of(const DynLib& library, int code) {
 }
 
 Library::Library(DynLib library)
-    : library_(std::move(library)), simulated_now_(library_.symbol<int64_t (*)()>("profgpu_stub_now_ns")) {}
+    : VendorLibrary(std::move(library)), simulated_now_(library_.symbol<int64_t (*)()>("profgpu_stub_now_ns")) {}
 
 Result<std::shared_ptr<Library>> Library::open() {
   auto opened = DynLib::open_first(

@@ -84,14 +84,10 @@ class Api {
 #undef PROFGPU_CALL
 };
 
-class Library {
+class Library : public VendorLibrary<Api> {
  public:
   /// PROFGPU_CUDA_LIBRARY where it is set, else the driver's usual names. Initialises CUDA.
   static Result<std::shared_ptr<Library>> open();
-  /// Stays loaded: threads of its own do not expect to be unloaded.
-  ~Library() { library_.leak(); }
-  Library(const Library&) = delete;
-  Library& operator=(const Library&) = delete;
 
   /// "13.0", the newest CUDA that the driver runs.
   [[nodiscard]] std::string version() const;
@@ -103,11 +99,7 @@ class Library {
 
  private:
   explicit Library(DynLib library);
-  DynLib library_;
   int64_t (*simulated_now_)();
-
- public:
-  const Api api{library_};
 };
 
 /// One device with its primary context, a stream, two events and our kernels. What is created is destroyed with it.

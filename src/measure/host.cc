@@ -116,8 +116,7 @@ template <class Part>
 Run on_clock(Part part) {
   return [part](int64_t calls) -> Result<double> {
     const int64_t begin_ns = monotonic_ns();
-    for (int64_t i = 0; i < calls; ++i)
-      if (const Status done = part(); !done) return done.error();
+    if (const Status done = times(calls, part); !done) return done.error();
     return static_cast<double>(monotonic_ns() - begin_ns);
   };
 }

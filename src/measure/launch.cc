@@ -8,19 +8,10 @@ namespace {
 
 using cuda::Device;
 
-
-
 constexpr int64_t kSmallBytes = 4;
 constexpr int64_t kAllocation = int64_t{16} << 20;
 // Calls between two waits: far fewer than the driver queues (1024), so that none waits for a place.
 constexpr int64_t kBatch = 100;
-
-template <class Part>
-Status times(int64_t calls, Part part) {
-  Status status = ok();
-  for (int64_t i = 0; i < calls && status; ++i) status = part();
-  return status;
-}
 
 // The host's time in calls. The waits for the device between batches of them do not count.
 template <class Part>

@@ -36,6 +36,22 @@ class VendorCall {
   int (*function_)(Parameters...);
 };
 
+/// A vendor's library and its calls. Stays loaded: threads of its own do not expect to be unloaded.
+template <class Calls>
+class VendorLibrary {
+ public:
+  VendorLibrary(const VendorLibrary&) = delete;
+  VendorLibrary& operator=(const VendorLibrary&) = delete;
+
+ protected:
+  explicit VendorLibrary(DynLib library) : library_(std::move(library)) {}
+  ~VendorLibrary() { library_.leak(); }
+  DynLib library_;
+
+ public:
+  const Calls api{library_};
+};
+
 /// Where a library of CUDA may be, in this order: the file that the environment variable `named_by` names, else what
 /// the loader finds under `names`, the toolkit's folder, and the wheels (`wheels`: their folders below nvidia/) of the
 /// Python environments that are active or usual.

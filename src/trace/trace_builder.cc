@@ -416,6 +416,16 @@ uint32_t Shard::activity_args(const ActivityArgs& args) {
   return row;
 }
 
+uint32_t Shard::op_arguments(const OpArgs& args) {
+  uint64_t hash = args.flops ^ uint64_t{args.forward_thread} << 40;
+  for (const uint32_t v : {args.shapes.value, args.types.value, args.values.value, static_cast<uint32_t>(args.sequence)})
+    hash = (hash ^ v) * 0xD6E8FEB86659FD93, hash ^= hash >> 29;
+  uint32_t& latest = latest_op_args_[hash % latest_op_args_.size()];
+  if (latest < op_args.size() && op_args[latest] == args) return latest;
+  op_args.push_back(args);
+  return latest = static_cast<uint32_t>(op_args.size() - 1);
+}
+
 void Shard::name_thread(std::string_view process, std::string_view id, std::string_view name) {
   thread_names[{std::string(process), std::string(id)}] = name;
 }

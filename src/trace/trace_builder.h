@@ -7,6 +7,7 @@
 // Budget of finish(): 60 ns a row on one core for rows that come in order of time within their thread.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <deque>
 #include <map>
@@ -81,6 +82,8 @@ class Shard {
   uint32_t thread(std::string_view process, std::string_view id);
   uint16_t queue(const Queue& queue);
   uint32_t activity_args(const ActivityArgs& args);
+  /// A row of op_args with these; most calls of an operator have those of an earlier one.
+  uint32_t op_arguments(const OpArgs& args);
   void name_thread(std::string_view process, std::string_view id, std::string_view name);
 
   std::vector<std::pair<std::string, std::string>> threads;   ///< process, id
@@ -99,6 +102,7 @@ class Shard {
   std::string last_process_, last_id_;
   uint32_t last_thread_ = UINT32_MAX;
   std::unordered_multimap<uint64_t, uint32_t> args_of_;
+  std::array<uint32_t, 1024> latest_op_args_{};   // rows of op_args by hash: the latest of each
 };
 
 /// Makes launching, launched_first and launched of what activities say of their launches. In link.cc.

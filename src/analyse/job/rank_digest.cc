@@ -9,6 +9,7 @@
 #include "analyse/rank/memory.h"
 #include "analyse/rank/phases.h"
 #include "analyse/rank/steps.h"
+#include "analyse/rank/work.h"
 #include "base/hash.h"
 #include "base/saturated.h"
 #include "base/text.h"
@@ -188,14 +189,12 @@ class KernelCounter {
   // Of the innermost op around a launch that has shapes; an op counts once per launch. -1: none.
   double input_elements(HostId launch) {
     if (trace_.op_args.empty()) return -1;
-    const auto shapes_of = [&](HostId h) {
-      const OpArgsId args = trace_.host.args[h.value];
-      return args.valid() ? trace_.op_args[args.value].shapes : StringId();
-    };
-    const HostId op = trace_.enclosing(launch, [&](HostId h) { return !trace_.strings[shapes_of(h)].empty(); });
+    const auto has_shapes = [&](HostId h) { return !trace_.strings[shapes_of(trace_, h)].empty(); };
+    const HostId op = trace_.enclosing(launch, has_shapes);
     if (!op.valid()) return -1;
-    const auto [known, fresh] = elements_.try_emplace(shapes_of(op).value, 0);
-    if (fresh) known->second = elements_of(trace_.strings[shapes_of(op)]);
+    const StringId shapes = shapes_of(trace_, op);
+    const auto [known, fresh] = elements_.try_emplace(shapes.value, 0);
+    if (fresh) known->second = elements_of(trace_.strings[shapes]);
     return known->second;
   }
 

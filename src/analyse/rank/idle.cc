@@ -366,8 +366,9 @@ bool LostLaunches::explain(const Trace& trace, const Gap& gap) const {
 }
 
 std::vector<Gap> DeviceIdle::all() const {
-  std::vector<Gap> both(gaps.size() + edges.size());
-  std::ranges::merge(gaps, edges, both.begin(), {}, &Gap::start_ns, &Gap::start_ns);
+  std::vector<Gap> both;
+  both.reserve(gaps.size() + edges.size());
+  each([&](const Gap& gap) { both.push_back(gap); });
   return both;
 }
 

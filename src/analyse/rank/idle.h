@@ -82,7 +82,17 @@ struct DeviceIdle {
   std::array<int64_t, kIdleCauses> edge_ns{};        ///< of edges
   std::array<int64_t, kIdleCauses> measured_ns{};    ///< of both, the part within measured steps
 
-  /// Gaps and edges, in time order.
+  /// Calls use(gap) for gaps and edges, in time order.
+  template <class Use>
+  void each(Use&& use) const {
+    auto edge = edges.begin();
+    for (const Gap& gap : gaps) {
+      for (; edge != edges.end() && edge->start_ns < gap.start_ns; ++edge) use(*edge);
+      use(gap);
+    }
+    for (; edge != edges.end(); ++edge) use(*edge);
+  }
+  /// A copy of all of them.
   [[nodiscard]] std::vector<Gap> all() const;
 };
 

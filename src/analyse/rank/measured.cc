@@ -8,6 +8,7 @@
 #include "analyse/rank/collectives.h"
 #include "analyse/rank/ops.h"
 #include "analyse/rank/steps.h"
+#include "analyse/rank/work.h"
 #include "base/text.h"
 #include "trace/radix_sort.h"
 
@@ -44,8 +45,9 @@ std::vector<StateInterval> device_states(const Facts& facts) {
   add(d.compute, StepState::kCompute);
   add(d.exposed_communication, StepState::kCommunication);
   add(d.exposed_memory, StepState::kMemory);
-  for (const Gap& g : facts.get<Idle>().devices[static_cast<size_t>(devices.busiest)].all())
-    all.push_back({{g.start_ns, g.end_ns}, StepState::kFirstIdle + static_cast<int>(g.cause)});
+  facts.get<Idle>().devices[static_cast<size_t>(devices.busiest)].each([&](const Gap& g) {
+    all.push_back({g.time(), StepState::kFirstIdle + static_cast<int>(g.cause)});
+  });
   radix_sort(all);
   return all;
 }
@@ -146,7 +148,7 @@ void add_work(const Facts& facts, MeasuredSteps& m) {
     WorkKey key{trace.activity.name[i], {}, {}, devices.kind[i]};
     if (const HostId op = ops.of_activity[i]; op.valid()) {
       key.op = trace.host.name[op.value];
-      if (const OpArgsId args = trace.host.args[op.value]; args.valid()) key.shapes = trace.op_args[args.value].shapes;
+      key.shapes = shapes_of(trace, op);
     }
     const auto [it, fresh] = place_of.try_emplace(key, sums.size());
     if (fresh) {

@@ -50,6 +50,23 @@ bool is_plumbing(string_view file) {
 // What autograd's engine wraps around each op of the backward pass.
 bool is_engine_plumbing(string_view op) { return op.starts_with("autograd::engine::"); }
 
+/// The first link of each backward op, by that op.
+struct ForwardOps {
+  std::vector<BackwardLink> links;
+
+  [[nodiscard]] const BackwardLink* link(HostId backward) const {
+    const auto it = std::ranges::lower_bound(links, backward, {}, &BackwardLink::backward);
+    return it != links.end() && it->backward == backward ? &*it : nullptr;
+  }
+  static ForwardOps compute(const Facts& facts) {
+    ForwardOps all{facts.trace().backward_links};
+    std::ranges::stable_sort(all.links, {}, &BackwardLink::backward);
+    const auto rest = std::ranges::unique(all.links, {}, &BackwardLink::backward);
+    all.links.erase(rest.begin(), rest.end());
+    return all;
+  }
+};
+
 constexpr string_view kBackwardOf = "backward of ", kBackwardStarted = "backward pass started in ";
 
 // Such a frame is the whole program.
@@ -58,7 +75,8 @@ bool is_whole_program(string_view function) { return function == "<module>"; }
 }  // namespace
 
 Places::Places(const Facts& facts)
-    : trace_(facts.trace()),
+    : facts_(facts),
+      trace_(facts.trace()),
       captures_(facts.get<Captures>()),
       stacks_(trace_.sampled_stacks()),
       steps_(trace_.strings.size()) {
@@ -120,13 +138,12 @@ HostId Places::sampled_in(HostId range, ThreadId stack) const {
   return frame.valid() && h.name[frame.value] == h.name[after.value] ? frame : h.parent[after.value];
 }
 
-HostId Places::forward_function(HostId range) {
+HostId Places::forward_function(HostId range) const {
   if (trace_.backward_links.empty()) return {};
-  if (forward_of_.empty())
-    for (const BackwardLink& link : trace_.backward_links) forward_of_.try_emplace(link.backward.value, link.forward);
-  const HostId op = trace_.enclosing(range, [&](HostId at) { return forward_of_.contains(at.value); });
+  const ForwardOps& forward = facts_.get<ForwardOps>();
+  const HostId op = trace_.enclosing(range, [&](HostId at) { return forward.link(at) != nullptr; });
   if (!op.valid()) return {};
-  const HostId function = representative(forward_of_.at(op.value));
+  const HostId function = representative(forward.link(op)->forward);
   return function.valid() && trace_.host.kind[function.value] == HostKind::kPython ? function : HostId();
 }
 

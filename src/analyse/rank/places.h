@@ -41,16 +41,16 @@ class Places {
   void add_samples(ThreadId stack, Interval part, std::string_view prefix = {});
   void sum_up(HostId representative, int64_t ns, std::string_view prefix = {});
   /// Of the op of which the range is a part of the backward pass; invalid: not known, or without Python frames.
-  [[nodiscard]] HostId forward_function(HostId range);
+  [[nodiscard]] HostId forward_function(HostId range) const;
   [[nodiscard]] bool has_ops(ThreadId thread);
   [[nodiscard]] Place place_of(HostId range) const;
 
+  const Facts& facts_;
   const Trace& trace_;
   const Captures& captures_;
   std::vector<ThreadId> stacks_;   // by thread: Trace::sampled_stacks
   ThreadId loop_stack_;            // the one of the steps' thread; invalid: none
   const Intervals* backward_ = nullptr;   // passes; with loop_stack_
-  std::unordered_map<uint32_t, HostId> forward_of_;   // by backward op; filled when first needed
   std::unordered_map<uint32_t, bool> has_ops_;        // by thread
   std::vector<bool> steps_;   // by name: ranges that mark steps, which are not places
   std::map<std::tuple<std::string, std::string, int64_t>, Place> sums_;   // by name, file, line

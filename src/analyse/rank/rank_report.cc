@@ -13,6 +13,7 @@
 #include "analyse/rank/recorder_advice.h"
 #include "analyse/rank/steps.h"
 #include "base/statistics.h"
+#include "base/tasks.h"
 #include "base/text.h"
 
 namespace profgpu {
@@ -197,17 +198,25 @@ const DeviceRow* RankReport::busiest() const {
   return devices.empty() ? nullptr : &*std::ranges::max_element(devices, {}, &DeviceRow::utilization_pct);
 }
 
+void add_rank_report(const Facts& facts, RankReport& report, Tasks& tasks) {
+  RankReport::sections(report, [&]<class T>(const Section& section, T& rows) {
+    if (!section.of_job) tasks.add([&facts, &rows] { rows = made<T>(facts); });
+  });
+  tasks.add([&facts, &report] {
+    report.world_size = facts.trace().distributed.world_size;
+    report.host = facts.trace().host_name;
+    report.frameworks = facts.get<Frameworks>().names();
+    for (const DeviceTime& d : facts.get<Devices>().devices)
+      if (!d.name.empty() && std::ranges::count(report.device_names, d.name) == 0)
+        report.device_names.push_back(d.name);
+  });
+}
+
 RankReport rank_report(const Facts& facts) {
   RankReport report;
-  report.world_size = facts.trace().distributed.world_size;
-  report.host = facts.trace().host_name;
-  report.frameworks = facts.get<Frameworks>().names();
-  for (const DeviceTime& d : facts.get<Devices>().devices)
-    if (!d.name.empty() && std::ranges::count(report.device_names, d.name) == 0)
-      report.device_names.push_back(d.name);
-  RankReport::sections(report, [&]<class T>(const Section& section, T& rows) {
-    if (!section.of_job) rows = made<T>(facts);
-  });
+  Tasks tasks;
+  add_rank_report(facts, report, tasks);
+  tasks.run(1);
   return report;
 }
 

@@ -32,6 +32,8 @@
 
 namespace profgpu {
 
+class Tasks;
+
 /// What is missing or wrong in a trace's tables. Importers report damaged text.
 struct Quality {
   std::vector<TraceIssue> issues;
@@ -120,5 +122,7 @@ Value section_value(const Facts& facts, std::string_view name);
 
 /// All sections except those that need the other ranks (Section::of_job).
 RankReport rank_report(const Facts& facts);
+/// The same, once the tasks are done; `facts` and `report` must last so long.
+void add_rank_report(const Facts& facts, RankReport& report, Tasks& tasks);
 
 }  // namespace profgpu

@@ -285,15 +285,17 @@ Intervals allocation_time(const Facts& facts) {
 // Gaps and edges of one cause, in time order.
 Intervals gaps_of(const DeviceIdle& idle, IdleCause cause) {
   Intervals gaps;
-  for (const Gap& gap : idle.all())
+  idle.each([&](const Gap& gap) {
     if (gap.cause == cause) gaps.push_back(gap.time());
+  });
   return merged(std::move(gaps));
 }
 
 std::vector<bool> activities_after(const Trace& trace, const DeviceIdle& idle, IdleCause cause) {
   std::vector<bool> after(trace.activity.size());
-  for (const Gap& gap : idle.all())
+  idle.each([&](const Gap& gap) {
     if (gap.cause == cause && gap.after.valid()) after[gap.after.value] = true;
+  });
   return after;
 }
 

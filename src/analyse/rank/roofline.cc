@@ -55,11 +55,6 @@ bool is_small_grid(const Trace& trace, ActivityId a, int32_t multiprocessors) {
   return blocks > 0 && blocks < multiprocessors;
 }
 
-StringId shapes_of(const Trace& trace, HostId op) {
-  const OpArgsId args = trace.host.args[op.value];
-  return args.valid() ? trace.op_args[args.value].shapes : StringId();
-}
-
 /// Forward operators that run again in the backward pass, as activation checkpointing has them. Autograd numbers
 /// forward operators, and only those: one with a number inside a backward node computes again what was not kept.
 /// Gradients of gradients have numbers too, but no forward operator of their name and shapes.

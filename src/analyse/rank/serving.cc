@@ -58,8 +58,9 @@ std::vector<Served> served_steps(const Facts& facts) {
   }
   Intervals untraced;
   for (const DeviceIdle& device : facts.get<Idle>().devices)
-    for (const Gap& gap : device.all())
+    device.each([&](const Gap& gap) {
       if (gap.cause == IdleCause::kUntracedWork) untraced.push_back(gap.time());
+    });
   untraced = merged(std::move(untraced));
   for (Served& s : served) s.time = subtract({{s.step->time.start, s.end_ns}}, untraced);
   return served;

@@ -207,9 +207,11 @@ class RunsOfKernels {
 
   // By the figures of the engine's step that launched it.
   OpWork attended(HostId op, HostId launch) {
-    const auto figures = [&](HostId at) -> std::optional<AttendedKeys>& {
-      const auto [it, fresh] = attended_.try_emplace(at.value);
-      if (!fresh || trace_.host.kind[at.value] != HostKind::kAnnotation) return it->second;
+    const auto figures = [&](HostId at) -> const std::optional<AttendedKeys>& {
+      static constexpr std::optional<AttendedKeys> kNone;
+      if (trace_.host.kind[at.value] != HostKind::kAnnotation) return kNone;
+      const auto [it, fresh] = attended_.try_emplace(trace_.host.name[at.value].value);
+      if (!fresh) return it->second;
       const auto step = engine_step(trace_.name(at));
       if (step && step->pairs && step->query_pairs && step->context_tokens && step->tokens)
         it->second = {*step->context_tokens, *step->pairs, std::max<int64_t>(*step->query_pairs - *step->tokens, 0) / 2};
@@ -270,7 +272,7 @@ class RunsOfKernels {
   std::vector<uint32_t> run_of_op_;
   std::unordered_map<uint64_t, uint32_t> run_of_replay_;   // by launch and operator
   std::unordered_map<uint64_t, UnknownWorkRow> unknown_;
-  std::unordered_map<uint32_t, std::optional<AttendedKeys>> attended_;   // by host row
+  std::unordered_map<uint32_t, std::optional<AttendedKeys>> attended_;   // by name
 };
 
 std::vector<FamilyWorkRow> work_by_family(const Trace& trace, const DeviceWork& work) {

@@ -18,6 +18,11 @@ namespace profgpu {
 /// What the name of a product's kernel shows, as cuBLAS, cuDNN, CUTLASS and hipBLASLt make them.
 Precision precision_in_kernel_name(std::string_view name);
 
+/// The text of an operator's recorded shapes; invalid: not recorded.
+inline StringId shapes_of(const Trace& trace, HostId op) {
+  const OpArgsId args = trace.host.args[op.value];
+  return args.valid() ? trace.op_args[args.value].shapes : StringId();
+}
 /// Of an operator; nothing in `at`: not recorded.
 OpInputs op_inputs(const Trace& trace, HostId op);
 

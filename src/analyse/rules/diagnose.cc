@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <functional>
+#include <memory>
+#include <mutex>
 
 #include "analyse/rules/measure.h"
+#include "base/tasks.h"
 
 namespace profgpu {
 namespace {
@@ -200,7 +203,6 @@ void locate(const Measured& m, Finding& f) {
 std::optional<Finding> finding_of_rank(const Rule& rule, const std::vector<Measured>& devices) {
   const Measured* worst = nullptr;
   double most = 0;
-  if (rule.rank.describe == nullptr) return std::nullopt;
   for (const Measured& m : devices) {
     if ((!m.has_device() && !rule.rank.host_alone) || (m.is_capture() && !rule.rank.of_capture)) continue;
     const std::optional<double> value = rule.rank.value != nullptr ? rule.rank.value(m) : m.idle_pct(*rule.cause);
@@ -290,17 +292,54 @@ const RankMeasure* Evidence::measure(int rank) const {
   return found != nullptr ? &found->measure : nullptr;
 }
 
-RankDiagnosis diagnose_rank(const RankFacts& rank, const Thresholds& thresholds) {
-  std::vector<Measured> devices;
-  for (const size_t device : devices_in_use(*rank.facts))
-    devices.emplace_back(rank.rank, *rank.facts, device, thresholds);
-  RankDiagnosis out{rank_measure(devices.front()), {}};
+namespace {
+
+/// A rank's devices in use, the busiest first; read when a task first needs them.
+class RankDevices {
+ public:
+  RankDevices(const RankFacts& rank, const Thresholds& thresholds) : rank_(rank), thresholds_(thresholds) {}
+
+  const std::vector<Measured>& get() {
+    std::call_once(once_, [this] {
+      for (const size_t device : devices_in_use(*rank_.facts))
+        devices_.emplace_back(rank_.rank, *rank_.facts, device, thresholds_);
+    });
+    return devices_;
+  }
+
+ private:
+  RankFacts rank_;
+  const Thresholds& thresholds_;
+  std::once_flag once_;
+  std::vector<Measured> devices_;
+};
+
+RankMeasure measure_of(const std::vector<Measured>& devices) {
+  RankMeasure measure = rank_measure(devices.front());
   for (const Measured& m : devices) {
     if (!m.has_device()) continue;
-    out.measure.least_utilization_pct = std::min(out.measure.least_utilization_pct, m.known_utilization_pct());
-    out.measure.waiting_ns = std::max(out.measure.waiting_ns, m.waiting_ns());
+    measure.least_utilization_pct = std::min(measure.least_utilization_pct, m.known_utilization_pct());
+    measure.waiting_ns = std::max(measure.waiting_ns, m.waiting_ns());
   }
-  for (const Rule* rule : rules()) out.findings.push_back(finding_of_rank(*rule, devices));
+  return measure;
+}
+
+}  // namespace
+
+void add_rank_diagnosis(const RankFacts& rank, const Thresholds& thresholds, RankDiagnosis& out, Tasks& tasks) {
+  const auto devices = std::make_shared<RankDevices>(rank, thresholds);
+  tasks.add([devices, &out] { out.measure = measure_of(devices->get()); });
+  out.findings.resize(rules().size());
+  for (size_t i = 0; i < rules().size(); ++i)
+    if (rules()[i]->rank.describe != nullptr)
+      tasks.add([devices, &out, i] { out.findings[i] = finding_of_rank(*rules()[i], devices->get()); });
+}
+
+RankDiagnosis diagnose_rank(const RankFacts& rank, const Thresholds& thresholds) {
+  RankDiagnosis out;
+  Tasks tasks;
+  add_rank_diagnosis(rank, thresholds, out, tasks);
+  tasks.run(1);
   return out;
 }
 

@@ -504,7 +504,7 @@ extern const Rule kMisalignedGemm = {
              .describe = describe_misaligned_gemm},
 };
 
-std::vector<bool> named_kernels(const Measured& measured) {
+std::vector<bool> find_named_kernels(const Measured& measured) {
   std::vector<bool> named(measured.trace().activity.size());
   const auto take = [&](const Rule& rule, const std::vector<ActivityId>& kernels, std::optional<double> value) {
     if (value.value_or(0) <= measured.threshold(rule)) return;

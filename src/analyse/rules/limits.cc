@@ -70,16 +70,14 @@ SlowKernels slow_kernels(const Measured& m, const Rule& rule, Bound bound) {
   int64_t all_ns = 0;
   for (const auto& [a, part] : below) all_ns += exclusive[a.value];
   if (m.wall_pct(all_ns) <= m.threshold(rule)) return slow;
-  const std::vector<bool> named = named_kernels(m);
+  const std::vector<bool>& named = m.named_kernels();
   std::map<std::tuple<StringId, StringId, Precision>, size_t> index;
   for (const auto& [a, part] : below) {
     if (named[a.value]) continue;
     const auto ns = static_cast<double>(exclusive[a.value]);
     const WorkRun& run = *work.run(a);
-    const OpArgsId args = trace.host.args[run.op.value];
-    const StringId shapes = args.valid() ? trace.op_args[args.value].shapes : StringId();
-    const auto [it, fresh] =
-        index.try_emplace({trace.host.name[run.op.value], shapes, run.work.precision}, slow.ops.size());
+    const auto [it, fresh] = index.try_emplace(
+        {trace.host.name[run.op.value], shapes_of(trace, run.op), run.work.precision}, slow.ops.size());
     if (fresh) slow.ops.push_back({run.op, run.work.precision, a});
     SlowOp& op = slow.ops[it->second];
     if (trace.activity.duration_ns[a.value] > trace.activity.duration_ns[op.kernel.value]) op.kernel = a;
@@ -110,10 +108,9 @@ int64_t cost_of(const Measured& m, const SlowKernels& slow) {
 
 std::string op_text(const Measured& m, const SlowOp& op) {
   const Trace& trace = m.trace();
-  const OpArgsId args = trace.host.args[op.op.value];
   std::string text(trace.name(op.op));
-  if (args.valid() && trace.op_args[args.value].shapes.valid())
-    text += " " + shortened(list_on_one_line(trace.strings[trace.op_args[args.value].shapes]), 60);
+  if (const StringId shapes = shapes_of(trace, op.op); shapes.valid())
+    text += " " + shortened(list_on_one_line(trace.strings[shapes]), 60);
   return text;
 }
 

@@ -165,6 +165,11 @@ Measured::Measured(int rank, const Facts& facts, size_t device, Thresholds thres
   if (has_device()) gaps_ = idle().all();
 }
 
+const std::vector<bool>& Measured::named_kernels() const {
+  std::call_once(named_->once, [this] { named_->named = find_named_kernels(*this); });
+  return named_->named;
+}
+
 std::string Measured::device_label() const { return fmt::format("GPU {}", device().id); }
 
 int64_t Measured::evaluated_ns(const Intervals& time) const {
@@ -259,10 +264,13 @@ void show_kernels(const Measured& measured, const std::vector<ActivityId>& kerne
 }
 
 int64_t steps_with_gaps(const Measured& measured, IdleCause cause) {
+  const std::vector<Gap>& gaps = measured.gaps();   // disjoint: their ends ascend as well
   return std::ranges::count_if(measured.facts().get<Steps>().measured(), [&](const Step* step) {
-    return std::ranges::any_of(measured.gaps(), [&](const Gap& g) {
-      return g.cause == cause && overlap_length(g.time(), step->interval()) > 0;
-    });
+    const Interval time = step->interval();
+    auto gap = std::ranges::upper_bound(gaps, time.start, {}, &Gap::end_ns);
+    for (; gap != gaps.end() && gap->start_ns < time.end; ++gap)
+      if (gap->cause == cause && overlap_length(gap->time(), time) > 0) return true;
+    return false;
   });
 }
 

@@ -1,6 +1,8 @@
 // Figures that rules share: over the measured steps, on one device of one rank.
 #pragma once
 
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -75,6 +77,8 @@ class Measured {
     return gap.cause == cause && in_measured_step(gap.end_ns - 1);
   }
   [[nodiscard]] const Intervals& measured_time() const { return measured_; }
+  /// By activity: kernels whose time a rule about kernels' names names already, so that others do not say it again.
+  [[nodiscard]] const std::vector<bool>& named_kernels() const;
 
  private:
   [[nodiscard]] int64_t window_ns() const { return evaluated_ns(idle().window); }
@@ -88,6 +92,11 @@ class Measured {
   int64_t wall_ns_ = 0, steps_ = 0;
   bool all_measured_ = true;   // the whole window is evaluated
   std::vector<Gap> gaps_;
+  struct NamedKernels {
+    std::once_flag once;
+    std::vector<bool> named;
+  };
+  std::shared_ptr<NamedKernels> named_ = std::make_shared<NamedKernels>();   // filled when first needed
 };
 
 /// Has the timeline show exactly this.
@@ -109,8 +118,8 @@ bool is_upload(const Trace& trace, ActivityId copy);
 std::string place_text(const Place& place);
 /// Where the host is during the longest gaps of a cause in measured steps, until it launches.
 std::vector<Place> places_in_gaps(const Measured& measured, IdleCause cause);
-/// By activity: kernels whose time a rule about kernels' names names already, so that others do not say it again.
-std::vector<bool> named_kernels(const Measured& measured);
+/// Measured::named_kernels(), computed.
+std::vector<bool> find_named_kernels(const Measured& measured);
 void name_full_precision_kernels(const Measured& measured, std::vector<bool>& named);
 void name_unfused_optimizer(const Measured& measured, std::vector<bool>& named);
 /// Where kernels were launched, by their durations; and has the timeline show the longest, unless it shows something.

@@ -22,6 +22,8 @@
 
 namespace profgpu {
 
+class Tasks;
+
 /// Of collectives whose size is known.
 struct SizedCollectives {
   int64_t exposed_ns = 0;
@@ -237,6 +239,8 @@ const std::vector<const Rule*>& rules();
 const Rule* find_rule(std::string_view id);
 /// Of one rank, without the others.
 RankDiagnosis diagnose_rank(const RankFacts& rank, const Thresholds& thresholds);
+/// The same, once the tasks are done; all but `tasks` must last so long.
+void add_rank_diagnosis(const RankFacts& rank, const Thresholds& thresholds, RankDiagnosis& out, Tasks& tasks);
 
 /// The report's first sentence.
 struct ReportVerdict {

@@ -8,9 +8,11 @@
 #include "analyse/job/job_energy.h"
 #include "analyse/job/work_comparison.h"
 #include "analyse/rank/clock_scale.h"
+#include "analyse/rank/first_use.h"
 #include "analyse/rank/rank_report.h"
 #include "analyse/rank/replay.h"
 #include "app/gather/archive.h"
+#include "base/tasks.h"
 #include "trace/radix_sort.h"
 #include "trace/trace_builder.h"
 
@@ -51,22 +53,27 @@ void RankResult::number(int rank) {
     if (f) f->ranks = {rank};
 }
 
-// The digest asks for one half of the analyses, those of time; the other thread begins with those that count, and with
-// what rules will ask for.
+namespace {
+
+constexpr int kMostThreads = 4;   // more would wait for each other's analyses
+
+template <class... T>
+void add_facts(const Facts& facts, Tasks& tasks) {
+  (tasks.add([&facts] { facts.get<T>(); }), ...);
+}
+
+}  // namespace
+
+// First the large analyses that others need, so that no thread waits long for what another one computes.
 RankResult reduced(int rank, const Facts& facts, const Thresholds& thresholds, int threads) {
   RankResult result;
-  const auto others = [&] {
-    facts.get<Ops>();
-    facts.get<Kernels>();
-    facts.get<Launch>();
-    facts.get<Replay>();
-    facts.get<Quality>();
-    facts.get<RankWork>();
-    facts.get<MeasuredSteps>();
-  };
-  side_by_side(threads, [&] { result.digest = rank_digest(rank, facts); }, others);
-  result.report = rank_report(facts);
-  result.diagnosis = diagnose_rank({0, &facts}, thresholds);
+  Tasks tasks;
+  add_facts<Steps, OpWorks, Phases, FirstUse, Ops, Idle, KernelLaunches>(facts, tasks);
+  tasks.add([&] { result.digest = rank_digest(rank, facts); });
+  add_facts<Kernels, Replay, RunLimits, Roofline, MeasuredSteps, Quality>(facts, tasks);
+  add_rank_diagnosis({0, &facts}, thresholds, result.diagnosis, tasks);
+  add_rank_report(facts, result.report, tasks);
+  tasks.run(std::min(threads, kMostThreads));
   for (const TraceIssue& i : facts.get<Quality>().issues) result.issues.push_back(issue_of(i));
   return result;
 }

@@ -233,8 +233,7 @@ class ExecutionReader {
     if (node.sequence >= 0 && node.sequence <= INT32_MAX) args.sequence = static_cast<int32_t>(node.sequence);
     args.forward_thread = static_cast<uint32_t>(std::min<uint64_t>(node.forward_thread, UINT32_MAX));
     if (!(args == OpArgs{})) {
-      row.args = static_cast<uint32_t>(shard_.op_args.size());
-      shard_.op_args.push_back(args);
+      row.args = shard_.op_arguments(args);
     }
     shard_.host.push_back(row);
   }

@@ -153,7 +153,7 @@ bool KinetoEvents::read(JsonReader& reader) {
   }
   if (merged_ != nullptr && !take_label()) return true;
   ++shard_.events;
-  if (const string_view arguments = values_.arguments; !arguments.empty() && values_.phase != 'C') {
+  if (const string_view arguments = values_.arguments.text; !arguments.empty() && values_.phase != 'C') {
     // The text was scanned already, so it ends where it should; what follows it is a delimiter.
     JsonReader again(arguments.data(), arguments.data() + arguments.size() + 1);
     const char phase = values_.phase;
@@ -284,7 +284,7 @@ bool KinetoEvents::read_value(JsonReader& reader, const KinetoSlot* slot, bool a
   if (c == '"') {
     JsonString token;
     if (!reader.string(token)) return false;
-    if (slot != nullptr && slot->raw != nullptr) values_.*slot->raw = whole(), slot = nullptr, shapes_.forget_event();
+    if (slot != nullptr && slot->raw != nullptr) values_.*slot->raw = {whole()}, slot = nullptr, shapes_.forget_event();
     if (slot != nullptr && slot->number != nullptr) values_.*slot->number = token.raw;
     if (slot != nullptr && slot->text != nullptr) values_.*slot->text = token;
     shapes_.value(Written::kText, slot != nullptr && slot->triple == nullptr ? slot : nullptr, argument, token.raw);
@@ -298,8 +298,8 @@ bool KinetoEvents::read_value(JsonReader& reader, const KinetoSlot* slot, bool a
   const bool nested = c == '[' || c == '{';
   if (string_view token; !(nested ? reader.skip_value() : reader.scalar(token))) return false;
   if (slot != nullptr && slot->number != nullptr) values_.*slot->number = nested ? string_view() : whole();
-  if (slot != nullptr && slot->raw != nullptr) values_.*slot->raw = whole();
-  const bool kept = slot != nullptr && (nested ? slot->raw : slot->number) != nullptr;
+  if (slot != nullptr && slot->raw != nullptr) values_.*slot->raw = {whole()};
+  const bool kept = slot != nullptr && (nested ? slot->raw != nullptr : slot->number != nullptr);
   if (slot != nullptr && !kept && (slot->raw != nullptr || slot->number != nullptr)) shapes_.forget_event();
   shapes_.value(nested ? Written::kNested : Written::kBare, kept ? slot : nullptr, argument, whole());
   return true;
@@ -382,9 +382,8 @@ void KinetoEvents::add_host(int64_t start, int64_t duration) {
     args.flops = static_cast<uint64_t>(std::max<int64_t>(0, number_or<int64_t>(v.flops, 0)));
     if (!v.shapes.empty()) args.shapes = raw_text(v.shapes);
     if (!v.types.empty()) args.types = raw_text(v.types);
-    if (!v.shapes.empty() && has_values(v.concrete)) args.values = raw_text(v.concrete);
-    row.args = static_cast<uint32_t>(shard_.op_args.size());
-    shard_.op_args.push_back(args);
+    if (!v.shapes.empty() && has_values(v.concrete.text)) args.values = raw_text(v.concrete);
+    row.args = shard_.op_arguments(args);
   }
   if (!v.collective.raw.empty()) shard_.host_collectives.emplace_back(shard_.host.size(), add_collective());
   shard_.host.push_back(row);
@@ -465,7 +464,8 @@ void KinetoEvents::add_metadata() {
 void KinetoEvents::add_counter(int64_t start) {
   const KinetoValues& v = values_;
   if (v.arguments.empty()) return;
-  JsonReader reader(v.arguments.data(), v.arguments.data() + v.arguments.size() + 1);
+  const string_view arguments = v.arguments.text;
+  JsonReader reader(arguments.data(), arguments.data() + arguments.size() + 1);
   const StringId name = text(v.name);
   const auto device = number_or<int32_t>(v.pid, -1);
   if (reader.peek() != '{') return;
@@ -485,11 +485,15 @@ StringId KinetoEvents::text(const JsonString& token) {
   return id;
 }
 
-StringId KinetoEvents::raw_text(string_view raw) {
+StringId KinetoEvents::raw_text(const RawValue& value) {
+  if (value.known != nullptr && value.known->id.valid()) return value.known->id;
+  const string_view raw = value.text;
   const bool ascii =
       find(raw.data(), raw.data() + raw.size(), [](const TextBlock& b) { return b.high(); }) == raw.data() + raw.size();
-  if (ascii) return shard_.strings.intern(unquoted(raw));
-  return text({raw, false, true});
+  if (!ascii) return text({raw, false, true});
+  const StringId id = shard_.strings.intern(unquoted(raw));
+  if (value.known != nullptr) value.known->id = id;
+  return id;
 }
 
 }  // namespace profgpu

@@ -42,7 +42,7 @@ class KinetoEvents {
   void add_counter(int64_t start);
   uint32_t add_collective();
   StringId text(const JsonString& token);
-  StringId raw_text(std::string_view raw);
+  StringId raw_text(const RawValue& value);
   EventClass classify(std::string_view category);
 
   Shard& shard_;

@@ -1,5 +1,7 @@
 #include "trace/import/kineto_shapes.h"
 
+#include <algorithm>
+#include <cstring>
 #include <utility>
 
 namespace profgpu {
@@ -8,11 +10,23 @@ namespace {
 constexpr size_t kMaxNodes = 1024;     // a text without any order fills them once and is then read key by key
 constexpr size_t kMaxSiblings = 16;
 constexpr size_t kMaxLiteral = 255;
+constexpr size_t kMaxKnown = 1024;     // longer lists are not remembered
 
 bool begins_with(const char* at, const char* literal, size_t size) {
   for (; size > TextBlock::kBytes; at += TextBlock::kBytes, literal += TextBlock::kBytes, size -= TextBlock::kBytes)
     if (!TextBlock(at).begins_as(literal, TextBlock::kBytes)) return false;
   return TextBlock(at).begins_as(literal, size);
+}
+
+// The next quote or backslash; and whether there is a byte from 0x80 before it.
+const char* end_of_text(const char* at, const char* end, bool& non_ascii) {
+  for (; at < end; at += TextBlock::kBytes) {
+    const TextBlock block(at);
+    const unsigned hits = TextBlock::bits(block.is('"') | block.is('\\')), high = TextBlock::bits(block.high());
+    non_ascii |= (high & (hits ^ (hits - 1))) != 0;   // without hits: all of the block
+    if (hits != 0) return at + __builtin_ctz(hits);
+  }
+  return end;
 }
 
 }  // namespace
@@ -38,6 +52,7 @@ KinetoShapes::Node* KinetoShapes::next(Node& node, const char* at, const char* e
 bool KinetoShapes::read(JsonReader& reader, KinetoValues& values) {
   const char* const event = reader.position();
   const char* at = event;
+  lists_ = 0;
   for (Node* node = &nodes_.front();;) {
     node = next(*node, at, reader.end());
     if (node == nullptr) break;
@@ -57,17 +72,44 @@ bool KinetoShapes::read(JsonReader& reader, KinetoValues& values) {
   return false;
 }
 
+// Where the list that comes next is remembered; null: nowhere.
+KnownText* KinetoShapes::known_text(const KinetoValues& values) {
+  const std::string_view name = values.name.raw;
+  if (lists_ == kLists || name.empty()) return nullptr;
+  uint64_t first = 0, last = 0;   // "aten::" is of most
+  const size_t some = std::min<size_t>(name.size(), 8);
+  std::memcpy(&first, name.data(), some);
+  std::memcpy(&last, name.data() + name.size() - some, some);
+  const uint64_t hash = (first ^ (last << 1) ^ name.size()) * 0x9E3779B97F4A7C15;
+  return &known_[(hash >> 32) % kNames * kLists + lists_++];
+}
+
+// A text that begins with a whole list or object is that value. An empty one: it is malformed.
+RawValue KinetoShapes::read_nested(JsonReader& reader, const char* at, const KinetoValues& values) {
+  KnownText* const known = known_text(values);
+  if (known != nullptr && !known->text.empty() && known->text.size() < static_cast<size_t>(reader.end() - at) &&
+      std::memcmp(at, known->text.data(), known->text.size()) == 0)
+    return {{at, known->text.size()}, known};
+  reader.seek(at);
+  if ((*at != '[' && *at != '{') || !reader.skip_value()) return {};
+  const std::string_view text(at, static_cast<size_t>(reader.position() - at));
+  if (known == nullptr || text.size() > kMaxKnown) return {text};
+  known->text = text;
+  known->id = StringId();
+  return {text, known};
+}
+
 // The place behind the value; null: it is not written as it was before.
-const char* KinetoShapes::read_value(const Node& node, JsonReader& reader, const char* at, KinetoValues& values) const {
+const char* KinetoShapes::read_value(const Node& node, JsonReader& reader, const char* at, KinetoValues& values) {
   const KinetoSlot* slot = node.slot;
   switch (node.written) {
     case Written::kText: {
-      const char* const to = find(at, reader.end(), [](const TextBlock& b) { return b.is('"') | b.is('\\'); });
+      bool non_ascii = false;
+      const char* const to = end_of_text(at, reader.end(), non_ascii);
       if (to >= reader.end() || *to != '"') return nullptr;
-      if (slot != nullptr && slot->number != nullptr) values.*slot->number = {at, static_cast<size_t>(to - at)};
-      if (slot != nullptr && slot->text != nullptr)
-        values.*slot->text = {.raw = {at, static_cast<size_t>(to - at)},
-                              .non_ascii = find(at, to, [](const TextBlock& b) { return b.high(); }) != to};
+      const std::string_view text(at, static_cast<size_t>(to - at));
+      if (slot != nullptr && slot->number != nullptr) values.*slot->number = text;
+      if (slot != nullptr && slot->text != nullptr) values.*slot->text = {.raw = text, .non_ascii = non_ascii};
       return to;
     }
     case Written::kBare: {
@@ -77,10 +119,9 @@ const char* KinetoShapes::read_value(const Node& node, JsonReader& reader, const
       return to;
     }
     case Written::kNested: {
-      reader.seek(at);
-      if ((*at != '[' && *at != '{') || !reader.skip_value()) return nullptr;
-      if (slot != nullptr) values.*slot->raw = {at, static_cast<size_t>(reader.position() - at)};
-      return reader.position();
+      const RawValue value = read_nested(reader, at, values);
+      if (slot != nullptr) values.*slot->raw = value;
+      return value.empty() ? nullptr : at + value.text.size();
     }
     case Written::kTriple:
       reader.seek(at);

@@ -2,10 +2,13 @@
 // values of an event that was read is remembered, and compared with the text of the next, sixteen bytes at a time: no
 // key is looked up, no blank skipped. Where nothing remembered fits, the event is read key by key, and remembered in
 // turn.
+// Lists (shapes, strides, types) are the same in many calls of an operator: the latest of each place is remembered by
+// the event's name, and compared before brackets are counted.
 //
 // Budget: a compare of sixteen bytes for each sixteen bytes between values, and one pass over each value.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -61,13 +64,19 @@ class KinetoShapes {
     bool has_category = false;
   };
   Node* next(Node& node, const char* at, const char* end);
-  const char* read_value(const Node& node, JsonReader& reader, const char* at, KinetoValues& values) const;
+  const char* read_value(const Node& node, JsonReader& reader, const char* at, KinetoValues& values);
+  RawValue read_nested(JsonReader& reader, const char* at, const KinetoValues& values);
+  KnownText* known_text(const KinetoValues& values);
   uint16_t child_of(uint16_t parent, std::string_view literal, const Node& wanted);
 
   std::vector<Node> nodes_;   // the first is the root
   std::string literals_;
   std::vector<Value> values_;
   const char* event_ = nullptr;
+  // By the event's name, then by how many lists of it came before: lists of one event never share a place.
+  static constexpr size_t kNames = 128, kLists = 8;
+  std::array<KnownText, kNames * kLists> known_;
+  size_t lists_ = 0;   // of the event so far
 };
 
 }  // namespace profgpu

@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/json_reader.h"
+#include "trace/string_pool.h"
 
 namespace profgpu {
 
@@ -31,6 +33,19 @@ enum class EventClass : uint8_t {
   kBackwardFlow,
 };
 
+/// The text of a list or an object that an event had at this place, and what became of it.
+struct KnownText {
+  std::string text;
+  StringId id;   ///< invalid: not interned
+};
+
+/// A value as it is written; `known` has the same text, or is null.
+struct RawValue {
+  std::string_view text;
+  KnownText* known = nullptr;
+  [[nodiscard]] bool empty() const { return text.empty(); }
+};
+
 struct KinetoSlot;
 
 struct KinetoValues {
@@ -39,10 +54,11 @@ struct KinetoValues {
   bool has_category = false;
   JsonString name;
   std::string_view pid, tid, time, duration, id;
-  std::string_view arguments;   ///< all of them, where the category came later
+  RawValue arguments;   ///< all of them, where the category came later
 
   std::string_view device, stream, context, correlation, external_id, bytes, registers, shared, graph, graph_node;
-  std::string_view sequence, forward_thread, flops, shapes, types, concrete, wait_stream;
+  std::string_view sequence, forward_thread, flops, wait_stream;
+  RawValue shapes, types, concrete;
   std::string_view device_type, device_id, address, total_allocated, total_reserved;
   std::string_view in_elements, out_elements, group_size, collective_sequence, source, destination;
   JsonString collective, dtype, group, group_description, ranks, label;
@@ -58,7 +74,7 @@ struct KinetoValues {
 struct KinetoSlot {
   std::string_view key;
   std::string_view KinetoValues::*number = nullptr;
-  std::string_view KinetoValues::*raw = nullptr;
+  RawValue KinetoValues::*raw = nullptr;
   JsonString KinetoValues::*text = nullptr;
   int32_t (KinetoValues::*triple)[3] = nullptr;
 };
@@ -68,7 +84,8 @@ inline void KinetoValues::forget() {
   event_class = EventClass::kUnknown;
   has_category = false;
   name = {};
-  pid = tid = time = duration = id = arguments = {};
+  pid = tid = time = duration = id = {};
+  arguments = {};
   forget_arguments();
 }
 

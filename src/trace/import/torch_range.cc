@@ -76,8 +76,7 @@ void describe_torch_range(const TorchRange& range, Shard& shard, HostRow& row) {
   if (range.sequence >= 0 && range.sequence <= INT32_MAX) args.sequence = static_cast<int32_t>(range.sequence);
   if (!range.shapes.empty()) args.shapes = shard.strings.intern(range.shapes);
   args.forward_thread = is_backward(range.name) ? 1 : 0;   // which thread it was is not told
-  row.args = static_cast<uint32_t>(shard.op_args.size());
-  shard.op_args.push_back(args);
+  row.args = shard.op_arguments(args);
 }
 
 // PyProf's ranges.

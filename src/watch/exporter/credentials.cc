@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/gzip.h"
+#include "base/secrets.h"
 #include "base/text.h"
 #include "watch/exporter/web_config.h"
 
@@ -36,19 +37,11 @@ std::optional<std::pair<std::string, std::string>> user_of(std::string_view auth
   return std::pair(text->substr(0, colon), text->substr(colon + 1));
 }
 
-// In constant time for texts of one length.
-bool same(std::string_view a, std::string_view b) {
-  if (a.size() != b.size()) return false;
-  unsigned difference = 0;
-  for (size_t i = 0; i < a.size(); ++i) difference |= static_cast<unsigned char>(a[i] ^ b[i]);
-  return difference == 0;
-}
-
 bool matches(const std::string& password, const std::string& hash) {
   const auto data = std::make_unique<crypt_data>();  // 32 KiB
   // Not crypt_r(): sanitizers intercept it, and their version does not find it in a static libcrypt.
   const char* made = ::crypt_rn(password.c_str(), hash.c_str(), data.get(), sizeof *data);
-  return made && same(made, hash);
+  return made && same_secret(made, hash);
 }
 
 // Of "$2b$10$…": each more takes twice the time.
@@ -59,7 +52,7 @@ int cost_of(const std::string& hash) { return (hash[4] - '0') * 10 + hash[5] - '
 bool Credentials::known(std::string_view authorization) const {
   std::lock_guard lock(mutex_);
   bool found = false;
-  for (const std::string& correct : correct_) found |= same(correct, authorization);
+  for (const std::string& correct : correct_) found |= same_secret(authorization, correct);
   return found;
 }
 

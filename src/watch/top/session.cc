@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/decimal.h"
 #include "base/descriptor.h"
+#include "base/start_up_memory.h"
 #include "devices/host_process.h"
 #include "devices/system_files.h"
 
@@ -69,6 +70,7 @@ constexpr int64_t kFirstFrame_ns = 100'000'000;       // at the latest, with the
 constexpr int64_t kBetweenFrames_ns = 15'000'000;     // faster news share a frame
 constexpr int64_t kShortestRefresh_ns = 250'000'000,
                   kLongestRefresh_ns = 1'000'000'000;  // of times and troubles, without news
+constexpr int64_t kStart_ns = 1'000'000'000;          // all that it takes to start has been done by then
 
 // Set by signal handlers. wake_fd must outlive a source's threads, so it is never closed.
 std::atomic<int> end_signal{0};
@@ -199,6 +201,7 @@ SessionEnd Session::run() {
   take();
   stale_ = false;   // no frame without figures if they come soon
   int64_t take_at = monotonic_ns() + kFirstFrame_ns, drawn_at = 0;
+  int64_t release_at = monotonic_ns() + kStart_ns;
   while (true) {
     const bool soon = news_ && !stale_;
     wait(stale_ ? 0 : soon ? std::min(drawn_at + kBetweenFrames_ns, take_at) : take_at);
@@ -211,6 +214,9 @@ SessionEnd Session::run() {
     if (!stale_) continue;
     draw();
     drawn_at = monotonic_ns();
+    if (drawn_at < release_at) continue;
+    release_start_up_memory();
+    release_at = INT64_MAX;
   }
   SessionEnd end;
   end.signal = end_signal;
