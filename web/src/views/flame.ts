@@ -279,6 +279,9 @@ class Sandwich {
   }
 }
 
+/** Shows what an address names, in the view that is there. */
+let go_to: ((place: URLSearchParams) => void) | undefined;
+
 export const flame: View = {
   id: 'flame',
   title: 'Flame graph',
@@ -328,11 +331,19 @@ export const flame: View = {
       }),
     ];
     const search = element('input', { type: 'search', placeholder: 'Search frames', 'aria-label': 'Search frames', spellcheck: 'false' });
-    search.addEventListener('input', () => {
+    const find = () => {
       graph.search(search.value);
       sandwich.search(search.value);
-    });
+    };
+    const usual = threads.value;
+    const remember = () => {
+      const place = { q: search.value, by: measure === 'host' ? '' : measure, as: sandwich.root.hidden ? '' : 'sandwich', thread: threads.value === usual ? '' : threads.value };
+      context.remember(flame, new URLSearchParams(Object.entries(place).filter(([, text]) => text !== '')));
+    };
+    search.addEventListener('input', find);
     threads.addEventListener('change', () => choose(measure));
+    for (const [target, what] of [[search, 'input'], [threads, 'change'], ...[...buttons, ...layouts.slice(0, 2)].map((b) => [b, 'click'] as const)] as const)
+      target.addEventListener(what, remember);
     root.append(
       element('h2', {}, 'Flame graph', element('span', { class: 'quiet' },
         `${analysis.ranks.length > 1 ? `rank ${rank.rank}; ` : ''}callers above, widest first; click to zoom`
@@ -342,9 +353,19 @@ export const flame: View = {
         button('Show all', {}, () => graph.reset())), graph.root, sandwich.root);
     choose('host');
     arrange('tree');
+    go_to = (place) => {
+      const thread = place.get('thread');
+      if (thread !== null && trees[Number(thread)]) threads.value = thread;
+      search.value = place.get('q') ?? '';
+      choose(place.get('by') === 'device' && launches ? 'device' : 'host');
+      arrange(place.get('as') === 'sandwich' ? 'sandwich' : 'tree');
+      find();
+    };
     return () => {
+      go_to = undefined;
       graph.dispose();
       sandwich.dispose();
     };
   },
+  goTo: (place) => go_to?.(place),
 };

@@ -162,6 +162,7 @@ export class HeldHistory {
   private readonly stream_: Numbers;
   private readonly time_: Numbers;
   private of_event_: Int32Array | undefined;
+  private maps_: boolean | undefined;
   private segment_of_event_: Int32Array | undefined;
 
   constructor(data: PageData, readonly of: MemoryHistory) {
@@ -217,6 +218,11 @@ export class HeldHistory {
     return held;
   }
 
+  /** Whether segments grow and shrink in place (expandable segments). */
+  get maps(): boolean {
+    return (this.maps_ ??= this.action_.some((action) => action === 5 || action === 6));
+  }
+
   stream(segment: number): string {
     return this.of.streams[this.stream_[segment]] ?? '';
   }
@@ -247,6 +253,16 @@ function eventsOf({ count, made, end }: Lives, events: number): Int32Array {
     if (end[i] <= events) of[end[i] - 1] = i + 1;
   }
   return of;
+}
+
+// "MulBackward0" of torch::autograd::generated::MulBackward0::apply(...), else the innermost frame.
+function autogradNode(stacks: Stacks, node: number): string {
+  const frames = stacks.frames(node);
+  for (const { name } of frames) {
+    const found = /\b(\w+Backward\w*|AccumulateGrad)::/.exec(name);
+    if (found) return found[1]!;
+  }
+  return frames[0] ? frameText(frames[0]) : '(no stack recorded)';
 }
 
 /** What allocations hold, as a call tree; `host` are bytes, `calls` blocks. Without frames of C++ where `python`. */
@@ -284,7 +300,9 @@ export function flameOfHeld(stacks: Stacks, history: HeldHistory, held: number[]
   };
   for (const i of held) {
     const node = history.node[i] ?? 0;
-    const row = node > 0 ? rowOf(node) : child(0, nameOf(history.allocations.made[i] === 0 ? '(before the recording)' : '(no stack recorded)'));
+    let row = node > 0 ? rowOf(node) : child(0, nameOf(history.allocations.made[i] === 0 ? '(before the recording)' : '(no stack recorded)'));
+    // Threads of autograd have no frames of Python.
+    if (row === 0) row = child(child(0, nameOf('(C++ alone)')), nameOf(autogradNode(stacks, node)));
     rows[row].self += history.allocations.bytes[i];
     for (let up = row; up >= 0; up = rows[up].parent) {
       rows[up].bytes += history.allocations.bytes[i];
@@ -321,7 +339,7 @@ export function stateAt(history: HeldHistory, moment: number): Placed[] {
     const last = placed[placed.length - 1];
     const stream = history.stream(s);
     // What is mapped piece by piece is one; segments that were taken one by one may be neighbours by chance.
-    if (last && last.stream === stream && last.address + last.bytes === segments.address[s] && segments.bytes[s] <= kMapped) last.bytes += segments.bytes[s];
+    if (history.maps && last && last.stream === stream && last.address + last.bytes === segments.address[s]) last.bytes += segments.bytes[s];
     else placed.push({ address: segments.address[s], bytes: segments.bytes[s], stream, blocks: [] });
   }
   for (const i of history.heldAt(moment)) {
@@ -336,5 +354,3 @@ export function stateAt(history: HeldHistory, moment: number): Placed[] {
   }
   return placed.sort((a, b) => a.stream.localeCompare(b.stream) || a.address - b.address);
 }
-
-const kMapped = 20 * 2 ** 20;   // a granule of expandable segments at most

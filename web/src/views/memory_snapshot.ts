@@ -142,9 +142,7 @@ export class SnapshotView {
   private drawFlame(): void {
     const { history_: history, timeline_: timeline } = this;
     const moment = { peak: history.peak, cursor: timeline.moment, end: history.events }[this.flame_of_] ?? history.peak;
-    let flame = flameOfHeld(this.stacks_, history, history.heldAt(moment), !this.native_);
-    // Stacks of C++ alone would leave nothing to see.
-    if (!this.native_ && flame.parent.length < 3) flame = flameOfHeld(this.stacks_, history, history.heldAt(moment), false);
+    const flame = flameOfHeld(this.stacks_, history, history.heldAt(moment), !this.native_);
     if (this.flame_) this.flame_.show(flame, 'host');
     else {
       this.flame_ = new FlameGraph(kMemoryCategories.map((_, c) => colourName(c)), flame, 'host', kBytes);
@@ -225,14 +223,15 @@ export class SnapshotView {
 
   // Where a trace of the same process is on the page, on its clock.
   private onTimeline(allocation: number): (() => void) | undefined {
-    const { data, show } = this.context_;
+    const { data, rank, show } = this.context_;
+    if (rank.devices.length === 0 && rank.ops.length === 0) return undefined;
     const { made, end } = this.history_.allocations;
     const from = this.history_.unixTime(Math.max(1, made[allocation]!));
     const to = this.history_.unixTime(Math.min(this.history_.events, end[allocation]!));
     if (data.tracks.length === 0 || data.unix_origin_ns === undefined || from === undefined || to === undefined) return undefined;
     const [start_ns, end_ns] = [Number(from - data.unix_origin_ns), Number(to - data.unix_origin_ns)];
     if (end_ns < 0 || start_ns > data.span_ns) return undefined;
-    return () => show({ start_ns: Math.max(0, start_ns), end_ns: Math.min(data.span_ns, Math.max(end_ns, start_ns + 1000)), target: { span: { start: start_ns, end: end_ns, rank: this.context_.rank.rank } } });
+    return () => show({ start_ns: Math.max(0, start_ns), end_ns: Math.min(data.span_ns, Math.max(end_ns, start_ns + 1000)), target: { span: { start: start_ns, end: end_ns, rank: rank.rank } } });
   }
 
   private searchFor(text: string): void {

@@ -20,7 +20,7 @@ import type { Context, Stretch, View } from './view';
 
 const kOfData: View[] = [timeline, steps, kernels, ops, roofline, flame, memory, ranks, devices];
 /** Of each view in turn. */
-const kTabKeys = '1234567890-';
+const kTabKeys = '1234567890i';
 const kViews: View[] = [overview, ...kOfData, inputsView(missing)];
 
 // The views that have nothing to show, and why.

@@ -9,17 +9,22 @@ import { count, duration, gbps, kUnknown, number, percent } from './quantity';
 import { DataTable } from './table';
 import { utilizationChart } from './utilization';
 import { waterfall } from './waterfall';
-import type { Roofline, RooflineRow } from './report';
+import type { RankReport, Roofline, RooflineRow } from './report';
 import type { Context, View } from './view';
 
 const kPartBounds: Record<string, string> = { products: 'compute', memory_bound: 'memory', small_kernels: 'latency', recomputation: 'recomputed', unknown_work: 'unknown' };
 const kLeastKnown_pct = 70;   // as the report's first screen: figures of a run of which more is unknown would mislead
 
+/** Nothing marks steps: the only one is all of it. */
+function isWholeTrace({ steps }: RankReport): boolean {
+  return steps.length === 1 && steps[0]!.name === 'trace';
+}
+
 /** "This step is 3.4 times its limit (MFU 29 %)"; null where too little is known. */
 export function distanceSentence({ rank }: Context): string | null {
   const { distance, roofline } = rank;
   if (!distance || distance.times_limit === null || (distance.known_pct ?? 0) < kLeastKnown_pct) return null;
-  const what = rank.steps.length > 1 || rank.average_step ? 'This step' : 'This trace';
+  const what = isWholeTrace(rank) ? 'This trace' : 'This step';
   const used = [['MFU', roofline?.mfu_pct], ['MBU', roofline?.mbu_pct]].filter((pair): pair is [string, number] => typeof pair[1] === 'number')
     .map(([name, pct]) => `${name} ${percent(pct, pct < 10 ? 1 : 0)}`).join(', ');
   return `${what} is ${distance.times_limit.toFixed(distance.times_limit < 9.95 ? 1 : 0)} times its limit${used ? ` (${used})` : ''}`;
@@ -30,7 +35,7 @@ function facts({ rank }: Context): HTMLElement {
   const pairs: [string, string][] = [
     ['MFU', percent(roofline?.mfu_pct)], ['HFU', percent(roofline?.hfu_pct)], ['MBU', percent(roofline?.mbu_pct)],
     ['Limit known for', roofline?.known_pct == null ? kUnknown : `${percent(roofline.known_pct, 0)} of kernel time`],
-    ['Limit', distance?.limit_ns == null ? kUnknown : `${duration(distance.limit_ns / Math.max(1, distance.steps))} per step`],
+    ['Limit', distance?.limit_ns == null ? kUnknown : duration(distance.limit_ns / Math.max(1, distance.steps)) + (isWholeTrace(rank) ? '' : ' per step')],
     ['Device', limits?.device ?? kUnknown], ['Memory', gbps(limits?.memory_gbps)],
     ['Peak rates', ceilings(limits).map(({ tflops, precisions }) => `${precisions.map((p) => p.toUpperCase()).join(', ')} ${number(tflops)}`).join('; ') + ' TFLOP/s'],
   ];
@@ -55,33 +60,29 @@ class Rows {
   private readonly keys_ = element('div');
   private readonly left_ = element('span', { class: 'quiet', role: 'status' });
   private readonly bound_ = element('select', { 'aria-label': 'Bound by' });
+  private readonly search_ = element('input', { 'type': 'search', 'placeholder': 'Search names and shapes', 'aria-label': 'Search names and shapes', 'spellcheck': 'false' });
   private readonly names_: Map<string, string>;
   private readonly buttons_: HTMLButtonElement[];
   private rows_: RooflineRow[] = [];
 
   constructor(private readonly context_: Context, private readonly roofline_: Roofline) {
     this.names_ = new Map(context_.rank.kernels.map((kernel) => [kernel.name, kernel.short_name || kernel.name]));
-    const name = (row: RooflineRow) => (row.shapes === null ? this.names_.get(row.name) ?? row.name : nameOf(row));
+    const name = (row: RooflineRow) => this.name(row);
     this.plot_ = new RooflinePlot(context_.rank.limits, name, (row) => this.open(row));
     const whole = roofline_.ops.reduce((sum, row) => sum + row.total_ns, 0);
     this.table_ = new DataTable<RooflineRow>({
-      label: 'Operators or kernels and their limits', sorted: 'total', most_rows: 14, columns: rooflineColumns(whole, name), picked: (row) => this.pick(row, name),
+      label: 'Operators or kernels and their limits', sorted: 'total', most_rows: 14, columns: rooflineColumns(whole, name), picked: (row) => this.pick(row),
     });
     this.buttons_ = [this.choice('Operators', roofline_.ops), this.choice('Kernels', roofline_.kernels)];
-    const search = element('input', { type: 'search', placeholder: 'Search names and shapes', 'aria-label': 'Search names and shapes', spellcheck: 'false' });
-    const filter = () => this.filter(search.value.toLowerCase(), name);
-    search.addEventListener('input', filter);
-    this.bound_.addEventListener('change', filter);
+    this.search_.addEventListener('input', () => this.changed());
+    this.bound_.addEventListener('change', () => this.changed());
     this.panel_.append(element('p', { class: 'quiet' }, 'Pick a row or a point to see its figures.'));
     this.root.append(
       element('div', { class: 'tools' }, element('div', { 'class': 'group', 'role': 'group', 'aria-label': 'What the points are' }, ...this.buttons_),
-        this.bound_, search, this.left_),
+        this.bound_, this.search_, this.left_),
       this.keys_, this.plot_.root, element('div', { class: 'beside' }, this.table_.root, this.panel_));
-    this.filter_ = filter;
     this.show(roofline_.ops.length > 0 ? roofline_.ops : roofline_.kernels);
   }
-
-  private readonly filter_: () => void;
 
   dispose(): void {
     this.plot_.dispose();
@@ -90,7 +91,7 @@ class Rows {
   /** Only what is bound so. */
   choose(bound: string): void {
     this.bound_.value = bound;
-    this.filter_();
+    this.changed();
     this.root.scrollIntoView({ block: 'start' });
     this.bound_.focus({ preventScroll: true });
   }
@@ -100,7 +101,27 @@ class Rows {
   }
 
   private choice(title: string, rows: RooflineRow[]): HTMLButtonElement {
-    return button(title, { disabled: rows.length === 0 }, () => this.show(rows));
+    return button(title, { disabled: rows.length === 0 }, () => {
+      this.show(rows);
+      this.changed();
+    });
+  }
+
+  private name(row: RooflineRow): string {
+    return row.shapes === null ? this.names_.get(row.name) ?? row.name : nameOf(row);
+  }
+
+  private changed(): void {
+    this.filter();
+    const place = { of: this.rows_ === this.roofline_.kernels ? 'kernels' : '', bound: this.bound_.value, q: this.search_.value };
+    this.context_.remember(roofline, new URLSearchParams(Object.entries(place).filter(([, text]) => text !== '')));
+  }
+
+  goTo(place: URLSearchParams): void {
+    this.show(place.get('of') === 'kernels' ? this.roofline_.kernels : this.rows_);
+    this.bound_.value = place.get('bound') ?? '';
+    this.search_.value = place.get('q') ?? '';
+    this.filter();
   }
 
   private show(rows: RooflineRow[]): void {
@@ -111,12 +132,13 @@ class Rows {
     this.bound_.replaceChildren(element('option', { value: '' }, 'All bounds'), ...bounds.map((bound) => element('option', { value: bound }, kBoundTitles[bound]!)));
     this.bound_.value = bounds.includes(kept) ? kept : '';
     this.keys_.replaceChildren(legend([...new Map(rows.map((row) => [kBoundTitles[boundOf(row)]!, categoryOfBound(row)] as const))]));
-    this.filter_();
+    this.filter();
   }
 
-  private filter(text: string, name: (row: RooflineRow) => string): void {
+  private filter(): void {
+    const text = this.search_.value.toLowerCase();
     const wanted = this.rows_.filter((row) => (this.bound_.value === '' || boundOf(row) === this.bound_.value) &&
-      (text === '' || `${row.name} ${name(row)}`.toLowerCase().includes(text)));
+      (text === '' || `${row.name} ${this.name(row)}`.toLowerCase().includes(text)));
     this.table_.show(wanted);
     this.plot_.show(wanted);
     this.left_.textContent = wanted.length === this.rows_.length ? `${count(wanted.length)} rows` : `${count(wanted.length)} of ${count(this.rows_.length)} rows`;
@@ -125,10 +147,10 @@ class Rows {
   private open(row: RooflineRow): void {
     const stretch = stretchOf(this.context_, row);
     if (stretch) return this.context_.show(stretch);
-    this.pick(row, nameOf);
+    this.pick(row);
   }
 
-  private pick(row: RooflineRow, name: (row: RooflineRow) => string): void {
+  private pick(row: RooflineRow): void {
     this.plot_.mark(row);
     const missing = element('p', { class: 'quiet', role: 'status', hidden: true }, 'The timeline in this file holds no call of it: other steps were kept. --html-steps chooses them.');
     const see = button('Find the longest in the timeline', { class: 'see' }, () => {
@@ -143,11 +165,13 @@ class Rows {
     ];
     this.panel_.replaceChildren();
     append(this.panel_, [
-      element('h3', {}, shown(name(row), 300)),
+      element('h3', {}, shown(this.name(row), 300)),
       element('dl', { class: 'facts' }, ...pairs.flatMap(([title, value]) => [element('dt', {}, title), element('dd', {}, value)])),
       row.kernel && element('p', {}, 'Most time in ', element('code', {}, shown(row.kernel, 300))), see, missing]);
   }
 }
+
+let in_view: Rows | undefined;
 
 export const roofline: View = {
   id: 'roofline',
@@ -166,11 +190,13 @@ export const roofline: View = {
       const gap = part.startsWith('idle: ') ? evidenceOfGap(context, part.slice('idle: '.length)) : undefined;
       return gap && { title: `Shows ${gap.text} in the timeline`, act: () => context.show(gap) };
     };
+    in_view = rows;
     const made: { dispose(): void }[] = rows ? [rows] : [];
     const { distance } = rank;
     const whose = context.analysis.ranks.length > 1 ? `rank ${rank.rank}` : '';
+    const sentence = distanceSentence(context);
     append(root, [element('h2', {}, 'Distance from the limit', element('span', { class: 'quiet' }, whose)),
-      element('p', { class: 'distance' }, distanceSentence(context)), facts(context), notes(context)]);
+      sentence && element('p', { class: 'distance' }, sentence), facts(context), notes(context)]);
     if (distance && distance.parts.length > 0) root.append(waterfall(distance, actions));
     if (rows) root.append(element('h2', {}, 'Roofline', element('span', { class: 'quiet' }, 'area: time; click a point to see its longest call in the timeline')), rows.root);
     const use = data.ranks[context.rank_index]?.utilization.filter(({ step }) => step < rank.steps.length) ?? [];
@@ -180,6 +206,10 @@ export const roofline: View = {
       root.append(element('h2', {}, 'Utilization by step', element('span', { class: 'quiet' }, 'click a bar to see it in the timeline; the view Steps has the numbers')), chart.root);
       made.push(chart);
     }
-    return () => made.forEach((part) => part.dispose());
+    return () => {
+      in_view = undefined;
+      made.forEach((part) => part.dispose());
+    };
   },
+  goTo: (place) => in_view?.goTo(place),
 };

@@ -119,8 +119,9 @@ export class RooflinePlot {
     const xs = [...this.points_.map((p) => p.intensity), ...ridges];
     const ys = [...this.points_.map((p) => p.tflops), ...peaks];
     const around = (values: number[], below: number, above: number): [number, number] => {
-      const logs = (values.length > 0 ? values : [1]).map(Math.log10);
-      return [Math.floor(Math.min(...logs) - below), Math.ceil(Math.max(...logs) + above)];
+      const logs = (values.length > 0 ? values : [1]).map((value) => Math.log10(value));
+      const [from, to] = [Math.floor(Math.min(...logs) - below), Math.ceil(Math.max(...logs) + above)];
+      return [Math.min(from, to - 2), to];
     };
     return { x: around(xs, 0.1, 0.2), y: around(ys, 0.1, 0.05) };
   }
