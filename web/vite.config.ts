@@ -57,6 +57,8 @@ function contentSecurityPolicy(): Plugin {
 
 export default defineConfig({
   plugins: [viteSingleFile({ removeViteModuleLoader: true }), contentSecurityPolicy()],
+  // Names that end so are private everywhere: short ones save a tenth of the page.
+  esbuild: { mangleProps: /[a-z]_$/ },
   build: { target: 'es2021', modulePreload: false, reportCompressedSize: false },
   logLevel: 'warn',
 });

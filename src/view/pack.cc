@@ -78,6 +78,9 @@ class PackWriter {
   void flame(const PageFlame& f);
   void histogram(const PageHistogram& k);
   void memory(const PageMemory& m);
+  void holds(std::string_view key, const PageHolds& h, bool by_time);
+  void history(const PageHistory& h);
+  void snapshot(const PageSnapshot& s);
   void series(const PageSeries& s);
 
   JsonText json_;
@@ -172,6 +175,44 @@ void PackWriter::memory(const PageMemory& m) {
   json_.close('}');
 }
 
+void PackWriter::holds(std::string_view key, const PageHolds& h, bool by_time) {
+  json_.key(key), json_.open('{', Layout::kInline);
+  column("made", by_time ? columns_.delta(h.made) : columns_.plain(h.made));
+  column("events", columns_.plain(h.events));
+  column("bytes", columns_.plain(h.bytes));
+  column("address", columns_.plain(h.address));
+  json_.close('}');
+}
+
+void PackWriter::history(const PageHistory& h) {
+  number("device", h.device);
+  number("all_events", h.all_events);
+  number("first", h.first);
+  if (h.start_us) text("start_us", std::to_string(*h.start_us));
+  column("time", columns_.delta(h.time_us));
+  column("action", columns_.plain(h.action));
+  column("addresses", columns_.delta(h.addresses));
+  holds("allocations", h.allocations, true);
+  column("stack", columns_.plain(h.stack));
+  column("kind", columns_.plain(h.kind));
+  holds("segments", h.segments, false);
+  column("stream", columns_.plain(h.stream));
+  value("streams", value_of(h.streams));
+}
+
+void PackWriter::snapshot(const PageSnapshot& s) {
+  json_.key("snapshot"), json_.open('{', Layout::kInline);
+  json_.key("stacks"), json_.open('{', Layout::kInline);
+  column("parent", columns_.plain(s.stacks.parent));
+  column("frame", columns_.plain(s.stacks.frame));
+  column("name", columns_.plain(s.stacks.name));
+  column("file", columns_.plain(s.stacks.file));
+  column("line", columns_.plain(s.stacks.line));
+  json_.close('}');
+  list("histories", s.histories, [&](const PageHistory& h) { history(h); });
+  json_.close('}');
+}
+
 void PackWriter::rank(const PageRank& r) {
   number("rank", r.rank);
   text("shift_ns", std::to_string(r.shift_ns));
@@ -182,6 +223,11 @@ void PackWriter::rank(const PageRank& r) {
   for (const PageGap& g : r.gaps)
     gaps.rows.push_back({g.device, g.start_ns, g.duration_ns, g.cause, g.after, g.before, g.host});
   value("gaps", std::move(gaps));
+  if (r.snapshot) snapshot(*r.snapshot);
+  if (r.utilization.empty()) return;
+  Table use{{"step", "mfu_pct", "hfu_pct"}, {}};
+  for (const PageUtilization& u : r.utilization) use.rows.push_back({u.step, u.mfu_pct, u.hfu_pct});
+  value("utilization", std::move(use));
 }
 
 void PackWriter::series(const PageSeries& s) {

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { analyzed, closeBrowser, opened, root, samplesBeside, settled, simulated } from './pages.mjs';
 
-const kViews = ['overview', 'timeline', 'steps', 'kernels', 'ops', 'flame', 'memory', 'ranks', 'devices', 'inputs'];
+const kViews = ['overview', 'timeline', 'steps', 'kernels', 'ops', 'roofline', 'flame', 'memory', 'ranks', 'devices', 'inputs'];
 
 let axe;
 try {
@@ -28,7 +28,7 @@ describe('axe', { skip: axe ? false : 'axe-core is not installed' }, () => {
       for (const view of kViews) {
         await page.evaluate((id) => { location.hash = id; }, view);
         await settled(page);
-        if (['kernels', 'ops'].includes(view)) await page.locator(`#view-${view} tr[data-row="0"]`).click();
+        if (['kernels', 'ops', 'roofline'].includes(view)) await page.locator(`#view-${view} tr[data-row="0"]`).click();
         const found = await page.evaluate(async () => (await globalThis.axe.run(document, { resultTypes: ['violations'] })).violations
           .map(({ id, nodes }) => `${id}: ${nodes[0].html.slice(0, 160)}`));
         assert.deepEqual(found, [], view);

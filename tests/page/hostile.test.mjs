@@ -18,7 +18,7 @@ const kNames = {
   'prototype': '__proto__',
   'nothing': '',
 };
-const kViews = ['overview', 'timeline', 'steps', 'kernels', 'ops', 'flame', 'memory', 'ranks', 'devices', 'inputs'];
+const kViews = ['overview', 'timeline', 'steps', 'kernels', 'ops', 'roofline', 'flame', 'memory', 'ranks', 'devices', 'inputs'];
 
 // The name as kernel, operator, range, argument, device and thread.
 function eventsNamed(name) {

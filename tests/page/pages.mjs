@@ -55,6 +55,16 @@ export function simulated(name, ...options) {
   return trace;
 }
 
+/** A memory snapshot of random allocations, as PyTorch writes it. */
+export function memorySnapshot(name, { devices = 1, events = 400, version = '2.9' } = {}) {
+  const file = path(`${name}.pickle`);
+  const code = `import pickle, sys\nfrom memory_snapshots import snapshot\n` +
+    `pickle.dump(snapshot(sys.argv[2], 3, int(sys.argv[3]), int(sys.argv[4])), open(sys.argv[1], 'wb'))`;
+  execFileSync('python3', ['-c', code, file, version, String(devices), String(events)],
+    { stdio: ['ignore', 'ignore', 'pipe'], env: { ...process.env, PYTHONPATH: join(root, 'tests', 'python') } });
+  return file;
+}
+
 /** A trace of the given events, and the page of it. */
 export function pageOfEvents(name, events, ...words) {
   const trace = path(`${name}.json`);

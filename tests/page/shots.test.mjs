@@ -5,7 +5,7 @@ import { after, before, describe, it } from 'node:test';
 import { analyzed, closeBrowser, kept, opened, samplesBeside, simulated } from './pages.mjs';
 
 const kSizes = [[1280, 800], [2560, 1440]];
-const kViews = ['overview', 'timeline', 'steps', 'kernels', 'ops', 'flame', 'memory', 'ranks', 'devices', 'inputs'];
+const kViews = ['overview', 'timeline', 'steps', 'kernels', 'ops', 'roofline', 'flame', 'memory', 'ranks', 'devices', 'inputs'];
 
 let file;
 before(() => {

@@ -149,6 +149,30 @@ describe('addresses', () => {
   }));
 });
 
+describe('addresses of what is drawn', () => {
+  it('lead back to a search and an arrangement of the flame graph', () => visit(one, 'flame', async (page) => {
+    await page.locator('#view-flame button[data-measure="device"]').click();
+    await page.locator('#view-flame input').fill('gemm');
+    assert.equal(new URL(page.url()).hash, '#flame?q=gemm&by=device');
+    const found = await text(page, '#view-flame [role="status"]');
+    await page.reload();
+    await page.waitForSelector('html.ready');
+    assert.equal(await text(page, '#view-flame [role="status"]'), found);
+    assert.equal(await page.locator('#view-flame button[data-measure="device"]').getAttribute('aria-pressed'), 'true');
+    await page.locator('#view-flame button[data-layout="sandwich"]').click();
+    assert.equal(new URL(page.url()).hash, '#flame?q=gemm&by=device&as=sandwich');
+  }));
+
+  it('lead back to a bound and a search of the roofline', () => visit(one, 'roofline?of=kernels&bound=compute&q=gemm', async (page) => {
+    assert.equal(await page.getByRole('button', { name: 'Kernels', exact: true }).getAttribute('aria-pressed'), 'true');
+    assert.equal(await page.locator('#view-roofline select').inputValue(), 'compute');
+    assert.equal(await page.locator('#view-roofline input').inputValue(), 'gemm');
+    assert.match(await text(page, '#view-roofline .tools [role="status"]'), /^\d+ of \d+ rows/);
+    await page.locator('#view-roofline input').fill('');
+    assert.equal(new URL(page.url()).hash, '#roofline?of=kernels&bound=compute');
+  }));
+});
+
 describe('everybody', () => {
   it('finds headings in order, in every view', () => visit(one, '', async (page) => {
     for (const id of await page.locator('.tabs a').evaluateAll((tabs) => tabs.map((tab) => tab.hash.slice(1)))) {
@@ -161,7 +185,7 @@ describe('everybody', () => {
   }));
 
   it('hits what is to be pressed on a phone', () => visit(one, '', async (page) => {
-    for (const id of ['overview', 'timeline', 'steps', 'kernels', 'flame', 'memory', 'inputs']) {
+    for (const id of ['overview', 'timeline', 'steps', 'kernels', 'roofline', 'flame', 'memory', 'inputs']) {
       await page.evaluate((view) => { location.hash = view; }, id);
       await settled(page);
       const small = await page.locator('button:visible, select:visible, input:visible, .tabs a:visible').evaluateAll((all) =>
@@ -174,9 +198,9 @@ describe('everybody', () => {
 describe('keyboard', () => {
   it('reaches every view by its number and by arrows', () => visit(one, '', async (page) => {
     const ids = await page.locator('.tabs a').evaluateAll((tabs) => tabs.map((tab) => tab.hash.slice(1)));
-    assert.equal(ids.length, 10);
+    assert.equal(ids.length, 11);
     for (const [i, id] of ids.entries()) {
-      await page.keyboard.press(String((i + 1) % 10));
+      await page.keyboard.press('1234567890i'[i]);
       assert.ok(await page.locator(`#view-${id}`).isVisible(), id);
       assert.equal(await page.locator('.view:visible').count(), 1);
     }
@@ -347,8 +371,8 @@ describe('samples alone', () => {
   it('are shown over time, and the other views say what they lack', () => visit(analyzed('samples', samplesBeside(path('one.json'))), 'devices', async (page) => {
     assert.ok((await page.locator('#view-devices .plot').count()) >= 5);
     assert.equal(await page.getByRole('button', { name: 'Show in timeline' }).count(), 0);
-    assert.equal(await page.locator('.tabs a.absent').count(), 7);
-    await page.keyboard.press('0');
+    assert.equal(await page.locator('.tabs a.absent').count(), 8);
+    await page.keyboard.press('i');
     assert.match(await text(page, '.lacking'), /ProfilerActivity/);
   }));
 });
@@ -361,7 +385,7 @@ describe('steps that the timeline does not hold', () => {
     await page.locator('#view-steps tr[data-row="5"] button').click();
     await page.waitForFunction(() => /ms in view/.test(document.querySelector('.tl-corner').textContent));
     assert.ok(Math.abs(Number.parseFloat(await text(page, '.tl-corner')) - whole) < 0.2 * whole);
-    await page.keyboard.press('0');
+    await page.keyboard.press('i');
     assert.match(await text(page, '#view-inputs'), /ranges and activities in full/);
   }));
 });
@@ -383,7 +407,7 @@ describe('ranks', () => {
   it('of one rank say why there is nothing to see', () => visit(one, 'ranks', async (page) => {
     assert.match(await text(page, '#view-ranks .nothing'), /all ranks of a job/);
     assert.ok(await page.locator('#tab-ranks.absent').isVisible());
-    await page.keyboard.press('0');
+    await page.keyboard.press('i');
     assert.match(await text(page, '.lacking'), /Ranks/);
   }));
 });
@@ -407,7 +431,7 @@ describe('timeline', () => {
 describe('layout', () => {
   for (const width of [400, 1280, 2560]) {
     it(`needs no sideways scrolling at ${width} pixels`, () => visit(job, '', async (page) => {
-      for (const id of ['overview', 'timeline', 'steps', 'kernels', 'ops', 'flame', 'memory', 'ranks', 'devices', 'inputs']) {
+      for (const id of ['overview', 'timeline', 'steps', 'kernels', 'ops', 'roofline', 'flame', 'memory', 'ranks', 'devices', 'inputs']) {
         await page.evaluate((view) => { location.hash = view; }, id);
         await settled(page);
         const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
@@ -422,7 +446,7 @@ describe('paper', () => {
     await page.emulateMedia({ media: 'print' });
     await page.evaluate(() => dispatchEvent(new Event('beforeprint')));
     const paper = await text(page, '#paper');
-    for (const part of ['The GPU waits for data', 'full-precision-gemm', 'Steps', 'Kernels', 'Ops', 'Inputs']) assert.ok(paper.includes(part), part);
+    for (const part of ['The GPU waits for data', 'full-precision-gemm', 'Distance from the limit', 'Roofline: operators', 'Steps', 'Kernels', 'Ops', 'Inputs']) assert.ok(paper.includes(part), part);
     assert.ok(!(await page.locator('#page').isVisible()));
     // On every page stand its name and the device; findings begin on the first.
     assert.match(await page.locator('#paper style').textContent(), /@top-left \{ content: "one\.json and 1 more"[\s\S]*@top-right \{ content: "[^"]+"/);

@@ -54,6 +54,26 @@ const kCategories: Readonly<Record<string, Category>> = {
   'idle:no_requests': { title: 'idle: no requests', light: '#9fb6a8', dark: '#5f7a6b' },
   'idle:unknown': { title: 'idle: unknown cause', light: '#a4abb3', dark: '#767d86' },
 
+  'limit:necessary_work': { title: 'the least time for its work', light: '#1a7f4b', dark: '#46b87f' },
+  'limit:products': { title: 'products below peak', light: '#3d5fc4', dark: '#7f9bf0' },
+  'limit:memory_bound': { title: 'memory-bound kernels over their bytes', light: '#b58900', dark: '#d6ad2f' },
+  'limit:small_kernels': { title: 'kernels too small for the GPU', light: '#a84848', dark: '#d48282' },
+  'limit:recomputation': { title: 'recomputation', light: '#7a4fa0', dark: '#a982cf' },
+  'limit:unknown_work': { title: 'kernels of unknown work', light: '#8d8d7a', dark: '#9a9a88' },
+
+  'memory:parameter': { title: 'parameters', light: '#2f6db5', dark: '#5d9be0' },
+  'memory:gradient': { title: 'gradients', light: '#c8503c', dark: '#e8826f' },
+  'memory:optimizer_state': { title: 'optimizer states', light: '#8a5a2b', dark: '#b98a58' },
+  'memory:activation': { title: 'activations', light: '#2b9348', dark: '#57bd74' },
+  'memory:temporary': { title: 'temporary tensors', light: '#e0a526', dark: '#e9b84d' },
+  'memory:communication': { title: 'communication buffers', light: '#d55e00', dark: '#ee7a20' },
+  'memory:kv_cache': { title: 'key-value cache', light: '#0f8b8d', dark: '#3fb9bb' },
+  'memory:graph_pool': { title: 'CUDA graph pools', light: '#6b4fbb', dark: '#9a82e0' },
+  'memory:workspace': { title: 'workspaces', light: '#b03a8c', dark: '#d673b8' },
+  'memory:input': { title: 'inputs', light: '#7f9c1d', dark: '#a8c452' },
+  'memory:autograd': { title: 'autograd’s own', light: '#d48fb0', dark: '#c97fa3' },
+  'memory:unknown': { title: 'unattributed', light: '#98a1ab', dark: '#7a838c' },
+
   'compute': { title: 'compute', light: '#274690', dark: '#5b7bd0' },
   'idle': { title: 'idle', light: '#d5dae0', dark: '#3a434c' },
 

@@ -9,11 +9,14 @@ import type {
   FlameTree,
   Gap,
   KernelHistogram,
+  MemoryHistory,
+  MemoryHolds,
   MemoryOverTime,
   Rank,
   Report,
   SampleSeries,
   Series,
+  SnapshotData,
   Track,
   TrackKind,
 } from './page_data';
@@ -144,7 +147,42 @@ class HeaderCheck {
       kernels: objects(json.kernels).map(kernelHistogram),
       memory: this.memory(json.memory),
       gaps: objects(json.gaps).map(gap),
+      utilization: objects(json.utilization).map((u) => ({ step: number(u.step), mfu_pct: number(u.mfu_pct), hfu_pct: number(u.hfu_pct) })),
+      snapshot: this.snapshot(json.snapshot),
     };
+  }
+
+  private snapshot(json: unknown): SnapshotData | undefined {
+    if (!isObject(json)) return undefined;
+    const stacks = this.columns(json.stacks, ['parent', 'frame', 'name', 'file', 'line']);
+    const histories = objects(json.histories).map((h) => this.history(h)).filter((h) => h !== undefined);
+    if (!stacks) this.damage_.push('The memory snapshot is left out: its stacks are missing.');
+    return stacks && { stacks, histories };
+  }
+
+  private history(json: Json): MemoryHistory | undefined {
+    const columns = this.columns(json, ['time', 'action', 'addresses', 'stack', 'kind', 'stream']);
+    const allocations = this.holds(json.allocations);
+    const segments = this.holds(json.segments);
+    if (!columns || !allocations || !segments) {
+      this.damage_.push(`The memory history of device ${number(json.device)} is left out: columns are missing.`);
+      return undefined;
+    }
+    return {
+      device: number(json.device), all_events: number(json.all_events), first: number(json.first), start_us: bigint(json.start_us),
+      ...columns, allocations, segments, streams: list(json.streams).map(text),
+    };
+  }
+
+  private holds(json: unknown): MemoryHolds | undefined {
+    return this.columns(json, ['made', 'events', 'bytes', 'address']);
+  }
+
+  /** Undefined where one of them is missing. */
+  private columns<Key extends string>(json: unknown, keys: Key[]): Record<Key, ColumnIndex> | undefined {
+    if (!isObject(json)) return undefined;
+    const found = keys.map((key) => [key, this.column(json[key])] as const);
+    return found.some(([, index]) => index === undefined) ? undefined : (Object.fromEntries(found) as Record<Key, ColumnIndex>);
   }
 
   samples(json: Json): SampleSeries | undefined {

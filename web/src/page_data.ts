@@ -93,6 +93,55 @@ export interface Gap {
   host: string;
 }
 
+/** A step's use of the device's peak rate. */
+export interface Utilization {
+  /** Its place in the report's `steps`. */
+  step: number;
+  mfu_pct: number;
+  hfu_pct: number;
+}
+
+/** All stacks of a memory snapshot; node i is row i of `parent` and `frame`, a frame's number a row of the others. */
+export interface MemoryStacks {
+  parent: ColumnIndex;
+  frame: ColumnIndex;
+  name: ColumnIndex;
+  file: ColumnIndex;
+  line: ColumnIndex;
+}
+
+/** What is held when: `made` is 1 + the event's place, 0 before the first; `events` how long, 0 to the end. */
+export interface MemoryHolds {
+  made: ColumnIndex;
+  events: ColumnIndex;
+  bytes: ColumnIndex;
+  address: ColumnIndex;
+}
+
+/** A device's events in a memory snapshot, and what they allocated and reserved. */
+export interface MemoryHistory {
+  device: number;
+  all_events: number;
+  first: number;
+  start_us?: bigint;
+  time: ColumnIndex;
+  action: ColumnIndex;
+  addresses: ColumnIndex;
+  allocations: MemoryHolds;
+  /** 1 + node of the stacks, 0 for none. */
+  stack: ColumnIndex;
+  /** 3 · category + how sure. */
+  kind: ColumnIndex;
+  segments: MemoryHolds;
+  stream: ColumnIndex;
+  streams: string[];
+}
+
+export interface SnapshotData {
+  stacks: MemoryStacks;
+  histories: MemoryHistory[];
+}
+
 export interface Rank {
   rank: number;
   /** What a time of the report, on the rank's own clock, is moved by to be one of the page. */
@@ -102,6 +151,8 @@ export interface Rank {
   memory?: MemoryOverTime;
   /** Longest first. */
   gaps: Gap[];
+  utilization: Utilization[];
+  snapshot?: SnapshotData;
 }
 
 export interface SampleSeries extends Series {

@@ -15,7 +15,7 @@ import { PackWriter } from './pack_writer';
 // Every category that the page's own table names; those that mean the same share a colour.
 const kSame = [
   ['data_loading', 'idle:data_loading'],
-  ['communication', 'collective'],
+  ['communication', 'collective', 'memory:communication'],
   ['checkpoint', 'idle:checkpoint'],
   ['sync', 'idle:synchronization'],
   ['idle:untraced_work', 'blocked'],
@@ -26,6 +26,9 @@ const kCategories = [
   ...['data_loading', 'forward', 'backward', 'checkpoint', 'own_phase', 'other_phase', 'compute', 'idle'],
   ...['data_loading', 'host_bound', 'launch_latency', 'synchronization', 'dependency', 'memory_allocation', 'checkpoint', 'first_use']
     .map((cause) => `idle:${cause}`),
+  ...['necessary_work', 'products', 'memory_bound', 'small_kernels', 'recomputation', 'unknown_work'].map((part) => `limit:${part}`),
+  ...['parameter', 'gradient', 'optimizer_state', 'activation', 'temporary', 'communication', 'kv_cache', 'graph_pool', 'workspace', 'input', 'autograd',
+    'unknown'].map((category) => `memory:${category}`),
   ...['idle:untraced_work', 'idle:no_requests', 'idle:unknown', 'step', 'warmup', 'sync', 'collective', 'wait', 'blocked'],
 ];
 const kGrounds: Record<string, { back: Rgb; quiet: Rgb; dark: boolean }> = {

@@ -6,10 +6,12 @@
 #include <functional>
 #include <map>
 
+#include "analyse/memory/page_history.h"
 #include "analyse/rank/idle.h"
 #include "analyse/rank/kernels.h"
 #include "analyse/rank/memory.h"
 #include "analyse/rank/sample_series.h"
+#include "analyse/rank/step_utilization.h"
 #include "analyse/rank/timeline.h"
 #include "base/saturated.h"
 
@@ -112,6 +114,10 @@ void add_rank(const PlacedRank& r, const TimelinePlan& plan, const DeviceClocks&
   rank.kernels = kernel_histograms(*r.facts);
   rank.memory = memory_over_time(*r.facts, r.shift_ns);
   rank.gaps = page_gaps(*r.facts, r.shift_ns);
+  for (const StepUtilization::Row& row : r.facts->get<StepUtilization>().rows)
+    rank.utilization.push_back({static_cast<int64_t>(row.step), row.mfu_pct, row.hfu_pct});
+  const auto& snapshots = r.facts->trace().snapshots;
+  if (!snapshots.empty()) rank.snapshot = page_snapshot(*snapshots.back(), page.strings);
 }
 
 }  // namespace

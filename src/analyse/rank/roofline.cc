@@ -140,6 +140,15 @@ std::optional<double> RooflineRow::memory_gbps() const {
   return static_cast<double>(*bytes) / static_cast<double>(total_ns);
 }
 
+void PeakTime::add(const OpWork& work, const DeviceLimits& limits, bool recomputed) {
+  if (work.needed_flops() <= 0) return;
+  const double rate = limits.operations_per_ns(work.precision);
+  if (rate <= 0) return void(complete = false);
+  const double ns = static_cast<double>(work.needed_flops()) / rate;
+  all_ns += ns;
+  if (!recomputed) model_ns += ns;
+}
+
 RunLimits RunLimits::compute(const Facts& facts) {
   const Trace& trace = facts.trace();
   const DeviceWork& work = facts.get<DeviceWork>();
@@ -239,21 +248,6 @@ class RowSums {
   };
   std::unordered_map<std::pair<uint64_t, uint64_t>, size_t, Hash> index_;
   std::vector<RowSum> sums_;
-};
-
-// Of products, at the peak rates of their precisions.
-struct PeakTime {
-  double model_ns = 0, all_ns = 0;
-  bool complete = true;      // every product's rate is known
-
-  void add(const OpWork& work, const DeviceLimits& limits, bool recomputed) {
-    if (work.needed_flops() <= 0) return;
-    const double rate = limits.operations_per_ns(work.precision);
-    if (rate <= 0) return void(complete = false);
-    const double ns = static_cast<double>(work.needed_flops()) / rate;
-    all_ns += ns;
-    if (!recomputed) model_ns += ns;
-  }
 };
 
 class RooflineMaker {

@@ -102,6 +102,14 @@ struct Roofline {
   static Roofline compute(const Facts& facts);
 };
 
+/// Time of products at the peak rates of their precisions, without and with recomputation.
+struct PeakTime {
+  double model_ns = 0, all_ns = 0;
+  bool complete = true;              ///< every product's rate is known
+
+  void add(const OpWork& work, const DeviceLimits& limits, bool recomputed);
+};
+
 /// Each run of an operator (DeviceWork::runs) beside the limits of its device. Only of the busiest device.
 struct RunLimits {
   std::vector<double> least_ns;      ///< by run; negative: unknown

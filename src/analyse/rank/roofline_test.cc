@@ -5,6 +5,7 @@
 #include "analyse/rank/devices.h"
 #include "analyse/rank/distance.h"
 #include "analyse/rank/measured.h"
+#include "analyse/rank/step_utilization.h"
 #include "support/hand_trace.h"
 #include "support/worked_trace.h"
 
@@ -39,6 +40,24 @@ TEST(Roofline, AKernelAtHalfOfItsLimitIsSaidToBeAtHalf) {
   EXPECT_EQ(mm.kernel, "gemm");
   EXPECT_NEAR(*r.mfu_pct, 10, 1e-6);   // 100 us of 1 ms
   EXPECT_NEAR(*r.known_pct, 100, 1e-6);
+}
+
+TEST(Roofline, UtilizationOfEachStepIsOfThatStepAlone) {
+  HandTrace hand;
+  hand.range("ProfilerStep#1", 0, 1000).range("ProfilerStep#2", 1000, 3000).range("ProfilerStep#3", 3000, 3500);
+  hand.op("aten::mm", 10, 20).kernel("gemm", 11, 12, 100, 300);
+  hand.op("aten::mm", 1010, 1020).kernel("gemm", 1011, 1012, 1100, 1300);
+  hand.op("aten::add", 3010, 3020).kernel("add", 3011, 3012, 3100, 3300);
+  const WorkedTrace t(hand.build(), {kHundred, kHundred, kBytes});
+  const auto& rows = t.facts.get<StepUtilization>().rows;
+  ASSERT_EQ(rows.size(), 2u);   // the third has no products
+  EXPECT_EQ(rows[0].step, 0u);
+  EXPECT_NEAR(rows[0].mfu_pct, 10, 1e-6);
+  EXPECT_EQ(rows[1].step, 1u);
+  EXPECT_NEAR(rows[1].mfu_pct, 5, 1e-6);
+  EXPECT_NEAR(rows[1].hfu_pct, 5, 1e-6);
+  const WorkedTrace unknown(hand.build(), {});
+  EXPECT_TRUE(unknown.facts.get<StepUtilization>().rows.empty());
 }
 
 TEST(Roofline, ShortKernelsAreBoundByLatency) {

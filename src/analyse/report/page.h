@@ -98,6 +98,49 @@ struct PageGap {
   std::string after, before, host; ///< the activities around it, and what the host did; empty: unknown
 };
 
+/// Stacks of a memory snapshot as one tree of calls, outermost first. Parents come before their children.
+struct PageStacks {
+  std::vector<uint32_t> parent;    ///< 1 + index, 0: root
+  std::vector<uint32_t> frame;     ///< of the three below
+  std::vector<uint32_t> name, file;
+  std::vector<int64_t> line;
+};
+
+/// What is held over a stretch of a device's events: allocations by when they were made, or segments by address.
+struct PageHolds {
+  std::vector<int64_t> made;       ///< 1 + place of the event that made it; 0: before the first one
+  std::vector<int64_t> events;     ///< from `made` to the event that ended it; 0: held after the last one
+  std::vector<int64_t> bytes;
+  std::vector<uint32_t> address;   ///< index in PageHistory::addresses
+};
+
+/// A device's part of a memory snapshot. Events are numbered within the device; those of the page are `first` and on.
+struct PageHistory {
+  int32_t device = 0;              ///< -1: pinned memory of the host
+  int64_t all_events = 0, first = 0;
+  std::optional<int64_t> start_us; ///< Unix time of the first event with a time
+  std::vector<int64_t> time_us;    ///< since then, by event; empty: no times
+  std::vector<uint8_t> action;     ///< AllocationAction, by event
+  std::vector<int64_t> addresses;  ///< ascending, each once
+  PageHolds allocations;           ///< bytes as requested
+  std::vector<uint32_t> stack;     ///< of an allocation: 1 + node of PageStacks, 0: none
+  std::vector<uint8_t> kind;       ///< of an allocation: 3 × MemoryCategory + Certainty
+  PageHolds segments;
+  std::vector<uint32_t> stream;    ///< of a segment: index in `streams`
+  std::vector<std::string> streams;
+};
+
+struct PageSnapshot {
+  PageStacks stacks;
+  std::vector<PageHistory> histories;
+};
+
+/// Use of the device's peak rate by one step.
+struct PageUtilization {
+  int64_t step = 0;                ///< its place in the report's `steps`
+  double mfu_pct = 0, hfu_pct = 0;
+};
+
 struct PageRank {
   int rank = 0;
   int64_t shift_ns = 0;            ///< from the rank's own clock to the page's
@@ -105,6 +148,8 @@ struct PageRank {
   std::vector<PageHistogram> kernels;
   std::optional<PageMemory> memory;
   std::vector<PageGap> gaps;       ///< longest first
+  std::vector<PageUtilization> utilization;   ///< in order; empty: not known
+  std::optional<PageSnapshot> snapshot;
 };
 
 /// Samples of one metric of one device.

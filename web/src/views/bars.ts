@@ -11,6 +11,8 @@ export interface Part {
   /** Names the colour. */
   category: string;
   note?: string;
+  /** In the place of the time. */
+  amount?: string;
 }
 
 /** One line for each part: name, bar from 0 to 100 %, time, share. */
@@ -21,7 +23,7 @@ export function barList(parts: Part[]): HTMLElement {
     bar.style.background = cssColour(part.category);
     return element('tr', { title: part.note },
       element('th', { scope: 'row' }, part.name), element('td', { class: 'track' }, bar),
-      element('td', { class: 'num' }, duration(part.ns)), element('td', { class: 'num share' }, percent(part.pct)));
+      element('td', { class: 'num' }, part.amount ?? duration(part.ns)), element('td', { class: 'num share' }, percent(part.pct)));
   })));
 }
 

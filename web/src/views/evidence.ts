@@ -91,6 +91,12 @@ function gapEvidence(data: PageData, rank_index: number, { of, device }: SeenAt)
   return gap && gapStretch(data, rank_index, gap, 'the longest gap');
 }
 
+/** The longest gap of a cause on the rank in view. */
+export function evidenceOfGap({ data, rank_index }: Context, cause: string): Evidence | undefined {
+  const gap = data.ranks[rank_index]?.gaps.find((g) => g.cause === cause);
+  return gap && gapStretch(data, rank_index, gap, 'the longest gap');
+}
+
 function gapStretch(data: PageData, rank_index: number, gap: Gap, what: string): Evidence {
   const target = { gap: { rank: data.ranks[rank_index]!.rank, device: gap.device, start: gap.start } };
   const stretch = withMargin({ start_ns: gap.start, end_ns: gap.start + gap.duration, target }, data.span_ns);

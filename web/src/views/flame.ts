@@ -18,7 +18,26 @@ const kRow = 20;
 const kLeastPixels = 0.7;
 const kTextPixels = 26;   // narrower boxes stay without text
 
-class FlameGraph {
+/** How a graph's sizes read, and what is said of a node under the pointer. */
+export interface FlameWords {
+  size(amount: number | undefined): string;
+  /** Below its name, size and share. */
+  lines(flame: Flame, node: number): (string | false)[];
+  /** "of all", of which a share is said. */
+  whole(measure: Measure): string;
+}
+
+const kTimes: FlameWords = {
+  size: duration,
+  lines: (flame, node) => [
+    flame.host[node]! > 0 && `host ${duration(flame.host[node]!)}, itself ${duration(flame.host_self[node]!)}`,
+    flame.host[node]! > 0 ? `launched ${duration(flame.device[node]!)} on the GPU` : 'on the GPU',
+    flame.calls[node]! > 0 && `${counted(flame.calls[node]!, 'call')}, ${duration((flame.host[node]! || flame.device[node]!) / flame.calls[node]!)} each`,
+  ],
+  whole: (measure) => `of all${measure === 'device' ? ' on the GPU' : ''}`,
+};
+
+export class FlameGraph {
   readonly root = element('div', { class: 'flamegraph' });
   private readonly drawing_;
   private readonly trail_ = element('nav', { class: 'trail', 'aria-label': 'Zoomed to' });
@@ -30,7 +49,7 @@ class FlameGraph {
   private top_ = 0;       // the node across the whole width
   private chosen_ = -1;   // under the pointer, or chosen by keys
 
-  constructor(private readonly data_: PageData, private flame_: Flame, private measure_: Measure) {
+  constructor(private readonly categories_: string[], private flame_: Flame, private measure_: Measure, private readonly words_: FlameWords = kTimes) {
     this.drawing_ = drawing('Flame graph', () => Math.max(3, this.rows_) * kRow + 2, (painter, width) => this.draw(painter, width));
     const { canvas } = this.drawing_;
     canvas.tabIndex = 0;
@@ -64,7 +83,7 @@ class FlameGraph {
     this.found_ = result?.found;
     const whole = sizesOf(this.flame_, this.measure_)[0]!;
     if (result && this.top_ !== 0) this.zoomToHits(result.found);
-    this.said_.textContent = result ? `${count(result.count)} ${result.count === 1 ? 'frame matches' : 'frames match'}: ${duration(result.ns)}, ${percent((100 * result.ns) / (whole || 1))} of all` : '';
+    this.said_.textContent = result ? `${count(result.count)} ${result.count === 1 ? 'frame matches' : 'frames match'}: ${this.words_.size(result.ns)}, ${percent((100 * result.ns) / (whole || 1))} of all` : '';
     this.drawing_.refresh();
   }
 
@@ -117,10 +136,7 @@ class FlameGraph {
     const size = sizesOf(flame, this.measure_)[node]!;
     showTip(x, y, [
       element('b', {}, shown(this.nameOf(node), 600)),
-      `${duration(size)}  ${percent((100 * size) / (whole || 1))} of all${this.measure_ === 'device' ? ' on the GPU' : ''}`,
-      flame.host[node]! > 0 && `host ${duration(flame.host[node]!)}, itself ${duration(flame.host_self[node]!)}`,
-      flame.host[node]! > 0 ? `launched ${duration(flame.device[node]!)} on the GPU` : 'on the GPU',
-      flame.calls[node]! > 0 && `${counted(flame.calls[node]!, 'call')}, ${duration((flame.host[node]! || flame.device[node]!) / flame.calls[node]!)} each`,
+      `${this.words_.size(size)}  ${percent((100 * size) / (whole || 1))} ${this.words_.whole(this.measure_)}`, ...this.words_.lines(flame, node),
     ]);
   }
 
@@ -149,7 +165,7 @@ class FlameGraph {
       const box = this.boxes_.find((b) => b.node === target);
       if (box) {
         const frame = this.drawing_.canvas.getBoundingClientRect();
-        this.said_.textContent = `${shown(this.nameOf(box.node), 200)}, ${duration(sizesOf(this.flame_, this.measure_)[box.node])}`;
+        this.said_.textContent = `${shown(this.nameOf(box.node), 200)}, ${this.words_.size(sizesOf(this.flame_, this.measure_)[box.node])}`;
         this.choose(box.node, frame.left + Math.min(0.7, box.left) * frame.width, frame.top + (box.row + 1) * kRow);
       }
     } else return;
@@ -165,7 +181,7 @@ class FlameGraph {
 
   private drawBox(painter: CanvasRenderingContext2D, box: Box, width: number): void {
     const [x, y, wide] = [box.left * width, box.row * kRow, box.width * width];
-    const category = this.data_.categories[this.flame_.category[box.node]!];
+    const category = this.categories_[this.flame_.category[box.node]!];
     const is_above = box.node !== this.top_ && box.width === 1 && pathIncludes(this.flame_, box.node, this.top_);
     const faded = this.found_ ? !this.found_[box.node] : is_above;
     const full = category === undefined ? rgbOf(colour('raised')) : shade(rgbOf(colourOf(category)), this.flame_.name[box.node]!);
@@ -256,12 +272,15 @@ class Sandwich {
     this.dispose();
     this.graphs_.replaceChildren();
     for (const [title, of] of [['Called by, innermost first', callersOf], ['Calls', calleesOf]] as const) {
-      const graph = new FlameGraph(this.data_, of(this.flame_, name), this.measure_);
+      const graph = new FlameGraph(this.data_.categories, of(this.flame_, name), this.measure_);
       this.shown_.push(graph);
       this.graphs_.append(element('h3', {}, title), graph.root);
     }
   }
 }
+
+/** Shows what an address names, in the view that is there. */
+let go_to: ((place: URLSearchParams) => void) | undefined;
 
 export const flame: View = {
   id: 'flame',
@@ -284,7 +303,7 @@ export const flame: View = {
     const threads = element('select', { 'aria-label': 'Thread' },
       trees.length > 1 && element('option', { value: '' }, left_out > 0 ? 'All threads that work' : 'All threads'),
       ...trees.map((tree, i) => element('option', { value: i }, shown(tree.title, 80) + (together.includes(tree) ? '' : ', waits'))));
-    const graph = new FlameGraph(data, of(threads.value), measure);
+    const graph = new FlameGraph(data.categories, of(threads.value), measure);
     const sandwich = new Sandwich(data, of(threads.value), measure);
     const choose = (chosen: Measure) => {
       measure = chosen;
@@ -312,11 +331,19 @@ export const flame: View = {
       }),
     ];
     const search = element('input', { type: 'search', placeholder: 'Search frames', 'aria-label': 'Search frames', spellcheck: 'false' });
-    search.addEventListener('input', () => {
+    const find = () => {
       graph.search(search.value);
       sandwich.search(search.value);
-    });
+    };
+    const usual = threads.value;
+    const remember = () => {
+      const place = { q: search.value, by: measure === 'host' ? '' : measure, as: sandwich.root.hidden ? '' : 'sandwich', thread: threads.value === usual ? '' : threads.value };
+      context.remember(flame, new URLSearchParams(Object.entries(place).filter(([, text]) => text !== '')));
+    };
+    search.addEventListener('input', find);
     threads.addEventListener('change', () => choose(measure));
+    for (const [target, what] of [[search, 'input'], [threads, 'change'], ...[...buttons, ...layouts.slice(0, 2)].map((b) => [b, 'click'] as const)] as const)
+      target.addEventListener(what, remember);
     root.append(
       element('h2', {}, 'Flame graph', element('span', { class: 'quiet' },
         `${analysis.ranks.length > 1 ? `rank ${rank.rank}; ` : ''}callers above, widest first; click to zoom`
@@ -326,9 +353,19 @@ export const flame: View = {
         button('Show all', {}, () => graph.reset())), graph.root, sandwich.root);
     choose('host');
     arrange('tree');
+    go_to = (place) => {
+      const thread = place.get('thread');
+      if (thread !== null && trees[Number(thread)]) threads.value = thread;
+      search.value = place.get('q') ?? '';
+      choose(place.get('by') === 'device' && launches ? 'device' : 'host');
+      arrange(place.get('as') === 'sandwich' ? 'sandwich' : 'tree');
+      find();
+    };
     return () => {
+      go_to = undefined;
       graph.dispose();
       sandwich.dispose();
     };
   },
+  goTo: (place) => go_to?.(place),
 };

@@ -74,7 +74,7 @@ function fill(flame: Flame, data: PageData, tree: FlameTree, thread: number, sta
   }
 }
 
-function linkChildren(flame: Flame): void {
+export function linkChildren(flame: Flame): void {
   const nodes = flame.parent.length;
   for (let i = 1; i < nodes; i++) flame.first[flame.parent[i]! + 1]!++;
   for (let i = 0; i < nodes; i++) flame.first[i + 1]! += flame.first[i]!;

@@ -1,9 +1,11 @@
 // Device memory over time, and what held it at the peak.
 
 import { append, element, shown, type Child } from './dom';
-import { bytes, count, duration, kUnknown, percent } from './quantity';
-import { seriesPlot, zoomTools, type Line } from './series_plot';
+import { bytes, count, counted, duration, kUnknown, percent } from './quantity';
+import { seriesPlot, zoomTools, type Line, type SeriesPlot } from './series_plot';
 import { DataTable } from './table';
+import { peakExplained, snapshotFacts, snapshotNotes } from './memory_peak';
+import { SnapshotView } from './memory_snapshot';
 import type { MemoryOverTime } from '../page_data';
 import { withoutEvents, type Context, type View } from './view';
 
@@ -106,42 +108,87 @@ function most(values: ArrayLike<number>): number {
   return found;
 }
 
+let of_snapshot: SnapshotView | undefined;
+
+/** The snapshot of a rank; one that was exported as a timeline of categories has no allocations to show. */
+function mountSnapshot(root: HTMLElement, context: Context): (() => void) | undefined {
+  const section = context.rank.snapshot;
+  const data = context.data.ranks[context.rank_index]?.snapshot;
+  const whose = context.analysis.ranks.length > 1 ? `rank ${context.rank.rank}` : '';
+  if (!section && !data) return undefined;
+  root.append(element('h2', {}, 'Memory snapshot', element('span', { class: 'quiet' }, whose)));
+  if (data && data.histories.length > 0) {
+    const view = new SnapshotView(context, data, section ?? null, (place) => context.remember(memory, place));
+    root.append(view.root);
+    of_snapshot = view;
+    return () => {
+      view.dispose();
+      of_snapshot = undefined;
+    };
+  }
+  if (!section) return undefined;
+  append(root, [snapshotFacts(section), snapshotNotes(section)]);
+  const course = section.timeline.filter((point) => point.time_ns !== null);
+  const start = course[0]?.time_ns ?? 0;
+  const span = (course[course.length - 1]?.time_ns ?? 0) - start;
+  let plot: SeriesPlot | undefined;
+  if (span > 0) {
+    const lines: Line[] = [{ title: 'held', values: course.map((point) => point.allocated_bytes), colour: 'series-1', stepped: true, filled: true }];
+    plot = seriesPlot({
+      label: 'Memory that is held over time', span_ns: span, time: course.map((point) => point.time_ns! - start), lines, height: 260, text: bytes, binary: true,
+      marked_ns: section.peak.time_ns === null ? undefined : section.peak.time_ns - start,
+    });
+    root.append(plot.root);
+  }
+  append(root, peakExplained(section, () => {}));
+  return () => plot?.dispose();
+}
+
+function mountTrace(root: HTMLElement, context: Context): () => void {
+  const { data, rank } = context;
+  const over_time = known(context)!;
+  const time = data.column(over_time.time, 'delta');
+  const allocated = data.column(over_time.allocated);
+  const reserved = data.column(over_time.reserved);
+  const lines: Line[] = [
+    { title: 'reserved', values: reserved, colour: 'series-2', stepped: true },
+    { title: 'allocated', values: allocated, colour: 'series-1', stepped: true, filled: true },
+  ];
+  const capacity = rank.memory?.capacity_bytes;
+  // A line far above the others would press them flat; the number stands in the summary.
+  const peak = Math.max(most(reserved), most(allocated));
+  if (capacity && capacity < 4 * peak) {
+    lines.push({ title: 'capacity', values: Array.from(time, () => capacity), colour: 'series-3', dashed: true });
+  }
+  const plot = seriesPlot({
+    label: 'Device memory over time', span_ns: data.span_ns, time, lines, height: 320, text: bytes, binary: true, marked_ns: over_time.peak_ns,
+  });
+  const steps = rank.steps.length;
+  root.append(
+    element('h2', {}, 'Memory', element('span', { class: 'quiet' }, `GPU ${over_time.device}${steps > 0 ? ` over ${counted(steps, 'step')}` : ''}`)),
+    summary(context), zoomTools(context, plot), plot.root);
+  if (over_time.held.length > 0) {
+    root.append(element('h2', {}, 'Held at the peak', element('span', { class: 'quiet' }, 'live blocks, by what allocated them')),
+      heldTable(over_time.held, rank.memory?.peak_allocated_bytes ?? 0));
+  } else {
+    root.append(element('p', { class: 'nothing' }, 'Unknown what held the memory at the peak: the trace does not record which operator allocated which block.'));
+  }
+  return () => plot.dispose();
+}
+
 export const memory: View = {
   id: 'memory',
   title: 'Memory',
   of_rank: true,
-  absent: (context) => withoutEvents(context) ?? (known(context) ? null
-    : context.rank.snapshot ? 'The page has no view of memory snapshots. profgpu analyze FILE --section snapshot shows what holds the memory at the peak.'
+  absent: (context) => withoutEvents(context) ?? (known(context) || context.rank.snapshot || context.data.ranks[context.rank_index]?.snapshot ? null
     : 'The trace holds no allocations of device memory. Record them with profile(profile_memory=True), or take a snapshot with torch.cuda.memory._record_memory_history().'),
   mount(root, context) {
-    const { data, rank } = context;
-    const over_time = known(context)!;
-    const time = data.column(over_time.time, 'delta');
-    const allocated = data.column(over_time.allocated);
-    const reserved = data.column(over_time.reserved);
-    const lines: Line[] = [
-      { title: 'reserved', values: reserved, colour: 'series-2', stepped: true },
-      { title: 'allocated', values: allocated, colour: 'series-1', stepped: true, filled: true },
-    ];
-    const capacity = rank.memory?.capacity_bytes;
-    // A line far above the others would press them flat; the number stands in the summary.
-    const peak = Math.max(most(reserved), most(allocated));
-    if (capacity && capacity < 4 * peak) {
-      lines.push({ title: 'capacity', values: Array.from(time, () => capacity), colour: 'series-3', dashed: true });
-    }
-    const plot = seriesPlot({
-      label: 'Device memory over time', span_ns: data.span_ns, time, lines, height: 320, text: bytes, binary: true, marked_ns: over_time.peak_ns,
-    });
-    const steps = rank.steps.length;
-    root.append(
-      element('h2', {}, 'Memory', element('span', { class: 'quiet' }, `GPU ${over_time.device}${steps > 0 ? ` over ${steps} steps` : ''}`)),
-      summary(context), zoomTools(context, plot), plot.root);
-    if (over_time.held.length > 0) {
-      root.append(element('h2', {}, 'Held at the peak', element('span', { class: 'quiet' }, 'live blocks, by what allocated them')),
-        heldTable(over_time.held, rank.memory?.peak_allocated_bytes ?? 0));
-    } else {
-      root.append(element('p', { class: 'nothing' }, 'Unknown what held the memory at the peak: the trace does not record which operator allocated which block.'));
-    }
-    return () => plot.dispose();
+    const snapshot = mountSnapshot(root, context);
+    const trace = known(context) ? mountTrace(root, context) : undefined;
+    return () => {
+      snapshot?.();
+      trace?.();
+    };
   },
+  goTo: (place) => of_snapshot?.goTo(place),
 };

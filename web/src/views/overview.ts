@@ -6,6 +6,7 @@ import { element, shown } from './dom';
 import { findingList } from './finding_list';
 import { hero } from './hero';
 import { count, counted, duration, inUnit, percent } from './quantity';
+import { distanceSentence } from './roofline';
 import { isPhase, words, type Check, type Cluster, type Device, type RankReport } from './report';
 import type { Context, View } from './view';
 
@@ -176,8 +177,10 @@ export const overview: View = {
   absent: () => null,
   mount(root, context) {
     const { analysis, rank } = context;
+    const distance = distanceSentence(context);
     root.append(element('div', { class: 'verdict' },
       element('p', { class: 'sentence' }, unbroken(shown(analysis.verdict, 2000))),
+      distance && element('p', { class: 'distance' }, element('a', { href: '#roofline' }, unbroken(distance))),
       element('p', { class: 'quiet' }, shown(provenance(context), 1000))));
     const note = issueNote(context);
     if (note) root.append(note);

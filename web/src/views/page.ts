@@ -11,13 +11,16 @@ import { memory } from './memory';
 import { overview } from './overview';
 import { preparePrinting } from './printing';
 import { ranks } from './ranks';
+import { roofline } from './roofline';
 import { analysisOf, type Analysis } from './report';
 import { steps } from './steps';
 import { themeButton } from './theme';
 import { timeline } from './timeline_view';
 import type { Context, Stretch, View } from './view';
 
-const kOfData: View[] = [timeline, steps, kernels, ops, flame, memory, ranks, devices];
+const kOfData: View[] = [timeline, steps, kernels, ops, roofline, flame, memory, ranks, devices];
+/** Of each view in turn. */
+const kTabKeys = '1234567890i';
 const kViews: View[] = [overview, ...kOfData, inputsView(missing)];
 
 // The views that have nothing to show, and why.
@@ -111,7 +114,7 @@ class Page {
   }
 
   private prepare(view: View, index: number): Mounted {
-    const key = String((index + 1) % 10);
+    const key = kTabKeys[index]!;
     const tab = element('a', { 'href': `#${view.id}`, 'id': `tab-${view.id}`, 'title': `${view.title} (key ${key})`, 'aria-keyshortcuts': key },
       view.title);
     const panel = element('section', { id: `view-${view.id}`, class: `view ${view.id}`, 'aria-labelledby': tab.id, hidden: true });
@@ -184,8 +187,8 @@ class Page {
 
   private key(event: KeyboardEvent): void {
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || isTyping(event.target)) return;
-    if (/^[0-9]$/.test(event.key)) {
-      const chosen = this.mounted_[(Number(event.key) + 9) % 10]!;
+    const chosen = event.key.length === 1 ? this.mounted_[kTabKeys.indexOf(event.key)] : undefined;
+    if (chosen) {
       location.hash = chosen.view.id;
       chosen.tab.focus();
     } else if (event.key === '?') {

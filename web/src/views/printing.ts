@@ -2,7 +2,9 @@
 
 import { element, shown } from './dom';
 import { bytes, count, duration, fieldText, kUnknown, percent } from './quantity';
+import { titleOfCategory } from './memory_peak';
 import { overview } from './overview';
+import { waterfall } from './waterfall';
 import type { Context } from './view';
 
 // More rows than anybody reads on paper: the JSON document has them all.
@@ -29,7 +31,15 @@ function printed(context: Context): HTMLElement {
   const root = element('div', { id: 'paper' });
   overview.mount(root, context);
   const { rank, analysis } = context;
+  const { distance, snapshot } = rank;
   const tables = [
+    distance && distance.parts.length > 0 && element('section', {}, element('h2', {}, 'Distance from the limit'), waterfall(distance, () => undefined)),
+    printedTable({ title: 'Roofline: operators and their limits', rows: rank.roofline?.ops ?? [], columns: [
+      ['Operator', (r) => shown(r.shapes === null ? r.name : `${r.name} ${r.shapes}`, 120)], ['Bound', (r) => r.bound], ['Calls', (r) => count(r.count), true],
+      ['Total', (r) => duration(r.total_ns), true], ['Of limit', (r) => percent(r.limit_pct), true], ['TFLOP/s', (r) => fieldText(r.tflops, ''), true]] }),
+    printedTable({ title: 'Memory at the peak, by line', rows: snapshot?.peak.holders ?? [], columns: [
+      ['Line', (h) => shown(h.file === null ? h.function : `${h.function} (${h.file}:${h.line})`, 120)], ['Category', (h) => titleOfCategory(h.category)],
+      ['Blocks', (h) => count(h.blocks), true], ['Held', (h) => bytes(h.held_bytes), true], ['Of the peak', (h) => percent(h.peak_pct), true]] }),
     printedTable({ title: 'Steps', rows: rank.steps, columns: [
       ['Step', (s) => shown(s.name, 80)], ['Duration', (s) => duration(s.duration_ns), true], ['GPU busy', (s) => duration(s.device_busy_ns), true],
       ['GPU idle', (s) => duration(s.device_idle_ns), true], ['Left out', (s) => (s.warmup ? 'warm-up' : s.incomplete ? 'incomplete' : '')]] }),

@@ -1,11 +1,12 @@
 // The document of `analyze --json` (profgpu.analysis.v1), as far as the views read it.
 
 import type {
-  AverageStep, Check as CheckRow, CollectiveRow, DeviceRow, Finding as FindingRow, IdleRow, InputFile, Issue as IssueRow, Job, KernelRow,
-  Launch, Locator, Memory, OpRow, PhaseRow, Place, RankSections, Serving, Step, StepSaving,
+  AverageStep, Check as CheckRow, CollectiveRow, DeviceRow, Distance, Finding as FindingRow, IdleRow, InputFile, Issue as IssueRow, Job, KernelRow,
+  Launch, Limits, Locator, Memory, OpRow, PhaseRow, Place, RankSections, Roofline, RooflineRow, Serving, SnapshotSection, Step, StepSaving,
 } from '../report_types';
 
 export type { CollectiveRow as Collective, DeviceRow as Device, IdleRow as Idle, KernelRow as Kernel, Memory, OpRow as Op, PhaseRow as Phase, Step };
+export type { Distance, Limits, Roofline, RooflineRow, SnapshotSection };
 export type Cluster = Job;
 
 // Texts of a few values.
@@ -24,6 +25,7 @@ export interface RankReport extends Omit<RankSections, 'average_step' | 'serving
   'roofline' | 'distance'> {
   rank: number; world_size: number | null; host: string | null; frameworks: string[]; serving?: Serving | null;
   average_step?: AverageStep | null; launch: Launch | null; memory: Memory | null;
+  limits?: Limits | null; roofline?: Roofline | null; distance?: Distance | null;
 }
 export interface Analysis {
   verdict: string; saving: StepSaving | null; measured_steps: number; warmup_steps: number; incomplete_steps: number; inputs: Input[]; ranks: RankReport[];
@@ -43,7 +45,7 @@ const list = <T>(value: unknown): T[] => (Array.isArray(value) ? (value as T[]) 
 /** A memory snapshot alone has no times: the step that it counts as is none to show. */
 function withoutTimes(rank: RankReport): RankReport {
   const times = !rank.snapshot || rank.devices.length > 0 || rank.ops.length > 0;
-  return times ? rank : { ...rank, steps: [], phases: [], idle: [], average_step: null };
+  return times ? rank : { ...rank, steps: [], phases: [], idle: [], average_step: null, roofline: null, distance: null };
 }
 
 /** Lists that are missing are empty, so that a view need not ask. */
@@ -71,12 +73,12 @@ export function analysisOf(document: Record<string, unknown>): Analysis {
   };
 }
 
-/** Whether a phase is one of those that every report knows, not one that the program names. */
-/// Warm-up, or cut short by the end of the recording: in no average.
+/** Warm-up, or cut short by the end of the recording: in no average. */
 export function isLeftOut(step: Step | undefined): boolean {
   return step !== undefined && (step.warmup || step.incomplete);
 }
 
+/** Whether a phase is one of those that every report knows, not one that the program names. */
 export function isPhase(name: string): boolean {
   return ['data_loading', 'forward', 'backward', 'optimizer', 'communication', 'checkpoint', 'other'].includes(name);
 }

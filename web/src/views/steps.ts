@@ -11,7 +11,7 @@ import { DataTable } from './table';
 import { colour } from './theme';
 import { hideTip, showTip } from './tooltip';
 import type { Context, View } from './view';
-import type { PageData } from '../page_data';
+import type { PageData, Utilization } from '../page_data';
 
 interface Piece {
   name: string;
@@ -205,7 +205,7 @@ function piecesLegend(pieces: Piece[][], someLeftOut: boolean): HTMLElement {
   return made;
 }
 
-function stepTable(rank: RankReport, open: (index: number) => void): DataTable<Step> {
+function stepTable(rank: RankReport, use: Map<Step, Utilization>, open: (index: number) => void): DataTable<Step> {
   const table: DataTable<Step> = new DataTable<Step>({
     label: 'Steps', most_rows: 16,
     columns: [
@@ -215,6 +215,7 @@ function stepTable(rank: RankReport, open: (index: number) => void): DataTable<S
       { key: 'busy', title: 'GPU busy', numeric: true, cell: (s) => duration(s.device_busy_ns), order: (s) => s.device_busy_ns },
       { key: 'idle', title: 'GPU idle', numeric: true, cell: (s) => duration(s.device_idle_ns), order: (s) => s.device_idle_ns },
       { key: 'share', title: 'Busy', numeric: true, cell: (s) => percent(busyShare(s)), order: busyShare },
+      ...(use.size > 0 ? [{ key: 'mfu', title: 'MFU', help: 'Model FLOPs utilization', numeric: true, cell: (s: Step) => percent(use.get(s)?.mfu_pct), order: (s: Step) => use.get(s)?.mfu_pct }] : []),
       { key: 'left_out', title: 'Left out', cell: (s) => (s.warmup ? 'warm-up' : s.incomplete ? 'incomplete' : ''), order: (s) => Number(isLeftOut(s)) },
       { key: 'see', title: '', cell: (s) => button('Timeline', { class: 'cell' }, () => open(rank.steps.indexOf(s))) },
     ],
@@ -239,6 +240,7 @@ export const steps: View = {
     const by_device = rank.steps.map(busyPieces);
     const windows = stepStretches(data, rank);
     const open = (index: number) => context.show(windows[index]!);
+    const use = new Map((data.ranks[context.rank_index]?.utilization ?? []).flatMap((of) => (rank.steps[of.step] ? [[rank.steps[of.step]!, of] as const] : [])));
     const chart = new StepChart(rank.steps, open);
     const key = element('div');
     const choose = (split: Split) => {
@@ -254,7 +256,7 @@ export const steps: View = {
     root.append(
       element('h2', {}, 'Steps', element('span', { class: 'quiet' }, 'click a bar to see it in the timeline')),
       element('div', { class: 'tools' }, element('div', { class: 'group', role: 'group', 'aria-label': 'What the bars show' }, ...buttons), key),
-      chart.root, stepTable(rank, open).root);
+      chart.root, stepTable(rank, use, open).root);
     choose(by_phase.length > 0 ? 'phases' : 'device');
     return () => chart.dispose();
   },

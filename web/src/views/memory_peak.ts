@@ -1,0 +1,105 @@
+// The peak of a memory snapshot explained: by category and line, what grew or ran out, and what would make it fit.
+
+import { barList } from './bars';
+import { element, shown, type Child } from './dom';
+import { colourName, kMemoryCategories } from './memory_model';
+import { bytes, count, counted, kUnknown, percent } from './quantity';
+import { DataTable, type Column } from './table';
+import { words, type SnapshotSection } from './report';
+import { categoryTitle } from '../categories';
+
+type Holder = SnapshotSection['peak']['holders'][number];
+type Place = { function: string; file: string | null; line: number | null };
+
+function placeText({ function: name, file, line }: Place): string {
+  return file === null ? name : `${name} (${file}:${line})`;
+}
+
+export function titleOfCategory(name: string): string {
+  return categoryTitle(`memory:${name}`);
+}
+
+export function snapshotFacts(snapshot: SnapshotSection): HTMLElement {
+  const { peak } = snapshot;
+  const pairs: [string, string][] = [
+    ['Peak', bytes(peak.allocated_bytes)], ['Reserved then', bytes(peak.reserved_bytes)], ['Unused then', bytes(peak.unused_bytes)],
+    ['At event', count(peak.event)], ['Phase', peak.phase === 'unknown' ? kUnknown : peak.phase], ['Step', count(peak.step)],
+    ['Events', count(snapshot.events)], ['At the end', bytes(snapshot.allocated_bytes)], ['Reserved', bytes(snapshot.reserved_bytes)],
+    ['Segments', count(snapshot.segments)], ['Allocator settings', snapshot.allocator_settings ?? kUnknown],
+  ];
+  return element('dl', { class: 'facts wide' }, ...pairs.filter(([, value]) => value !== kUnknown)
+    .flatMap(([name, value]) => [element('dt', {}, name), element('dd', {}, shown(value, 200))]));
+}
+
+/** What a reader must know before anything else. */
+export function snapshotNotes(snapshot: SnapshotSection): HTMLElement | null {
+  const { oom } = snapshot;
+  const notes: string[] = [];
+  if (oom) {
+    const why = oom.cause === 'fragmentation' ? 'What it held unused would have been enough in one piece: fragmentation.'
+      : oom.cause === 'need' ? 'The job needs more than there is.' : '';
+    notes.push(`Out of memory at event ${count(oom.event)}: ${placeText(oom)} asked for ${bytes(oom.requested_bytes)}; ${bytes(oom.device_free_bytes)} of the device were free, ` +
+      `${bytes(oom.allocated_bytes)} allocated, ${bytes(oom.unused_bytes)} reserved and unused. ${why}`);
+  }
+  if (snapshot.truncated) {
+    notes.push('The history does not reach back to the first allocation: what was there before has a stack only if it is still held, and its category may be inferred.');
+  }
+  if (notes.length === 0) return null;
+  return element('ul', { 'class': 'warn', 'aria-label': 'What to know about the snapshot' }, ...notes.map((text) => element('li', {}, shown(text, 800))));
+}
+
+function categories({ peak }: SnapshotSection): HTMLElement | null {
+  if (peak.categories.length === 0) return null;
+  const sure = (c: SnapshotSection['peak']['categories'][number]) => [
+    c.blocks === null ? '' : counted(c.blocks, 'block'), c.certain_bytes > 0 ? `${bytes(c.certain_bytes)} certain` : '',
+    c.inferred_bytes > 0 ? `${bytes(c.inferred_bytes)} inferred from size and lifetime` : '', c.attention_bytes ? `${bytes(c.attention_bytes)} of attention` : '',
+  ].filter(Boolean).join('; ');
+  return barList(peak.categories.map((c) => ({
+    name: titleOfCategory(c.category), ns: c.held_bytes, amount: bytes(c.held_bytes), pct: c.peak_pct,
+    category: kMemoryCategories.includes(c.category) ? `memory:${c.category}` : colourName(-1), note: sure(c),
+  })));
+}
+
+function holders({ peak }: SnapshotSection, search: (text: string) => void): HTMLElement | null {
+  if (peak.holders.length === 0) return null;
+  const columns: Column<Holder>[] = [
+    { key: 'line', title: 'Line', wide: true, cell: (h) => shown(placeText(h), 200), order: placeText },
+    { key: 'category', title: 'Category', cell: (h) => titleOfCategory(h.category), order: (h) => h.category },
+    { key: 'op', title: 'Op', spare: true, cell: (h) => shown(h.op ?? '', 60), order: (h) => h.op },
+    { key: 'blocks', title: 'Blocks', numeric: true, cell: (h) => count(h.blocks), order: (h) => h.blocks },
+    { key: 'bytes', title: 'Held', numeric: true, cell: (h) => bytes(h.held_bytes), order: (h) => h.held_bytes },
+    { key: 'share', title: 'Of the peak', numeric: true, cell: (h) => percent(h.peak_pct), order: (h) => h.peak_pct },
+  ];
+  const table = new DataTable<Holder>({ label: 'Lines that hold the peak', sorted: 'bytes', most_rows: 12, columns, picked: (h) => search(h.function) });
+  table.show(peak.holders);
+  return table.root;
+}
+
+function plainTable(title: string, headings: string[], rows: Child[][]): HTMLElement | null {
+  if (rows.length === 0) return null;
+  const numeric = (i: number) => (i > 0 && i >= headings.length - 2 ? 'num' : null);
+  return element('section', {}, element('h3', {}, title), element('div', { 'class': 'scroll plain', 'tabindex': 0, 'role': 'region', 'aria-label': `${title}, table` },
+    element('table', { class: 'data static' },
+      element('thead', {}, element('tr', {}, ...headings.map((heading, i) => element('th', { scope: 'col', class: numeric(i) }, heading)))),
+      element('tbody', {}, ...rows.map((row) => element('tr', {}, ...row.map((cell, i) => element('td', { class: numeric(i) }, cell))))))));
+}
+
+/** `search`: what picking a line does. */
+export function peakExplained(snapshot: SnapshotSection, search: (text: string) => void): Child[] {
+  const { spike, replay, pinned } = snapshot;
+  const growing = [...snapshot.growth.map((line) => ({ ...line, where: '' })), ...(pinned?.growth ?? []).map((line) => ({ ...line, where: 'pinned host memory: ' }))];
+  return [
+    element('h2', {}, 'The peak explained', element('span', { class: 'quiet' }, 'categories add up to the peak; a line is the innermost of the program’s own')),
+    categories(snapshot),
+    spike && element('p', { class: 'spike' }, `A short-lived allocation sets the peak: ${shown(placeText(spike), 300)} holds ${bytes(spike.held_bytes)} for at most ` +
+      `${counted(spike.lifetime_events, 'event')}. Without it the peak would be ${bytes(spike.peak_without_bytes)}.`),
+    holders(snapshot, search),
+    plainTable('Grows with each step', ['Line', 'Category', 'Cause', 'Per step', 'Held'], growing.slice(0, 20).map((line) => [
+      shown(line.where + placeText(line), 200), titleOfCategory(line.category), words(line.cause), bytes(line.growth_bytes), bytes(line.held_bytes)])),
+    plainTable('What would make it fit', ['Change', 'Assumes', 'Peak', 'Saves'], snapshot.savings.map((row) => [
+      shown(row.change, 120), shown(row.assumes, 200), bytes(row.peak_bytes), bytes(row.saved_bytes)])),
+    plainTable('Allocator settings, replayed', ['Setting', 'Peak reserved', 'Saves'], (replay?.settings ?? []).map((row) => [
+      element('code', {}, shown(row.settings, 120)), bytes(row.peak_reserved_bytes), bytes(row.saved_bytes)])),
+    replay && !replay.exact && element('p', { class: 'quiet' }, `A replay of the allocator departs from the recording at event ${count(replay.departs_event)}${replay.departure ? `: ${shown(replay.departure, 300)}` : ''}; other settings are not tried.`),
+  ];
+}

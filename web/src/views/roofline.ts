@@ -1,0 +1,215 @@
+// What the device could do and what it did: the distance of a step from its limit, the roofline, utilization by step.
+
+import { legend } from './bars';
+import { append, button, element, shown } from './dom';
+import { evidenceOfGap, stepStretches } from './evidence';
+import { beyond, boundOf, categoryOfBound, kBoundTitles, rooflineColumns, stretchOf } from './roofline_rows';
+import { ceilings, nameOf, RooflinePlot } from './roofline_plot';
+import { count, duration, gbps, kUnknown, number, percent } from './quantity';
+import { DataTable } from './table';
+import { utilizationChart } from './utilization';
+import { waterfall } from './waterfall';
+import type { RankReport, Roofline, RooflineRow } from './report';
+import type { Context, View } from './view';
+
+const kPartBounds: Record<string, string> = { products: 'compute', memory_bound: 'memory', small_kernels: 'latency', recomputation: 'recomputed', unknown_work: 'unknown' };
+const kLeastKnown_pct = 70;   // as the report's first screen: figures of a run of which more is unknown would mislead
+
+/** Nothing marks steps: the only one is all of it. */
+function isWholeTrace({ steps }: RankReport): boolean {
+  return steps.length === 1 && steps[0]!.name === 'trace';
+}
+
+/** "This step is 3.4 times its limit (MFU 29 %)"; null where too little is known. */
+export function distanceSentence({ rank }: Context): string | null {
+  const { distance, roofline } = rank;
+  if (!distance || distance.times_limit === null || (distance.known_pct ?? 0) < kLeastKnown_pct) return null;
+  const what = isWholeTrace(rank) ? 'This trace' : 'This step';
+  const used = [['MFU', roofline?.mfu_pct], ['MBU', roofline?.mbu_pct]].filter((pair): pair is [string, number] => typeof pair[1] === 'number')
+    .map(([name, pct]) => `${name} ${percent(pct, pct < 10 ? 1 : 0)}`).join(', ');
+  return `${what} is ${distance.times_limit.toFixed(distance.times_limit < 9.95 ? 1 : 0)} times its limit${used ? ` (${used})` : ''}`;
+}
+
+function facts({ rank }: Context): HTMLElement {
+  const { limits, roofline, distance } = rank;
+  const pairs: [string, string][] = [
+    ['MFU', percent(roofline?.mfu_pct)], ['HFU', percent(roofline?.hfu_pct)], ['MBU', percent(roofline?.mbu_pct)],
+    ['Limit known for', roofline?.known_pct == null ? kUnknown : `${percent(roofline.known_pct, 0)} of kernel time`],
+    ['Limit', distance?.limit_ns == null ? kUnknown : duration(distance.limit_ns / Math.max(1, distance.steps)) + (isWholeTrace(rank) ? '' : ' per step')],
+    ['Device', limits?.device ?? kUnknown], ['Memory', gbps(limits?.memory_gbps)],
+    ['Peak rates', ceilings(limits).map(({ tflops, precisions }) => `${precisions.map((p) => p.toUpperCase()).join(', ')} ${number(tflops)}`).join('; ') + ' TFLOP/s'],
+  ];
+  return element('dl', { class: 'facts wide' }, ...pairs.filter(([name, value]) => value !== kUnknown && (name !== 'Peak rates' || ceilings(limits).length > 0))
+    .flatMap(([name, value]) => [element('dt', {}, name), element('dd', {}, shown(value, 300))]));
+}
+
+function notes({ rank }: Context): HTMLElement | null {
+  const missing = rank.roofline?.missing ?? [];
+  const source = rank.limits?.source ? [`Peak rates from: ${rank.limits.source}`] : [];
+  if (missing.length + source.length === 0) return null;
+  return element('div', {}, ...missing.map((text) => element('p', { class: 'warn' }, shown(text, 600))),
+    ...source.map((text) => element('p', { class: 'quiet' }, shown(text, 400))));
+}
+
+/** Plot, legend and table of operators or kernels, with a choice of what binds them. */
+class Rows {
+  readonly root = element('div', {});
+  private readonly plot_: RooflinePlot;
+  private readonly table_: DataTable<RooflineRow>;
+  private readonly panel_ = element('aside', { 'class': 'detail', 'aria-label': 'What is picked of the roofline', 'aria-live': 'polite' });
+  private readonly keys_ = element('div');
+  private readonly left_ = element('span', { class: 'quiet', role: 'status' });
+  private readonly bound_ = element('select', { 'aria-label': 'Bound by' });
+  private readonly search_ = element('input', { 'type': 'search', 'placeholder': 'Search names and shapes', 'aria-label': 'Search names and shapes', 'spellcheck': 'false' });
+  private readonly names_: Map<string, string>;
+  private readonly buttons_: HTMLButtonElement[];
+  private rows_: RooflineRow[] = [];
+
+  constructor(private readonly context_: Context, private readonly roofline_: Roofline) {
+    this.names_ = new Map(context_.rank.kernels.map((kernel) => [kernel.name, kernel.short_name || kernel.name]));
+    const name = (row: RooflineRow) => this.name(row);
+    this.plot_ = new RooflinePlot(context_.rank.limits, name, (row) => this.open(row));
+    const whole = roofline_.ops.reduce((sum, row) => sum + row.total_ns, 0);
+    this.table_ = new DataTable<RooflineRow>({
+      label: 'Operators or kernels and their limits', sorted: 'total', most_rows: 14, columns: rooflineColumns(whole, name), picked: (row) => this.pick(row),
+    });
+    this.buttons_ = [this.choice('Operators', roofline_.ops), this.choice('Kernels', roofline_.kernels)];
+    this.search_.addEventListener('input', () => this.changed());
+    this.bound_.addEventListener('change', () => this.changed());
+    this.panel_.append(element('p', { class: 'quiet' }, 'Pick a row or a point to see its figures.'));
+    this.root.append(
+      element('div', { class: 'tools' }, element('div', { 'class': 'group', 'role': 'group', 'aria-label': 'What the points are' }, ...this.buttons_),
+        this.bound_, this.search_, this.left_),
+      this.keys_, this.plot_.root, element('div', { class: 'beside' }, this.table_.root, this.panel_));
+    this.show(roofline_.ops.length > 0 ? roofline_.ops : roofline_.kernels);
+  }
+
+  dispose(): void {
+    this.plot_.dispose();
+  }
+
+  /** Only what is bound so. */
+  choose(bound: string): void {
+    this.bound_.value = bound;
+    this.changed();
+    this.root.scrollIntoView({ block: 'start' });
+    this.bound_.focus({ preventScroll: true });
+  }
+
+  has(bound: string): boolean {
+    return this.rows_.some((row) => boundOf(row) === bound);
+  }
+
+  private choice(title: string, rows: RooflineRow[]): HTMLButtonElement {
+    return button(title, { disabled: rows.length === 0 }, () => {
+      this.show(rows);
+      this.changed();
+    });
+  }
+
+  private name(row: RooflineRow): string {
+    return row.shapes === null ? this.names_.get(row.name) ?? row.name : nameOf(row);
+  }
+
+  private changed(): void {
+    this.filter();
+    const place = { of: this.rows_ === this.roofline_.kernels ? 'kernels' : '', bound: this.bound_.value, q: this.search_.value };
+    this.context_.remember(roofline, new URLSearchParams(Object.entries(place).filter(([, text]) => text !== '')));
+  }
+
+  goTo(place: URLSearchParams): void {
+    this.show(place.get('of') === 'kernels' ? this.roofline_.kernels : this.rows_);
+    this.bound_.value = place.get('bound') ?? '';
+    this.search_.value = place.get('q') ?? '';
+    this.filter();
+  }
+
+  private show(rows: RooflineRow[]): void {
+    this.rows_ = rows;
+    this.buttons_.forEach((made, i) => made.setAttribute('aria-pressed', String(rows === [this.roofline_.ops, this.roofline_.kernels][i])));
+    const bounds = [...new Set(rows.map(boundOf))].sort();
+    const kept = this.bound_.value;
+    this.bound_.replaceChildren(element('option', { value: '' }, 'All bounds'), ...bounds.map((bound) => element('option', { value: bound }, kBoundTitles[bound]!)));
+    this.bound_.value = bounds.includes(kept) ? kept : '';
+    this.keys_.replaceChildren(legend([...new Map(rows.map((row) => [kBoundTitles[boundOf(row)]!, categoryOfBound(row)] as const))]));
+    this.filter();
+  }
+
+  private filter(): void {
+    const text = this.search_.value.toLowerCase();
+    const wanted = this.rows_.filter((row) => (this.bound_.value === '' || boundOf(row) === this.bound_.value) &&
+      (text === '' || `${row.name} ${this.name(row)}`.toLowerCase().includes(text)));
+    this.table_.show(wanted);
+    this.plot_.show(wanted);
+    this.left_.textContent = wanted.length === this.rows_.length ? `${count(wanted.length)} rows` : `${count(wanted.length)} of ${count(this.rows_.length)} rows`;
+  }
+
+  private open(row: RooflineRow): void {
+    const stretch = stretchOf(this.context_, row);
+    if (stretch) return this.context_.show(stretch);
+    this.pick(row);
+  }
+
+  private pick(row: RooflineRow): void {
+    this.plot_.mark(row);
+    const missing = element('p', { class: 'quiet', role: 'status', hidden: true }, 'The timeline in this file holds no call of it: other steps were kept. --html-steps chooses them.');
+    const see = button('Find the longest in the timeline', { class: 'see' }, () => {
+      const stretch = stretchOf(this.context_, row);
+      if (stretch) this.context_.show(stretch);
+      else missing.hidden = false;
+    });
+    const pairs: [string, string][] = [
+      ['Calls', count(row.count)], ['Total', duration(row.total_ns)], ['Limit', duration(row.limit_ns)], ['Over it', duration(beyond(row))],
+      ['Of limit', percent(row.limit_pct)], ['Bound', row.recomputed ? 'recomputed' : row.bound], ['FLOPs', number(row.flops)], ['Bytes', number(row.bytes)],
+      ['TFLOP/s', number(row.tflops)], ['GB/s', number(row.memory_gbps)], ['FLOP/byte', number(row.intensity)], ['Precision', (row.precision ?? kUnknown).toUpperCase()],
+    ];
+    this.panel_.replaceChildren();
+    append(this.panel_, [
+      element('h3', {}, shown(this.name(row), 300)),
+      element('dl', { class: 'facts' }, ...pairs.flatMap(([title, value]) => [element('dt', {}, title), element('dd', {}, value)])),
+      row.kernel && element('p', {}, 'Most time in ', element('code', {}, shown(row.kernel, 300))), see, missing]);
+  }
+}
+
+let in_view: Rows | undefined;
+
+export const roofline: View = {
+  id: 'roofline',
+  title: 'Roofline',
+  of_rank: true,
+  absent: ({ rank }) => {
+    const known = (rank.distance?.parts.length ?? 0) > 0 || (rank.roofline?.ops.length ?? 0) + (rank.roofline?.kernels.length ?? 0) > 0;
+    return known ? null : `Unknown how near the device comes to its limit: ${rank.roofline?.missing[0] ?? rank.limits?.reason ?? 'the file holds no work of a GPU'}.`;
+  },
+  mount(root, context) {
+    const { rank, data } = context;
+    const rows = rank.roofline && rank.roofline.ops.length + rank.roofline.kernels.length > 0 ? new Rows(context, rank.roofline) : undefined;
+    const actions = (part: string) => {
+      const bound = kPartBounds[part];
+      if (bound) return rows?.has(bound) ? { title: 'Shows what it is made of', act: () => rows.choose(bound) } : undefined;
+      const gap = part.startsWith('idle: ') ? evidenceOfGap(context, part.slice('idle: '.length)) : undefined;
+      return gap && { title: `Shows ${gap.text} in the timeline`, act: () => context.show(gap) };
+    };
+    in_view = rows;
+    const made: { dispose(): void }[] = rows ? [rows] : [];
+    const { distance } = rank;
+    const whose = context.analysis.ranks.length > 1 ? `rank ${rank.rank}` : '';
+    const sentence = distanceSentence(context);
+    append(root, [element('h2', {}, 'Distance from the limit', element('span', { class: 'quiet' }, whose)),
+      sentence && element('p', { class: 'distance' }, sentence), facts(context), notes(context)]);
+    if (distance && distance.parts.length > 0) root.append(waterfall(distance, actions));
+    if (rows) root.append(element('h2', {}, 'Roofline', element('span', { class: 'quiet' }, 'area: time; click a point to see its longest call in the timeline')), rows.root);
+    const use = data.ranks[context.rank_index]?.utilization.filter(({ step }) => step < rank.steps.length) ?? [];
+    if (use.length > 0) {
+      const windows = stepStretches(data, rank);
+      const chart = utilizationChart(rank.steps, use, rank.roofline?.mfu_pct ?? null, (step) => context.show(windows[step]!));
+      root.append(element('h2', {}, 'Utilization by step', element('span', { class: 'quiet' }, 'click a bar to see it in the timeline; the view Steps has the numbers')), chart.root);
+      made.push(chart);
+    }
+    return () => {
+      in_view = undefined;
+      made.forEach((part) => part.dispose());
+    };
+  },
+  goTo: (place) => in_view?.goTo(place),
+};
