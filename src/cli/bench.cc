@@ -21,6 +21,7 @@ namespace profgpu {
 namespace {
 
 constexpr std::chrono::seconds kOpeningBackend{30};
+constexpr int64_t kHeadStart_ns = 15 * kSecond_ns;
 
 volatile std::sig_atomic_t interrupted = 0;
 
@@ -33,6 +34,9 @@ struct BenchCommand {
   bool json = false, quiet = false, fails_on_worse = false;
   int width = 0;
   Colour colour = Colour::kAuto;
+
+  /// Another process reports what is measured.
+  [[nodiscard]] bool follows() const { return bench.launched && bench.launched->rank > 0; }
 };
 
 Result<BenchCommand> bench_command(const Arguments& arguments) {
@@ -43,6 +47,9 @@ Result<BenchCommand> bench_command(const Arguments& arguments) {
       return Error{"there is no benchmark \"" + name + "\"", "benchmarks: " + joined(known)};
   }
   c.bench.names = arguments.positional;
+  // Of several processes each would measure this machine; collectives are over all of them.
+  if (c.bench.names == std::vector<std::string>{"collectives"}) c.bench.launched = launched_rank();
+  c.bench.rendezvous = arguments.value("--rendezvous");
   c.bench.full = arguments.has("--full"), c.bench.path = arguments.value("--path");
   c.output = arguments.value("--output"), c.saved = arguments.value("--saved");
   c.compare = arguments.value("--compare");
@@ -53,6 +60,8 @@ Result<BenchCommand> bench_command(const Arguments& arguments) {
   OptionReader read(arguments);
   read.whole("--width", 0, 10'000, c.width).time("--timeout", kSecond_ns, 3600 * kSecond_ns, c.bench.patience_ns);
   if (!read.status()) return read.status().error();
+  // Rank 0 reports: others that gave up first would have the launcher end it.
+  if (c.follows()) c.bench.patience_ns += kHeadStart_ns;
   auto devices = device_options(arguments);
   if (!devices) return devices.error();
   c.devices = *std::move(devices);
@@ -102,8 +111,10 @@ Result<BenchEnd> measured(const BenchCommand& c) {
   // What was measured until then is shown.
   struct sigaction before{}, action{};
   action.sa_handler = [](int) { interrupted = 1; };
-  ::sigaction(SIGINT, nullptr, &before);
-  if (before.sa_handler != SIG_IGN) ::sigaction(SIGINT, &action, nullptr);
+  for (const int signal : {SIGINT, SIGTERM}) {
+    ::sigaction(signal, nullptr, &before);
+    if (before.sa_handler != SIG_IGN) ::sigaction(signal, &action, nullptr);
+  }
   const BenchProgress progress(!c.quiet && !c.json && stderr_is_terminal());
   return run_benchmarks(options, open->backend, [&](const Bench::Now& now) {
     progress.show(now.figure);
@@ -136,6 +147,11 @@ Outcome bench(const Arguments& arguments) {
   }
   auto end = measured(*c);
   if (!end) return end.error();
+  if (c->follows()) {
+    if (end->stopped) return {ExitCode::kInterrupted};
+    if (end->result.not_measured.empty()) return {};
+    return Error{fmt::format("rank {}: {}", c->bench.launched->rank, end->result.not_measured.front().why)};
+  }
   const BenchResult* compared = before ? &*before : nullptr;
   const std::string json = bench_json(end->result);
   if (!c->output.empty())
@@ -158,6 +174,7 @@ const Command kBench{
     .groups = {{"What to measure",
                 {{"--full", "more sizes, and two seconds for each figure"},
                  {"--path PATH", "a file or folder, as of a data set, for storage"},
+                 {"--rendezvous FILE", "where the ranks of a job find each other, if the launcher does not say"},
                  {"--timeout TIME", "give up on a call that takes longer (default 60)"}}},
                device_flags(kVisibleDevices),
                {"What to show",
@@ -170,6 +187,7 @@ const Command kBench{
     .examples = {{"profgpu bench", "the short set: under a minute"},
                  {"profgpu bench bandwidth matmul --full -o machine.json", "two of them in full, saved"},
                  {"profgpu bench --compare machine.json", "is this machine as fast as it was?"},
+                 {"srun profgpu bench collectives", "over the ranks of a job; also with torchrun and mpirun"},
                  {"profgpu bench storage --path /data/train", "how fast the data set can be read"}},
     .notes =
         "Every figure is the median of at least 10 runs after warm-up. Its spread is the interquartile range. Copies "

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "analyse/report/quantity.h"
 #include "base/statistics.h"
@@ -31,7 +32,7 @@ std::vector<Quantity> quantities(const BenchResult& result, std::string_view ben
     if (f.benchmark != benchmark) continue;
     Quantity* q = nullptr;
     for (Quantity& known : all)
-      if (known.first().name == f.name) q = &known;
+      if (known.first().name == f.name && known.first().link_class() == f.link_class()) q = &known;
     if (!q) q = &all.emplace_back();
     q->figures.push_back(&f);
   }
@@ -59,7 +60,9 @@ std::string mean_text(const Quantity& q, std::optional<double> DeviceReadings::*
 std::string note_of(const Quantity& q) {
   std::string note;
   const Figure& f = q.first();
-  if (f.unit == "GB/s" && f.readings.pcie_gbps && f.name.find("memcpy_ce") != std::string::npos && !f.peer)
+  if (f.unit == "GB/s" && f.link_gbps)
+    note = fmt::format("{} of {} NVLinks", format_percent(100 * q.median() / *f.link_gbps, 0), f.link.substr(2));
+  else if (f.unit == "GB/s" && f.readings.pcie_gbps && f.name.find("memcpy_ce") != std::string::npos && !f.peer)
     note = fmt::format("{} of the PCIe link", format_percent(100 * q.median() / *f.readings.pcie_gbps, 0));
   std::string held;
   for (const Figure* of : q.figures)
@@ -122,14 +125,21 @@ Line head_of(const BenchResult& result) {
   std::map<std::string, int> names;
   for (const MeasuredDevice& d : result.devices) ++names[d.name];
   for (const auto& [name, count] : names) head.add(fmt::format("  {} × {}", count, name));
+  std::set<std::string> hosts;
+  for (const MeasuredRank& r : result.ranks) hosts.insert(r.host);
+  if (!hosts.empty()) head.add(fmt::format("  {} ranks on {} host{}", result.ranks.size(), hosts.size(),
+                                           hosts.size() > 1 ? "s" : ""));
   if (!result.machine.driver.empty()) head.add("  driver " + result.machine.driver, Style::kFaint);
   return head;
 }
 
 void add_slow(const BenchResult& result, Lines& lines, int width) {
   const std::vector<SlowFigure> slow = slow_figures(result);
-  if (slow.empty()) return;
+  const std::vector<std::string> places = slow_places(result);
+  if (slow.empty() && places.empty()) return;
   append(lines, {Line(), Line("Slower than the others", Style::kStrong)});
+  for (const std::string& place : places)
+    append(lines, wrapped_after(Line().skip(2).add("✗ ", Style::kStrongBad), place, width));
   for (size_t i = 0; i < std::min(slow.size(), kMaxSlow); ++i)
     append(lines, wrapped_after(Line().skip(2).add("✗ ", Style::kStrongBad), slow[i].text(), width));
   if (slow.size() > kMaxSlow)

@@ -59,7 +59,9 @@ Status Bench::open_devices() {
     result_.machine.cuda = library_->version();
     if (backend_ && !backend_->devices().empty()) result_.machine.driver = backend_->devices().front().driver_version;
   }
-  for (int i = 0; i < library_->devices(); ++i) open_device(i);
+  const int count = library_->devices();
+  if (options.launched) open_device(options.launched->local_rank % count);   // each rank has its own
+  else for (int i = 0; i < count; ++i) open_device(i);
   if (devices.empty()) return Error{"no GPU could be opened"};
   return ok();
 }
@@ -153,9 +155,25 @@ void Bench::measure(Figure figure, double amount, const Run& run) {
   add(std::move(figure));
 }
 
+void Bench::note_link(Figure& figure, const BenchDevice& from, const BenchDevice& to) {
+  if (!from.watched || !to.watched) return;
+  figure.link = watch_->link(*from.watched, *to.watched);
+  figure.link_gbps = watch_->link_gbps(*from.watched, figure.link);
+}
+
 void Bench::add(Figure figure) {
   const std::lock_guard lock(mutex_);
   result_.figures.push_back(std::move(figure));
+}
+
+void Bench::add(MeasuredRank rank) {
+  const std::lock_guard lock(mutex_);
+  result_.ranks.push_back(std::move(rank));
+}
+
+Status Bench::open() {
+  if (!opened_) opened_ = open_devices();
+  return *opened_;
 }
 
 void Bench::miss(const Figure& figure, const Error& why) {
@@ -181,10 +199,8 @@ void Bench::each_device(const std::function<void(BenchDevice&)>& of) {
 
 void Bench::run(const Benchmark& benchmark) {
   benchmark_ = benchmark.name;
-  if (benchmark.of_devices) {
-    if (!opened_) opened_ = open_devices();
-    if (!*opened_) return miss(figure("", ""), opened_->error());
-  }
+  if (benchmark.of_devices)
+    if (const Status opened = open(); !opened) return miss(figure("", ""), opened.error());
   if (benchmark.needs_path && options.path.empty())
     return miss(figure("", ""), {"no file or folder to read", "name one with --path"});
   benchmark.run(*this);

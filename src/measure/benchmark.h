@@ -13,6 +13,7 @@
 #include "measure/bench_result.h"
 #include "measure/cuda_library.h"
 #include "measure/device_watch.h"
+#include "measure/rank_exchange.h"
 #include "measure/repetition.h"
 
 namespace profgpu {
@@ -22,6 +23,8 @@ struct BenchOptions {
   bool full = false;
   std::string path;                 ///< a file or folder whose reading is measured; empty: none
   int64_t patience_ns = 60'000'000'000;   ///< a call that takes longer hangs
+  std::optional<LaunchedRank> launched;   ///< one of a job's ranks: collectives are over all of them
+  std::string rendezvous;           ///< a file that these see; empty: the launcher says where rank 0 is
   std::vector<uint32_t> only;       ///< devices, by position in the backend; empty: all that CUDA shows
 };
 
@@ -53,8 +56,11 @@ class Bench {
   void measure(Figure figure, double amount, const Run& run);
   /// Says what is under way, where that is no figure.
   void begin(const Figure& figure);
+  /// How copies of `from` reach `to`: fills in the figure's link.
+  void note_link(Figure& figure, const BenchDevice& from, const BenchDevice& to);
   /// Adds a figure that was measured otherwise.
   void add(Figure figure);
+  void add(MeasuredRank rank);
   /// Notes why there is no such figure. Of a lost device that is known.
   void miss(const Figure& figure, const Error& why);
   /// The devices that still work. Calls are for the one given until the next.
@@ -62,6 +68,8 @@ class Bench {
   [[nodiscard]] Figure figure(std::string name, std::string label, const cuda::Device* device = nullptr,
                               std::string unit = "ns") const;
 
+  /// Opens the devices, once. Benchmarks of devices run only if it works.
+  Status open();
   /// Runs `benchmark`. Devices are opened by the first that needs them.
   void run(const Benchmark& benchmark);
 

@@ -136,6 +136,12 @@ Result<double> Device::between_ns() const {
   return static_cast<double>(ms) * 1e6;
 }
 
+Result<SideStream> SideStream::make(const Device& device) {
+  Stream stream = nullptr;
+  if (const Status status = device.api.create_stream(&stream, kNonBlockingStream); !status) return status.error();
+  return SideStream(device, stream);
+}
+
 Result<DeviceMemory> DeviceMemory::allocate(const Device& device, int64_t bytes) {
   Address address = 0;
   if (const Status status = device.api.allocate(&address, static_cast<size_t>(bytes)); !status) return status.error();

@@ -169,6 +169,22 @@ class Device {
   Status kernels_ = ok();
 };
 
+/// Another stream of a device, for work beside that of its own.
+class SideStream {
+ public:
+  static Result<SideStream> make(const Device& device);
+  SideStream(SideStream&& other) noexcept : device_(other.device_), stream_(std::exchange(other.stream_, nullptr)) {}
+  ~SideStream() {
+    if (stream_ && device_->use()) (void)device_->api.destroy_stream(stream_);
+  }
+  [[nodiscard]] Stream get() const { return stream_; }
+
+ private:
+  SideStream(const Device& device, Stream stream) : device_(&device), stream_(stream) {}
+  const Device* device_;
+  Stream stream_;
+};
+
 /// Memory of a device, filled with zeros.
 class DeviceMemory {
  public:

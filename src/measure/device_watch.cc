@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/decimal.h"
 #include "base/text.h"
 #include "devices/system_files.h"
 
@@ -100,6 +101,22 @@ DeviceReadings DeviceWatch::since(uint32_t device, int64_t from_ns) const {
   for (const ClockReasonInfo& r : clock_reasons())
     if (reasons & static_cast<uint32_t>(r.reason)) append_listed(out.held_back_by, r.words);
   return out;
+}
+
+std::string DeviceWatch::link(uint32_t from, uint32_t to) {
+  if (!backend_) return "";
+  if (!topology_) topology_ = backend_->topology();
+  return from < topology_->size() && to < (*topology_)[from].size() ? (*topology_)[from][to].kind : "";
+}
+
+std::optional<double> DeviceWatch::link_gbps(uint32_t from, std::string_view link) {
+  const auto links = link.starts_with("NV") ? whole_number(link.substr(2)) : std::nullopt;
+  if (!backend_ || !links) return std::nullopt;
+  for (const Fact& f : backend_->device_facts(from))
+    if (f.id == "nvlink_speed_mb_per_second")
+      if (const auto speed = whole_number(f.value); speed && *speed > 0)
+        return static_cast<double>(*links * *speed) / 1e3;
+  return std::nullopt;
 }
 
 std::vector<std::string> DeviceWatch::others(uint32_t device) const {

@@ -22,6 +22,10 @@ class DeviceWatch {
   [[nodiscard]] std::optional<uint32_t> find(const std::string& uuid, const std::string& pci_bus_id) const;
   /// From `from_ns` (Unix time) until now; of the newest reading before, where there was none since.
   [[nodiscard]] DeviceReadings since(uint32_t device, int64_t from_ns) const;
+  /// How two devices reach each other: "NV18", "SYS"; empty: unknown. And what that many NVLinks of the first move at
+  /// most in one direction; none: it is no NVLink, or its speed is unknown.
+  [[nodiscard]] std::string link(uint32_t from, uint32_t to);
+  [[nodiscard]] std::optional<double> link_gbps(uint32_t from, std::string_view link);
   /// Processes other than this one that are on the device: "python (pid 4711)".
   [[nodiscard]] std::vector<std::string> others(uint32_t device) const;
   /// A worker is stuck in the driver.
@@ -31,6 +35,7 @@ class DeviceWatch {
   void take(const Reading& reading);
 
   std::shared_ptr<Backend> backend_;
+  std::optional<std::vector<std::vector<Link>>> topology_;   // none: not asked yet
   mutable std::mutex mutex_;
   std::vector<std::vector<Reading>> readings_;     // by device; the newest kMaxReadings
   std::vector<std::vector<ProcessSample>> processes_;   // by device, newest

@@ -26,6 +26,7 @@ void product(Bench& bench, const std::shared_ptr<cublas::Library>& library, cons
   Figure f = bench.figure(fmt::format("{}_{}", kind.name, size), fmt::format("{} {}³", kind.name, size), &d,
                           kind.factor == cublas::kR8I ? "TOP/s" : "TFLOP/s");
   f.precision = kind.name;
+  bench.begin(f);
   const auto made = cublas::Product::make(library, d, kind, size);
   if (!made) return bench.miss(f, made.error());
   const double tera_ns = 2.0 * static_cast<double>(size) * static_cast<double>(size) * static_cast<double>(size) / 1e3;
@@ -39,6 +40,7 @@ void product(Bench& bench, const std::shared_ptr<cublas::Library>& library, cons
 }
 
 void run_matmul(Bench& bench) {
+  bench.begin(bench.figure("", "opening cuBLASLt"));
   const auto library = cublas::Library::open();
   if (!library) return bench.miss(bench.figure("", ""), library.error());
   const auto sizes = bench.options.full ? std::span<const int64_t>(kFullSizes) : std::span<const int64_t>(kShortSizes);

@@ -75,5 +75,5 @@ MODEL_EXPORT int cublasLtMatmul(void*, ModelProduct* product, const void*, uint6
   if (const int failed = model_enter("cublasLtMatmul")) return failed;
   const double flops = 2.0 * static_cast<double>(a->rows) * static_cast<double>(a->columns) *
                        static_cast<double>(b->columns);
-  return model_work(stream, flops / 1e3 / model_setting(precision_of(*product, *a).c_str(), model_device(), 100));
+  return model_product(stream, flops / 1e3 / model_setting(precision_of(*product, *a).c_str(), model_device(), 100));
 }

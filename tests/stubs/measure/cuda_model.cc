@@ -24,6 +24,7 @@ constexpr int kOutOfMemory = 2, kInvalidValue = 1, kNoDevice = 100, kLost = 719;
 struct ModelStream {
   int device;
   double end_ns = 0;
+  double product_end_ns = 0, collective_end_ns = 0;   // of the newest of them
   double captured_ns = -1;   // of the graph that is being captured; -1: none
 };
 struct ModelEvent {
@@ -131,6 +132,39 @@ MODEL_EXPORT int model_work(void* handle, double ns) {
   return 0;
 }
 
+namespace {
+
+// How long `ns` take from when they begin, if they go `slowdown` times slower until `until_ns`.
+double beside_ns(double begin_ns, double ns, double until_ns, double slowdown) {
+  const double together_ns = std::max(0.0, until_ns - begin_ns);
+  return std::min(ns * slowdown, ns + together_ns * (1 - 1 / slowdown));
+}
+
+int slowed_work(ModelStream* stream, double ns, double ModelStream::*own_end, double ModelStream::*other_end,
+                const char* slowdown) {
+  double until_ns = 0;
+  for (const ModelStream& s : streams)
+    if (&s != stream && s.device == stream->device) until_ns = std::max(until_ns, s.*other_end);
+  const double begin_ns = std::max(stream->end_ns, host_ns);
+  const int failed =
+      model_work(stream, beside_ns(begin_ns, ns, until_ns, model_setting(slowdown, stream->device, 1)));
+  stream->*own_end = stream->end_ns;
+  return failed;
+}
+
+}  // namespace
+
+MODEL_EXPORT const char* model_text(const char* key) { return text_of(key); }
+MODEL_EXPORT int model_product(void* stream, double ns) {
+  const std::lock_guard guard(lock);
+  return slowed_work(static_cast<ModelStream*>(stream), ns, &ModelStream::product_end_ns,
+                     &ModelStream::collective_end_ns, "product_beside");
+}
+MODEL_EXPORT int model_collective(void* stream, double ns) {
+  const std::lock_guard guard(lock);
+  return slowed_work(static_cast<ModelStream*>(stream), ns, &ModelStream::collective_end_ns,
+                     &ModelStream::product_end_ns, "collective_beside");
+}
 MODEL_EXPORT int model_device() { return current; }
 MODEL_EXPORT int model_stream_device(void* stream) { return static_cast<ModelStream*>(stream)->device; }
 MODEL_EXPORT void model_pass(double ns) {
