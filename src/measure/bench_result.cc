@@ -9,6 +9,7 @@
 #include "analyse/report/quantity.h"
 #include "base/statistics.h"
 #include "devices/system_files.h"
+#include "measure/crossing.h"
 #include "view/json_text.h"
 
 namespace profgpu {
@@ -60,6 +61,7 @@ Figure figure_of(const Record& r) {
   f.unit = text_at(r, "unit"), f.value = r.at("value").number(), f.best = r.at("best").number();
   f.spread_pct = r.at("spread_pct").number(), f.runs = whole_at(r, "runs").value_or(0);
   f.outliers = whole_at(r, "outliers").value_or(0), f.precision = text_at(r, "precision");
+  f.size = whole_at(r, "size"), f.in_trace = number_at(r, "in_trace");
   f.readings = {number_at(r, "sm_clock_mhz"), number_at(r, "power_w"), number_at(r, "temperature_c"),
                 text_at(r, "held_back_by"), number_at(r, "pcie_link_gbps")};
   return f;
@@ -123,6 +125,7 @@ std::string bench_json(const BenchResult& result) {
                            .add("devices", std::move(devices))
                            .add("ranks", value_of(result.ranks))
                            .add("figures", value_of(result.figures))
+                           .add("crossover", value_of(crossings(result.figures)))
                            .add("not_measured", value_of(result.not_measured))
                            .add("notes", value_of(result.notes)));
 }

@@ -35,6 +35,8 @@ struct Figure {
   double spread_pct = 0;           ///< interquartile range, of the median
   int64_t runs = 0, outliers = 0;  ///< outliers: runs that took over 1.5 times the median; they count
   std::string precision;           ///< of products: "bf16"
+  std::optional<int64_t> size = {};       ///< of a message in bytes, of a square matrix, of data in elements
+  std::optional<double> in_trace = {};    ///< what the job reached that a product was taken from
   DeviceReadings readings = {};
 
   [[nodiscard]] bool higher_is_better() const { return unit != "ns"; }
@@ -53,8 +55,10 @@ struct Figure {
     v("node", node), v("rank", rank), v("peer_rank", peer_rank), v("link", unless_empty(link));
     v("link_gbps", link_gbps), v("unit", unit), v("value", value), v("best", best), v("spread_pct", spread_pct);
     v("runs", runs);
-    v("outliers", outliers), v("precision", unless_empty(precision)), v("sm_clock_mhz", readings.sm_clock_mhz);
-    v("power_w", readings.power_w), v("temperature_c", readings.temperature_c);
+    v("outliers", outliers), v("precision", unless_empty(precision)), v("size", size);
+    v("in_trace", in_trace);
+    v("sm_clock_mhz", readings.sm_clock_mhz), v("power_w", readings.power_w);
+    v("temperature_c", readings.temperature_c);
     v("held_back_by", unless_empty(readings.held_back_by)), v("pcie_link_gbps", readings.pcie_gbps);
   }
 };

@@ -51,7 +51,7 @@ Status send_receive(const nccl::Api& api, const World& world, const WorldRank& r
   return sent ? api.receive(to, bytes / kElement, nccl::kInt32, before, r.communicator, r.device->stream()) : sent;
 }
 
-constexpr CollectiveForm kKinds[] = {
+constexpr CollectiveForm kForms[] = {
     {"all_reduce", "all-reduce",
      [](const nccl::Api& api, const World&, const WorldRank& r, Address from, Address to, size_t bytes) {
        return api.all_reduce(from, to, bytes / kElement, nccl::kInt32, nccl::kSum, r.communicator, r.device->stream());
@@ -88,21 +88,12 @@ struct Buffers {
   Address from, to;
 };
 // In place: all in the buffer that is sent.
-Buffers buffers_of(const World& world, const CollectiveForm& kind, const WorldRank& r, size_t bytes, bool in_place) {
+Buffers buffers_of(const World& world, const CollectiveForm& form, const WorldRank& r, size_t bytes, bool in_place) {
   const Address whole = r.from.address(), own = whole + r.number * (bytes / world.ranks);
   if (!in_place) return {whole, r.to.address()};
-  if (kind.in_place == InPlace::kOwnPartSent) return {own, whole};
-  if (kind.in_place == InPlace::kOwnPartReceived) return {whole, own};
+  if (form.in_place == InPlace::kOwnPartSent) return {own, whole};
+  if (form.in_place == InPlace::kOwnPartReceived) return {whole, own};
   return {whole, whole};
-}
-
-Status wait_for_all(const World& world) {
-  for (const WorldRank& r : world.local) {
-    Status status = r.device->use();
-    if (status) status = r.device->api.wait_for_stream(r.device->stream());
-    if (!status) return status;
-  }
-  return ok();
 }
 
 // What a rank sends is its number again, and its target is empty.
@@ -123,6 +114,14 @@ World::~World() {
     if (communicators[i] && devices[i]->use()) (void)library->api.destroy(communicators[i]);
 }
 
+Status World::open_devices() {
+  ranks = devices.size();
+  communicators.resize(ranks);
+  std::vector<int> indices;
+  for (const cuda::Device* d : devices) indices.push_back(d->index);
+  return library->api.create_all(communicators.data(), static_cast<int>(indices.size()), indices.data());
+}
+
 Status World::allocate(int64_t wanted, size_t first_rank) {
   for (buffer_bytes = wanted;; buffer_bytes /= 2) {
     local.clear();
@@ -139,43 +138,57 @@ Status World::allocate(int64_t wanted, size_t first_rank) {
   }
 }
 
-std::span<const CollectiveForm> collective_forms() { return kKinds; }
+std::span<const CollectiveForm> collective_forms() { return kForms; }
 
 int64_t message_bytes(int64_t size, size_t ranks) {
   const auto unit = static_cast<int64_t>(kElement * ranks);
   return std::max(size / unit, int64_t{1}) * unit;
 }
 
-Status make_calls(const World& world, const CollectiveForm& kind, size_t bytes, bool in_place, int64_t calls) {
+Status put_calls(const World& world, const CollectiveForm& form, size_t bytes, bool in_place, int64_t calls) {
   const nccl::Api& api = world.library->api;
   for (int64_t i = 0; i < calls; ++i) {
     Status status = api.begin_group();
     for (const WorldRank& r : world.local) {
-      const Buffers b = buffers_of(world, kind, r, bytes, in_place);
-      if (status) status = kind.call(api, world, r, b.from, b.to, bytes);
+      const Buffers b = buffers_of(world, form, r, bytes, in_place);
+      if (status) status = form.call(api, world, r, b.from, b.to, bytes);
     }
     if (const Status ended = api.end_group(); status && !ended) status = ended;
     if (!status) return status;
   }
-  return wait_for_all(world);
+  return ok();
 }
 
-Result<int64_t> wrong_values(const World& world, const CollectiveForm& kind, size_t bytes, bool in_place) {
+Status wait_for_world(const World& world) {
+  for (const WorldRank& r : world.local) {
+    Status status = r.device->use();
+    if (status) status = r.device->api.wait_for_stream(r.device->stream());
+    if (!status) return status;
+  }
+  return ok();
+}
+
+Status make_calls(const World& world, const CollectiveForm& form, size_t bytes, bool in_place, int64_t calls) {
+  const Status put = put_calls(world, form, bytes, in_place, calls);
+  return put ? wait_for_world(world) : put;
+}
+
+Result<int64_t> wrong_values(const World& world, const CollectiveForm& form, size_t bytes, bool in_place) {
   for (const WorldRank& r : world.local)
     if (const Status filled = refill(world, r); !filled) return filled.error();
-  if (const Status done = make_calls(world, kind, bytes, in_place, 1); !done) return done.error();
+  if (const Status done = make_calls(world, form, bytes, in_place, 1); !done) return done.error();
   int64_t wrong = 0;
   std::vector<uint32_t> got;
   for (const WorldRank& r : world.local) {
-    const size_t size = std::min(kind.result_bytes(world.ranks, r.number, bytes), kChecked);
+    const size_t size = std::min(form.result_bytes(world.ranks, r.number, bytes), kChecked);
     got.assign(size / kElement, 0);
     if (got.empty()) continue;
-    const Address to = buffers_of(world, kind, r, bytes, in_place).to;
+    const Address to = buffers_of(world, form, r, bytes, in_place).to;
     Status status = r.device->use();
     if (status) status = r.device->api.to_host(got.data(), to, size, r.device->stream());
     if (status) status = r.device->api.wait_for_stream(r.device->stream());
     if (!status) return status.error();
-    for (size_t i = 0; i < got.size(); ++i) wrong += got[i] != kind.result(world.ranks, r.number, bytes, i * kElement);
+    for (size_t i = 0; i < got.size(); ++i) wrong += got[i] != form.result(world.ranks, r.number, bytes, i * kElement);
   }
   return wrong;
 }
@@ -200,7 +213,7 @@ Status send_between(const World& world, size_t from, size_t to, size_t bytes, in
       if (const Status ended = api.end_group(); status && !ended) status = ended;
     if (!status) return status;
   }
-  return wait_for_all(world);
+  return wait_for_world(world);
 }
 
 }  // namespace profgpu

@@ -32,6 +32,8 @@ struct World {
   World& operator=(const World&) = delete;
   ~World();
 
+  /// All ranks are the devices of this process.
+  Status open_devices();
   /// Buffers of `wanted` bytes, or of the half, a quarter … of it, where a device has no more memory.
   Status allocate(int64_t wanted, size_t first_rank);
 };
@@ -52,10 +54,14 @@ std::span<const CollectiveForm> collective_forms();
 /// A message of these bytes, made whole numbers of values for each rank.
 int64_t message_bytes(int64_t size, size_t ranks);
 
-/// `calls` calls of all local ranks, waited for.
-Status make_calls(const World& world, const CollectiveForm& kind, size_t bytes, bool in_place, int64_t calls);
+/// `calls` calls of all local ranks, put into their streams.
+Status put_calls(const World& world, const CollectiveForm& form, size_t bytes, bool in_place, int64_t calls);
+/// Waits for the streams of all local ranks.
+Status wait_for_world(const World& world);
+/// Both.
+Status make_calls(const World& world, const CollectiveForm& form, size_t bytes, bool in_place, int64_t calls);
 /// The number of wrong values, after one call into empty buffers.
-Result<int64_t> wrong_values(const World& world, const CollectiveForm& kind, size_t bytes, bool in_place);
+Result<int64_t> wrong_values(const World& world, const CollectiveForm& form, size_t bytes, bool in_place);
 /// `calls` messages from one rank to another, waited for; other ranks do nothing.
 Status send_between(const World& world, size_t from, size_t to, size_t bytes, int64_t calls);
 

@@ -114,13 +114,9 @@ Result<std::vector<std::string>> Team::agree(const Status& mine, const std::stri
 
 Status Team::open_world() {
   const nccl::Api& api = world_.library->api;
-  world_.ranks = exchange_ ? static_cast<size_t>(exchange_->ranks()) : world_.devices.size();
+  if (!exchange_) return world_.open_devices();
+  world_.ranks = static_cast<size_t>(exchange_->ranks());
   world_.communicators.resize(world_.devices.size());
-  if (!exchange_) {
-    std::vector<int> indices;
-    for (const cuda::Device* d : world_.devices) indices.push_back(d->index);
-    return api.create_all(world_.communicators.data(), static_cast<int>(indices.size()), indices.data());
-  }
   nccl::UniqueId id{};
   const Status made = leads() ? api.unique_id(&id) : ok();
   const auto ids = agree(made, std::string(id.bytes.data(), id.bytes.size()));
@@ -225,10 +221,11 @@ void collective(Bench& bench, Team& team, int64_t kind, int64_t size, bool in_pl
   const auto ranks = static_cast<int64_t>(team.world().ranks);
   const int64_t bytes = message_bytes(size, team.world().ranks);
   const bool rate = size > kLatencyMessage;
-  const Figure f = bench.figure(fmt::format("{}{}_{}", c.name, in_place ? "_in_place" : "", size),
+  Figure f = bench.figure(fmt::format("{}{}_{}", c.name, in_place ? "_in_place" : "", size),
                                 fmt::format("{} {}{}{}", c.label, format_bytes(static_cast<double>(size)),
                                             in_place ? ", in place" : "", rate ? ", busbw" : ""),
                                 nullptr, rate ? "GB/s" : "ns");
+  f.size = size;
   if (bytes > team.world().buffer_bytes)
     return bench.miss(f, {"the devices have no memory for such messages", "end what else uses the GPUs"});
   const double amount = static_cast<double>(bytes) * bus_factor(c.name, ranks);
