@@ -3,12 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "analyse/report/quantity.h"
 #include "base/statistics.h"
 #include "base/text.h"
+#include "measure/crossing.h"
 
 namespace profgpu {
 namespace {
@@ -64,6 +67,9 @@ std::string note_of(const Quantity& q) {
     note = fmt::format("{} of {} NVLinks", format_percent(100 * q.median() / *f.link_gbps, 0), f.link.substr(2));
   else if (f.unit == "GB/s" && f.readings.pcie_gbps && f.name.find("memcpy_ce") != std::string::npos && !f.peer)
     note = fmt::format("{} of the PCIe link", format_percent(100 * q.median() / *f.readings.pcie_gbps, 0));
+  if (f.in_trace)
+    append_listed(note, fmt::format("in the trace {}, {} of it", f.text_of(*f.in_trace),
+                                    format_percent(100 * *f.in_trace / q.median(), 0)));
   std::string held;
   for (const Figure* of : q.figures)
     if (!of->readings.held_back_by.empty() && !contains(held, of->readings.held_back_by))
@@ -146,6 +152,33 @@ void add_slow(const BenchResult& result, Lines& lines, int width) {
     lines.push_back(Line().skip(4).add(fmt::format("… and {} more", slow.size() - kMaxSlow)));
 }
 
+constexpr int kBarCells = 40;
+
+// As the Python package's Crossover draws them: bars on a logarithmic axis of time.
+void add_crossings(const BenchResult& result, Lines& lines) {
+  for (const Crossing& c : crossings(result.figures)) {
+    append_apart(lines, {Line(c.label, Style::kStrong)});
+    double low = HUGE_VAL, high = 0;
+    for (const CrossingRow& r : c.rows)
+      for (const double ns : {r.cpu_ns, r.gpu_ns, r.copies_ns}) low = std::min(low, ns), high = std::max(high, ns);
+    for (const CrossingRow& r : c.rows)
+      for (const auto& [name, ns, style] : {std::tuple{"CPU", r.cpu_ns, Style::kBusy},
+                                            {"GPU", r.gpu_ns, Style::kGood},
+                                            {"GPU with copies", r.copies_ns, Style::kNote}}) {
+        const double share = high > low ? std::log(ns / low) / std::log(high / low) : 1;
+        const std::string head = r.cpu_ns == ns && std::string_view(name) == "CPU" ? std::to_string(r.size) : "";
+        lines.push_back(Line().add(fmt::format("{:>12}  {:<16}", head, name))
+                            .add(bar((1 + share * (kBarCells - 1)) / kBarCells, kBarCells), style)
+                            .add("  " + format_duration(ns)));
+      }
+    const auto says = [&](const std::optional<int64_t>& size, const char* how) {
+      lines.push_back(Line().skip(2).add(size ? fmt::format("the GPU wins from {} on, {}", *size, how)
+                                              : fmt::format("the GPU does not win, {}", how)));
+    };
+    says(c.size, "data in its memory"), says(c.size_with_copies, "with both copies");
+  }
+}
+
 // Each reason once, with all that it holds for.
 void add_not_measured(const BenchResult& result, Lines& lines, int width) {
   std::vector<std::pair<const NotMeasured*, std::string>> reasons;
@@ -176,13 +209,26 @@ Lines bench_lines(const BenchResult& result, const BenchResult* before, int widt
   for (const Figure& f : result.figures) {
     if (std::ranges::count(shown, f.benchmark) > 0) continue;
     shown.push_back(f.benchmark);
+    // Of many sizes the drawing tells more than rows.
+    if (f.benchmark == "crossover" && !before) continue;
     append_apart(lines, table_lines(result, f.benchmark, before ? &changed : nullptr, width));
   }
+  add_crossings(result, lines);
   add_slow(result, lines, width);
   if (!result.notes.empty()) lines.emplace_back();
   for (const std::string& note : result.notes)
     append(lines, wrapped_after(Line().skip(2).add("! ", Style::kWarn), note, width));
   add_not_measured(result, lines, width);
+  return lines;
+}
+
+Lines machine_lines(const std::vector<BenchResult>& all, const std::vector<std::string>& slow, int width) {
+  Lines lines;
+  for (const BenchResult& result : all) lines.push_back(head_of(result));
+  append_apart(lines, {Line(slow.empty() ? "No machine is slower than the others" : "Slower than the others",
+                            Style::kStrong)});
+  for (const std::string& text : slow)
+    append(lines, wrapped_after(Line().skip(2).add("✗ ", Style::kStrongBad), text, width));
   return lines;
 }
 

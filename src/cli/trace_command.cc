@@ -67,6 +67,7 @@ Result<TraceCommand> trace_command(const Arguments& arguments) {
   c.progress = !c.quiet && !arguments.has("--no-progress");
   if (Status set = set_options(c.shown, kShowingOptions, arguments); !set) return set.error();
   if (Status set = set_options(c.read, kReadingOptions, arguments); !set) return set.error();
+  if (c.read.analysis.peaks.empty()) c.read.analysis.machine_peaks = machine_peaks();
   return c;
 }
 

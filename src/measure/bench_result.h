@@ -152,4 +152,8 @@ std::vector<SlowFigure> slow_figures(const BenchResult& result);
 /// other hosts 48.9 GB/s (77 % worse)". One host stands for all its ranks.
 std::vector<std::string> slow_places(const BenchResult& result);
 
+/// Of results of several machines: figures by which a machine is slower than the median of the others with devices of
+/// the same name. "node7: host to device, pinned 20.0 GB/s, the other machines 55.0 GB/s (64 % worse)"; the worst first.
+std::vector<std::string> slow_machines(const std::vector<BenchResult>& all);
+
 }  // namespace profgpu

@@ -123,7 +123,51 @@ SlowPlaces places_of(const BenchResult& result) {
   return found;
 }
 
+// A quantity of a machine: the median over its devices or pairs.
+struct OfMachine {
+  std::string key;
+  const Figure* first;
+  std::string host;
+  double value = 0;
+};
+
+std::vector<OfMachine> quantities_of(const BenchResult& result) {
+  std::vector<OfMachine> all;
+  std::vector<std::vector<double>> values;
+  for (const Figure& f : result.figures) {
+    const std::string key = fmt::format("{}/{}/{}/{}", f.benchmark, f.name, f.link_class(), kind_of(result, f));
+    size_t at = 0;
+    while (at < all.size() && all[at].key != key) ++at;
+    if (at == all.size()) all.push_back({key, &f, result.machine.host, 0}), values.emplace_back();
+    values[at].push_back(f.value);
+  }
+  for (size_t i = 0; i < all.size(); ++i) all[i].value = median_of(values[i]);
+  return all;
+}
+
 }  // namespace
+
+std::vector<std::string> slow_machines(const std::vector<BenchResult>& all) {
+  std::vector<OfMachine> every;
+  for (const BenchResult& result : all) std::ranges::move(quantities_of(result), std::back_inserter(every));
+  std::vector<std::pair<double, std::string>> slow;
+  for (const OfMachine& own : every) {
+    std::vector<double> others;
+    for (const OfMachine& other : every)
+      if (&other != &own && other.key == own.key && other.first->unit == own.first->unit) others.push_back(other.value);
+    if (others.empty()) continue;
+    const double usual = median_of(others);
+    Figure f = *own.first;
+    f.value = own.value;
+    if (const double pct = worse_pct(f, usual); pct > kSlowDevice_pct)
+      slow.emplace_back(pct, fmt::format("{}: {} {}, the other machines {} ({} worse)", own.host, f.label,
+                                         f.text_of(f.value), f.text_of(usual), format_percent(pct, 0)));
+  }
+  std::ranges::stable_sort(slow, std::greater<>(), &std::pair<double, std::string>::first);
+  std::vector<std::string> texts;
+  for (auto& [pct, text] : slow) texts.push_back(std::move(text));
+  return texts;
+}
 
 std::string SlowFigure::text() const {
   return fmt::format("{}: {} {}, the others {} ({} worse)", figure->place(), figure->label,

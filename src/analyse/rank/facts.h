@@ -18,6 +18,7 @@ struct AnalysisOptions {
   std::string step_pattern;   ///< POSIX extended regular expression, --step-pattern; empty: built-in names
   int64_t first_step = 0;     ///< --steps a:b: step numbers a to b - 1
   int64_t end_step = INT64_MAX;
+  std::vector<DeviceLimits> machine_peaks = {};   ///< measured here, by `profgpu bench --save`: of devices with a UUID
   std::vector<DeviceLimits> peaks = {};   ///< measured ones, --peaks; empty: known_limits()
 };
 

@@ -23,6 +23,7 @@ struct DeviceLimits {
   int32_t clock_mhz = 0;                     ///< at which it reaches the FP16 peak; 0: not published
   int32_t fp16_per_cycle = 0;                ///< FP16 operations of one multiprocessor in one cycle
   std::string source;                        ///< the document
+  std::string uuid = {};                     ///< of measured ones; empty: unknown
 
   /// In operations and bytes per nanosecond; 0: unknown.
   [[nodiscard]] double operations_per_ns(Precision p) const { return tera[static_cast<size_t>(p)] * 1e3; }
@@ -55,5 +56,7 @@ const std::vector<DeviceLimits>& known_limits();
 Result<std::vector<DeviceLimits>> limits_from_json(std::string text, std::string_view path);
 /// The entry of a device; null: none.
 const DeviceLimits* limits_called(std::span<const DeviceLimits> all, std::string_view device_name);
+/// The entry of the very device; null: none, or either has no UUID.
+const DeviceLimits* limits_of_uuid(std::span<const DeviceLimits> all, std::string_view uuid);
 
 }  // namespace profgpu
