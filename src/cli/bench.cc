@@ -163,14 +163,29 @@ Outcome compare_machines(const BenchCommand& c) {
   return !slow.empty() && c.fails_on_worse ? ExitCode::kFindings : ExitCode::kOk;
 }
 
+// What was measured before of benchmarks that were not run now stays in the machine's own file.
+BenchResult merged(const std::string& file, BenchResult now) {
+  const auto before = read_bench(file);
+  if (!before || before->machine.host != now.machine.host || before->simulated != now.simulated) return now;
+  const auto measured = [&, figures = now.figures](const Figure& old) {
+    return std::ranges::any_of(figures, [&](const Figure& f) { return f.benchmark == old.benchmark; });
+  };
+  for (const Figure& old : before->figures)
+    if (!measured(old)) now.figures.push_back(old);
+  if (now.devices.empty()) now.devices = before->devices;
+  return now;
+}
+
 Status save(const BenchCommand& c, const BenchResult& result) {
   std::vector<std::string> files;
   if (!c.output.empty()) files.push_back(c.output);
   if (c.saves) files.push_back(machine_file());
   for (const std::string& file : files) {
     std::error_code error;
-    if (c.saves) std::filesystem::create_directories(std::filesystem::path(file).parent_path(), error);
-    if (Status written = write_file(file, bench_text_for(result, file)); !written) return written;
+    const bool own = c.saves && file == files.back();
+    if (own) std::filesystem::create_directories(std::filesystem::path(file).parent_path(), error);
+    const std::string text = own ? bench_json(merged(file, result)) : bench_text_for(result, file);
+    if (Status written = write_file(file, text); !written) return written;
   }
   return ok();
 }

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "analyse/work/device_limits.h"
 #include "trace/trace.h"
@@ -19,7 +20,9 @@ struct AnalysisOptions {
   int64_t first_step = 0;     ///< --steps a:b: step numbers a to b - 1
   int64_t end_step = INT64_MAX;
   std::vector<DeviceLimits> machine_peaks = {};   ///< measured here, by `profgpu bench --save`: of devices with a UUID
+  std::vector<std::string> machine_ceilings = {}; ///< what its storage and decoders reach, in words
   std::vector<DeviceLimits> peaks = {};   ///< measured ones, --peaks; empty: known_limits()
+  std::vector<std::string> ceilings = {}; ///< that file's
 };
 
 class Facts {
