@@ -13,6 +13,7 @@
 
 #include "analyse/rank/page.h"
 #include "app/gather/read_job.h"
+#include "base/environment.h"
 #include "trace/import/whole_text.h"
 
 namespace profgpu {
@@ -160,6 +161,21 @@ constexpr ReadingOption kReaders[] = {{"--steps", read_steps},
                                       {"--gco2-kwh", read_co2}};
 
 }  // namespace
+
+std::string machine_file() {
+  if (const std::string named = environment("PROFGPU_MACHINE"); !named.empty()) return named;
+  const std::string data = environment("XDG_DATA_HOME");
+  return (data.empty() ? environment("HOME") + "/.local/share" : data) + "/profgpu/machine.json";
+}
+
+std::vector<DeviceLimits> machine_peaks() {
+  bool broken = false;
+  const std::string path = machine_file();
+  auto text = whole_text(path, broken);
+  if (!text) return {};
+  auto limits = limits_from_json(*std::move(text), path);
+  return limits ? *std::move(limits) : std::vector<DeviceLimits>();
+}
 
 Error no_such_rule(const std::string& id) {
   std::vector<std::string> ids;

@@ -44,6 +44,11 @@ Status set_option(AnalyzeOptions& options, std::string_view option, std::span<co
 /// The colour is that of output which goes to no terminal.
 Status set_option(PresentOptions& options, std::string_view option, std::span<const std::string> values);
 
+/// Where `profgpu bench --save` puts what it measured: PROFGPU_MACHINE, else profgpu/machine.json of the user's data.
+std::string machine_file();
+/// What is there of devices; nothing if there is no such file, or none that can be read.
+std::vector<DeviceLimits> machine_peaks();
+
 /// With the rule that was probably meant.
 Error no_such_rule(const std::string& id);
 

@@ -6,6 +6,7 @@
 #include "analyse/report/quantity.h"
 #include "app/compared_runs.h"
 #include "base/clock.h"
+#include "cli/bench_compare.h"
 #include "cli/output.h"
 #include "cli/trace_command.h"
 #include "view/json_text.h"
@@ -39,6 +40,7 @@ Outcome baseline(const Arguments& arguments) {
   const std::vector<std::string>& words = arguments.positional;
   if (words.size() != 3 || words[0] != "save" || words[1].empty())
     return Outcome::usage({"expected save, a name and a run", "profgpu baseline save main trace.json.gz"});
+  if (is_bench_file(words[2])) return save_bench(history_path(arguments), words[1], words[2]);
   return save(arguments, words[1], words[2]);
 }
 
@@ -106,7 +108,8 @@ const Command kBaseline{
     .name = "baseline",
     .summary = "save a run under a name, to compare later ones with",
     .positional = "save NAME PATH...",
-    .positional_help = "the name, and a trace, a recording, a folder, a sample log or a saved analysis",
+    .positional_help = "the name, and a trace, a recording, a folder, a sample log, a saved analysis or a result of "
+                       "`profgpu bench -o`",
     .groups = {{"Where and how", {kHistoryFlag, kStepPatternFlag}}},
     .examples = {{"profgpu baseline save main trace.json.gz", "save what later runs are compared with"},
                  {"profgpu diff --baseline main new.json.gz --fail-on 'step_time > +3%'", "compare a run"},

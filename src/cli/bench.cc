@@ -6,9 +6,14 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
 
+#include "app/analyze.h"
 #include "app/words.h"
 #include "base/text.h"
+#include "cli/bench_compare.h"
+#include "cli/bench_output.h"
+#include "cli/bench_products.h"
 #include "cli/bench_view.h"
 #include "cli/device_options.h"
 #include "cli/output.h"
@@ -21,6 +26,8 @@ namespace profgpu {
 namespace {
 
 constexpr std::chrono::seconds kOpeningBackend{30};
+constexpr size_t kProducts = 20, kMostProducts = 100;   // of a job
+constexpr int64_t kHeadStart_ns = 15 * kSecond_ns;
 
 volatile std::sig_atomic_t interrupted = 0;
 
@@ -30,9 +37,13 @@ struct BenchCommand {
   BenchOptions bench;
   DeviceOptions devices;
   std::string output, saved, compare;
-  bool json = false, quiet = false, fails_on_worse = false;
+  std::string from;                  ///< a trace whose products are measured
+  bool json = false, quiet = false, fails_on_worse = false, saves = false;
   int width = 0;
   Colour colour = Colour::kAuto;
+
+  /// Another process reports what is measured.
+  [[nodiscard]] bool follows() const { return bench.launched && bench.launched->rank > 0; }
 };
 
 Result<BenchCommand> bench_command(const Arguments& arguments) {
@@ -43,6 +54,9 @@ Result<BenchCommand> bench_command(const Arguments& arguments) {
       return Error{"there is no benchmark \"" + name + "\"", "benchmarks: " + joined(known)};
   }
   c.bench.names = arguments.positional;
+  // Of several processes each would measure this machine; collectives are over all of them.
+  if (c.bench.names == std::vector<std::string>{"collectives"}) c.bench.launched = launched_rank();
+  c.bench.rendezvous = arguments.value("--rendezvous");
   c.bench.full = arguments.has("--full"), c.bench.path = arguments.value("--path");
   c.output = arguments.value("--output"), c.saved = arguments.value("--saved");
   c.compare = arguments.value("--compare");
@@ -50,9 +64,15 @@ Result<BenchCommand> bench_command(const Arguments& arguments) {
   c.fails_on_worse = arguments.has("--fail-on");
   c.colour = colour_option(arguments);
   if (c.fails_on_worse && c.compare.empty()) return Error{"--fail-on needs --compare FILE to compare with"};
+  c.from = arguments.value("--from"), c.saves = arguments.has("--save");
+  if (!c.from.empty() && c.bench.names != std::vector<std::string>{"matmul"})
+    return Error{"--from is for the benchmark matmul", "profgpu bench matmul --from trace.json.gz"};
   OptionReader read(arguments);
+  read.time("--duration", kSecond_ns, 24 * 3600 * kSecond_ns, c.bench.duration_ns);
   read.whole("--width", 0, 10'000, c.width).time("--timeout", kSecond_ns, 3600 * kSecond_ns, c.bench.patience_ns);
   if (!read.status()) return read.status().error();
+  // Rank 0 reports: others that gave up first would have the launcher end it.
+  if (c.follows()) c.bench.patience_ns += kHeadStart_ns;
   auto devices = device_options(arguments);
   if (!devices) return devices.error();
   c.devices = *std::move(devices);
@@ -95,15 +115,22 @@ Result<BenchEnd> measured(const BenchCommand& c) {
     if (!saved) return saved.error();
     return BenchEnd{*std::move(saved)};
   }
+  BenchOptions options = c.bench;
+  if (!c.from.empty()) {
+    auto products = products_of(c.from, c.bench.full ? kMostProducts : kProducts);
+    if (!products) return products.error();
+    options.products = *std::move(products);
+  }
   auto open = watched_devices(c.devices);
   if (!open) return open.error();
-  BenchOptions options = c.bench;
   if (!c.devices.device.empty()) options.only = open->devices;
   // What was measured until then is shown.
   struct sigaction before{}, action{};
   action.sa_handler = [](int) { interrupted = 1; };
-  ::sigaction(SIGINT, nullptr, &before);
-  if (before.sa_handler != SIG_IGN) ::sigaction(SIGINT, &action, nullptr);
+  for (const int signal : {SIGINT, SIGTERM}) {
+    ::sigaction(signal, nullptr, &before);
+    if (before.sa_handler != SIG_IGN) ::sigaction(signal, &action, nullptr);
+  }
   const BenchProgress progress(!c.quiet && !c.json && stderr_is_terminal());
   return run_benchmarks(options, open->backend, [&](const Bench::Now& now) {
     progress.show(now.figure);
@@ -125,9 +152,48 @@ Outcome outcome_of(const BenchCommand& c, const BenchEnd& end, const BenchResult
   return worse && c.fails_on_worse ? ExitCode::kFindings : ExitCode::kOk;
 }
 
+// A folder of many machines' results: which is slow.
+Outcome compare_machines(const BenchCommand& c) {
+  const auto all = read_bench_folder(c.compare);
+  if (!all) return all.error();
+  const std::vector<std::string> slow = slow_machines(*all);
+  const int width = c.width > 0 ? c.width : output_width();
+  const Status shown = write_text(rendered(machine_lines(*all, slow, width), width, output_colour(c.colour)));
+  if (!shown) return shown;
+  return !slow.empty() && c.fails_on_worse ? ExitCode::kFindings : ExitCode::kOk;
+}
+
+// What was measured before of benchmarks that were not run now stays in the machine's own file.
+BenchResult merged(const std::string& file, BenchResult now) {
+  const auto before = read_bench(file);
+  if (!before || before->machine.host != now.machine.host || before->simulated != now.simulated) return now;
+  const auto measured = [&, figures = now.figures](const Figure& old) {
+    return std::ranges::any_of(figures, [&](const Figure& f) { return f.benchmark == old.benchmark; });
+  };
+  for (const Figure& old : before->figures)
+    if (!measured(old)) now.figures.push_back(old);
+  if (now.devices.empty()) now.devices = before->devices;
+  return now;
+}
+
+Status save(const BenchCommand& c, const BenchResult& result) {
+  std::vector<std::string> files;
+  if (!c.output.empty()) files.push_back(c.output);
+  if (c.saves) files.push_back(machine_file());
+  for (const std::string& file : files) {
+    std::error_code error;
+    const bool own = c.saves && file == files.back();
+    if (own) std::filesystem::create_directories(std::filesystem::path(file).parent_path(), error);
+    const std::string text = own ? bench_json(merged(file, result)) : bench_text_for(result, file);
+    if (Status written = write_file(file, text); !written) return written;
+  }
+  return ok();
+}
+
 Outcome bench(const Arguments& arguments) {
   auto c = bench_command(arguments);
   if (!c) return Outcome::usage(c.error());
+  if (std::error_code error; std::filesystem::is_directory(c->compare, error)) return compare_machines(*c);
   std::optional<BenchResult> before;
   if (!c->compare.empty()) {
     auto read = read_bench(c->compare);
@@ -136,10 +202,14 @@ Outcome bench(const Arguments& arguments) {
   }
   auto end = measured(*c);
   if (!end) return end.error();
+  if (c->follows()) {
+    if (end->stopped) return {ExitCode::kInterrupted};
+    if (end->result.not_measured.empty()) return {};
+    return Error{fmt::format("rank {}: {}", c->bench.launched->rank, end->result.not_measured.front().why)};
+  }
   const BenchResult* compared = before ? &*before : nullptr;
   const std::string json = bench_json(end->result);
-  if (!c->output.empty())
-    if (const Status written = write_file(c->output, json); !written) return written;
+  if (const Status saved = save(*c, end->result); !saved) return saved;
   const int width = c->width > 0 ? c->width : output_width();
   Lines lines = bench_lines(end->result, compared, width);
   if (c->output.empty() && c->saved.empty()) append_apart(lines, next_lines({"profgpu bench -o machine.json"}, width));
@@ -154,22 +224,30 @@ const Command kBench{
     .name = "bench",
     .summary = "measure this machine: copies, launches, products, storage",
     .positional = "[NAME...]",
-    .positional_help = "host, storage, launch, bandwidth, matmul or collectives (default: all that can run)",
+    .positional_help = "host, storage, launch, bandwidth, matmul, collectives, overlap, crossover or burn (default: all but "
+                       "the last two)",
     .groups = {{"What to measure",
                 {{"--full", "more sizes, and two seconds for each figure"},
                  {"--path PATH", "a file or folder, as of a data set, for storage"},
+                 {"--from TRACE", "matmul: the products of this job, each alone"},
+                 {"--duration TIME", "burn: how long (default 600)"},
+                 {"--rendezvous FILE", "where the ranks of a job find each other, if the launcher does not say"},
                  {"--timeout TIME", "give up on a call that takes longer (default 60)"}}},
                device_flags(kVisibleDevices),
                {"What to show",
                 {{"--json", "print the result as JSON"},
-                 {"-o, --output FILE", "also save the result as JSON"},
+                 {"-o, --output FILE", "also save the result: as CSV or a page if it ends in .csv or .html, else as JSON"},
+                 {"--save", "also save it for later reports of traces from these GPUs"},
                  {"--saved FILE", "show a saved result; measure nothing"},
-                 {"--compare FILE", "compare with a saved result"},
-                 {"--fail-on WHAT", "exit 3 if a figure is worse than in the file of --compare", {"worse"}}}},
+                 {"--compare PATH", "compare with a saved result; of a folder of many machines' results, name the slow ones"},
+                 {"--fail-on WHAT", "exit 3 if a figure is worse than in the file of --compare, or a machine of the folder is slow", {"worse"}}}},
                {"Screen", {kQuietFlag, kWidthFlag, kColourFlag}}},
     .examples = {{"profgpu bench", "the short set: under a minute"},
                  {"profgpu bench bandwidth matmul --full -o machine.json", "two of them in full, saved"},
                  {"profgpu bench --compare machine.json", "is this machine as fast as it was?"},
+                 {"profgpu bench matmul --from trace.json.gz", "what the products of this job could reach"},
+                 {"profgpu bench burn --duration 600", "ten minutes at full load: which card is weak?"},
+                 {"srun profgpu bench collectives", "over the ranks of a job; also with torchrun and mpirun"},
                  {"profgpu bench storage --path /data/train", "how fast the data set can be read"}},
     .notes =
         "Every figure is the median of at least 10 runs after warm-up. Its spread is the interquartile range. Copies "

@@ -3,11 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
+#include <set>
+#include <tuple>
 
 #include "analyse/report/quantity.h"
 #include "base/statistics.h"
 #include "base/text.h"
+#include "measure/crossing.h"
 
 namespace profgpu {
 namespace {
@@ -31,7 +35,7 @@ std::vector<Quantity> quantities(const BenchResult& result, std::string_view ben
     if (f.benchmark != benchmark) continue;
     Quantity* q = nullptr;
     for (Quantity& known : all)
-      if (known.first().name == f.name) q = &known;
+      if (known.first().name == f.name && known.first().link_class() == f.link_class()) q = &known;
     if (!q) q = &all.emplace_back();
     q->figures.push_back(&f);
   }
@@ -59,8 +63,13 @@ std::string mean_text(const Quantity& q, std::optional<double> DeviceReadings::*
 std::string note_of(const Quantity& q) {
   std::string note;
   const Figure& f = q.first();
-  if (f.unit == "GB/s" && f.readings.pcie_gbps && f.name.find("memcpy_ce") != std::string::npos && !f.peer)
+  if (f.unit == "GB/s" && f.link_gbps)
+    note = fmt::format("{} of {} NVLinks", format_percent(100 * q.median() / *f.link_gbps, 0), f.link.substr(2));
+  else if (f.unit == "GB/s" && f.readings.pcie_gbps && f.name.find("memcpy_ce") != std::string::npos && !f.peer)
     note = fmt::format("{} of the PCIe link", format_percent(100 * q.median() / *f.readings.pcie_gbps, 0));
+  if (f.in_trace)
+    append_listed(note, fmt::format("in the trace {}, {} of it", f.text_of(*f.in_trace),
+                                    format_percent(100 * *f.in_trace / q.median(), 0)));
   std::string held;
   for (const Figure* of : q.figures)
     if (!of->readings.held_back_by.empty() && !contains(held, of->readings.held_back_by))
@@ -122,18 +131,52 @@ Line head_of(const BenchResult& result) {
   std::map<std::string, int> names;
   for (const MeasuredDevice& d : result.devices) ++names[d.name];
   for (const auto& [name, count] : names) head.add(fmt::format("  {} × {}", count, name));
+  std::set<std::string> hosts;
+  for (const MeasuredRank& r : result.ranks) hosts.insert(r.host);
+  if (!hosts.empty()) head.add(fmt::format("  {} ranks on {} host{}", result.ranks.size(), hosts.size(),
+                                           hosts.size() > 1 ? "s" : ""));
   if (!result.machine.driver.empty()) head.add("  driver " + result.machine.driver, Style::kFaint);
   return head;
 }
 
 void add_slow(const BenchResult& result, Lines& lines, int width) {
   const std::vector<SlowFigure> slow = slow_figures(result);
-  if (slow.empty()) return;
+  const std::vector<std::string> places = slow_places(result);
+  if (slow.empty() && places.empty()) return;
   append(lines, {Line(), Line("Slower than the others", Style::kStrong)});
+  for (const std::string& place : places)
+    append(lines, wrapped_after(Line().skip(2).add("✗ ", Style::kStrongBad), place, width));
   for (size_t i = 0; i < std::min(slow.size(), kMaxSlow); ++i)
     append(lines, wrapped_after(Line().skip(2).add("✗ ", Style::kStrongBad), slow[i].text(), width));
   if (slow.size() > kMaxSlow)
     lines.push_back(Line().skip(4).add(fmt::format("… and {} more", slow.size() - kMaxSlow)));
+}
+
+constexpr int kBarCells = 40;
+
+// As the Python package's Crossover draws them: bars on a logarithmic axis of time.
+void add_crossings(const BenchResult& result, Lines& lines) {
+  for (const Crossing& c : crossings(result.figures)) {
+    append_apart(lines, {Line(c.label, Style::kStrong)});
+    double low = HUGE_VAL, high = 0;
+    for (const CrossingRow& r : c.rows)
+      for (const double ns : {r.cpu_ns, r.gpu_ns, r.copies_ns}) low = std::min(low, ns), high = std::max(high, ns);
+    for (const CrossingRow& r : c.rows)
+      for (const auto& [name, ns, style] : {std::tuple{"CPU", r.cpu_ns, Style::kBusy},
+                                            {"GPU", r.gpu_ns, Style::kGood},
+                                            {"GPU with copies", r.copies_ns, Style::kNote}}) {
+        const double share = high > low ? std::log(ns / low) / std::log(high / low) : 1;
+        const std::string head = r.cpu_ns == ns && std::string_view(name) == "CPU" ? std::to_string(r.size) : "";
+        lines.push_back(Line().add(fmt::format("{:>12}  {:<16}", head, name))
+                            .add(bar((1 + share * (kBarCells - 1)) / kBarCells, kBarCells), style)
+                            .add("  " + format_duration(ns)));
+      }
+    const auto says = [&](const std::optional<int64_t>& size, const char* how) {
+      lines.push_back(Line().skip(2).add(size ? fmt::format("the GPU wins from {} on, {}", *size, how)
+                                              : fmt::format("the GPU does not win, {}", how)));
+    };
+    says(c.size, "data in its memory"), says(c.size_with_copies, "with both copies");
+  }
 }
 
 // Each reason once, with all that it holds for.
@@ -166,13 +209,26 @@ Lines bench_lines(const BenchResult& result, const BenchResult* before, int widt
   for (const Figure& f : result.figures) {
     if (std::ranges::count(shown, f.benchmark) > 0) continue;
     shown.push_back(f.benchmark);
+    // Of many sizes the drawing tells more than rows.
+    if (f.benchmark == "crossover" && !before) continue;
     append_apart(lines, table_lines(result, f.benchmark, before ? &changed : nullptr, width));
   }
+  add_crossings(result, lines);
   add_slow(result, lines, width);
   if (!result.notes.empty()) lines.emplace_back();
   for (const std::string& note : result.notes)
     append(lines, wrapped_after(Line().skip(2).add("! ", Style::kWarn), note, width));
   add_not_measured(result, lines, width);
+  return lines;
+}
+
+Lines machine_lines(const std::vector<BenchResult>& all, const std::vector<std::string>& slow, int width) {
+  Lines lines;
+  for (const BenchResult& result : all) lines.push_back(head_of(result));
+  append_apart(lines, {Line(slow.empty() ? "No machine is slower than the others" : "Slower than the others",
+                            Style::kStrong)});
+  for (const std::string& text : slow)
+    append(lines, wrapped_after(Line().skip(2).add("✗ ", Style::kStrongBad), text, width));
   return lines;
 }
 

@@ -1,7 +1,10 @@
 // profgpu diff: did it help?
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "app/compared_runs.h"
+#include "cli/bench_compare.h"
 #include "cli/diff_view.h"
 #include "cli/output.h"
 #include "cli/trace_command.h"
@@ -64,6 +67,8 @@ std::string written(const Diff& diff, const TraceCommand& c) {
 }
 
 Outcome diff(const Arguments& arguments) {
+  const size_t runs = arguments.positional.size() + (arguments.has("--baseline") ? 1 : 0);
+  if (runs >= 2 && std::ranges::all_of(arguments.positional, is_bench_file)) return diff_bench(arguments);
   auto options = diff_options(arguments);
   if (!options) return Outcome::usage(options.error());
   auto made = make_diff(*options);
@@ -126,6 +131,8 @@ const Command kDiff{
         "(200ms, 70GiB) to the new value.\n\n"
         "A gate is undecided where a run lacks the metric, or has too few steps to tell a change from chance. It fails "
         "unless --allow-inconclusive is given.\n\n"
+        "Two results of `profgpu bench -o` are compared figure by figure; their gates are of the kind "
+        "'figure:host_to_device < -5%'.\n\n"
         "Exit status: 0 compared, 1 not compared, 2 usage, 3 a gate failed or is undecided.",
     .run = diff,
 };

@@ -281,9 +281,10 @@ std::string doctor_json(const DoctorFindings& findings) {
 Status add_bench_checks(const std::string& path, SystemChecks& checks) {
   const auto result = read_bench(path);
   if (!result) return result.error();
-  const std::vector<SlowFigure> slow = slow_figures(*result);
-  for (const SlowFigure& s : slow)
-    checks.push_back({"bench", "", Health::kWarning, s.text(),
+  std::vector<std::string> slow = slow_places(*result);
+  for (const SlowFigure& s : slow_figures(*result)) slow.push_back(s.text());
+  for (const std::string& text : slow)
+    checks.push_back({"bench", "", Health::kWarning, text,
                       "its clocks, power limit, temperature and link explain it, or the device is at fault"});
   if (slow.empty())
     checks.push_back({"bench", "", Health::kOk, "no device was slower than its neighbors when they were measured"});

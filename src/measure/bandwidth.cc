@@ -11,7 +11,7 @@
 namespace profgpu {
 namespace {
 
-using cuda::Device, cuda::DeviceMemory, cuda::PinnedMemory;
+using cuda::Device, cuda::DeviceMemory, cuda::PinnedMemory, cuda::SideStream, cuda::Stream;
 
 constexpr int64_t kCopyBytes = int64_t{256} << 20;
 // Far over any cache (an H200 has 50 MiB, a B200 126 MiB, an MI300X 256 MiB).
@@ -47,6 +47,7 @@ void host_copies(Bench& bench, const Device& d, const DeviceMemory& there, int64
   const auto amount = static_cast<double>(bytes);
   const Figure to = bench.figure("host_to_device_memcpy_ce", "host to device, pinned", &d, "GB/s");
   const Figure from = bench.figure("device_to_host_memcpy_ce", "device to host, pinned", &d, "GB/s");
+  bench.begin(to);
   if (auto pinned = PinnedMemory::allocate(d, bytes); pinned) {
     bench.measure(to, amount, on_device(d, [&] {
       return d.api.to_device(there.address(), pinned->data(), size, d.stream());
@@ -88,8 +89,43 @@ void local_traffic(Bench& bench, const Device& d, const std::vector<DeviceMemory
   }
 }
 
+// Both ways at once: the rate of one while the other goes on as well, as nvbandwidth defines it.
+void both_ways(Bench& bench, const Device& d, const DeviceMemory& there, const DeviceMemory& back, int64_t bytes) {
+  const Figure to = bench.figure("host_to_device_bidirectional_memcpy_ce", "host to device, both ways at once", &d,
+                                 "GB/s");
+  const Figure from = bench.figure("device_to_host_bidirectional_memcpy_ce", "device to host, both ways at once", &d,
+                                   "GB/s");
+  const auto size = static_cast<size_t>(bytes);
+  bench.begin(to);
+  auto up = PinnedMemory::allocate(d, bytes);
+  auto down = up ? PinnedMemory::allocate(d, bytes) : Result<PinnedMemory>(up.error());
+  auto side = SideStream::make(d);
+  for (const Status& status : {down ? ok() : Status(down.error()), side ? ok() : Status(side.error())})
+    if (!status) return bench.miss(to, status.error()), bench.miss(from, status.error());
+  const auto copy_up = [&](Stream s) { return d.api.to_device(there.address(), up->data(), size, s); };
+  const auto copy_down = [&](Stream s) { return d.api.to_host(down->data(), back.address(), size, s); };
+  // The other way begins first and makes one copy more, so that it outlasts the copies that are timed.
+  const auto beside = [&](auto timed, auto other) {
+    return [&d, timed, other, stream = side->get()](int64_t calls) -> Result<double> {
+      Status status = ok();
+      for (int64_t i = 0; i <= calls && status; ++i) status = other(stream);
+      if (!status) return status.error();
+      auto ns = d.device_ns([&] {
+        Status copied = ok();
+        for (int64_t i = 0; i < calls && copied; ++i) copied = timed(d.stream());
+        return copied;
+      });
+      if (const Status done = d.api.wait_for_stream(stream); ns && !done) return done.error();
+      return ns;
+    };
+  };
+  bench.measure(to, static_cast<double>(bytes), beside(copy_up, copy_down));
+  bench.measure(from, static_cast<double>(bytes), beside(copy_down, copy_up));
+}
+
 void within_device(Bench& bench, const Device& d) {
   const int64_t copied = buffer_bytes(d, kCopyBytes), local = buffer_bytes(d, kLocalBytes);
+  bench.begin(bench.figure("", "allocating buffers", &d));
   std::vector<DeviceMemory> buffers;
   for (int i = 0; i < 3; ++i) {
     auto memory = DeviceMemory::allocate(d, local);
@@ -97,16 +133,21 @@ void within_device(Bench& bench, const Device& d) {
     buffers.push_back(std::move(*memory));
   }
   host_copies(bench, d, buffers[0], copied);
+  both_ways(bench, d, buffers[0], buffers[1], copied);
   local_traffic(bench, d, buffers, local);
 }
 
 // Copies that `from` makes to `to`.
-void between_devices(Bench& bench, const Device& from, const Device& to) {
+void between_devices(Bench& bench, const BenchDevice& sender, const BenchDevice& receiver) {
+  const Device &from = *sender.cuda, &to = *receiver.cuda;
   int reachable = 0;
   (void)from.api.can_access_peer(&reachable, from.index, to.index);
-  Figure f = bench.figure("device_to_device_memcpy_write_ce",
-                          reachable ? "device to device" : "device to device, through the host", &from, "GB/s");
+  Figure f = bench.figure("device_to_device_memcpy_write_ce", "device to device", &from, "GB/s");
   f.peer = to.index;
+  bench.begin(f);
+  bench.note_link(f, sender, receiver);
+  if (!f.link.empty()) f.label += fmt::format(", {}", f.link_class());
+  if (!reachable) f.label += ", through the host";
   const int64_t bytes = std::min(buffer_bytes(from, kCopyBytes), buffer_bytes(to, kCopyBytes));
   if (const Status current = to.use(); !current) return bench.miss(f, current.error());
   auto target = DeviceMemory::allocate(to, bytes);
@@ -116,9 +157,18 @@ void between_devices(Bench& bench, const Device& from, const Device& to) {
   if (reachable) (void)from.api.enable_peer(to.context(), 0U);
   auto source = DeviceMemory::allocate(from, bytes);
   if (!source) return bench.miss(f, source.error());
-  bench.measure(f, static_cast<double>(bytes), on_device(from, [&] {
+  const auto copy = [&] {
     return from.api.to_peer(target->address(), to.context(), source->address(), from.context(),
                             static_cast<size_t>(bytes), from.stream());
+  };
+  bench.measure(f, static_cast<double>(bytes), on_device(from, copy));
+  // Reading is the same copy, put into a stream of the device that receives.
+  f.name = "device_to_device_memcpy_read_ce", f.label += ", reading";
+  if (!bench.options.full) return;
+  if (const Status current = to.use(); !current) return bench.miss(f, current.error());
+  bench.measure(f, static_cast<double>(bytes), on_device(to, [&] {
+    return from.api.to_peer(target->address(), to.context(), source->address(), from.context(),
+                            static_cast<size_t>(bytes), to.stream());
   }));
 }
 
@@ -126,7 +176,7 @@ void run_bandwidth(Bench& bench) {
   bench.each_device([&](BenchDevice& d) { within_device(bench, *d.cuda); });
   bench.each_device([&](BenchDevice& from) {
     for (const BenchDevice& to : bench.devices)
-      if (&to != &from && !to.lost && !from.lost) between_devices(bench, *from.cuda, *to.cuda);
+      if (&to != &from && !to.lost && !from.lost) between_devices(bench, from, to);
   });
 }
 

@@ -9,6 +9,7 @@
 #include "analyse/report/quantity.h"
 #include "base/statistics.h"
 #include "devices/system_files.h"
+#include "measure/crossing.h"
 #include "view/json_text.h"
 
 namespace profgpu {
@@ -16,11 +17,6 @@ namespace {
 
 constexpr std::string_view kSchema = "profgpu.bench.v1";
 constexpr size_t kMaxFile = 64 << 20;
-
-double worse_pct(const Figure& figure, double than) {
-  const double ratio = figure.higher_is_better() ? figure.value / than : than / figure.value;
-  return 100 * (1 - ratio);
-}
 
 // A device as a file of peaks has it. Figures of products name their precision; the best size counts.
 Record device_record(const MeasuredDevice& device, const std::vector<Figure>& figures) {
@@ -60,9 +56,12 @@ Figure figure_of(const Record& r) {
   Figure f;
   f.benchmark = text_at(r, "benchmark"), f.name = text_at(r, "name"), f.label = text_at(r, "label");
   f.device = whole_at(r, "device"), f.peer = whole_at(r, "peer"), f.node = whole_at(r, "node");
+  f.rank = whole_at(r, "rank"), f.peer_rank = whole_at(r, "peer_rank");
+  f.link = text_at(r, "link"), f.link_gbps = number_at(r, "link_gbps");
   f.unit = text_at(r, "unit"), f.value = r.at("value").number(), f.best = r.at("best").number();
   f.spread_pct = r.at("spread_pct").number(), f.runs = whole_at(r, "runs").value_or(0);
   f.outliers = whole_at(r, "outliers").value_or(0), f.precision = text_at(r, "precision");
+  f.size = whole_at(r, "size"), f.in_trace = number_at(r, "in_trace");
   f.readings = {number_at(r, "sm_clock_mhz"), number_at(r, "power_w"), number_at(r, "temperature_c"),
                 text_at(r, "held_back_by"), number_at(r, "pcie_link_gbps")};
   return f;
@@ -81,6 +80,11 @@ MeasuredDevice device_of(const Record& r) {
   return d;
 }
 
+MeasuredRank rank_of(const Record& r) {
+  return {whole_at(r, "rank").value_or(0), text_at(r, "host"), whole_at(r, "device").value_or(0), text_at(r, "name"),
+          text_at(r, "uuid")};
+}
+
 // All records of a list; others in it, and what is no list, give none.
 template <class Of>
 void read_records(const Value& list, Of of, auto& to) {
@@ -89,15 +93,17 @@ void read_records(const Value& list, Of of, auto& to) {
     if (item.record()) to.push_back(of(*item.record()));
 }
 
-const std::string& name_of(const BenchResult& result, std::optional<int64_t> index) {
-  static const std::string kNone;
-  const MeasuredDevice* d = first_where(result.devices, [&](const MeasuredDevice& m) { return m.index == index; });
-  return d ? d->name : kNone;
-}
-
 }  // namespace
 
+std::string_view Figure::link_class() const {
+  if (rank) return link;
+  if (link.starts_with("NV")) return "NVLink";
+  if (link.starts_with("XGMI")) return "XGMI";
+  return link.empty() ? "" : "PCIe";
+}
+
 std::string Figure::place() const {
+  if (rank) return peer_rank ? fmt::format("rank {}→{}", *rank, *peer_rank) : fmt::format("rank {}", *rank);
   if (device && peer) return fmt::format("GPU {}→{}", *device, *peer);
   if (device) return fmt::format("GPU {}", *device);
   return node ? fmt::format("node {}", *node) : "";
@@ -105,11 +111,6 @@ std::string Figure::place() const {
 
 std::string Figure::text_of(double of) const {
   return unit == "ns" ? format_duration(of) : format_number(of) + " " + unit;
-}
-
-std::string SlowFigure::text() const {
-  return fmt::format("{}: {} {}, the others {} ({} worse)", figure->place(), figure->label,
-                     figure->text_of(figure->value), figure->text_of(others), format_percent(behind_pct, 0));
 }
 
 std::string bench_json(const BenchResult& result) {
@@ -122,7 +123,9 @@ std::string bench_json(const BenchResult& result) {
                            .add("full", result.full)
                            .add("machine", value_of(result.machine))
                            .add("devices", std::move(devices))
+                           .add("ranks", value_of(result.ranks))
                            .add("figures", value_of(result.figures))
+                           .add("crossover", value_of(crossings(result.figures)))
                            .add("not_measured", value_of(result.not_measured))
                            .add("notes", value_of(result.notes)));
 }
@@ -143,6 +146,7 @@ Result<BenchResult> bench_from_json(std::string text, std::string_view path) {
                       whole_at(*m, "cores").value_or(0), whole_at(*m, "memory_bytes").value_or(0),
                       text_at(*m, "cuda"), text_at(*m, "driver")};
   read_records(record->at("devices"), device_of, result.devices);
+  read_records(record->at("ranks"), rank_of, result.ranks);
   read_records(record->at("figures"), figure_of, result.figures);
   std::erase_if(result.figures, [](const Figure& f) { return !(f.value > 0) || !std::isfinite(f.value); });
   read_records(record->at("not_measured"), not_measured_of, result.not_measured);
@@ -171,24 +175,6 @@ std::vector<FigureChange> changes(const BenchResult& before, const BenchResult& 
     all.push_back(c);
   }
   return all;
-}
-
-std::vector<SlowFigure> slow_figures(const BenchResult& result) {
-  std::vector<SlowFigure> slow;
-  for (const Figure& f : result.figures) {
-    if (!f.device || f.runs < 2) continue;
-    std::vector<double> others;
-    for (const Figure& other : result.figures)
-      if (&other != &f && other.benchmark == f.benchmark && other.name == f.name && other.device &&
-          name_of(result, other.device) == name_of(result, f.device))
-        others.push_back(other.value);
-    if (others.empty()) continue;
-    SlowFigure s{&f, median_of(others)};
-    s.behind_pct = worse_pct(f, s.others);
-    if (s.behind_pct > kSlowDevice_pct) slow.push_back(s);
-  }
-  std::ranges::stable_sort(slow, std::greater<>(), &SlowFigure::behind_pct);
-  return slow;
 }
 
 }  // namespace profgpu

@@ -59,7 +59,9 @@ Status Bench::open_devices() {
     result_.machine.cuda = library_->version();
     if (backend_ && !backend_->devices().empty()) result_.machine.driver = backend_->devices().front().driver_version;
   }
-  for (int i = 0; i < library_->devices(); ++i) open_device(i);
+  const int count = library_->devices();
+  if (options.launched) open_device(options.launched->local_rank % count);   // each rank has its own
+  else for (int i = 0; i < count; ++i) open_device(i);
   if (devices.empty()) return Error{"no GPU could be opened"};
   return ok();
 }
@@ -119,11 +121,13 @@ void Bench::begin(const Figure& figure) {
   now_ = {figure, monotonic_ns()};
 }
 
-void Bench::measure(Figure figure, double amount, const Run& run) {
+std::optional<Figure> Bench::measure(Figure figure, double amount, const Run& run, Clock clock) {
   BenchDevice* device = device_of(figure);
-  if (device && device->lost) return;
-  if (out_of_time())
-    return miss(figure, {"no time was left", "run it alone: profgpu bench " + figure.benchmark});
+  if (device && device->lost) return std::nullopt;
+  if (out_of_time()) {
+    miss(figure, {"no time was left", "run it alone: profgpu bench " + figure.benchmark});
+    return std::nullopt;
+  }
   begin(figure);
   const auto count = static_cast<int64_t>(devices.size());
   const int64_t budget_ns =
@@ -135,27 +139,62 @@ void Bench::measure(Figure figure, double amount, const Run& run) {
     begin(figure);   // --timeout is of one repetition, not of the whole figure
     return run(calls);
   };
-  const auto timing = repeat(timed, budget_ns, [&] { return now_ns(); });
+  const auto timing = repeat(timed, budget_ns, [&] { return clock == Clock::kHost ? monotonic_ns() : now_ns(); });
   if (!timing) {
     // A device that does not work any more fails at everything: that is reported once.
     const Status alive = device ? device->cuda->api.synchronize() : ok();
-    if (alive) return miss(figure, timing.error());
+    if (alive) return miss(figure, timing.error()), std::nullopt;
     miss(figure, {timing.error().message + "; the device does not work any more",
                   "`profgpu doctor` and `dmesg | grep -i xid` look for the reason"});
     device->lost = true;
-    return;
+    return std::nullopt;
   }
-  if (timing->best_ns <= 0) return miss(figure, {"too short to be timed"});
+  if (timing->best_ns <= 0) return miss(figure, {"too short to be timed"}), std::nullopt;
   figure.value = amount > 0 ? amount / timing->median_ns : timing->median_ns;
   figure.best = amount > 0 ? amount / timing->best_ns : timing->best_ns;
   figure.spread_pct = timing->spread_pct, figure.runs = timing->runs, figure.outliers = timing->outliers;
-  if (device && device->watched) figure.readings = watch_->since(*device->watched, from_ns);
-  add(std::move(figure));
+  if (device) figure.readings = readings(*device, from_ns);
+  add(figure);
+  return figure;
+}
+
+DeviceReadings Bench::readings(const BenchDevice& device, int64_t from_ns) const {
+  return device.watched ? watch_->since(*device.watched, from_ns) : DeviceReadings{};
+}
+
+DeviceFaults Bench::faults(const BenchDevice& device, int64_t from_ns) const {
+  return device.watched ? watch_->faults_since(*device.watched, from_ns) : DeviceFaults{};
+}
+
+void Bench::put(Figure figure) {
+  const std::lock_guard lock(mutex_);
+  for (Figure& f : result_.figures)
+    if (f.same_quantity(figure)) {
+      f = std::move(figure);
+      return;
+    }
+  result_.figures.push_back(std::move(figure));
+}
+
+void Bench::note_link(Figure& figure, const BenchDevice& from, const BenchDevice& to) {
+  if (!from.watched || !to.watched) return;
+  figure.link = watch_->link(*from.watched, *to.watched);
+  figure.link_gbps = watch_->link_gbps(*from.watched, figure.link);
 }
 
 void Bench::add(Figure figure) {
   const std::lock_guard lock(mutex_);
   result_.figures.push_back(std::move(figure));
+}
+
+void Bench::add(MeasuredRank rank) {
+  const std::lock_guard lock(mutex_);
+  result_.ranks.push_back(std::move(rank));
+}
+
+Status Bench::open() {
+  if (!opened_) opened_ = open_devices();
+  return *opened_;
 }
 
 void Bench::miss(const Figure& figure, const Error& why) {
@@ -181,10 +220,8 @@ void Bench::each_device(const std::function<void(BenchDevice&)>& of) {
 
 void Bench::run(const Benchmark& benchmark) {
   benchmark_ = benchmark.name;
-  if (benchmark.of_devices) {
-    if (!opened_) opened_ = open_devices();
-    if (!*opened_) return miss(figure("", ""), opened_->error());
-  }
+  if (benchmark.of_devices)
+    if (const Status opened = open(); !opened) return miss(figure("", ""), opened.error());
   if (benchmark.needs_path && options.path.empty())
     return miss(figure("", ""), {"no file or folder to read", "name one with --path"});
   benchmark.run(*this);
@@ -206,7 +243,7 @@ BenchEnd run_benchmarks(const BenchOptions& options, std::shared_ptr<Backend> ba
   Pending<bool> work([bench] {
     for (const Benchmark* b : benchmarks()) {
       const bool named = std::ranges::count(bench->options.names, b->name) > 0;
-      const bool usual = bench->options.names.empty() && (!b->needs_path || !bench->options.path.empty());
+      const bool usual = bench->options.names.empty() && !b->only_named && (!b->needs_path || !bench->options.path.empty());
       if (named || usual) bench->run(*b);
     }
     bench->devices.clear();

@@ -13,15 +13,31 @@
 #include "measure/bench_result.h"
 #include "measure/cuda_library.h"
 #include "measure/device_watch.h"
+#include "measure/rank_exchange.h"
 #include "measure/repetition.h"
 
 namespace profgpu {
+
+/// A product that a job runs, and how long.
+struct WantedProduct {
+  std::string precision;            ///< "bf16"
+  int64_t m = 0, n = 0, k = 0, batch = 1;
+  int64_t calls = 0, device_ns = 0; ///< all calls together
+
+  [[nodiscard]] bool same_product(const WantedProduct& o) const {
+    return precision == o.precision && m == o.m && n == o.n && k == o.k && batch == o.batch;
+  }
+};
 
 struct BenchOptions {
   std::vector<std::string> names;   ///< of benchmarks; empty: all that need no further option
   bool full = false;
   std::string path;                 ///< a file or folder whose reading is measured; empty: none
+  int64_t duration_ns = 600'000'000'000;  ///< of burn
+  std::vector<WantedProduct> products;    ///< of a job: matmul measures these
   int64_t patience_ns = 60'000'000'000;   ///< a call that takes longer hangs
+  std::optional<LaunchedRank> launched;   ///< one of a job's ranks: collectives are over all of them
+  std::string rendezvous;           ///< a file that these see; empty: the launcher says where rank 0 is
   std::vector<uint32_t> only;       ///< devices, by position in the backend; empty: all that CUDA shows
 };
 
@@ -32,6 +48,7 @@ struct Benchmark {
   std::string_view summary;         ///< one line
   bool of_devices = true;           ///< needs a GPU
   bool needs_path = false;
+  bool only_named = false;          ///< takes too long to be run unasked
   void (*run)(Bench&);
 };
 /// In the order in which they run.
@@ -50,11 +67,27 @@ class Bench {
 
   /// Measures one figure: its time, or `amount` per nanosecond where that is not 0. What it needs beside `figure`'s
   /// names are `run`'s own times; a failure is noted in the figure's place.
-  void measure(Figure figure, double amount, const Run& run);
+  /// What was added; none: it failed.
+  std::optional<Figure> measure(Figure figure, double amount, const Run& run) {
+    return measure(std::move(figure), amount, run, Clock::kDevices);
+  }
+  /// kHost: the time for the figure is counted by the host's clock, whatever the devices' driver is.
+  enum class Clock { kDevices, kHost };
+  std::optional<Figure> measure(Figure figure, double amount, const Run& run, Clock clock);
   /// Says what is under way, where that is no figure.
   void begin(const Figure& figure);
+  /// How copies of `from` reach `to`: fills in the figure's link.
+  void note_link(Figure& figure, const BenchDevice& from, const BenchDevice& to);
   /// Adds a figure that was measured otherwise.
   void add(Figure figure);
+  void add(MeasuredRank rank);
+  /// Adds it, or puts it into the place of what there was of the same quantity: so far.
+  void put(Figure figure);
+  /// What else people should know.
+  void note(std::string text);
+  /// What the device said since then (Unix time).
+  [[nodiscard]] DeviceReadings readings(const BenchDevice& device, int64_t from_ns) const;
+  [[nodiscard]] DeviceFaults faults(const BenchDevice& device, int64_t from_ns) const;
   /// Notes why there is no such figure. Of a lost device that is known.
   void miss(const Figure& figure, const Error& why);
   /// The devices that still work. Calls are for the one given until the next.
@@ -62,6 +95,8 @@ class Bench {
   [[nodiscard]] Figure figure(std::string name, std::string label, const cuda::Device* device = nullptr,
                               std::string unit = "ns") const;
 
+  /// Opens the devices, once. Benchmarks of devices run only if it works.
+  Status open();
   /// Runs `benchmark`. Devices are opened by the first that needs them.
   void run(const Benchmark& benchmark);
 
@@ -83,7 +118,6 @@ class Bench {
   Status open_devices();
   void open_device(int index);
   void note_others(const BenchDevice& device);
-  void note(std::string text);
   BenchDevice* device_of(const Figure& figure);
   [[nodiscard]] bool out_of_time() const;
   [[nodiscard]] int64_t now_ns() const { return library_ ? library_->now_ns() : monotonic_ns(); }

@@ -1,230 +1,329 @@
-// collectives: NCCL over the devices of this machine. Rates are bus bandwidths as nccl-tests define them; results are
-// checked.
+// collectives: NCCL over the devices of this machine, or over the ranks that a launcher started. Rates are bus
+// bandwidths as nccl-tests define them; results are checked.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <cstring>
 #include <span>
 
 #include "analyse/rank/collectives.h"
 #include "analyse/report/quantity.h"
+#include "base/text.h"
+#include "devices/host_process.h"
 #include "measure/benchmark.h"
-#include "measure/nccl_library.h"
+#include "measure/collective_calls.h"
+#include "measure/rank_exchange.h"
 
 namespace profgpu {
 namespace {
 
-using cuda::DeviceMemory;
+constexpr int64_t kKi = 1 << 10, kMi = 1 << 20;
+constexpr int64_t kShortMessages[] = {kKi, kMi, 256 * kMi};
+constexpr int64_t kFullMessages[] = {8, kKi, 8 * kKi, 64 * kKi, 512 * kKi, 4 * kMi, 32 * kMi, 256 * kMi, 1024 * kMi};
+constexpr int64_t kLatencyMessage = kKi;               // up to here by time, larger ones by their rate
+constexpr int64_t kPairMessage = 64 * kMi;
+constexpr size_t kAllWays = 8, kAllPairs = 16;         // ranks of which both ways, or all pairs, are measured
 
-constexpr int64_t kShortMessages[] = {int64_t{1} << 10, int64_t{1} << 20, int64_t{256} << 20};
-constexpr int64_t kFullMessages[] = {int64_t{1} << 10, int64_t{8} << 10, int64_t{64} << 10, int64_t{512} << 10,
-                                     int64_t{4} << 20, int64_t{32} << 20, int64_t{256} << 20, int64_t{1} << 30};
-constexpr int64_t kElement = 4;                        // INT32
-constexpr int64_t kChecked = int64_t{16} << 20;        // bytes of each result, from its start
-constexpr int kMaxRanks = 22;                          // sums of their bytes fit a byte: see Ranks
-
-/// One rank: each byte of what it sends is its number plus one. Sums of INT32 whose bytes do not overflow are sums of
-/// these bytes, so that a result is known byte by byte.
-struct Rank {
-  const cuda::Device* device;
-  nccl::Communicator communicator;
-  DeviceMemory from, to;
-};
-using Ranks = std::vector<Rank>;
-
-int sum_of_ranks(size_t ranks) { return static_cast<int>(ranks * (ranks + 1) / 2); }
-
-struct Collective {
-  const char *name, *label;
-  /// What rank `at` calls for `bytes` in all.
-  Status (*call)(const nccl::Api& api, const Ranks& ranks, size_t at, size_t bytes);
-  /// Of the result on rank `at`: how many bytes there are, and the byte at an offset.
-  size_t (*result_bytes)(size_t ranks, size_t at, size_t bytes);
-  int (*result)(size_t ranks, size_t at, size_t bytes, size_t offset);
+/// What all ranks do at once.
+struct Order {
+  enum What : int64_t { kRun, kCheck, kBarrier, kPair, kEnd };
+  int64_t what = kEnd, kind = 0, bytes = 0, in_place = 0, calls = 0, from = 0, to = 0;
 };
 
-size_t whole_result(size_t, size_t, size_t bytes) { return bytes; }
-size_t part_result(size_t ranks, size_t, size_t bytes) { return bytes / ranks; }
-int sum_result(size_t ranks, size_t, size_t, size_t) { return sum_of_ranks(ranks); }
-int gathered_result(size_t ranks, size_t, size_t bytes, size_t offset) {
-  return static_cast<int>(offset / (bytes / ranks)) + 1;
-}
-
-// All ranks send their part to each, and receive one from each.
-Status all_to_all(const nccl::Api& api, const Ranks& ranks, size_t at, size_t bytes) {
-  const Rank& r = ranks[at];
-  const size_t part = bytes / ranks.size();
-  for (size_t peer = 0; peer < ranks.size(); ++peer) {
-    Status status = api.send(r.from.address() + peer * part, part / kElement, nccl::kInt32, static_cast<int>(peer),
-                             r.communicator, r.device->stream());
-    if (status)
-      status = api.receive(r.to.address() + peer * part, part / kElement, nccl::kInt32, static_cast<int>(peer),
-                           r.communicator, r.device->stream());
-    if (!status) return status;
-  }
-  return ok();
-}
-
-// To the next rank, from the one before.
-Status send_receive(const nccl::Api& api, const Ranks& ranks, size_t at, size_t bytes) {
-  const Rank& r = ranks[at];
-  const auto next = static_cast<int>((at + 1) % ranks.size());
-  const auto before = static_cast<int>((at + ranks.size() - 1) % ranks.size());
-  const Status sent = api.send(r.from.address(), bytes / kElement, nccl::kInt32, next, r.communicator,
-                               r.device->stream());
-  return sent ? api.receive(r.to.address(), bytes / kElement, nccl::kInt32, before, r.communicator, r.device->stream())
-              : sent;
-}
-
-constexpr Collective kCollectives[] = {
-    {"all_reduce", "all-reduce",
-     [](const nccl::Api& api, const Ranks& ranks, size_t at, size_t bytes) {
-       const Rank& r = ranks[at];
-       return api.all_reduce(r.from.address(), r.to.address(), bytes / kElement, nccl::kInt32, nccl::kSum,
-                             r.communicator, r.device->stream());
-     },
-     whole_result, sum_result},
-    {"all_gather", "all-gather",
-     [](const nccl::Api& api, const Ranks& ranks, size_t at, size_t bytes) {
-       const Rank& r = ranks[at];
-       return api.all_gather(r.from.address(), r.to.address(), bytes / kElement / ranks.size(), nccl::kInt32,
-                             r.communicator, r.device->stream());
-     },
-     whole_result, gathered_result},
-    {"reduce_scatter", "reduce-scatter",
-     [](const nccl::Api& api, const Ranks& ranks, size_t at, size_t bytes) {
-       const Rank& r = ranks[at];
-       return api.reduce_scatter(r.from.address(), r.to.address(), bytes / kElement / ranks.size(), nccl::kInt32,
-                                 nccl::kSum, r.communicator, r.device->stream());
-     },
-     part_result, sum_result},
-    {"broadcast", "broadcast",
-     [](const nccl::Api& api, const Ranks& ranks, size_t at, size_t bytes) {
-       const Rank& r = ranks[at];
-       return api.broadcast(r.from.address(), r.to.address(), bytes / kElement, nccl::kInt32, 0, r.communicator,
-                            r.device->stream());
-     },
-     whole_result, [](size_t, size_t, size_t, size_t) { return 1; }},
-    {"reduce", "reduce",
-     [](const nccl::Api& api, const Ranks& ranks, size_t at, size_t bytes) {
-       const Rank& r = ranks[at];
-       return api.reduce(r.from.address(), r.to.address(), bytes / kElement, nccl::kInt32, nccl::kSum, 0,
-                         r.communicator, r.device->stream());
-     },
-     [](size_t, size_t at, size_t bytes) { return at == 0 ? bytes : 0; }, sum_result},
-    {"all_to_all", "all-to-all", all_to_all, whole_result, gathered_result},
-    {"send_recv", "send and receive", send_receive, whole_result,
-     [](size_t ranks, size_t at, size_t, size_t) { return static_cast<int>((at + ranks - 1) % ranks) + 1; }},
-};
-
-// Calls of all ranks, by one thread; then, on all devices, a wait.
-Status together(const nccl::Api& api, const Ranks& ranks, const Collective& c, size_t bytes, int64_t calls) {
-  for (int64_t i = 0; i < calls; ++i) {
-    Status status = api.begin_group();
-    for (size_t at = 0; at < ranks.size() && status; ++at) status = c.call(api, ranks, at, bytes);
-    if (const Status ended = api.end_group(); status && !ended) status = ended;
-    if (!status) return status;
-  }
-  for (const Rank& r : ranks) {
-    Status status = r.device->use();
-    if (status) status = r.device->api.wait_for_stream(r.device->stream());
-    if (!status) return status;
-  }
-  return ok();
-}
-
-// The number of wrong bytes, after one call into empty buffers.
-Result<int64_t> wrong_bytes(const nccl::Api& api, const Ranks& ranks, const Collective& c, size_t bytes) {
-  for (const Rank& r : ranks) {
-    Status status = r.device->use();
-    if (status) status = r.device->api.fill(r.to.address(), static_cast<unsigned char>(0), bytes, r.device->stream());
-    if (status) status = r.device->api.wait_for_stream(r.device->stream());
-    if (!status) return status.error();
-  }
-  if (const Status done = together(api, ranks, c, bytes, 1); !done) return done.error();
+struct Reply {
+  double ns = 0;
   int64_t wrong = 0;
-  std::vector<unsigned char> got;
-  for (size_t at = 0; at < ranks.size(); ++at) {
-    const Rank& r = ranks[at];
-    got.assign(std::min(c.result_bytes(ranks.size(), at, bytes), static_cast<size_t>(kChecked)), 0);
-    if (got.empty()) continue;
-    Status status = r.device->use();
-    if (status) status = r.device->api.to_host(got.data(), r.to.address(), got.size(), r.device->stream());
-    if (status) status = r.device->api.wait_for_stream(r.device->stream());
-    if (!status) return status.error();
-    for (size_t offset = 0; offset < got.size(); ++offset)
-      wrong += got[offset] != c.result(ranks.size(), at, bytes, offset);
+  std::string error;
+};
+
+// As messages: the numbers' bytes, since all ranks run the same program.
+std::string text_of(const Order& order) {
+  return {reinterpret_cast<const char*>(&order), sizeof order};
+}
+Order order_of(const std::string& text) {
+  Order order;
+  if (text.size() == sizeof order) std::memcpy(&order, text.data(), sizeof order);
+  if (order.kind < 0 || order.kind >= static_cast<int64_t>(collective_forms().size())) order.what = Order::kEnd;
+  return order;
+}
+std::string text_of(const Reply& reply) {
+  std::string text(reinterpret_cast<const char*>(&reply.ns), sizeof reply.ns);
+  text.append(reinterpret_cast<const char*>(&reply.wrong), sizeof reply.wrong);
+  return text + reply.error;
+}
+Reply reply_of(const std::string& text) {
+  Reply reply;
+  if (text.size() < sizeof reply.ns + sizeof reply.wrong) return {0, 0, "no answer"};
+  std::memcpy(&reply.ns, text.data(), sizeof reply.ns);
+  std::memcpy(&reply.wrong, text.data() + sizeof reply.ns, sizeof reply.wrong);
+  reply.error = text.substr(sizeof reply.ns + sizeof reply.wrong);
+  return reply;
+}
+
+/// The ranks: those of this process, and by messages the others.
+class Team {
+ public:
+  Team(Bench& bench, std::unique_ptr<RankExchange> exchange) : bench_(bench), exchange_(std::move(exchange)) {}
+
+  Status connect(std::shared_ptr<nccl::Library> library, int64_t buffer_bytes);
+  [[nodiscard]] bool leads() const { return !exchange_ || exchange_->rank() == 0; }
+  [[nodiscard]] bool of_processes() const { return exchange_ != nullptr; }
+  [[nodiscard]] const World& world() const { return world_; }
+  [[nodiscard]] const std::vector<MeasuredRank>& ranks() const { return ranks_; }
+
+  /// Of all ranks: the longest time, and all wrong values. The error names the rank that has it.
+  Result<Reply> all_do(const Order& order);
+  /// Carries out what rank 0 orders, until it ends.
+  void follow();
+  void dismiss() {
+    if (exchange_ && leads()) (void)exchange_->gather(text_of(Order{}));
   }
-  return wrong;
+
+ private:
+  Result<std::vector<std::string>> agree(const Status& mine, const std::string& message = "");
+  Status open_world();
+  Reply carry_out(const Order& order) const;
+
+  Bench& bench_;
+  std::unique_ptr<RankExchange> exchange_;   // null: all ranks are in this process
+  World world_;
+  std::vector<MeasuredRank> ranks_;          // of processes
+  std::optional<Error> broken_;              // why the ranks do not hear of each other any more
+};
+
+// All messages, if no rank has an error: "0 message" or "1 error".
+Result<std::vector<std::string>> Team::agree(const Status& mine, const std::string& message) {
+  if (!exchange_) {
+    if (!mine) return mine.error();
+    return std::vector<std::string>{message};
+  }
+  auto all = exchange_->gather(mine ? "0" + message : "1" + mine.error().message);
+  if (!all) return all.error();
+  for (size_t r = 0; r < all->size(); ++r) {
+    std::string& text = (*all)[r];
+    const bool good = text.starts_with('0');
+    if (!text.empty()) text.erase(0, 1);
+    if (!good)
+      return Error{fmt::format("rank {}{}: {}", r,
+                               r < ranks_.size() ? fmt::format(" ({})", ranks_[r].host) : "", text),
+                   !mine ? mine.error().hint : ""};
+  }
+  return all;
+}
+
+Status Team::open_world() {
+  const nccl::Api& api = world_.library->api;
+  if (!exchange_) return world_.open_devices();
+  world_.ranks = static_cast<size_t>(exchange_->ranks());
+  world_.communicators.resize(world_.devices.size());
+  nccl::UniqueId id{};
+  const Status made = leads() ? api.unique_id(&id) : ok();
+  const auto ids = agree(made, std::string(id.bytes.data(), id.bytes.size()));
+  if (!ids) return ids.error();
+  if ((*ids)[0].size() != id.bytes.size()) return Error{"rank 0 sent no identifier of NCCL"};
+  std::ranges::copy((*ids)[0], id.bytes.begin());
+  Status joined_all = world_.devices[0]->use();
+  if (joined_all)
+    joined_all = api.create_rank(world_.communicators.data(), exchange_->ranks(), id, exchange_->rank());
+  const auto all = agree(joined_all);
+  return all ? ok() : Status(all.error());
+}
+
+Status Team::connect(std::shared_ptr<nccl::Library> library, int64_t buffer_bytes) {
+  world_.library = std::move(library);
+  bench_.each_device([&](BenchDevice& d) { world_.devices.push_back(d.cuda.get()); });
+  if (exchange_) {
+    world_.devices.resize(std::min<size_t>(world_.devices.size(), 1));
+    const cuda::Device* d = world_.devices.empty() ? nullptr : world_.devices[0];
+    const auto all = agree(!world_.library ? Status(Error{"no NCCL"}) : d ? ok() : Status(Error{"no GPU"}),
+                           d ? fmt::format("{}\n{}\n{}\n{}", host_name(), d->index, d->uuid, d->name) : "");
+    if (!all) return all.error();
+    for (size_t r = 0; r < all->size(); ++r) {
+      const std::vector<std::string_view> parts = pieces_of((*all)[r], '\n');
+      if (parts.size() != 4) return Error{fmt::format("rank {} does not say what it is", r)};
+      ranks_.push_back({static_cast<int64_t>(r), std::string(parts[0]), std::atoll(std::string(parts[1]).c_str()),
+                        std::string(parts[3]), std::string(parts[2])});
+    }
+  }
+  if (world_.devices.empty() || (!exchange_ && world_.devices.size() < 2)) return Error{"collectives need two GPUs"};
+  if (const Status opened = open_world(); !opened) return opened;
+  const size_t first = exchange_ ? static_cast<size_t>(exchange_->rank()) : 0;
+  const Status allocated = world_.allocate(buffer_bytes, first);
+  const auto all = agree(allocated, std::to_string(world_.buffer_bytes));
+  if (!all) return all.error();
+  for (const std::string& bytes : *all)
+    world_.buffer_bytes = std::min<int64_t>(world_.buffer_bytes, std::atoll(bytes.c_str()));
+  return ok();
+}
+
+Reply Team::carry_out(const Order& order) const {
+  const CollectiveForm& kind = collective_forms()[static_cast<size_t>(order.kind)];
+  const CollectiveForm& all_reduce = collective_forms()[0];
+  const auto bytes = static_cast<size_t>(order.bytes);
+  const auto small = static_cast<size_t>(message_bytes(1, world_.ranks));
+  if (order.what == Order::kCheck) {
+    const auto wrong = wrong_values(world_, kind, bytes, order.in_place != 0);
+    return wrong ? Reply{0, *wrong, ""} : Reply{0, 0, wrong.error().message};
+  }
+  // Ranks begin together: messages alone let them go one after another.
+  Status done = exchange_ ? make_calls(world_, all_reduce, small, true, 1) : ok();
+  const cuda::Device& clock = *world_.devices.front();
+  const int64_t begin_ns = clock.now_ns();
+  if (done && order.what == Order::kRun) done = make_calls(world_, kind, bytes, order.in_place != 0, order.calls);
+  if (order.what == Order::kBarrier)
+    for (int64_t i = 0; i < order.calls && done; ++i) done = make_calls(world_, all_reduce, small, true, 1);
+  if (done && order.what == Order::kPair)
+    done = send_between(world_, static_cast<size_t>(order.from), static_cast<size_t>(order.to), bytes, order.calls);
+  if (!done) return {0, 0, done.error().message};
+  return {static_cast<double>(clock.now_ns() - begin_ns), 0, ""};
+}
+
+Result<Reply> Team::all_do(const Order& order) {
+  if (!exchange_) {
+    Reply reply = carry_out(order);
+    if (!reply.error.empty()) return Error{reply.error};
+    return reply;
+  }
+  if (broken_) return *broken_;
+  auto ordered = exchange_->gather(text_of(order));
+  if (!ordered) return broken_ = ordered.error(), *broken_;
+  const Reply mine = carry_out(order);
+  const auto all = exchange_->gather(text_of(mine));
+  if (!all) return broken_ = all.error(), *broken_;
+  Reply sum;
+  std::string wrong;
+  for (size_t r = 0; r < all->size(); ++r) {
+    const Reply one = reply_of((*all)[r]);
+    const std::string who = fmt::format("rank {} ({}, GPU {})", r, ranks_[r].host, ranks_[r].device);
+    if (!one.error.empty()) return broken_ = Error{who + ": " + one.error}, *broken_;
+    sum.ns = std::max(sum.ns, one.ns), sum.wrong += one.wrong;
+    if (one.wrong > 0) append_listed(wrong, who);
+  }
+  if (sum.wrong > 0) sum.error = wrong;
+  return sum;
+}
+
+void Team::follow() {
+  for (;;) {
+    bench_.begin(bench_.figure("", "waiting for rank 0"));
+    const auto ordered = exchange_->gather("");
+    if (!ordered) return bench_.miss(bench_.figure("", ""), ordered.error());
+    const Order order = order_of(ordered->front());
+    if (order.what == Order::kEnd) return;
+    if (!exchange_->gather(text_of(carry_out(order)))) return;
+  }
 }
 
 // Small messages by their time, larger ones by their rate.
-void collective(Bench& bench, const nccl::Api& api, const Ranks& ranks, const Collective& c, int64_t size) {
-  const auto unit = kElement * static_cast<int64_t>(ranks.size());
-  const int64_t bytes = std::max(size / unit, int64_t{1}) * unit;
-  const bool rate = size > kShortMessages[0];
-  const Figure f = bench.figure(fmt::format("{}_{}", c.name, size),
-                                fmt::format("{} {}{}", c.label, format_bytes(static_cast<double>(size)),
-                                            rate ? ", busbw" : ""),
+void collective(Bench& bench, Team& team, int64_t kind, int64_t size, bool in_place) {
+  const CollectiveForm& c = collective_forms()[static_cast<size_t>(kind)];
+  const auto ranks = static_cast<int64_t>(team.world().ranks);
+  const int64_t bytes = message_bytes(size, team.world().ranks);
+  const bool rate = size > kLatencyMessage;
+  Figure f = bench.figure(fmt::format("{}{}_{}", c.name, in_place ? "_in_place" : "", size),
+                                fmt::format("{} {}{}{}", c.label, format_bytes(static_cast<double>(size)),
+                                            in_place ? ", in place" : "", rate ? ", busbw" : ""),
                                 nullptr, rate ? "GB/s" : "ns");
-  const double amount = static_cast<double>(bytes) * bus_factor(c.name, static_cast<int64_t>(ranks.size()));
-  const cuda::Device& first = *ranks.front().device;
+  f.size = size;
+  if (bytes > team.world().buffer_bytes)
+    return bench.miss(f, {"the devices have no memory for such messages", "end what else uses the GPUs"});
+  const double amount = static_cast<double>(bytes) * bus_factor(c.name, ranks);
   bool checked = false;
   bench.measure(f, rate ? amount : 0, [&](int64_t calls) -> Result<double> {
+    Order order{Order::kCheck, kind, bytes, in_place, calls};
     if (!checked) {
-      const auto wrong = wrong_bytes(api, ranks, c, static_cast<size_t>(bytes));
+      const auto wrong = team.all_do(order);
       if (!wrong) return wrong.error();
-      if (*wrong > 0)
-        return Error{fmt::format("{} bytes of the results are wrong", *wrong),
+      if (wrong->wrong > 0)
+        return Error{fmt::format("{} values of the results are wrong{}", wrong->wrong,
+                                 wrong->error.empty() ? "" : ", on " + wrong->error),
                      "a device, a link or NCCL computes wrong numbers: `profgpu doctor` looks for errors"};
       checked = true;
     }
-    const int64_t begin_ns = first.now_ns();
-    if (const Status done = together(api, ranks, c, static_cast<size_t>(bytes), calls); !done) return done.error();
-    return static_cast<double>(first.now_ns() - begin_ns);
+    order.what = Order::kRun;
+    const auto took = team.all_do(order);
+    if (!took) return took.error();
+    return took->ns;
   });
 }
 
-// One for each device that works, with buffers of `bytes`.
-Result<Ranks> ranks_of(Bench& bench, const nccl::Api& api, int64_t bytes) {
-  std::vector<const cuda::Device*> devices;
-  bench.each_device([&](BenchDevice& d) { devices.push_back(d.cuda.get()); });
-  if (devices.size() < 2) return Error{"collectives need two GPUs"};
-  devices.resize(std::min(devices.size(), size_t{kMaxRanks}));
-  std::vector<int> indices;
-  for (const cuda::Device* d : devices) indices.push_back(d->index);
-  std::vector<nccl::Communicator> communicators(devices.size());
-  if (const Status made = api.create_all(communicators.data(), static_cast<int>(devices.size()), indices.data()); !made)
-    return made.error();
-  Ranks ranks;
-  for (size_t i = 0; i < devices.size(); ++i) {
-    const cuda::Device& d = *devices[i];
-    if (const Status current = d.use(); !current) return current.error();
-    auto from = DeviceMemory::allocate(d, bytes);
-    if (!from) return from.error();
-    auto to = DeviceMemory::allocate(d, bytes);
-    if (!to) return to.error();
-    const auto own = static_cast<unsigned char>(i + 1);
-    if (const Status filled = d.api.fill(from->address(), own, static_cast<size_t>(bytes), d.stream()); !filled)
-      return filled.error();
-    ranks.push_back({&d, communicators[i], std::move(*from), std::move(*to)});
+void barrier(Bench& bench, Team& team) {
+  bench.measure(bench.figure("barrier", "barrier: all-reduce of one value, waited for"), 0,
+                [&](int64_t calls) -> Result<double> {
+                  const auto took = team.all_do({Order::kBarrier, 0, 0, 0, calls});
+                  if (!took) return took.error();
+                  return took->ns;
+                });
+}
+
+// Both ways of each pair, of many ranks one, of very many only neighbors.
+std::vector<std::pair<size_t, size_t>> pairs_of(size_t ranks) {
+  std::vector<std::pair<size_t, size_t>> all;
+  for (size_t a = 0; a < ranks; ++a)
+    for (size_t b = ranks <= kAllWays ? 0 : a + 1; b < ranks; ++b)
+      if (a != b && (ranks <= kAllPairs || b == a + 1)) all.emplace_back(a, b);
+  if (ranks > kAllPairs) all.emplace_back(ranks - 1, 0);
+  return all;
+}
+
+// Each pair alone, so that the slow one is known.
+void pairs(Bench& bench, Team& team) {
+  const int64_t size = std::min(kPairMessage, team.world().buffer_bytes);
+  const int64_t bytes = message_bytes(size, team.world().ranks);
+  for (const auto& [from, to] : pairs_of(team.world().ranks)) {
+    Figure f = bench.figure(fmt::format("pair_{}", kPairMessage), "send, one pair alone", nullptr, "GB/s");
+    if (team.of_processes()) {
+      f.rank = static_cast<int64_t>(from), f.peer_rank = static_cast<int64_t>(to);
+      const bool one_host = team.ranks()[from].host == team.ranks()[to].host;
+      f.link = one_host ? "within a host" : "between hosts", f.label += ", " + f.link;
+    } else {
+      f.device = team.world().devices[from]->index, f.peer = team.world().devices[to]->index;
+    }
+    bench.measure(f, static_cast<double>(bytes), [&, a = from, b = to](int64_t calls) -> Result<double> {
+      const auto took = team.all_do({Order::kPair, 0, bytes, 0, calls, static_cast<int64_t>(a),
+                                     static_cast<int64_t>(b)});
+      if (!took) return took.error();
+      return took->ns;
+    });
   }
-  return ranks;
+}
+
+void measure_all(Bench& bench, Team& team, std::span<const int64_t> sizes, bool with_in_place) {
+  barrier(bench, team);
+  for (size_t kind = 0; kind < collective_forms().size(); ++kind)
+    for (const bool in_place : {false, true})
+      for (const int64_t size : sizes)
+        if (!in_place || (with_in_place && collective_forms()[kind].in_place != CollectiveForm::InPlace::kNo))
+          collective(bench, team, static_cast<int64_t>(kind), size, in_place);
+  pairs(bench, team);
 }
 
 void run_collectives(Bench& bench) {
   const Figure all = bench.figure("", "");
-  if (bench.devices.size() < 2) return bench.miss(all, {"collectives need two GPUs"});
-  bench.begin(bench.figure("", "connecting the devices"));
+  bench.begin(bench.figure("", "connecting the ranks"));
+  std::unique_ptr<RankExchange> exchange;
+  if (bench.options.launched) {
+    auto connected = RankExchange::connect(*bench.options.launched, bench.options.rendezvous,
+                                           bench.options.patience_ns);
+    if (!connected) return bench.miss(all, connected.error());
+    exchange = *std::move(connected);
+  }
+  const Status opened = bench.open();
+  if (!exchange && !opened) return bench.miss(all, opened.error());
+  if (!exchange && bench.devices.size() < 2) return bench.miss(all, {"collectives need two GPUs"});
   const auto library = nccl::Library::open();
-  if (!library) return bench.miss(all, library.error());
-  const auto sizes =
-      bench.options.full ? std::span<const int64_t>(kFullMessages) : std::span<const int64_t>(kShortMessages);
-  const auto ranks = ranks_of(bench, (*library)->api, sizes.back());
-  if (!ranks) return bench.miss(all, ranks.error());
-  for (const Collective& c : kCollectives)
-    for (const int64_t size : sizes) collective(bench, (*library)->api, *ranks, c, size);
-  for (const Rank& r : *ranks)
-    if (r.device->use()) (void)(*library)->api.destroy(r.communicator);
+  if (!exchange && !library) return bench.miss(all, library.error());
+  const bool full = bench.options.full;
+  const auto sizes = full ? std::span<const int64_t>(kFullMessages) : std::span<const int64_t>(kShortMessages);
+  Team team(bench, std::move(exchange));
+  bench.begin(bench.figure("", "connecting the devices"));
+  if (const Status connected = team.connect(library ? *library : nullptr, sizes.back()); !connected)
+    return bench.miss(all, !opened ? opened.error() : !library ? library.error() : connected.error());
+  if (!team.leads()) return team.follow();
+  for (const MeasuredRank& r : team.ranks()) bench.add(r);
+  measure_all(bench, team, sizes, full || !bench.options.names.empty());
+  team.dismiss();
 }
 
 }  // namespace
@@ -232,7 +331,8 @@ void run_collectives(Bench& bench) {
 extern const Benchmark kNcclCollectives;
 const Benchmark kNcclCollectives{
     .name = "collectives",
-    .summary = "NCCL over the devices of this machine: latency, bus bandwidth, checked results",
+    .summary = "NCCL over the devices of this machine or the ranks of a job: latency, bus bandwidth, checked results",
+    .of_devices = false,   // it opens them itself, so that a rank without one is known to the others
     .run = run_collectives,
 };
 

@@ -63,50 +63,81 @@ Result<std::shared_ptr<Library>> Library::open() {
   return library;
 }
 
+std::span<const ProductKind> product_kinds() {
+  // FP8 results are BF16, since frameworks take those; INT8 sums are 32 bits.
+  static constexpr ProductKind kKinds[] = {
+      {"fp64", kCompute64F, kR64F, kR64F, kR64F, 8, 8},
+      {"fp32", kCompute32F, kR32F, kR32F, kR32F, 4, 4},
+      {"tf32", kCompute32FFastTf32, kR32F, kR32F, kR32F, 4, 4},
+      {"bf16", kCompute32F, kR32F, kR16BF, kR16BF, 2, 2},
+      {"fp16", kCompute32F, kR32F, kR16F, kR16F, 2, 2},
+      {"fp8", kCompute32F, kR32F, kR8FE4M3, kR16BF, 1, 2},
+      {"int8", kCompute32I, kR32I, kR8I, kR32I, 1, 4},
+  };
+  return kKinds;
+}
+
+const ProductKind* product_kind(std::string_view name) {
+  for (const ProductKind& kind : product_kinds())
+    if (kind.name == name) return &kind;
+  return nullptr;
+}
+
 Result<std::unique_ptr<Product>> Product::make(const std::shared_ptr<Library>& library, const cuda::Device& device,
-                                               const ProductKind& kind, int64_t size) {
+                                               const ProductKind& kind, const ProductShape& shape) {
   std::unique_ptr<Product> product(new Product(library, device, kind));
-  Status status = product->describe(size);
-  if (status) status = product->allocate(size);
+  Status status = product->describe(shape);
+  if (status) status = product->allocate(shape);
   if (!status) return status.error();
   return product;
 }
 
-Status Product::describe(int64_t size) {
-  const auto n = static_cast<uint64_t>(size);
+// Column by column, one matrix of the batch behind the other.
+Status Product::create_layout(MatrixLayout* layout, DataType type, int64_t rows, int64_t columns, int64_t batch) const {
+  Status status = api_.create_layout(layout, int{type}, static_cast<uint64_t>(rows), static_cast<uint64_t>(columns),
+                                     rows);
+  if (!status || batch == 1) return status;
+  const auto count = static_cast<int32_t>(batch);
+  const int64_t stride = rows * columns;
+  status = api_.set_layout(*layout, int{kBatchCount}, &count, sizeof count);
+  return status ? api_.set_layout(*layout, int{kBatchStride}, &stride, sizeof stride) : status;
+}
+
+Status Product::describe(const ProductShape& shape) {
   Status status = api_.create(&handle_);
   if (status) status = api_.create_description(&description_, int{kind_.compute}, int{kind_.scale});
   if (status) status = api_.set_description(description_, int{kTransposeA}, &kTransposed, sizeof kTransposed);
-  if (status) status = api_.create_layout(&factor_, int{kind_.factor}, n, n, size);
-  if (status) status = api_.create_layout(&result_, int{kind_.result}, n, n, size);
+  if (status) status = create_layout(&a_, kind_.factor, shape.k, shape.m, shape.batch);
+  if (status) status = create_layout(&b_, kind_.factor, shape.k, shape.n, shape.batch);
+  if (status) status = create_layout(&d_, kind_.result, shape.m, shape.n, shape.batch);
   Preference preference = nullptr;
   if (status) status = api_.create_preference(&preference);
   if (!status) return status;
   const auto workspace = static_cast<uint64_t>(kWorkspaceBytes);
   status = api_.set_preference(preference, int{kMaxWorkspaceBytes}, &workspace, sizeof workspace);
   int found = 0;
-  if (status)
-    status = api_.choose(handle_, description_, factor_, factor_, result_, result_, preference, 1, &chosen_, &found);
+  if (status) status = api_.choose(handle_, description_, a_, b_, d_, d_, preference, 1, &chosen_, &found);
   (void)api_.destroy_preference(preference);
   if (status && found == 0) status = Error{"cuBLASLt has no kernel for this precision on this device"};
   return status;
 }
 
-Status Product::allocate(int64_t size) {
-  const int64_t factor_bytes = size * size * kind_.factor_bytes, result_bytes = size * size * kind_.result_bytes;
-  for (const int64_t bytes : {factor_bytes, factor_bytes, result_bytes, kWorkspaceBytes}) {
+Status Product::allocate(const ProductShape& s) {
+  const int64_t a_bytes = s.batch * s.k * s.m * kind_.factor_bytes, b_bytes = s.batch * s.k * s.n * kind_.factor_bytes;
+  for (const int64_t bytes : {a_bytes, b_bytes, s.batch * s.m * s.n * kind_.result_bytes, kWorkspaceBytes}) {
     auto memory = cuda::DeviceMemory::allocate(device_, bytes);
     if (!memory) return memory.error();
     memory_.push_back(std::move(*memory));
   }
   const std::vector<char> block = random_block(kind_.factor);
   for (size_t i = 0; i < 2; ++i)
-    if (const Status filled = fill_with(device_, memory_[i], static_cast<size_t>(factor_bytes), block); !filled)
+    if (const Status filled = fill_with(device_, memory_[i], static_cast<size_t>(i == 0 ? a_bytes : b_bytes), block);
+        !filled)
       return filled;
   return ok();
 }
 
-Status Product::multiply() const {
+Status Product::multiply(cuda::Stream stream) const {
   // 1 and 0 in each of the types that scales have.
   static constexpr double kOne64 = 1, kZero64 = 0;
   static constexpr float kOne32 = 1, kZero32 = 0;
@@ -116,13 +147,12 @@ Status Product::multiply() const {
   const void* zero = kind_.scale == kR64F ? static_cast<const void*>(&kZero64)
                      : kind_.scale == kR32I ? static_cast<const void*>(&kZeroInt) : &kZero32;
   const cuda::Address a = memory_[0].address(), b = memory_[1].address(), d = memory_[2].address();
-  return api_.multiply(handle_, description_, one, a, factor_, b, factor_, zero, d, result_, d, result_,
-                       &chosen_.algorithm, memory_[3].address(), static_cast<size_t>(kWorkspaceBytes),
-                       device_.stream());
+  return api_.multiply(handle_, description_, one, a, a_, b, b_, zero, d, d_, d, d_, &chosen_.algorithm,
+                       memory_[3].address(), static_cast<size_t>(kWorkspaceBytes), stream);
 }
 
 Product::~Product() {
-  for (const MatrixLayout layout : {factor_, result_})
+  for (const MatrixLayout layout : {a_, b_, d_})
     if (layout) (void)api_.destroy_layout(layout);
   if (description_) (void)api_.destroy_description(description_);
   if (handle_) (void)api_.destroy(handle_);

@@ -4,6 +4,8 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <string_view>
 
 #include "measure/cuda_library.h"
 
@@ -19,6 +21,7 @@ enum DataType : int { kR32F = 0, kR64F = 1, kR16F = 2, kR8I = 3, kR32I = 10, kR1
 /// cublasComputeType_t.
 enum ComputeType : int { kCompute32F = 68, kCompute64F = 70, kCompute32I = 72, kCompute32FFastTf32 = 77 };
 enum DescriptionAttribute : int { kTransposeA = 3 };
+enum LayoutAttribute : int { kBatchCount = 5, kBatchStride = 6 };
 enum PreferenceAttribute : int { kMaxWorkspaceBytes = 1 };
 constexpr int32_t kTransposed = 1;
 
@@ -51,6 +54,7 @@ class Api {
   Call<Description, int, const void*, size_t> PROFGPU_CALL(set_description, "cublasLtMatmulDescSetAttribute");
   Call<Description> PROFGPU_CALL(destroy_description, "cublasLtMatmulDescDestroy");
   Call<MatrixLayout*, int, uint64_t, uint64_t, int64_t> PROFGPU_CALL(create_layout, "cublasLtMatrixLayoutCreate");
+  Call<MatrixLayout, int, const void*, size_t> PROFGPU_CALL(set_layout, "cublasLtMatrixLayoutSetAttribute");
   Call<MatrixLayout> PROFGPU_CALL(destroy_layout, "cublasLtMatrixLayoutDestroy");
   Call<Preference*> PROFGPU_CALL(create_preference, "cublasLtMatmulPreferenceCreate");
   Call<Preference, int, const void*, size_t> PROFGPU_CALL(set_preference, "cublasLtMatmulPreferenceSetAttribute");
@@ -81,24 +85,40 @@ struct ProductKind {
   int64_t factor_bytes, result_bytes;   ///< of an element
 };
 
-/// D = Aᵀ B with square matrices, by the algorithm that the library takes for the best: in all precisions the layout
-/// that it has kernels for.
+/// All kinds, in the order in which they are measured.
+std::span<const ProductKind> product_kinds();
+/// Null: the library has no such products.
+const ProductKind* product_kind(std::string_view name);
+
+/// A has k rows and m columns, B has k rows and n columns, D has m rows and n columns; a batch of each.
+struct ProductShape {
+  int64_t m, n, k, batch = 1;
+
+  [[nodiscard]] double operations() const {
+    return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) * static_cast<double>(batch);
+  }
+};
+
+/// D = Aᵀ B, by the algorithm that the library takes for the best: in all precisions the layout that it has kernels for.
 class Product {
  public:
   static Result<std::unique_ptr<Product>> make(const std::shared_ptr<Library>& library, const cuda::Device& device,
-                                               const ProductKind& kind, int64_t size);
+                                               const ProductKind& kind, const ProductShape& shape);
   ~Product();
   Product(const Product&) = delete;
   Product& operator=(const Product&) = delete;
 
-  Status multiply() const;
+  Status multiply() const { return multiply(device_.stream()); }
+  Status multiply(cuda::Stream stream) const;
+  [[nodiscard]] cuda::Address result() const { return memory_[2].address(); }
   static constexpr int64_t kWorkspaceBytes = int64_t{32} << 20;   // what NVIDIA recommends for Hopper and later
 
  private:
   Product(std::shared_ptr<Library> library, const cuda::Device& device, const ProductKind& kind)
       : library_(std::move(library)), api_(library_->api), device_(device), kind_(kind) {}
-  Status describe(int64_t size);
-  Status allocate(int64_t size);
+  Status describe(const ProductShape& shape);
+  Status create_layout(MatrixLayout* layout, DataType type, int64_t rows, int64_t columns, int64_t batch) const;
+  Status allocate(const ProductShape& shape);
 
   std::shared_ptr<Library> library_;
   const Api& api_;
@@ -106,7 +126,7 @@ class Product {
   const ProductKind& kind_;
   Handle handle_ = nullptr;
   Description description_ = nullptr;
-  MatrixLayout factor_ = nullptr, result_ = nullptr;
+  MatrixLayout a_ = nullptr, b_ = nullptr, d_ = nullptr;
   HeuristicResult chosen_{};
   std::vector<cuda::DeviceMemory> memory_;   // A, B, D, workspace
 };

@@ -125,15 +125,17 @@ Status Device::launch(Function kernel, std::vector<uint64_t> parameters) const {
   return api.launch(kernel, blocks, 1U, 1U, kThreads, 1U, 1U, 0U, stream_, pointers.data(), nullptr);
 }
 
-Status Device::finish() const {
-  const Status status = api.record(end_, stream_);
-  return status ? api.wait_for_stream(stream_) : status;
-}
-
-Result<double> Device::between_ns() const {
+Result<double> Device::timed_ns() const {
+  if (const Status done = api.wait_for_stream(stream_); !done) return done.error();
   float ms = 0;
   if (const Status status = api.elapsed_ms(&ms, begin_, end_); !status) return status.error();
   return static_cast<double>(ms) * 1e6;
+}
+
+Result<SideStream> SideStream::make(const Device& device) {
+  Stream stream = nullptr;
+  if (const Status status = device.api.create_stream(&stream, kNonBlockingStream); !status) return status.error();
+  return SideStream(device, stream);
 }
 
 Result<DeviceMemory> DeviceMemory::allocate(const Device& device, int64_t bytes) {

@@ -126,12 +126,17 @@ class Device {
   /// Time on the device from the first to the last that `work` put into the stream, waited for.
   template <class Work>
   Result<double> device_ns(Work work) const {
-    Status status = api.record(begin_, stream_);
+    Status status = begin_timing();
     if (status) status = work();
-    if (status) status = finish();
+    if (status) status = end_timing();
     if (!status) return status.error();
-    return between_ns();
+    return timed_ns();
   }
+  /// The same in parts, so that several devices work at once: begin_timing(), what is timed, end_timing(), and for the
+  /// time timed_ns(), which waits.
+  [[nodiscard]] Status begin_timing() const { return api.record(begin_, stream_); }
+  [[nodiscard]] Status end_timing() const { return api.record(end_, stream_); }
+  [[nodiscard]] Result<double> timed_ns() const;
   [[nodiscard]] int64_t now_ns() const { return library_->now_ns(); }
 
   const int index;                 ///< as CUDA counts
@@ -144,8 +149,6 @@ class Device {
  private:
   Device(std::shared_ptr<Library> library, int at) : index(at), library_(std::move(library)), api(library_->api) {}
   Status identify();
-  [[nodiscard]] Status finish() const;
-  [[nodiscard]] Result<double> between_ns() const;
 
   std::shared_ptr<Library> library_;
 
@@ -159,6 +162,22 @@ class Device {
   Event begin_ = nullptr, end_ = nullptr;
   Module module_ = nullptr;
   Status kernels_ = ok();
+};
+
+/// Another stream of a device, for work beside that of its own.
+class SideStream {
+ public:
+  static Result<SideStream> make(const Device& device);
+  SideStream(SideStream&& other) noexcept : device_(other.device_), stream_(std::exchange(other.stream_, nullptr)) {}
+  ~SideStream() {
+    if (stream_ && device_->use()) (void)device_->api.destroy_stream(stream_);
+  }
+  [[nodiscard]] Stream get() const { return stream_; }
+
+ private:
+  SideStream(const Device& device, Stream stream) : device_(&device), stream_(stream) {}
+  const Device* device_;
+  Stream stream_;
 };
 
 /// Memory of a device, filled with zeros.

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/decimal.h"
 #include "base/text.h"
 #include "devices/system_files.h"
 
@@ -40,7 +41,8 @@ DeviceWatch::DeviceWatch(std::shared_ptr<Backend> backend) : backend_(std::move(
   processes_.resize(readings_.size());
   SamplerOptions options{.interval_ns = kInterval_ns};
   for (const Metric m : {Metric::kSmClock, Metric::kPower, Metric::kTemperature, Metric::kClockEventReasons,
-                         Metric::kPcieGeneration, Metric::kPcieWidth})
+                         Metric::kPcieGeneration, Metric::kPcieWidth, Metric::kEccCorrected, Metric::kEccUncorrected,
+                         Metric::kXidErrors, Metric::kXidLast})
     options.wanted.set(static_cast<size_t>(m));
   sampler_ = std::make_unique<Sampler>(backend_, options, [this](const Reading& reading) { take(reading); });
   sampler_->start();
@@ -100,6 +102,46 @@ DeviceReadings DeviceWatch::since(uint32_t device, int64_t from_ns) const {
   for (const ClockReasonInfo& r : clock_reasons())
     if (reasons & static_cast<uint32_t>(r.reason)) append_listed(out.held_back_by, r.words);
   return out;
+}
+
+DeviceFaults DeviceWatch::faults_since(uint32_t device, int64_t from_ns) const {
+  const std::lock_guard lock(mutex_);
+  const std::vector<Reading>& all = readings_[device];
+  // Counters as they were before, and as they are: of slow ones not every reading has a value.
+  const auto values_of = [&](Metric m) {
+    std::optional<double> before, first, last;
+    for (const Reading& r : all)
+      for (const Sample& s : r.samples) {
+        if (s.metric != m) continue;
+        if (r.time_ns < from_ns) before = s.value;
+        if (!first) first = s.value;
+        last = s.value;
+      }
+    return std::pair(before ? before : first, last);
+  };
+  const auto rise = [&](Metric m) {
+    const auto [before, last] = values_of(m);
+    return before && last ? std::max<int64_t>(0, static_cast<int64_t>(*last - *before)) : 0;
+  };
+  DeviceFaults f{rise(Metric::kEccCorrected), rise(Metric::kEccUncorrected), rise(Metric::kXidErrors), 0};
+  if (f.xids > 0) f.last_xid = static_cast<int64_t>(values_of(Metric::kXidLast).second.value_or(0));
+  return f;
+}
+
+std::string DeviceWatch::link(uint32_t from, uint32_t to) {
+  if (!backend_) return "";
+  if (!topology_) topology_ = backend_->topology();
+  return from < topology_->size() && to < (*topology_)[from].size() ? (*topology_)[from][to].kind : "";
+}
+
+std::optional<double> DeviceWatch::link_gbps(uint32_t from, std::string_view link) {
+  const auto links = link.starts_with("NV") ? whole_number(link.substr(2)) : std::nullopt;
+  if (!backend_ || !links) return std::nullopt;
+  for (const Fact& f : backend_->device_facts(from))
+    if (f.id == "nvlink_speed_mb_per_second")
+      if (const auto speed = whole_number(f.value); speed && *speed > 0)
+        return static_cast<double>(*links * *speed) / 1e3;
+  return std::nullopt;
 }
 
 std::vector<std::string> DeviceWatch::others(uint32_t device) const {

@@ -12,6 +12,11 @@
 
 namespace profgpu {
 
+/// How much counters of faults rose; all 0 where they did not, or are unknown.
+struct DeviceFaults {
+  int64_t ecc_corrected = 0, ecc_uncorrected = 0, xids = 0, last_xid = 0;
+};
+
 class DeviceWatch {
  public:
   /// `backend`: null gives no readings.
@@ -22,6 +27,11 @@ class DeviceWatch {
   [[nodiscard]] std::optional<uint32_t> find(const std::string& uuid, const std::string& pci_bus_id) const;
   /// From `from_ns` (Unix time) until now; of the newest reading before, where there was none since.
   [[nodiscard]] DeviceReadings since(uint32_t device, int64_t from_ns) const;
+  [[nodiscard]] DeviceFaults faults_since(uint32_t device, int64_t from_ns) const;
+  /// How two devices reach each other: "NV18", "SYS"; empty: unknown. And what that many NVLinks of the first move at
+  /// most in one direction; none: it is no NVLink, or its speed is unknown.
+  [[nodiscard]] std::string link(uint32_t from, uint32_t to);
+  [[nodiscard]] std::optional<double> link_gbps(uint32_t from, std::string_view link);
   /// Processes other than this one that are on the device: "python (pid 4711)".
   [[nodiscard]] std::vector<std::string> others(uint32_t device) const;
   /// A worker is stuck in the driver.
@@ -31,6 +41,7 @@ class DeviceWatch {
   void take(const Reading& reading);
 
   std::shared_ptr<Backend> backend_;
+  std::optional<std::vector<std::vector<Link>>> topology_;   // none: not asked yet
   mutable std::mutex mutex_;
   std::vector<std::vector<Reading>> readings_;     // by device; the newest kMaxReadings
   std::vector<std::vector<ProcessSample>> processes_;   // by device, newest

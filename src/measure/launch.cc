@@ -73,6 +73,7 @@ void graphs(Bench& bench, const Device& d) {
   const Figure f = bench.figure("graph_kernel", "graph of 100 kernels, each", &d);
   const cuda::Function kernel = d.kernel("profgpu_empty");
   if (!kernel) return;   // reported with the launches
+  bench.begin(f);
   OwnedGraph graph(d);
   if (const Status captured = graph.capture(d, kernel); !captured) return bench.miss(f, captured.error());
   bench.measure(f, 0, [&](int64_t calls) -> Result<double> {
@@ -97,6 +98,7 @@ void waits(Bench& bench, const Device& d) {
 void small_copies(Bench& bench, const Device& d) {
   const Figure to = bench.figure("small_host_to_device", "copy 4 bytes to the device and wait", &d);
   const Figure from = bench.figure("small_device_to_host", "copy 4 bytes to the host and wait", &d);
+  bench.begin(to);
   auto pinned = cuda::PinnedMemory::allocate(d, kSmallBytes);
   auto there = cuda::DeviceMemory::allocate(d, kSmallBytes);
   for (const Status& status : {pinned ? ok() : Status(pinned.error()), there ? ok() : Status(there.error())})

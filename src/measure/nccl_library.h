@@ -1,7 +1,8 @@
-// NCCL as its library exports it, in declarations of our own (nccl.h 2.7 and later): as much as collectives over the
-// devices of one machine need.
+// NCCL as its library exports it, in declarations of our own (nccl.h 2.7 and later): as much as collectives need.
+// RCCL has the same names.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <vector>
 
@@ -11,6 +12,10 @@ namespace profgpu::nccl {
 
 using Communicator = struct OpaqueCommunicator*;
 constexpr int kInt32 = 2, kSum = 0;
+/// By which ranks of several processes find each other.
+struct UniqueId {
+  std::array<char, 128> bytes;
+};
 
 std::string words_of(const DynLib& library, int code);
 
@@ -26,6 +31,8 @@ class Api {
   explicit Api(const DynLib& library) : library_(library) {}
 
   Call<Communicator*, int, const int*> PROFGPU_CALL(create_all, "ncclCommInitAll");
+  Call<UniqueId*> PROFGPU_CALL(unique_id, "ncclGetUniqueId");
+  Call<Communicator*, int, UniqueId, int> PROFGPU_CALL(create_rank, "ncclCommInitRank");
   Call<Communicator> PROFGPU_CALL(destroy, "ncclCommDestroy");
   Call<> PROFGPU_CALL(begin_group, "ncclGroupStart");
   Call<> PROFGPU_CALL(end_group, "ncclGroupEnd");

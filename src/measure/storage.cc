@@ -9,10 +9,12 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <random>
 
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "measure/benchmark.h"
+#include "measure/loader.h"
 
 namespace profgpu {
 namespace {
@@ -20,6 +22,7 @@ namespace {
 constexpr size_t kBlock = 1 << 20, kAlignment = 4096;
 constexpr int64_t kMaxRead = int64_t{1} << 30;    // of one run
 constexpr size_t kMaxFiles = 10'000;
+constexpr uint64_t kLeastBlocks = 64;              // of a file that is read at random
 
 struct FreeAligned {
   void operator()(char* p) const { std::free(p); }
@@ -89,11 +92,40 @@ void reading(Bench& bench, const Files& files, Figure figure, bool direct) {
                 });
 }
 
+// Blocks at random places past the page cache, one after the other: what a loader that picks samples waits for.
+void random_reading(Bench& bench, const Files& files, Figure figure) {
+  const std::string* largest = nullptr;
+  std::error_code error;
+  uintmax_t size = 0;
+  for (const std::string& path : files.paths)
+    if (const auto own = std::filesystem::file_size(path, error); !error && own > size) largest = &path, size = own;
+  const uint64_t blocks = size / kAlignment;
+  if (!largest || blocks < kLeastBlocks) return;   // all of it is in one read
+  constexpr int flags = O_RDONLY | O_CLOEXEC;
+  Descriptor file(::open(largest->c_str(), flags | O_DIRECT));
+  const bool direct = bool(file);
+  if (!direct) file = Descriptor(::open(largest->c_str(), flags));
+  if (!file) return bench.miss(figure, {*largest + ": " + std::strerror(errno)});
+  const Block block(static_cast<char*>(std::aligned_alloc(kAlignment, kAlignment)));
+  std::mt19937_64 random(1);
+  bench.measure(std::move(figure), 0, [&](int64_t calls) -> Result<double> {
+    if (!direct) ::posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED);
+    const int64_t begin_ns = monotonic_ns();
+    for (int64_t i = 0; i < calls; ++i) {
+      const auto at = static_cast<int64_t>(random() % blocks * kAlignment);
+      if (!read_at(file.get(), at, block.get(), kAlignment)) return Error{*largest + ": " + std::strerror(errno)};
+    }
+    return static_cast<double>(monotonic_ns() - begin_ns);
+  });
+}
+
 void run_storage(Bench& bench) {
   const auto files = files_of(bench.options.path);
   if (!files) return bench.miss(bench.figure("", ""), files.error());
   reading(bench, *files, bench.figure("read_disk", "sequential reads from the disk", nullptr, "GB/s"), true);
   reading(bench, *files, bench.figure("read_cached", "sequential reads from the page cache", nullptr, "GB/s"), false);
+  random_reading(bench, *files, bench.figure("read_random", "read 4 KiB at a random place of the disk"));
+  measure_loader(bench, files->paths);
 }
 
 }  // namespace
@@ -101,7 +133,7 @@ void run_storage(Bench& bench) {
 extern const Benchmark kStorage;
 const Benchmark kStorage{
     .name = "storage",
-    .summary = "reading the files of --path, from the disk and from the page cache",
+    .summary = "the files of --path: reads from disk and page cache, random reads, decoding, sequences of tokens",
     .of_devices = false,
     .needs_path = true,
     .run = run_storage,

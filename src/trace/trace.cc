@@ -23,10 +23,11 @@ DeviceProperties Trace::properties(int32_t device) const {
     if (d.id == device) return d;
   DeviceProperties shared = devices.empty() ? DeviceProperties{} : devices.front();
   for (DeviceProperties d : devices) {
-    d.id = shared.id;
+    d.id = shared.id, d.uuid = shared.uuid;
     if (d != shared) return {};
   }
   shared.id = devices.empty() ? 0 : device;
+  shared.uuid.clear();
   return shared;
 }
 

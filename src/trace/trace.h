@@ -235,6 +235,7 @@ struct DeviceProperties {
   int32_t compute_major = 0;    ///< 0: unknown
   int32_t compute_minor = 0;
   int32_t multiprocessors = 0;
+  std::string uuid = {};        ///< "GPU-…"; empty: unknown
   bool operator==(const DeviceProperties&) const = default;
 };
 

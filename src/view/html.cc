@@ -135,6 +135,11 @@ std::string page_title(const Report& report) {
   return fmt::format("{} and {} more", name, report.inputs.size() - 1);
 }
 
+// Replaces one mark of the template.
+void put_in(std::string& page, std::string_view mark, std::string_view text) {
+  if (const size_t at = page.find(mark); at != page.npos) page.replace(at, mark.size(), text);
+}
+
 std::string data_element(const Report& report) {
   static const PageData kNone;
   std::string json = json_report(report, {});
@@ -170,6 +175,13 @@ std::string write_html(const Report& report, const PresentOptions& options) {
 }
 
 }  // namespace
+
+std::string plain_page(std::string_view title, std::string_view body) {
+  std::string page(kPlainPage);
+  put_in(page, "<!--profgpu:title-->", title);
+  put_in(page, "<!--profgpu:report-->", body);
+  return page;
+}
 
 extern const Presenter kHtmlPresenter;
 const Presenter kHtmlPresenter{"html", "one page with everything, timeline included, that opens in any browser",

@@ -121,6 +121,7 @@ Limits Limits::compute(const Facts& facts) {
     if (limits.name.empty()) limits.name = properties.name;
     return {std::move(limits), ""};
   }
+  if (const DeviceLimits* own = limits_of_uuid(facts.options().machine_peaks, properties.uuid)) return {*own, ""};
   FoundLimits found = find_limits({properties.name, properties.memory_bytes, properties.multiprocessors});
   return {std::move(found.limits), std::move(found.why)};
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "analyse/rank/places.h"
+#include "analyse/rank/roofline.h"
 #include "analyse/rules/log_checks.h"
 #include "analyse/rules/measure.h"
 
@@ -45,8 +46,18 @@ Loader loader_of(const Measured& m) {
   return loader;
 }
 
+// What `profgpu bench storage` measured where the data lies: no loader is faster.
+void add_ceilings(const Measured& m, Finding& f) {
+  const AnalysisOptions& options = m.facts().options();
+  const Limits& limits = m.facts().get<Limits>();
+  const bool here = options.peaks.empty() && limits.device && !limits.device->uuid.empty();
+  for (const std::string& ceiling : here ? options.machine_ceilings : options.ceilings)
+    f.evidence.push_back("measured by profgpu bench: " + ceiling);
+}
+
 void describe_data_loading_bound(const Measured& m, Finding& f) {
   const Loader loader = loader_of(m);
+  add_ceilings(m, f);
   const std::string longest = "longest wait " + format_duration(static_cast<double>(loader.longest.length()));
   if (loader.longest.length() > 0) see(f, loader.longest);
   f.what = fmt::format("{}, so the {}", loader.workers          ? "the data loader's workers can't keep up"

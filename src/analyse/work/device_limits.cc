@@ -272,11 +272,11 @@ std::optional<Precision> precision_called(std::string_view name) {
 bool read_device(JsonReader& in, DeviceLimits& device) {
   return read_object(in, [&](std::string_view key) {
     if (key == "memory_gbps") return read_number(in, device.memory_gbps);
-    if (key == "name") {
-      JsonString name;
+    if (key == "name" || (key == "uuid" && in.peek() == '"')) {
+      JsonString text;
       int64_t replaced = 0;
-      if (!in.string(name)) return false;
-      device.name = unescaped(name, replaced);
+      if (!in.string(text)) return false;
+      (key == "name" ? device.name : device.uuid) = unescaped(text, replaced);
       return true;
     }
     if (key != "tflops") return in.skip_value();
@@ -359,6 +359,13 @@ const DeviceLimits* limits_called(std::span<const DeviceLimits> all, std::string
     if (device.name == device_name) return &device;
   for (const DeviceLimits& device : all)
     if (device.name.empty()) return &device;
+  return nullptr;
+}
+
+const DeviceLimits* limits_of_uuid(std::span<const DeviceLimits> all, std::string_view uuid) {
+  for (const DeviceLimits& device : all)
+    if (!uuid.empty() && device.uuid == uuid && (device.memory_gbps > 0 || device.tera != decltype(device.tera){}))
+      return &device;
   return nullptr;
 }
 

@@ -26,6 +26,7 @@ struct DeviceLimits {
   int64_t cache_bytes = 0;                   ///< of the last cache before its memory; 0: unknown
   double link_gbps = 0;                      ///< to other devices, both directions and all links together; 0: unknown
   double host_link_gbps = 0;                 ///< to the host, both directions; 0: unknown
+  std::string uuid = {};                     ///< of measured ones; empty: unknown
 
   /// In operations and bytes per nanosecond; 0: unknown.
   [[nodiscard]] double operations_per_ns(Precision p) const { return tera[static_cast<size_t>(p)] * 1e3; }
@@ -58,5 +59,7 @@ const std::vector<DeviceLimits>& known_limits();
 Result<std::vector<DeviceLimits>> limits_from_json(std::string text, std::string_view path);
 /// The entry of a device; null: none.
 const DeviceLimits* limits_called(std::span<const DeviceLimits> all, std::string_view device_name);
+/// The entry of the very device; null: none, or either has no UUID.
+const DeviceLimits* limits_of_uuid(std::span<const DeviceLimits> all, std::string_view uuid);
 
 }  // namespace profgpu

@@ -16,6 +16,12 @@ constexpr int kPrecisions = 9;
 /// "fp64", "tf32" ...; empty: unknown.
 std::string_view precision_name(Precision precision);
 
+/// Of matrices: m rows and k columns by k rows and n columns, so many of each.
+struct ProductSizes {
+  int64_t batch = 0, m = 0, n = 0, k = 0;   ///< batch 0: it is no such product, or one that is too large
+  bool operator==(const ProductSizes&) const = default;
+};
+
 /// Of one call of an operator.
 struct OpWork {
   /// As torch.utils.flop_counter counts: 2 for each multiply-add of products, convolutions and attention, 0 for
@@ -28,6 +34,7 @@ struct OpWork {
   int64_t bytes = -1;
   Precision precision = Precision::kUnknown;
   bool lower_bound = false;     ///< flops are at least this: some sizes are not in the trace
+  ProductSizes product = {};
 
   /// What a kernel has to compute; -1: unknown. Rates and limits are of these.
   [[nodiscard]] int64_t needed_flops() const { return flops < 0 ? -1 : flops - skipped_flops; }

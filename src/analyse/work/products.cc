@@ -29,7 +29,10 @@ std::optional<Product> fitting(const Sizes& a, const Sizes& b, size_t dimensions
 // Both inputs and the result, whose elements have so many bits.
 OpWork multiplied(const OpInputs& in, size_t a, const Product& p, int result_bits, Amount beside = 0) {
   const Amount moved = bytes_of(in, a) + bytes_of(in, a + 1) + bytes_of(p.results(), result_bits) + beside;
-  return multiplying(p.multiply_adds(), moved, in[a]);
+  OpWork work = multiplying(p.multiply_adds(), moved, in[a]);
+  const ProductSizes sizes{p.batch.or_unknown(), p.m.or_unknown(), p.n.or_unknown(), p.k.or_unknown()};
+  if (std::min({sizes.batch, sizes.m, sizes.n, sizes.k}) > 0) work.product = sizes;
+  return work;
 }
 
 template <size_t A, size_t Dimensions>

@@ -153,6 +153,7 @@ std::vector<NsightDevice> nsight_devices(SqliteSource& source, const NsightScope
     d.bus = lower_case(scan.text(kBus));
     if (const string_view uuid = scan.text(kUuid); !uuid.empty())
       d.uuid = (uuid.starts_with("GPU-") ? "" : "GPU-") + std::string(uuid);
+    d.properties.uuid = d.uuid;
     if (devices.size() >= 1024) break;
   }
   return devices;

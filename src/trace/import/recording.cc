@@ -75,6 +75,7 @@ void number_devices(std::deque<TraceProcess>& processes, Trace& trace) {
       d.compute_major = static_cast<int32_t>(row.compute_major);
       d.compute_minor = static_cast<int32_t>(row.compute_minor);
       d.multiprocessors = static_cast<int32_t>(row.multiprocessors);
+      d.uuid = uuid.empty() || uuid.starts_with("GPU-") || uuid.starts_with("MIG-") ? uuid : "GPU-" + uuid;
       trace.devices.push_back(std::move(d));
     }
   }

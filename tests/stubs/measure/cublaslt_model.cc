@@ -18,6 +18,7 @@ struct ModelProduct {
 struct ModelMatrix {
   int type;
   uint64_t rows, columns;
+  int32_t batch = 1;
 };
 
 // The setting that has the rate; empty: no such products.
@@ -55,6 +56,11 @@ MODEL_EXPORT int cublasLtMatmulDescDestroy(ModelProduct* product) { return delet
 MODEL_EXPORT int cublasLtMatrixLayoutCreate(ModelMatrix** matrix, int type, uint64_t rows, uint64_t columns, int64_t) {
   return *matrix = new ModelMatrix{type, rows, columns}, 0;
 }
+MODEL_EXPORT int cublasLtMatrixLayoutSetAttribute(ModelMatrix* matrix, int attribute, const void* value, size_t) {
+  if (const int failed = model_enter("cublasLtMatrixLayoutSetAttribute")) return failed;
+  if (attribute == kBatchCount) matrix->batch = *static_cast<const int32_t*>(value);
+  return 0;
+}
 MODEL_EXPORT int cublasLtMatrixLayoutDestroy(ModelMatrix* matrix) { return delete matrix, 0; }
 MODEL_EXPORT int cublasLtMatmulPreferenceCreate(void** preference) { return *preference = new uint64_t(0), 0; }
 MODEL_EXPORT int cublasLtMatmulPreferenceSetAttribute(uint64_t* preference, int, const void* value, size_t size) {
@@ -74,6 +80,6 @@ MODEL_EXPORT int cublasLtMatmul(void*, ModelProduct* product, const void*, uint6
                                 const Algorithm*, uint64_t, size_t, void* stream) {
   if (const int failed = model_enter("cublasLtMatmul")) return failed;
   const double flops = 2.0 * static_cast<double>(a->rows) * static_cast<double>(a->columns) *
-                       static_cast<double>(b->columns);
-  return model_work(stream, flops / 1e3 / model_setting(precision_of(*product, *a).c_str(), model_device(), 100));
+                       static_cast<double>(b->columns) * a->batch;
+  return model_product(stream, flops / 1e3 / model_setting(precision_of(*product, *a).c_str(), model_device(), 100));
 }

@@ -24,6 +24,7 @@ constexpr int kOutOfMemory = 2, kInvalidValue = 1, kNoDevice = 100, kLost = 719;
 struct ModelStream {
   int device;
   double end_ns = 0;
+  double product_end_ns = 0, collective_end_ns = 0;   // of the newest of them
   double captured_ns = -1;   // of the graph that is being captured; -1: none
 };
 struct ModelEvent {
@@ -125,12 +126,46 @@ MODEL_EXPORT int model_work(void* handle, double ns) {
   };
   if (work > setting("lost_after", 1e18)) return kLost;
   if (work <= setting("cold", 0)) ns *= 2;
+  if (work > setting("throttle_after", 1e18)) ns *= model_setting("throttle", stream->device, 2);
   if (const int64_t every = setting("slow_every", 0); every > 0 && work % every == 0) ns *= 2;
   if (stream->captured_ns >= 0) return stream->captured_ns += ns, 0;
   stream->end_ns = std::max(stream->end_ns, host_ns) + ns;
   return 0;
 }
 
+namespace {
+
+// How long `ns` take from when they begin, if they go `slowdown` times slower until `until_ns`.
+double beside_ns(double begin_ns, double ns, double until_ns, double slowdown) {
+  const double together_ns = std::max(0.0, until_ns - begin_ns);
+  return std::min(ns * slowdown, ns + together_ns * (1 - 1 / slowdown));
+}
+
+int slowed_work(ModelStream* stream, double ns, double ModelStream::*own_end, double ModelStream::*other_end,
+                const char* slowdown) {
+  double until_ns = 0;
+  for (const ModelStream& s : streams)
+    if (&s != stream && s.device == stream->device) until_ns = std::max(until_ns, s.*other_end);
+  const double begin_ns = std::max(stream->end_ns, host_ns);
+  const int failed =
+      model_work(stream, beside_ns(begin_ns, ns, until_ns, model_setting(slowdown, stream->device, 1)));
+  stream->*own_end = stream->end_ns;
+  return failed;
+}
+
+}  // namespace
+
+MODEL_EXPORT const char* model_text(const char* key) { return text_of(key); }
+MODEL_EXPORT int model_product(void* stream, double ns) {
+  const std::lock_guard guard(lock);
+  return slowed_work(static_cast<ModelStream*>(stream), ns, &ModelStream::product_end_ns,
+                     &ModelStream::collective_end_ns, "product_beside");
+}
+MODEL_EXPORT int model_collective(void* stream, double ns) {
+  const std::lock_guard guard(lock);
+  return slowed_work(static_cast<ModelStream*>(stream), ns, &ModelStream::collective_end_ns,
+                     &ModelStream::product_end_ns, "collective_beside");
+}
 MODEL_EXPORT int model_device() { return current; }
 MODEL_EXPORT int model_stream_device(void* stream) { return static_cast<ModelStream*>(stream)->device; }
 MODEL_EXPORT void model_pass(double ns) {
@@ -284,6 +319,8 @@ MODEL_EXPORT int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, Mod
       std::memset(static_cast<char*>(to) + at, byte_at(*memory, offset + at), end - at);
       at = end;
     }
+  if (static_cast<double>(works[stream->device]) > model_setting("flip_after", stream->device, 1e18))
+    *static_cast<char*>(to) ^= 1;
   return host_copy(stream, to, static_cast<double>(bytes), "d2h");
 }
 MODEL_EXPORT int cuMemcpyDtoDAsync_v2(uint64_t, uint64_t, size_t bytes, ModelStream* stream) {
@@ -340,7 +377,8 @@ MODEL_EXPORT int cuModuleLoadData(void** module, const void* image) {
 MODEL_EXPORT int cuModuleUnload(void*) { return 0; }
 MODEL_EXPORT int cuModuleGetFunction(const char** function, void*, const char* name) {
   ENTER("cuModuleGetFunction");
-  for (const char* known : {"profgpu_empty", "profgpu_read", "profgpu_write", "profgpu_copy", "profgpu_triad"})
+  for (const char* known : {"profgpu_empty", "profgpu_read", "profgpu_write", "profgpu_copy", "profgpu_triad",
+                            "profgpu_sum", "profgpu_sort", "profgpu_butterfly"})
     if (std::strcmp(known, name) == 0) return *function = known, 0;
   return 500;
 }
@@ -350,8 +388,11 @@ MODEL_EXPORT int cuLaunchKernel(const char* function, unsigned, unsigned, unsign
   if (stream->captured_ns < 0) pass("launch_ns", 2000);
   const std::string name = function;
   if (name == "profgpu_empty") return model_work(stream, model_setting("kernel_ns", stream->device, 1000));
+  // Both read and write all of their 32-bit numbers.
+  if (name == "profgpu_sort" || name == "profgpu_butterfly")
+    return copy(stream, 8 * static_cast<double>(*static_cast<uint64_t*>(parameters[1])), "local", 2000);
   const int pointers = name == "profgpu_write" ? 1 : name == "profgpu_triad" ? 3 : 2;
-  const int traffic = name == "profgpu_read" ? 1 : pointers;
+  const int traffic = name == "profgpu_read" || name == "profgpu_sum" ? 1 : pointers;
   const auto bytes = 16 * static_cast<double>(*static_cast<uint64_t*>(parameters[pointers]));
   return copy(stream, traffic * bytes, "local", 2000);
 }

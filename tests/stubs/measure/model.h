@@ -12,6 +12,12 @@ MODEL_EXPORT double model_setting(const char* key, int device, double otherwise)
 MODEL_EXPORT int model_enter(const char* function);
 /// Puts work of so many nanoseconds into the stream; returns 0, or the code of a lost device.
 MODEL_EXPORT int model_work(void* stream, double ns);
+/// The same for products and collectives, which slow each other: `product_beside` and `collective_beside` say how much
+/// longer one takes while the other goes on in another stream of the device.
+MODEL_EXPORT int model_product(void* stream, double ns);
+MODEL_EXPORT int model_collective(void* stream, double ns);
+/// The text of KEY in CUDA_MODEL, up to its end or a comma; null: it is not there.
+MODEL_EXPORT const char* model_text(const char* key);
 /// What memory holds: runs of equal bytes.
 MODEL_EXPORT void model_fill(uint64_t address, uint64_t bytes, int value);
 MODEL_EXPORT int model_byte(uint64_t address);

@@ -1,0 +1,163 @@
+#include "cli/bench_output.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "analyse/report/document.h"
+#include "analyse/report/quantity.h"
+#include "base/csv.h"
+#include "base/text.h"
+#include "measure/crossing.h"
+#include "view/document.h"
+
+namespace profgpu {
+namespace {
+
+std::string plain_text(const Value& value) {
+  if (const std::string* text = value.text()) return *text;
+  if (const int64_t* whole = value.integer()) return fmt::format("{}", *whole);
+  return value.real() ? fmt::format("{}", *value.real()) : "";
+}
+
+constexpr double kWidth = 640, kHeight = 220, kLeft = 10, kRight = 90, kTop = 12, kBottom = 24;
+constexpr const char* kColours[] = {"#2f7ed8", "#d9822b", "#3a9a5b", "#b64fb0", "#c2413b", "#5b6bd1", "#7c8a24"};
+
+struct Curve {
+  std::string name;
+  std::vector<std::pair<double, double>> points;   // size and value, both above 0
+};
+struct Chart {
+  std::string title, unit;
+  std::vector<Curve> curves;
+};
+
+// "all_reduce_1024" of size 1024: what the curve of these sizes is called.
+std::string curve_name(const Figure& f) {
+  const std::string size = fmt::format("_{}", *f.size);
+  std::string name = f.name.ends_with(size) ? f.name.substr(0, f.name.size() - size.size()) : f.name;
+  if (f.device && f.benchmark != "crossover") name += fmt::format(", GPU {}", *f.device);
+  return name;
+}
+
+// One chart for each benchmark and unit; of crossover one for each kind of work.
+std::vector<Chart> charts_of(const BenchResult& result) {
+  std::vector<Chart> all;
+  for (const Figure& f : result.figures) {
+    if (!f.size || *f.size <= 0 || f.value <= 0) continue;
+    const std::string what =
+        f.benchmark == "crossover" ? fmt::format("crossover: {}", f.label.substr(0, f.label.find(','))) : f.benchmark;
+    Chart* chart = first_where(all, [&](const Chart& c) { return c.title == what && c.unit == f.unit; });
+    if (!chart) chart = &all.emplace_back(Chart{what, f.unit, {}});
+    Curve* curve = first_where(chart->curves, [&](const Curve& c) { return c.name == curve_name(f); });
+    if (!curve) curve = &chart->curves.emplace_back(Curve{curve_name(f), {}});
+    curve->points.emplace_back(static_cast<double>(*f.size), f.value);
+  }
+  for (Chart& chart : all) {
+    for (Curve& c : chart.curves) std::ranges::sort(c.points);
+    std::erase_if(chart.curves, [](const Curve& c) { return c.points.size() < 2; });
+  }
+  std::erase_if(all, [](const Chart& c) { return c.curves.empty(); });
+  return all;
+}
+
+// Both axes are logarithmic.
+std::string drawn(const Chart& chart) {
+  double least_x = HUGE_VAL, most_x = 0, least_y = HUGE_VAL, most_y = 0;
+  for (const Curve& c : chart.curves)
+    for (const auto& [x, y] : c.points) {
+      least_x = std::min(least_x, x), most_x = std::max(most_x, x);
+      least_y = std::min(least_y, y), most_y = std::max(most_y, y);
+    }
+  const auto at = [](double v, double least, double most, double from, double to) {
+    return most > least ? from + (to - from) * std::log(v / least) / std::log(most / least) : (from + to) / 2;
+  };
+  Figure figure;
+  figure.unit = chart.unit;
+  std::string out = fmt::format("<h3>{}, {}</h3>\n<svg viewBox=\"0 0 {} {}\" role=\"img\" "
+                                "style=\"max-width:40rem;font-size:.7rem\" fill=\"currentColor\">\n", html_text(chart.title),
+                                html_text(chart.unit == "ns" ? "time" : chart.unit), kWidth, kHeight);
+  for (const double y : {least_y, most_y})
+    out += fmt::format("<text x=\"{}\" y=\"{:.1f}\">{}</text>\n", kWidth - kRight + 6,
+                       at(y, least_y, most_y, kHeight - kBottom, kTop) + 4, html_text(figure.text_of(y)));
+  for (const double x : {least_x, most_x})
+    out += fmt::format("<text x=\"{:.1f}\" y=\"{}\"{}>{}</text>\n", at(x, least_x, most_x, kLeft, kWidth - kRight),
+                       kHeight - 6, x > least_x ? " text-anchor=\"end\"" : "", format_number(x));
+  std::string key;
+  for (size_t i = 0; i < chart.curves.size(); ++i) {
+    const char* const colour = kColours[i % std::size(kColours)];
+    std::string points;
+    for (const auto& [x, y] : chart.curves[i].points)
+      points += fmt::format("{:.1f},{:.1f} ", at(x, least_x, most_x, kLeft, kWidth - kRight),
+                            at(y, least_y, most_y, kHeight - kBottom, kTop));
+    out += fmt::format("<polyline fill=\"none\" stroke=\"{}\" stroke-width=\"2\" points=\"{}\"/>\n", colour, points);
+    key += fmt::format("<span style=\"color:{}\">■</span> {} ", colour, html_text(chart.curves[i].name));
+  }
+  return out + "</svg>\n<p>" + key + "</p>\n";
+}
+
+std::string crossing_text(const Crossing& c) {
+  const auto says = [](const std::optional<int64_t>& size, const char* how) {
+    return size ? fmt::format("the GPU wins from {} on, {}", *size, how) : fmt::format("the GPU does not win, {}", how);
+  };
+  return fmt::format("{}: {}; {}", c.label, says(c.size, "data in its memory"),
+                     says(c.size_with_copies, "with both copies"));
+}
+
+std::string table_of_figures(const BenchResult& result) {
+  std::string out = "<table>\n<thead><tr><th>benchmark</th><th>figure</th><th>place</th><th>median</th><th>spread</th>"
+                    "<th>runs</th></tr></thead>\n<tbody>\n";
+  for (const Figure& f : result.figures)
+    out += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td>"
+                       "<td class=\"number\">{}</td></tr>\n",
+                       html_text(f.benchmark), html_text(f.label), html_text(f.place()), html_text(f.text_of(f.value)),
+                       html_text(format_percent(f.spread_pct)), f.runs);
+  return out + "</tbody>\n</table>\n";
+}
+
+std::string list_of(const std::string& title, const std::vector<std::string>& items) {
+  if (items.empty()) return "";
+  std::string out = "<h2>" + title + "</h2>\n<ul>\n";
+  for (const std::string& item : items) out += "<li>" + html_text(item) + "</li>\n";
+  return out + "</ul>\n";
+}
+
+}  // namespace
+
+std::string bench_csv(const BenchResult& result) {
+  const Table table = table_of(result.figures);
+  std::string out;
+  for (size_t c = 0; c < table.columns.size(); ++c) append_csv(out += c > 0 ? "," : "", table.columns[c]);
+  out += '\n';
+  for (const std::vector<Value>& row : table.rows) {
+    for (size_t c = 0; c < row.size(); ++c) append_csv(out += c > 0 ? "," : "", plain_text(row[c]));
+    out += '\n';
+  }
+  return out;
+}
+
+std::string bench_page(const BenchResult& result) {
+  std::vector<std::string> slow = slow_places(result), missing, crossed;
+  for (const SlowFigure& s : slow_figures(result)) slow.push_back(s.text());
+  for (const NotMeasured& n : result.not_measured)
+    missing.push_back(fmt::format("{}: {}", n.label.empty() ? n.benchmark : n.label, n.why));
+  for (const Crossing& c : crossings(result.figures)) crossed.push_back(crossing_text(c));
+  std::string body = fmt::format("<h1>{}</h1>\n<p>{}, {} cores{}</p>\n", html_text(result.machine.host),
+                                 html_text(result.machine.processor), result.machine.cores,
+                                 result.simulated ? " – simulated: no device is behind these figures" : "");
+  body += list_of("Slower than the others", slow) + list_of("From which size the GPU pays", crossed);
+  const std::vector<Chart> charts = charts_of(result);
+  if (!charts.empty()) body += "<h2>Curves</h2>\n";
+  for (const Chart& chart : charts) body += drawn(chart);
+  body += "<h2>Figures</h2>\n" + table_of_figures(result) + list_of("Notes", result.notes);
+  return plain_page(html_text(result.machine.host) + " – profgpu bench", body + list_of("Not measured", missing));
+}
+
+std::string bench_text_for(const BenchResult& result, std::string_view path) {
+  if (path.ends_with(".csv")) return bench_csv(result);
+  return path.ends_with(".html") ? bench_page(result) : bench_json(result);
+}
+
+}  // namespace profgpu

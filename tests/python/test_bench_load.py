@@ -1,0 +1,317 @@
+"""profgpu bench: overlap, burn, crossover, a job's products, and what becomes of results."""
+import csv
+import ctypes
+import ctypes.util
+import html.parser
+import io
+import json
+import os
+import re
+
+import pytest
+
+from test_bench import STUBS, bench, environment, figure   # noqa: F401: a fixture
+
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize('product, collective', [(1, 1), (1.25, 1.5), (2, 1.1)])
+def test_overlap(bench, product, collective):   # noqa: F811
+    """The model: what was begun first goes on, the other is slowed while both are there."""
+    code, document, _ = bench(f'devices=4,bf16=800,nccl=400,nccl_ns=0,product_beside={product},'
+                              f'collective_beside={collective}', 'overlap')
+    assert code == 0 and not document['not_measured']
+
+    def value(name):
+        return figure(document, name, None)['value']
+    assert value('product') == pytest.approx(800, rel=0.03)
+    assert value('collective') == pytest.approx(400, rel=0.03)
+    assert value('product_beside') == pytest.approx(800 / product, rel=0.03)
+    assert value('collective_beside') == pytest.approx(400 / collective, rel=0.03)
+    # All-reduces go first and products are slowed meanwhile: the share 1 / slowdown of them is hidden.
+    assert value('hidden') == pytest.approx(100 / product, abs=4)
+
+
+def test_overlap_needs_devices_and_libraries(bench):   # noqa: F811
+    code, document, _ = bench('devices=1', 'overlap')
+    assert code == 1 and document['not_measured'][0]['why'] == 'overlap needs two GPUs'
+    for library in ('NCCL', 'CUBLASLT'):
+        code, document, _ = bench('devices=2', 'overlap', **{f'PROFGPU_{library}_LIBRARY': '/nowhere/lib.so'})
+        assert code == 1 and '/nowhere/lib.so' in document['not_measured'][0]['why']
+    for function in ('ncclCommInitAll', 'ncclAllReduce', 'cublasLtMatmul', 'cuStreamCreate', 'cuMemAlloc_v2'):
+        code, document, _ = bench(f'devices=2,fail={function}:2:1', 'overlap')
+        assert function in ' '.join(n['why'] for n in document['not_measured'])
+
+
+def test_burn_names_the_weak_card(bench, profgpu, tmp_path):   # noqa: F811
+    saved = tmp_path / 'burn.json'
+    code, document, _ = bench('devices=4,bf16=800,2.bf16=640', 'burn', '--duration', '20', '-o', str(saved))
+    assert code == 0
+    for device in range(4):
+        f = figure(document, 'sustained', device)
+        assert f['value'] == pytest.approx(640 if device == 2 else 800, rel=0.03) and f['runs'] > 50
+    text = profgpu('bench', '--saved', saved, '--width', '160').stdout.decode()
+    assert re.search(r'GPU 2: bf16 products, all devices at once 640(\.0)? TFLOP/s, the others 800', text), text
+
+
+def test_burn_sees_a_card_that_gets_slower(bench):   # noqa: F811
+    _, document, _ = bench('devices=2,bf16=800,1.throttle_after=800,1.throttle=1.25', 'burn', '--duration', '20')
+    assert len(document['notes']) == 1
+    assert re.match(r'GPU 1: its rate fell by 20 % under load, from 800 to 640 TFLOP/s', document['notes'][0])
+
+
+def test_burn_sees_wrong_numbers(bench):   # noqa: F811
+    _, document, _ = bench('devices=2,1.flip_after=500', 'burn', '--duration', '20')
+    found = [(n['device'], n['why']) for n in document['not_measured']]
+    assert found == [(1, 'its result changed: the device computes wrong numbers')]
+
+
+def test_burn_of_a_card_that_vanishes(bench):   # noqa: F811
+    _, document, _ = bench('devices=2,0.lost_after=400', 'burn', '--duration', '20')
+    assert figure(document, 'sustained', 1)['runs'] > 50
+    assert [n['device'] for n in document['not_measured']] == [0]
+
+
+@pytest.mark.parametrize('function', ['cublasLtCreate', 'cublasLtMatmul', 'cuEventRecord', 'cuMemcpyDtoHAsync_v2'])
+def test_burn_that_fails_ends(bench, function):   # noqa: F811
+    code, document, _ = bench(f'devices=2,fail={function}:2:3', 'burn', '--duration', '5')
+    assert function in ' '.join(n['why'] for n in document['not_measured'])
+
+
+def test_crossover(bench, profgpu, tmp_path):   # noqa: F811
+    """A device without latency always wins, one that takes a minute for a launch never does. The CPU's side is real."""
+    saved = tmp_path / 'fast.json'
+    fast = 'copy_ns=0,kernel_ns=0,launch_ns=0,sync_ns=0,local=1e6,h2d=1e-3,d2h=1e-3,fp32=1e6'
+    code, document, _ = bench(fast, 'crossover', '-o', str(saved))
+    assert code == 0 and not document['not_measured'], document['not_measured']
+    found = {c['name']: c for c in document['crossover']}
+    assert set(found) == {'product', 'elementwise', 'reduction', 'sort', 'fft_passes'}
+    for c in found.values():
+        assert c['size'] == (32 if c['name'] == 'product' else 1024) and c['size_with_copies'] is None
+    text = profgpu('bench', '--saved', saved, '--width', '120').stdout.decode()
+    assert 'the GPU wins from 1024 on, data in its memory' in text
+    assert 'the GPU does not win, with both copies' in text and '█' in text
+    _, document, _ = bench('sync_ns=1e12', 'crossover')
+    assert all(c['size'] is None and c['size_with_copies'] is None for c in document['crossover'])
+
+
+def test_the_crossing_is_pythons(bench):   # noqa: F811
+    """Both count it in the same way."""
+    package = pytest.importorskip('profgpu.timing')
+    _, document, _ = bench('sync_ns=20000', 'crossover')
+    for c in document['crossover']:
+        rows = {}
+        for f in document['figures']:
+            how = re.fullmatch(f"{c['name']}_(cpu|gpu|gpu_with_copies)_{f['size']}", f['name'])
+            if how:
+                rows.setdefault(f['size'], {})[how[1]] = package.Timing((f['value'] * 1e-9,), 0, 'wall clock')
+        made = package.Crossover(tuple(package.CrossoverRow(size, r['cpu'], r['gpu'], r['gpu_with_copies'])
+                                       for size, r in sorted(rows.items())))
+        assert (made.size, made.size_with_copies) == (c['size'], c['size_with_copies']), c
+
+
+def shapes_trace(path, products):
+    """A step of `products`: (operator, shapes, type, kernel's name, microseconds)."""
+    events = [{'ph': 'X', 'cat': 'user_annotation', 'name': 'ProfilerStep#1', 'pid': 1, 'tid': 1, 'ts': 0, 'dur': 1e5}]
+    at = 10
+    for i, (name, dims, kind, kernel, us) in enumerate(products):
+        events += [
+            {'ph': 'X', 'cat': 'cpu_op', 'name': name, 'pid': 1, 'tid': 1, 'ts': at, 'dur': 20,
+             'args': {'Input Dims': dims, 'Input type': [kind] * len(dims), 'External id': i}},
+            {'ph': 'X', 'cat': 'cuda_runtime', 'name': 'cudaLaunchKernel', 'pid': 1, 'tid': 1, 'ts': at + 5, 'dur': 5,
+             'args': {'correlation': i + 1, 'External id': i}},
+            {'ph': 'X', 'cat': 'kernel', 'name': kernel, 'pid': 0, 'tid': 7, 'ts': at + 30, 'dur': us,
+             'args': {'device': 0, 'stream': 7, 'correlation': i + 1, 'External id': i}}]
+        at += us + 50
+    device = {'id': 0, 'name': 'Simulated GPU', 'totalGlobalMem': 80_000_000_000}
+    path.write_text(json.dumps({'schemaVersion': 1, 'deviceProperties': [device], 'traceEvents': events}))
+
+
+def test_products_of_a_job(bench, tmp_path):   # noqa: F811
+    trace = tmp_path / 'trace.json'
+    big, batch = [[4096, 1024], [1024, 2048]], [[8, 256, 64], [8, 64, 512]]
+    shapes_trace(trace, [('aten::mm', big, 'c10::BFloat16', 'sm90_gemm_bf16', 40),
+                         ('aten::mm', big, 'c10::BFloat16', 'sm90_gemm_bf16', 40),
+                         ('aten::bmm', batch, 'float', 'sgemm', 100)])
+    code, document, error = bench('bf16=800,fp32=50', 'matmul', '--from', str(trace))
+    assert code == 0, error
+    assert [f['label'] for f in document['figures']] == ['fp32 8×(256×64) by (64×512)', 'bf16 (4096×1024) by (1024×2048)']
+    batched, plain = document['figures']
+    assert plain['value'] == pytest.approx(800, rel=0.03) and batched['value'] == pytest.approx(50, rel=0.03)
+    assert plain['in_trace'] == pytest.approx(2 * 4096 * 1024 * 2048 / 40e-6 / 1e12, rel=0.001)
+    assert batched['in_trace'] == pytest.approx(2 * 8 * 256 * 64 * 512 / 100e-6 / 1e12, rel=0.001)
+    assert 'tflops' not in document['devices'][0]   # of such sizes they are no peaks
+
+
+def test_products_of_what_has_none(bench, profgpu, tmp_path):   # noqa: F811
+    trace = tmp_path / 'trace.json'
+    shapes_trace(trace, [('aten::relu', [[4, 4]], 'float', 'relu', 40)])
+    result = profgpu('bench', 'matmul', '--from', trace, env=environment())
+    assert result.returncode == 1 and b'no matrix product with known sizes' in result.stderr
+    assert profgpu('bench', 'matmul', '--from', tmp_path / 'none', env=environment()).returncode == 1
+    result = profgpu('bench', 'launch', '--from', trace, env=environment())
+    assert result.returncode == 2 and b'--from is for the benchmark matmul' in result.stderr
+
+
+def test_csv_and_page(profgpu, tmp_path):
+    env = environment('devices=2')
+    for name in ('a.csv', 'a.html'):
+        assert profgpu('bench', 'collectives', 'launch', '-o', tmp_path / name, env=env).returncode == 0
+    assert profgpu('bench', 'collectives', 'launch', '-o', tmp_path / 'a.json', env=env).returncode == 0
+    rows = list(csv.DictReader(io.StringIO((tmp_path / 'a.csv').read_text())))
+    figures = json.loads((tmp_path / 'a.json').read_text())['figures']
+    assert [r['name'] for r in rows] == [f['name'] for f in figures] and set(rows[0]) == set(figures[0])
+    assert all(float(r['value']) > 0 for r in rows)
+    page = (tmp_path / 'a.html').read_text()
+    assert page.count('<polyline') >= 12 and 'Simulated' not in page.split('<body>')[0]
+    assert not re.search(r'<script|src=|href=', page)
+
+    class Balanced(html.parser.HTMLParser):
+        open_tags = []
+
+        def handle_starttag(self, tag, attrs):
+            if tag not in ('meta', 'br'):
+                self.open_tags.append(tag)
+
+        def handle_endtag(self, tag):
+            assert self.open_tags.pop() == tag
+
+        def handle_startendtag(self, tag, attrs):
+            pass
+    parser = Balanced()
+    parser.feed(page)
+    assert not parser.open_tags
+
+
+def test_baselines_and_gates(profgpu, tmp_path):
+    history = tmp_path / 'history.sqlite'
+    for name, model in (('before', 'h2d=55'), ('after', 'h2d=44')):
+        assert profgpu('bench', 'bandwidth', '-o', tmp_path / f'{name}.json', env=environment(model)).returncode == 0
+    before, after = tmp_path / 'before.json', tmp_path / 'after.json'
+    assert profgpu('baseline', 'save', 'machine', before, '--file', history).returncode == 0
+    assert b'machine' in profgpu('history', '--file', history).stdout
+    for words in (('--baseline', 'machine', '--file', history, after), (before, after)):
+        result = profgpu('diff', *words, '--fail-on', 'figure:host_to_device_memcpy < -5%')
+        assert result.returncode == 3 and b'-20.0 %' in result.stderr, result.stderr
+        assert profgpu('diff', *words, '--fail-on', 'figure:device_to_host_memcpy < -5%').returncode == 0
+    changed = {f['name']: f for f in json.loads(profgpu('diff', '--json', before, after).stdout)['figures']}
+    assert changed['host_to_device_memcpy_ce']['verdict'] == 'worse'
+    assert changed['device_memory_read']['verdict'] == 'no_difference'
+    result = profgpu('diff', before, after, '--fail-on', 'figure:nothing < -5%')
+    assert result.returncode == 3 and b'do not both have such a figure' in result.stderr
+    assert profgpu('diff', before, after, '--fail-on', 'step_time > +3%').returncode == 2
+    assert profgpu('diff', '--baseline', 'other', '--file', history, after).returncode == 1
+
+
+def test_the_slow_machine_of_a_folder(profgpu, tmp_path):
+    for i, rate in enumerate((55, 54, 20, 55)):
+        path = tmp_path / f'node{i}.json'
+        assert profgpu('bench', 'bandwidth', '-o', path, env=environment(f'h2d={rate}')).returncode == 0
+        document = json.loads(path.read_text())
+        document['machine']['host'] = f'node{i}'
+        path.write_text(json.dumps(document, indent=1))
+    (tmp_path / 'other.json').write_text('{}')
+    result = profgpu('bench', '--compare', tmp_path, '--fail-on', 'worse', '--width', '200')
+    text = result.stdout.decode()
+    assert result.returncode == 3 and 'node2: host to device, pinned 20.0 GB/s, the other machines 55.0 GB/s' in text
+    assert 'node1:' not in text
+    empty = tmp_path / 'empty'
+    empty.mkdir()
+    result = profgpu('bench', '--compare', empty)
+    assert result.returncode == 1 and b'no result of profgpu bench is in it' in result.stderr
+
+
+def test_the_machines_own_file(profgpu, tmp_path):
+    env = environment('bf16=800', XDG_DATA_HOME=str(tmp_path))
+    assert profgpu('bench', 'matmul', '--save', env=env).returncode == 0
+    file = tmp_path / 'profgpu' / 'machine.json'
+    assert json.loads(file.read_text())['devices'][0]['tflops']['bf16'] == pytest.approx(800, rel=0.01)
+    assert profgpu('bench', 'launch', '--save', env=env).returncode == 0
+    kept = json.loads(file.read_text())
+    assert {f['benchmark'] for f in kept['figures']} == {'matmul', 'launch'}
+    assert kept['devices'][0]['tflops']['bf16'] == pytest.approx(800, rel=0.01)
+
+
+def test_links_are_told_apart(bench, tmp_path):   # noqa: F811
+    stub = os.path.join(STUBS, 'libnvidia-ml.so.1')
+    if not os.path.exists(stub):
+        pytest.skip('the stand-in for NVML is not built')
+    scenario = tmp_path / 'scenario.txt'
+    scenario.write_text('''driver 580.65.06
+device 0..2
+name Simulated GPU
+device 0
+pci 0000:10:00.0
+links 18 1
+device 1
+pci 0000:11:00.0
+links 18 0
+device 2
+pci 0000:12:00.0
+''')
+    _, document, _ = bench('devices=3,peer=300', 'bandwidth', PROFGPU_NVML_LIBRARY=stub,
+                           PROFGPU_NVML_SCENARIO=str(scenario))
+    f = figure(document, 'device_to_device_memcpy_write_ce', 0, 1)
+    assert (f['link'], f['label']) == ('NV18', 'device to device, NVLink')
+    assert f['link_gbps'] is None or f['link_gbps'] > 100
+    other = figure(document, 'device_to_device_memcpy_write_ce', 0, 2)
+    assert other['link'] != 'NV18' and 'NVLink' not in other['label']
+
+
+def test_both_ways_at_once(bench):   # noqa: F811
+    _, document, _ = bench('h2d=55,d2h=52', 'bandwidth')
+    assert figure(document, 'host_to_device_bidirectional_memcpy_ce')['value'] == pytest.approx(55, rel=0.03)
+    assert figure(document, 'device_to_host_bidirectional_memcpy_ce')['value'] == pytest.approx(52, rel=0.03)
+
+
+def webp_image(width, height):
+    path = ctypes.util.find_library('webp')
+    if path is None:
+        pytest.skip('libwebp is not installed')
+    library = ctypes.CDLL(path)
+    library.WebPEncodeLosslessRGB.restype = ctypes.c_size_t
+    out = ctypes.c_void_p()
+    pixels = os.urandom(width * height * 3)
+    size = library.WebPEncodeLosslessRGB(pixels, width, height, width * 3, ctypes.byref(out))
+    image = ctypes.string_at(out, size)
+    library.WebPFree(out)
+    return image
+
+
+def test_decoding(profgpu, tmp_path):
+    for i in range(4):
+        (tmp_path / f'{i}.webp').write_bytes(webp_image(64, 48))
+        (tmp_path / f'{i}.jpg').write_text('JPEG 64 48')
+    (tmp_path / 'broken.webp').write_bytes(b'RIFF....WEBP')
+    (tmp_path / 'broken.jpg').write_text('nothing')
+    stub = os.path.join(STUBS, 'measure', 'libturbojpeg_model.so')
+    env = environment(PROFGPU_TURBOJPEG_LIBRARY=stub)
+    document = json.loads(profgpu('bench', '--json', 'storage', '--path', tmp_path, env=env).stdout)
+    found = {f['name']: f for f in document['figures']}
+    for name in ('decode_jpeg_one', 'decode_jpeg_all', 'decode_webp_one', 'decode_webp_all'):
+        assert found[name]['unit'] == 'samples/s' and found[name]['value'] > 0
+    env = environment(PROFGPU_TURBOJPEG_LIBRARY='/nowhere/libturbojpeg.so.0')
+    document = json.loads(profgpu('bench', '--json', 'storage', '--path', tmp_path, env=env).stdout)
+    missing = [n for n in document['not_measured'] if 'JPEG' in n['label']]
+    assert len(missing) == 1 and 'libturbojpeg0' in missing[0]['hint']
+
+
+def test_many_files_are_read(profgpu, tmp_path):
+    for i in range(20):
+        (tmp_path / f'{i}.txt').write_text('sample')
+    document = json.loads(profgpu('bench', '--json', 'storage', '--path', tmp_path, env=environment()).stdout)
+    found = {f['name'] for f in document['figures']}
+    assert 'read_files' in found and 'read_random' not in found
+
+
+def test_bad_input(bench, profgpu, tmp_path):   # noqa: F811
+    for words, code in ((('burn', '--duration', '0'), 2), (('matmul', '--from'), 2),
+                        (('collectives', '--rendezvous'), 2)):
+        assert profgpu('bench', *words, env=environment()).returncode == code
+    # A folder that cannot be written.
+    result = profgpu('bench', 'launch', '--save', env=environment(XDG_DATA_HOME='/proc/nowhere'))
+    assert result.returncode == 1 and b'/proc/nowhere/profgpu/machine.json' in result.stderr
+    # No device is visible.
+    code, document, _ = bench('devices=0', *('overlap', 'burn', 'crossover', 'collectives'))
+    assert code == 1 and {n['benchmark'] for n in document['not_measured']} == {'overlap', 'burn', 'crossover',
+                                                                                'collectives'}
