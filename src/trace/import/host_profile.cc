@@ -93,6 +93,8 @@ int64_t add_stacks(const Trace& profile, int64_t shift_ns, Trace& trace) {
   const std::vector<StringId> names = trace.strings.absorb(profile.strings);
   HostTable& to = trace.host;
   const HostTable& from = profile.host;
+  const Interval window = trace.windows.empty() ? Interval{INT64_MIN, INT64_MAX}
+                                                : Interval{trace.windows.front().start, trace.windows.back().end};
   int64_t same = 0;
   std::vector<Thread> added;
   for (const Thread& t : profile.threads) {
@@ -104,15 +106,19 @@ int64_t add_stacks(const Trace& profile, int64_t shift_ns, Trace& trace) {
     }
     thread.id += kSampledStack;
     if (!taken.emplace(thread.process, thread.id).second) continue;   // the trace has its own
-    const uint32_t number = static_cast<uint32_t>(trace.threads.size() + added.size());
+    const auto number = trace.threads.size() + added.size();
+    std::vector<HostId> rows(t.end.value - t.begin.value);   // of those that the profile has
     for (uint32_t i = t.begin.value; i < t.end.value; ++i) {
-      to.start_ns.push_back(from.start_ns[i] + shift_ns);
+      const Interval time{from.start_ns[i] + shift_ns, from.start_ns[i] + from.duration_ns[i] + shift_ns};
+      if (time.end < window.start || time.start > window.end) continue;
+      rows[i - t.begin.value] = HostId(to.size());
+      to.start_ns.push_back(time.start);
       to.duration_ns.push_back(from.duration_ns[i]);
       to.name.push_back(names[from.name[i].value]);
-      to.thread.emplace_back(size_t{number});
+      to.thread.emplace_back(number);
       to.kind.push_back(HostKind::kPython);
-      to.parent.push_back(from.parent[i].valid() ? HostId(from.parent[i].value - t.begin.value + thread.begin.value)
-                                                 : HostId());
+      // One that encloses it is there as well.
+      to.parent.push_back(from.parent[i].valid() ? rows[from.parent[i].value - t.begin.value] : HostId());
       to.link.push_back(0);
       to.args.emplace_back();
     }

@@ -314,7 +314,8 @@ void add_profiled_launches(const KernelProfile& profile, Shard& shard) {
     int64_t& now = now_ns[launch.device];
     ActivityRow row;
     row.start_ns = now;
-    row.duration_ns = static_cast<int64_t>(launch.duration_ns.value_or(0) + 0.5);
+    constexpr int64_t kLatest_ns = INT64_MAX / 4;   // as for other formats: sums cannot overflow
+    row.duration_ns = std::min(static_cast<int64_t>(launch.duration_ns.value_or(0) + 0.5), kLatest_ns - now);
     row.name = shard.strings.intern(launch.kernel);
     row.queue = shard.queue({launch.device, launch.stream, 0});
     row.args = shard.activity_args(args);
