@@ -35,7 +35,8 @@ constexpr std::string_view kReadingOptions[] = {"--steps", "--html-steps", "--ht
 constexpr std::string_view kShowingOptions[] = {"--top", "--section", "--width", "--color", "--verbose"};
 constexpr std::string_view kReportSections[] = {"brief", "findings", "checklist", "devices", "steps", "phases",
                                                 "serving", "idle", "kernels", "ops", "work", "limits",
-                                                "roofline", "distance", "model", "energy", "launch", "collectives", "memory", "snapshot",
+                                                "roofline", "counters", "distance", "model", "energy", "launch", "collectives",
+                                                 "memory", "snapshot",
                                                 "threads", "cluster", "log", "hang"};
 constexpr std::string_view kColours[] = {"auto", "always", "never"};
 

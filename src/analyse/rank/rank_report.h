@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "analyse/rank/collectives.h"
+#include "analyse/rank/counters.h"
 #include "analyse/rank/distance.h"
 #include "analyse/rank/energy.h"
 #include "analyse/rank/facts.h"
@@ -67,6 +68,7 @@ struct RankReport {
   std::optional<WorkSection> work; ///< none without kernels
   Limits limits;
   Roofline roofline;
+  std::optional<Counters> counters;   ///< of single kernels, where a tool measured them
   Distance distance;
   std::optional<ModelSection> model;        ///< none without --model-config
   std::optional<EnergySection> energy;      ///< none without samples of devices
@@ -94,6 +96,9 @@ struct RankReport {
           self.limits);
     visit(Section{"roofline", "Roofline", "operators and kernels beside the limit that their work has on the device"},
           self.roofline);
+    visit(Section{"counters", "Hardware counters",
+                  "what Nsight Compute measured of kernels, beside the roofline's estimate"},
+          self.counters);
     visit(Section{"distance", "Distance", "from the least time for the steps' work to their wall time"}, self.distance);
     visit(Section{"model", "Model", "FLOPs of the model that --model-config describes, and its MFU"}, self.model);
     visit(Section{"energy", "Energy", "energy of the measured steps, by phase and by what the device did", true},
