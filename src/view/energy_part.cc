@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kSmall_j = 0.1;   // below that, in mJ
 
-std::string joules(double j) {
+std::string joules_text(double j) {
   return std::abs(j) > 0 && std::abs(j) < kSmall_j ? format_number(j * 1e3) + " mJ" : format_energy(j);
 }
 
@@ -28,15 +28,15 @@ std::string rates_text(const EnergyTotal& total) {
 // "A step takes 12.3 J, 1.2 mJ a token; energy times time of a step 2.1 J·s"
 void add_total(const EnergyTotal& total, std::string_view of, std::vector<std::string>& to) {
   std::string text;
-  if (total.per_step_j) append_listed(text, fmt::format("a step {}takes {}", of, joules(*total.per_step_j)));
-  if (total.per_token_j) append_listed(text, fmt::format("a token {}", joules(*total.per_token_j)));
-  if (total.per_sample_j) append_listed(text, fmt::format("a sample {}", joules(*total.per_sample_j)));
+  if (total.per_step_j) append_listed(text, fmt::format("a step {}takes {}", of, joules_text(*total.per_step_j)));
+  if (total.per_token_j) append_listed(text, fmt::format("a token {}", joules_text(*total.per_token_j)));
+  if (total.per_sample_j) append_listed(text, fmt::format("a sample {}", joules_text(*total.per_sample_j)));
   if (total.delay_product_js)
     append_listed(text, fmt::format("energy times time of a step: {} J s", format_number(*total.delay_product_js)));
   if (!text.empty()) to.push_back(std::move(text));
-  text = fmt::format("{} in {}", joules(total.energy_j), plural(total.steps, "measured step", "measured steps"));
-  if (total.idle_j) append_listed(text, fmt::format("{} of it while the GPU is idle", joules(*total.idle_j)));
-  if (total.waiting_j) append_listed(text, fmt::format("{} while waiting for later ranks", joules(*total.waiting_j)));
+  text = fmt::format("{} in {}", joules_text(total.energy_j), plural(total.steps, "measured step", "measured steps"));
+  if (total.idle_j) append_listed(text, fmt::format("{} of it while the GPU is idle", joules_text(*total.idle_j)));
+  if (total.waiting_j) append_listed(text, fmt::format("{} while waiting for later ranks", joules_text(*total.waiting_j)));
   if (const std::string rates = rates_text(total); !rates.empty()) append_listed(text, rates);
   to.push_back(std::move(text));
 }
@@ -44,8 +44,8 @@ void add_total(const EnergyTotal& total, std::string_view of, std::vector<std::s
 void add_rows(const std::vector<EnergyPart>& parts, const EnergyTotal& total, Table& table) {
   for (const EnergyPart& p : parts) {
     const bool known = p.amount.known_ns > 0;
-    table.rows.push_back({words(p.name), p.total_ns, only_if(known, joules(p.amount.energy_j)),
-                          only_if(known, "± " + joules(p.amount.error_j)),
+    table.rows.push_back({words(p.name), p.total_ns, only_if(known, joules_text(p.amount.energy_j)),
+                          only_if(known, "± " + joules_text(p.amount.error_j)),
                           only_if(known && total.energy_j > 0, 100 * p.amount.energy_j / total.energy_j),
                           p.mean_w() ? Value(format_watts(*p.mean_w())) : Value()});
   }

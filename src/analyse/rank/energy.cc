@@ -14,11 +14,11 @@ namespace profgpu {
 namespace {
 
 // Finer than drivers read their sensors, and few enough to keep of every rank.
-constexpr int64_t kMaxBins = 1000;
+constexpr int64_t kMaxEnergyBins = 1000;
 constexpr int64_t kMinBin_ns = 1'000'000;
 
 Intervals binned(const Intervals& time) {
-  const int64_t width_ns = std::max(kMinBin_ns, (total_length(time) + kMaxBins - 1) / kMaxBins);
+  const int64_t width_ns = std::max(kMinBin_ns, (total_length(time) + kMaxEnergyBins - 1) / kMaxEnergyBins);
   Intervals bins;
   for (const Interval& i : time)
     for (int64_t at = i.start; at < i.end; at = saturated_add(at, width_ns))
@@ -77,7 +77,7 @@ std::optional<double> energy_of(const EnergyPart* part) {
   return part != nullptr ? std::optional(part->amount.energy_j) : std::nullopt;
 }
 
-std::optional<double> per(std::optional<double> energy_j, std::optional<double> amount) {
+std::optional<double> energy_per(std::optional<double> energy_j, std::optional<double> amount) {
   return energy_j && amount && *amount > 0 ? std::optional(*energy_j / *amount) : std::nullopt;
 }
 
@@ -93,8 +93,8 @@ EnergyTotal total_of(const EnergyInput& in, const EnergyAmount& all, const Energ
   if (total.known_pct < EnergyTotal::kMinKnownPct || total.steps == 0) return total;
   const double step_s = static_cast<double>(total.wall_ns) / 1e9 / static_cast<double>(total.steps);
   total.per_step_j = all.energy_j * 1e9 / static_cast<double>(all.known_ns) * step_s;
-  total.per_token_j = per(total.per_step_j, in.times.load.tokens);
-  total.per_sample_j = per(total.per_step_j, in.times.load.samples);
+  total.per_token_j = energy_per(total.per_step_j, in.times.load.tokens);
+  total.per_sample_j = energy_per(total.per_step_j, in.times.load.samples);
   total.delay_product_js = *total.per_step_j * step_s;
   return total;
 }

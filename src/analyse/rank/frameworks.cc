@@ -35,7 +35,7 @@ constexpr Sign kSigns[] = {
     {Framework::kJax, "jax/"},
 };
 
-constexpr std::array<std::string_view, kFrameworks> kNames = {
+constexpr std::array<std::string_view, kFrameworks> kFrameworkNames = {
     "eager PyTorch", "torch.compile", "graph breaks", "CUDA graphs", "vLLM", "SGLang", "TensorRT-LLM", "xDiT",
     "Diffusers", "Transformers", "Trainer", "Transformers pipeline", "Accelerate", "Lightning", "DDP", "FSDP", "FSDP2",
     "DeepSpeed", "Megatron", "TorchRec", "JAX"};
@@ -46,7 +46,7 @@ bool is_vllm_step(std::string_view name) {
 
 }  // namespace
 
-std::string_view framework_name(Framework framework) { return kNames[static_cast<size_t>(framework)]; }
+std::string_view framework_name(Framework framework) { return kFrameworkNames[static_cast<size_t>(framework)]; }
 
 bool Frameworks::serves() const {
   for (size_t i = 0; i < kFrameworks; ++i)
@@ -57,7 +57,7 @@ bool Frameworks::serves() const {
 std::vector<std::string> Frameworks::names() const {
   std::vector<std::string> out;
   for (size_t i = 0; i < kFrameworks; ++i)
-    if (seen[i]) out.emplace_back(kNames[i]);
+    if (seen[i]) out.emplace_back(kFrameworkNames[i]);
   return out;
 }
 

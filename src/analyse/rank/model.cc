@@ -69,7 +69,7 @@ void compare_with_ops(const Facts& facts, ModelSection& m) {
         format_percent(*m.op_flops_pct, 0)));
 }
 
-void rate(const Facts& facts, const ModelConfig& model, int64_t steps, ModelSection& m) {
+void add_rate(const Facts& facts, const ModelConfig& model, int64_t steps, ModelSection& m) {
   const int64_t wall_ns = facts.get<Steps>().measured_wall_ns();
   if (!m.flops_per_step || wall_ns <= 0) return;
   const double per_ns = *m.flops_per_step * static_cast<double>(steps) / static_cast<double>(wall_ns);
@@ -105,7 +105,7 @@ std::optional<ModelSection> ModelSection::compute(const Facts& facts) {
   if (load.tokens) m.flops_per_step = *load.tokens * (m.flops_per_token + m.attention_flops_per_token.value_or(0));
   else
     m.notes.emplace_back("the tokens of a step are not known: --tokens-per-step N, all GPUs' tokens over their number");
-  rate(facts, model, steps, m);
+  add_rate(facts, model, steps, m);
   compare_with_ops(facts, m);
   return m;
 }

@@ -9,7 +9,7 @@ namespace profgpu {
 namespace {
 
 // Between power samples further apart than so many typical distances nothing is known.
-constexpr int64_t kMaxDistances = 10;
+constexpr int64_t kMaxSampleDistances = 10;
 constexpr double kNsPerSecond = 1e9;
 
 // From update to update. A lower value is a reset: nothing is known of the time across it.
@@ -27,7 +27,7 @@ std::vector<PowerCourse::Piece> of_counter(const SampleSeries& counter) {
 
 std::vector<PowerCourse::Piece> of_power(const SampleSeries& power) {
   std::vector<PowerCourse::Piece> pieces;
-  const int64_t longest_ns = kMaxDistances * median_distance(power.time_ns);
+  const int64_t longest_ns = kMaxSampleDistances * median_distance(power.time_ns);
   for (size_t i = 1; i < power.time_ns.size(); ++i) {
     const Interval time{power.time_ns[i - 1], power.time_ns[i]};
     const double watts = (power.value[i - 1] + power.value[i]) / 2;

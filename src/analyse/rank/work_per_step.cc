@@ -37,7 +37,7 @@ Sums sums_of(const Facts& facts, const DeviceTime& device) {
   return sums;
 }
 
-std::optional<double> per(const std::optional<double>& work, const std::optional<double>& amount) {
+std::optional<double> work_per(const std::optional<double>& work, const std::optional<double>& amount) {
   return work && amount && *amount > 0 ? std::optional(*work / *amount) : std::nullopt;
 }
 
@@ -55,8 +55,8 @@ WorkPerStep WorkPerStep::compute(const Facts& facts) {
   if (w.flops_known_pct >= kMinKnownPct) w.flops = sums.flops / steps, w.model_flops = sums.model_flops / steps;
   if (w.bytes_known_pct >= kMinKnownPct) w.bytes = sums.bytes / steps;
   const StepLoad& load = facts.get<StepLoad>();
-  w.flops_per_token = per(w.flops, load.tokens), w.bytes_per_token = per(w.bytes, load.tokens);
-  w.flops_per_sample = per(w.flops, load.samples), w.bytes_per_sample = per(w.bytes, load.samples);
+  w.flops_per_token = work_per(w.flops, load.tokens), w.bytes_per_token = work_per(w.bytes, load.tokens);
+  w.flops_per_sample = work_per(w.flops, load.samples), w.bytes_per_sample = work_per(w.bytes, load.samples);
   return w;
 }
 
