@@ -90,6 +90,7 @@ def test_an_mpi_program_that_mpirun_starts_under_profgpu(mpi_program, tmp_path):
     assert len(report['ranks']) == 3
     found = {c['name']: c for c in report['ranks'][0]['collectives']}
     assert found['all_reduce']['calls'] == 4 and found['all_reduce']['message_bytes'] == 8 << 12
+    assert found['all_reduce']['total_ns'] > 0 and found['broadcast']['total_ns'] > 0, 'the time in the calls'
 
 
 def test_profgpu_that_starts_mpirun(mpi_program, tmp_path):

@@ -146,6 +146,7 @@ class Collector {
     std::vector<uint32_t> calls;
   };
   static constexpr uint32_t kNone = UINT32_MAX;
+  static constexpr int32_t kNoDevice = INT32_MIN;
 
   [[nodiscard]] bool communicates(ActivityId a) const {
     return a.valid() && devices_.kind[a.value] == WorkKind::kCommunication;
@@ -168,7 +169,7 @@ class Collector {
       // "wait" and the like are not collectives, although they come with kernels.
       if (!name.empty())
         count({name, dtype, c.group_size, std::string(trace_.strings[c.group]), bytes.value_or(-1)}, bytes, c.activity,
-              call);
+              call, c.host);
       else if (kernel)
         count_bare(c.activity, call);
     }
@@ -265,12 +266,23 @@ class Collector {
     c.cover_end = static_cast<uint32_t>(out_.cover.size());
   }
 
-  void count(const RowKey& key, std::optional<int64_t> bytes, ActivityId activity, uint32_t call) {
+  // A call of MPI takes its time on the host: the transfer, and the wait for other ranks.
+  [[nodiscard]] bool is_library_call(HostId host) const {
+    return host.valid() && trace_.host.kind[host.value] == HostKind::kLibrary;
+  }
+
+  void count(const RowKey& key, std::optional<int64_t> bytes, ActivityId activity, uint32_t call, HostId host = {}) {
     Row& r = rows_[key];
     std::tie(r.row.name, r.row.dtype, r.row.group_size, r.row.process_group, std::ignore) = key;
     r.row.message_bytes = bytes;
     ++r.row.calls;
-    if (!activity.valid()) return;
+    if (!activity.valid()) {
+      if (!is_library_call(host)) return;
+      const Interval time = trace_.host.interval(host);
+      r.row.measured_calls += launch_step_.measured(time.start);
+      r.time[kNoDevice].push_back(time);
+      return;
+    }
     if (call != kNone) r.calls.push_back(call);
     r.row.measured_calls += kernel_step_.measured(trace_.activity.start_ns[activity.value]);
     r.time[trace_.device_of(activity)].push_back(trace_.activity.interval(activity));
