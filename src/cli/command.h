@@ -147,7 +147,7 @@ class OptionReader {
 
 const std::vector<const Command*>& commands();
 const Command* find_command(std::string_view name);
-/// A command that this program was built without, as it only reads files.
+/// A command, or `--` before a program, that this program was built without, as it only reads files.
 bool is_left_out(std::string_view name);
 
 // Command line to Arguments.

@@ -137,12 +137,12 @@ const Command kHelp{
 namespace {
 
 Error unknown_command(const std::string& word) {
+  if (is_left_out(word))
+    return {"this build only reads files; it has no profgpu " + (word == "--" ? "run" : word),
+            "record on a Linux machine with the whole program, and read the files here"};
   if (word.starts_with("-"))
     return {"unknown option " + word, "put a command's options after its name: profgpu analyze " + word + " ..."};
   const Error unknown{"\"" + word + "\" is not a command"};
-  if (is_left_out(word) || word == "--")
-    return {"this build only reads files; it has no profgpu " + (word == "--" ? "run" : word),
-            "record on a Linux machine with the whole program, and read the files here"};
   if (struct stat s{}; ::stat(word.c_str(), &s) == 0)
     return {unknown.message, "to read a trace: profgpu analyze " + word};
   return {unknown.message, did_you_mean(word, names_of(commands()), "`profgpu --help` lists the commands")};

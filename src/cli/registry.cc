@@ -27,7 +27,7 @@ bool is_left_out(std::string_view name) {
   return false;
 #else
   constexpr std::string_view kCollecting[] = {"run",     "attach", "top",     "stat",   "log",  "exporter",
-                                              "monitor", "pick",   "devices", "doctor", "bench"};
+                                              "monitor", "pick",   "devices", "doctor", "bench", "--"};
   return std::ranges::count(kCollecting, name) > 0;
 #endif
 }
