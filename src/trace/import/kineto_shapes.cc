@@ -74,14 +74,16 @@ bool KinetoShapes::read(JsonReader& reader, KinetoValues& values) {
 
 // Where the list that comes next is remembered; null: nowhere.
 KnownText* KinetoShapes::known_text(const KinetoValues& values) {
-  const std::string_view name = values.name.raw;
-  if (lists_ == kLists || name.empty()) return nullptr;
-  uint64_t first = 0, last = 0;   // "aten::" is of most
-  const size_t some = std::min<size_t>(name.size(), 8);
-  std::memcpy(&first, name.data(), some);
-  std::memcpy(&last, name.data() + name.size() - some, some);
-  const uint64_t hash = (first ^ (last << 1) ^ name.size()) * 0x9E3779B97F4A7C15;
-  return &known_[(hash >> 32) % kNames * kLists + lists_++];
+  if (lists_ == 0) {
+    const std::string_view name = values.name.raw;
+    uint64_t first = 0, last = 0;   // "aten::" is of most
+    const size_t some = std::min<size_t>(name.size(), 8);
+    std::memcpy(&first, name.data(), some);
+    std::memcpy(&last, name.data() + name.size() - some, some);
+    const uint64_t hash = (first ^ (last << 1) ^ name.size()) * 0x9E3779B97F4A7C15;
+    of_name_ = name.empty() ? nullptr : &known_[(hash >> 32) % kNames * kLists];
+  }
+  return of_name_ == nullptr || lists_ == kLists ? nullptr : of_name_ + lists_++;
 }
 
 // A text that begins with a whole list or object is that value. An empty one: it is malformed.

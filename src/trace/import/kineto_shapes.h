@@ -76,7 +76,8 @@ class KinetoShapes {
   // By the event's name, then by how many lists of it came before: lists of one event never share a place.
   static constexpr size_t kNames = 128, kLists = 8;
   std::array<KnownText, kNames * kLists> known_;
-  size_t lists_ = 0;   // of the event so far
+  size_t lists_ = 0;          // of the event so far
+  KnownText* of_name_ = nullptr;   // where they are; null: the name does not come before its first list
 };
 
 }  // namespace profgpu

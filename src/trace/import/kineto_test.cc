@@ -6,6 +6,8 @@
 
 #include <filesystem>
 #include <fstream>
+#include <string>
+#include <vector>
 
 #include "support/read_inputs.h"
 #include "trace/import/kineto_window.h"
@@ -90,6 +92,30 @@ TEST_F(KinetoTest, ReadsTimesExactlyAndLinksLaunches) {
   ASSERT_TRUE(trace->activity.launch[1].valid());
   EXPECT_EQ(trace->host.start_ns[trace->activity.launch[1].value], 10125);
   EXPECT_TRUE(trace->issues.empty());
+}
+
+// Lists that are like those of the call before, or begin like them, or are another list's.
+TEST_F(KinetoTest, ArgumentsOfEachCallAreItsOwn) {
+  const std::vector<std::string> shapes = {"[[2, 3], [3, 4]]", "[[2, 3], [3, 4]]", "[[2, 3]]", "[[2, 3], []]", "[]",
+                                           "[[2, 3], [3, 4]]", "[[20, 3], [3, 4]]", R"(["é"])", R"(["é"])"};
+  std::string list;
+  for (size_t i = 0; i < 3 * shapes.size(); ++i) {
+    const std::string& s = shapes[i % shapes.size()];
+    const std::string name = i % 2 == 0 ? "aten::mm" : "aten::bmm";
+    list += R"({"ph": "X", "cat": "cpu_op", "name": ")" + name + R"(", "pid": 9, "tid": 9, "ts": )" +
+            std::to_string(10 * i) + R"(, "dur": 5, "args": {"Input Strides": )" + s + R"(, "Input type": )" +
+            shapes[i % 3] + R"(, "Concrete Inputs": ["", "True"], "Input Dims": )" + s + "}},\n";
+  }
+  const auto trace = read(trace_of(list + R"({"ph":"M","ts":0})"), 1);
+  ASSERT_TRUE(trace);
+  ASSERT_EQ(trace->host.size(), 3 * shapes.size());
+  for (size_t i = 0; i < trace->host.size(); ++i) {
+    const OpArgs& args = trace->op_args[trace->host.args[i].value];
+    EXPECT_EQ(trace->strings[args.shapes], shapes[i % shapes.size()]) << i;
+    EXPECT_EQ(trace->strings[args.types], shapes[i % 3]) << i;
+    EXPECT_EQ(trace->strings[args.values], R"(["", "True"])") << i;
+  }
+  EXPECT_LE(trace->op_args.size(), shapes.size()) << "the second and third time nothing is new";
 }
 
 // Many windows, parsed side by side or in order, give the same as one.
