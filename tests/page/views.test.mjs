@@ -451,6 +451,10 @@ describe('paper', () => {
     // On every page stand its name and the device; findings begin on the first.
     assert.match(await page.locator('#paper style').textContent(), /@top-left \{ content: "one\.json and 1 more"[\s\S]*@top-right \{ content: "[^"]+"/);
     assert.equal(await page.locator('#paper .findings').evaluate((list) => getComputedStyle(list).breakInside), 'auto');
+    for (const theme of ['dark', 'light']) {
+      await page.emulateMedia({ media: 'print', colorScheme: theme });
+      assert.equal(await page.evaluate(() => getComputedStyle(document.body).backgroundColor), 'rgb(255, 255, 255)');
+    }
     await page.evaluate(() => dispatchEvent(new Event('afterprint')));
     await page.emulateMedia({ media: null });
     const file = path('paper.pdf');
