@@ -220,6 +220,14 @@ describe('every size and reader', () => {
   }
 });
 
+describe('a snapshot alone', () => {
+  it('has no timeline, and the tabs say so', () => visit(file, async (page) => {
+    assert.deepEqual(await page.locator('.tabs a:not(.absent)').allInnerTexts(), ['Overview', 'Memory', 'Inputs']);
+    await page.keyboard.press('2');
+    assert.match(await text(page, '#view-timeline .nothing'), /Memory/);
+  }));
+});
+
 describe('beside the trace of its process', () => {
   it('stands above the memory of the trace', () => visit(analyzed('both', simulated('both.json', '--steps', '4'), pickle), async (page) => {
     assert.deepEqual(await page.locator('#view-memory h2').evaluateAll((all) => all.map((heading) => heading.firstChild.textContent)),

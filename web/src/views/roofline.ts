@@ -5,7 +5,7 @@ import { append, button, element, shown } from './dom';
 import { evidenceOfGap, stepStretches } from './evidence';
 import { beyond, boundOf, categoryOfBound, kBoundTitles, rooflineColumns, stretchOf } from './roofline_rows';
 import { ceilings, nameOf, RooflinePlot } from './roofline_plot';
-import { bytes, count, duration, flops, gbps, kUnknown, number, percent } from './quantity';
+import { bytes, count, counted, duration, flops, gbps, kUnknown, number, percent } from './quantity';
 import { DataTable } from './table';
 import { utilizationChart } from './utilization';
 import { waterfall } from './waterfall';
@@ -141,7 +141,7 @@ class Rows {
       (text === '' || `${row.name} ${this.name(row)}`.toLowerCase().includes(text)));
     this.table_.show(wanted);
     this.plot_.show(wanted);
-    this.left_.textContent = wanted.length === this.rows_.length ? `${count(wanted.length)} rows` : `${count(wanted.length)} of ${count(this.rows_.length)} rows`;
+    this.left_.textContent = wanted.length === this.rows_.length ? counted(wanted.length, 'row') : `${count(wanted.length)} of ${counted(this.rows_.length, 'row')}`;
   }
 
   private open(row: RooflineRow): void {
