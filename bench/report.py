@@ -279,10 +279,18 @@ def frame_lines(r):
     lines = ['', '## The timeline of the page', '',
              f'{where(r)}. `bench/page_frames.mjs`: made-up packs with every event kept, in headless Chromium without a GPU (it '
              'paints on the processor), 1280 × 800 pixels, 60 frames a second at the most (16.7 ms). First picture: from opening the file. '
-             f'{r["frames"]} frames a row; median, and in 95 of 100 frames at most.', '',
-             '| events | pack | first picture | all detail | move | frame ms | of 95 % | our script ms | of 95 % |',
+             f'{r["frames"]} frames a row; median, and in 95 of 100 frames at most.']
+    lines += frame_table(r['rows'])
+    if r.get('memory_rows'):
+        lines += ['', 'The view of memory snapshots, of a made-up history of a training job: the cursor takes the allocator\'s state along.']
+        lines += frame_table(r['memory_rows'])
+    return lines
+
+
+def frame_table(rows):
+    lines = ['', '| events | pack | first picture | all detail | move | frame ms | of 95 % | our script ms | of 95 % |',
              '| ---: | ---: | ---: | ---: | --- | ---: | ---: | ---: | ---: |']
-    for s in r['rows']:
+    for s in rows:
         opening = f'{s["events"]:,} | {s["pack_bytes"] / 1e6:.1f} MB | {s["first_ms"] / 1e3:.1f} s | {s["detailed_ms"] / 1e3:.1f} s'
         for name, m in s['moves'].items():
             lines.append(f'| {opening} | {name} | {m["median"]:.1f} | {m["p95"]:.1f} | {m["script"]:.1f} | {m["script_p95"]:.1f} |')

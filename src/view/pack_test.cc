@@ -132,6 +132,37 @@ TEST(Pack, RanksHaveTreesMemoryAndGaps) {
   EXPECT_EQ(read.zigzag(series.at("value")), (std::vector<int64_t>{100, -5}));
 }
 
+TEST(Pack, SnapshotsHaveLivesAndStacks) {
+  PageData page;
+  PageRank& rank = page.ranks.emplace_back();
+  rank.utilization = {{2, 41.5, 50}};
+  rank.snapshot = PageSnapshot{{{0, 1}, {0, 1}, {0, 1}, {2, 2}, {7, 0}}, {}};
+  PageHistory& h = rank.snapshot->histories.emplace_back();
+  h.device = -1, h.all_events = 900, h.first = 100, h.start_us = 1'700'000'000'000'001;
+  h.time_us = {0, 5, 5}, h.action = {0, 1, 2}, h.addresses = {0x7f0000000000, 0x7f0000000200};
+  h.allocations = {{0, 1}, {3, 0}, {512, 1LL << 40}, {1, 0}};
+  h.stack = {0, 2}, h.kind = {35, 9};
+  h.segments = {{0}, {0}, {2 << 20}, {0}};
+  h.stream = {0}, h.streams = {"0"};
+  const Unpacked read(packed("{}", page));
+  const Record& r = *read.at("ranks").list()->at(0).record();
+  EXPECT_EQ(*r.at("utilization").list()->at(0).record()->at("step").integer(), 2);
+  EXPECT_EQ(r.at("utilization").list()->at(0).record()->at("mfu_pct").number(), 41.5);
+  const Record& snapshot = *r.at("snapshot").record();
+  EXPECT_EQ(read.column(snapshot.at("stacks").record()->at("parent")), (std::vector<uint64_t>{0, 1}));
+  const Record& history = *snapshot.at("histories").list()->at(0).record();
+  EXPECT_EQ(*history.at("device").integer(), -1);
+  EXPECT_EQ(*history.at("first").integer(), 100);
+  EXPECT_EQ(*history.at("start_us").text(), "1700000000000001");
+  EXPECT_EQ(read.sums(history.at("time")), h.time_us);
+  EXPECT_EQ(read.sums(history.at("addresses")), h.addresses);
+  const Record& allocations = *history.at("allocations").record();
+  EXPECT_EQ(read.sums(allocations.at("made")), h.allocations.made);
+  EXPECT_EQ(read.column(allocations.at("bytes")), (std::vector<uint64_t>{512, 1ULL << 40}));
+  EXPECT_EQ(read.column(history.at("kind")), (std::vector<uint64_t>{35, 9}));
+  EXPECT_EQ(*history.at("streams").list()->at(0).text(), "0");
+}
+
 TEST(Pack, OfNothingIsAPack) {
   const Unpacked read(packed("{}", {}));
   EXPECT_TRUE(read.at("tracks").list()->empty());

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, describe, it } from 'node:test';
-import { closeBrowser, opened, pageOfEvents, settled } from './pages.mjs';
+import { analyzed, closeBrowser, memorySnapshot, opened, pageOfEvents, settled } from './pages.mjs';
 
 after(closeBrowser);
 
@@ -51,6 +51,23 @@ describe('hostile names', () => {
       await close();
     });
   }
+
+  it('stay text as frames of a memory snapshot', async () => {
+    const name = kNames['script and picture'] + kNames['turned direction'] + kNames['control characters'];
+    const { page, wrong, close } = await opened(analyzed('hostile-frame', memorySnapshot('hostile-frame', { frame: name })), { view: 'memory' });
+    // The newest of what is held at the end has its stack.
+    await page.locator('.snapshot button[data-by="made"]').click();
+    await page.locator('.memstack canvas').first().focus();
+    for (const key of ['End', 'ArrowDown']) await page.keyboard.press(key);
+    assert.match(await page.locator('.snapshot .stacktrace').innerText(), /<\/script><img src=x onerror/);
+    assert.match(await page.locator('.snapshot .stacktrace').innerText(), /\\u202e/);
+    const flame = await page.locator('.flamegraph canvas').boundingBox();
+    await page.mouse.move(flame.x + 30, flame.y + 50);
+    assert.ok(!(await page.title()).includes('owned'));
+    assert.equal(await page.locator('img, iframe, object, embed').count(), 0);
+    assert.deepEqual(wrong, []);
+    await close();
+  });
 
   it('control characters and turned direction are seen as such', async () => {
     const file = pageOfEvents('hostile-shown', eventsNamed(`${kNames['control characters']}${kNames['turned direction']}`));

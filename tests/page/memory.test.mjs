@@ -4,7 +4,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { analyzed, closeBrowser, documentOf, memorySnapshot, opened, root, settled } from './pages.mjs';
+import { analyzed, closeBrowser, documentOf, memorySnapshot, opened, root, settled, simulated } from './pages.mjs';
 
 let pickle, file;
 before(() => {
@@ -218,6 +218,23 @@ describe('every size and reader', () => {
       }, { theme, free: true });
     });
   }
+});
+
+describe('a snapshot alone', () => {
+  it('has no timeline, and the tabs say so', () => visit(file, async (page) => {
+    assert.deepEqual(await page.locator('.tabs a:not(.absent)').allInnerTexts(), ['Overview', 'Memory', 'Inputs']);
+    await page.keyboard.press('2');
+    assert.match(await text(page, '#view-timeline .nothing'), /Memory/);
+  }));
+});
+
+describe('beside the trace of its process', () => {
+  it('stands above the memory of the trace', () => visit(analyzed('both', simulated('both.json', '--steps', '4'), pickle), async (page) => {
+    assert.deepEqual(await page.locator('#view-memory h2').evaluateAll((all) => all.map((heading) => heading.firstChild.textContent)),
+      ['Memory snapshot', 'Active memory', 'Allocator state', 'By stack', 'The peak explained', 'Memory', 'Held at the peak']);
+    assert.ok((await coloured(page)) > 0.05);
+    assert.ok(await page.locator('#view-memory .uplot canvas').isVisible());
+  }));
 });
 
 const kReal = join(root, '..', 'shared', 'snapshots');

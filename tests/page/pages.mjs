@@ -55,12 +55,17 @@ export function simulated(name, ...options) {
   return trace;
 }
 
-/** A memory snapshot of random allocations, as PyTorch writes it. */
-export function memorySnapshot(name, { devices = 1, events = 400, version = '2.9' } = {}) {
+/** A memory snapshot of random allocations, as PyTorch writes it; `frame` names the function that makes all of them. */
+export function memorySnapshot(name, { devices = 1, events = 400, version = '2.9', frame = '' } = {}) {
   const file = path(`${name}.pickle`);
-  const code = `import pickle, sys\nfrom memory_snapshots import snapshot\n` +
-    `pickle.dump(snapshot(sys.argv[2], 3, int(sys.argv[3]), int(sys.argv[4])), open(sys.argv[1], 'wb'))`;
-  execFileSync('python3', ['-c', code, file, version, String(devices), String(events)],
+  const code = `
+import json, pickle, sys
+import memory_snapshots as m
+name, version, devices, events, frame = json.loads(sys.argv[1])
+if frame:
+    m.STACKS = ([m.frame(frame, frame), m.frame('main')],)
+pickle.dump(m.snapshot(version, 3, devices, events), open(name, 'wb'))`;
+  execFileSync('python3', ['-c', code, JSON.stringify([file, version, devices, events, frame])],
     { stdio: ['ignore', 'ignore', 'pipe'], env: { ...process.env, PYTHONPATH: join(root, 'tests', 'python') } });
   return file;
 }

@@ -265,11 +265,12 @@ std::optional<PageSnapshot> page_snapshot(const MemorySnapshot& snapshot, PageSt
   PageSnapshot page;
   const StackBook book(snapshot);
   StackTree stacks(snapshot, strings);
+  const auto most = std::max<uint32_t>(most_events / static_cast<uint32_t>(histories.size()), 1);
   for (const MemoryHistory& history : histories) {
     const MemoryPhases phases(snapshot, history, book);
     const std::vector<CategoryOf> categories = memory_categories(snapshot, history, book, phases);
     page.histories.push_back(
-        HistoryWriter(snapshot, history, window_of(history, most_events)).write(categories, stacks));
+        HistoryWriter(snapshot, history, window_of(history, most)).write(categories, stacks));
   }
   page.stacks = stacks.take();
   return page;

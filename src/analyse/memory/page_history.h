@@ -9,10 +9,10 @@
 
 namespace profgpu {
 
-/// Events of a device that a page keeps: of a longer history those around its peak.
+/// Events that a page keeps, of all its ranks and their devices: of longer histories those around each peak.
 constexpr uint32_t kPageMemoryEvents = 2'000'000;
 
-/// None: the snapshot has neither events nor segments.
+/// None: the snapshot has neither events nor segments. `most_events`: of all devices, each of which has an equal part.
 std::optional<PageSnapshot> page_snapshot(const MemorySnapshot& snapshot, PageStrings& strings,
                                           uint32_t most_events = kPageMemoryEvents);
 

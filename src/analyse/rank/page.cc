@@ -105,7 +105,8 @@ DeviceClocks clocks_of(const PlacedSamples& samples, const std::vector<PlacedRan
   return clocks;
 }
 
-void add_rank(const PlacedRank& r, const TimelinePlan& plan, const DeviceClocks& clocks, PageData& page) {
+void add_rank(const PlacedRank& r, const TimelinePlan& plan, const DeviceClocks& clocks, uint32_t memory_events,
+              PageData& page) {
   add_timeline(r, plan, clocks, page);
   PageRank& rank = page.ranks.emplace_back();
   rank.rank = r.rank;
@@ -117,7 +118,7 @@ void add_rank(const PlacedRank& r, const TimelinePlan& plan, const DeviceClocks&
   for (const StepUtilization::Row& row : r.facts->get<StepUtilization>().rows)
     rank.utilization.push_back({static_cast<int64_t>(row.step), row.mfu_pct, row.hfu_pct});
   const auto& snapshots = r.facts->trace().snapshots;
-  if (!snapshots.empty()) rank.snapshot = page_snapshot(*snapshots.back(), page.strings);
+  if (!snapshots.empty()) rank.snapshot = page_snapshot(*snapshots.back(), page.strings, memory_events);
 }
 
 }  // namespace
@@ -148,7 +149,8 @@ Result<std::shared_ptr<const PageData>> make_page(const PageInput& input, const 
   PlacedSamples samples;
   if (shift && log) samples = {log, *page->unix_origin_ns, page->span_ns};
   std::map<uint32_t, int> rank_of;
-  for (const PlacedRank& r : ranks) add_rank(r, plan, clocks_of(samples, ranks, r, rank_of), *page);
+  const uint32_t memory_events = kPageMemoryEvents / static_cast<uint32_t>(ranks.size());
+  for (const PlacedRank& r : ranks) add_rank(r, plan, clocks_of(samples, ranks, r, rank_of), memory_events, *page);
   for (const int rank : input.without_events) page->ranks.emplace_back().rank = rank;
   std::ranges::sort(page->ranks, {}, &PageRank::rank);
   page->without_events = input.without_events;

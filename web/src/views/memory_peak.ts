@@ -64,11 +64,11 @@ function holders({ peak }: SnapshotSection, search: (text: string) => void): HTM
   if (peak.holders.length === 0) return null;
   const columns: Column<Holder>[] = [
     { key: 'line', title: 'Line', wide: true, cell: (h) => shown(placeText(h), 200), order: placeText },
-    { key: 'category', title: 'Category', cell: (h) => titleOfCategory(h.category), order: (h) => h.category },
-    { key: 'op', title: 'Op', spare: true, cell: (h) => shown(h.op ?? '', 60), order: (h) => h.op },
-    { key: 'blocks', title: 'Blocks', numeric: true, cell: (h) => count(h.blocks), order: (h) => h.blocks },
     { key: 'bytes', title: 'Held', numeric: true, cell: (h) => bytes(h.held_bytes), order: (h) => h.held_bytes },
     { key: 'share', title: 'Of the peak', numeric: true, cell: (h) => percent(h.peak_pct), order: (h) => h.peak_pct },
+    { key: 'blocks', title: 'Blocks', numeric: true, cell: (h) => count(h.blocks), order: (h) => h.blocks },
+    { key: 'category', title: 'Category', cell: (h) => titleOfCategory(h.category), order: (h) => h.category },
+    { key: 'op', title: 'Op', spare: true, cell: (h) => shown(h.op ?? '', 60), order: (h) => h.op },
   ];
   const table = new DataTable<Holder>({ label: 'Lines that hold the peak', sorted: 'bytes', most_rows: 12, columns, picked: (h) => search(h.function) });
   table.show(peak.holders);

@@ -3,7 +3,7 @@
 import { hexOf, mix, rgbOf, type Rgb } from '../contrast';
 import { colourOf } from './colours';
 import { element } from './dom';
-import { drawing, roundMarks } from './drawing';
+import { drawing } from './drawing';
 import { colourName, kMemoryCategories, type HeldHistory } from './memory_model';
 import { kLaneTitle, kShades, MemoryStrip, type Arrangement, type Inks, type Piece, type Stretch } from './memory_strip';
 import { brief, bytes, count } from './quantity';
@@ -371,8 +371,7 @@ export class MemoryTimeline {
     painter.textBaseline = 'middle';
     const { from, to } = this.stretch_;
     const first = this.history_.of.first;
-    const marks = roundMarks(to - from, Math.max(2, Math.floor(this.wide / 130)));
-    const step = Math.max(1, marks.length > 1 ? marks[1]! : 1);
+    const step = roundStep((to - from) / Math.max(2, Math.floor(this.wide / 90)));
     for (let mark = Math.ceil((from + first) / step) * step; mark <= to + first; mark += step) {
       const x = this.x(mark - first + 1);
       if (x > kLeft + 14 && x < kLeft + this.wide - 24) painter.fillText(count(mark), x, tall + 13);
@@ -422,6 +421,12 @@ export class MemoryTimeline {
     painter.lineWidth = 2;
     painter.strokeRect(from + 1, 1, Math.max(3, to - from - 2), height - 2);
   }
+}
+
+/** 1, 2 or 5 of a power of ten, at least as much and at least 1. */
+function roundStep(least: number): number {
+  const power = 10 ** Math.max(0, Math.floor(Math.log10(least)));
+  return [1, 2, 5, 10].map((n) => n * power).find((step) => step >= least)!;
 }
 
 function highestBy(levels: Float64Array, count: number, columns: number) {

@@ -61,6 +61,10 @@ export function bytes(n: Maybe): string {
   return known(n) ? scaled(n, ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'], 1024, 3) : kUnknown;
 }
 
+export function flops(n: Maybe): string {
+  return known(n) ? scaled(n, ['FLOP', 'kFLOP', 'MFLOP', 'GFLOP', 'TFLOP', 'PFLOP', 'EFLOP'], 1000, 3) : kUnknown;
+}
+
 /** What is not zero never reads 0. */
 export function percent(pct: Maybe, decimals = 1): string {
   if (!known(pct)) return kUnknown;

@@ -5,7 +5,7 @@ import { append, button, element, shown } from './dom';
 import { evidenceOfGap, stepStretches } from './evidence';
 import { beyond, boundOf, categoryOfBound, kBoundTitles, rooflineColumns, stretchOf } from './roofline_rows';
 import { ceilings, nameOf, RooflinePlot } from './roofline_plot';
-import { count, duration, gbps, kUnknown, number, percent } from './quantity';
+import { bytes, count, counted, duration, flops, gbps, kUnknown, number, percent } from './quantity';
 import { DataTable } from './table';
 import { utilizationChart } from './utilization';
 import { waterfall } from './waterfall';
@@ -141,7 +141,7 @@ class Rows {
       (text === '' || `${row.name} ${this.name(row)}`.toLowerCase().includes(text)));
     this.table_.show(wanted);
     this.plot_.show(wanted);
-    this.left_.textContent = wanted.length === this.rows_.length ? `${count(wanted.length)} rows` : `${count(wanted.length)} of ${count(this.rows_.length)} rows`;
+    this.left_.textContent = wanted.length === this.rows_.length ? counted(wanted.length, 'row') : `${count(wanted.length)} of ${counted(this.rows_.length, 'row')}`;
   }
 
   private open(row: RooflineRow): void {
@@ -160,7 +160,7 @@ class Rows {
     });
     const pairs: [string, string][] = [
       ['Calls', count(row.count)], ['Total', duration(row.total_ns)], ['Limit', duration(row.limit_ns)], ['Over it', duration(beyond(row))],
-      ['Of limit', percent(row.limit_pct)], ['Bound', row.recomputed ? 'recomputed' : row.bound], ['FLOPs', number(row.flops)], ['Bytes', number(row.bytes)],
+      ['Of limit', percent(row.limit_pct)], ['Bound', row.recomputed ? 'recomputed' : row.bound], ['FLOPs', flops(row.flops)], ['Bytes', bytes(row.bytes)],
       ['TFLOP/s', number(row.tflops)], ['GB/s', number(row.memory_gbps)], ['FLOP/byte', number(row.intensity)], ['Precision', (row.precision ?? kUnknown).toUpperCase()],
     ];
     this.panel_.replaceChildren();

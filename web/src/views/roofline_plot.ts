@@ -4,7 +4,7 @@ import { categoryOfBound } from './roofline_rows';
 import { colourOf } from './colours';
 import { element, shown } from './dom';
 import { drawing } from './drawing';
-import { count, duration, number, percent } from './quantity';
+import { count, counted, duration, number, percent } from './quantity';
 import { colour } from './theme';
 import { hideTip, showTip } from './tooltip';
 import { words, type Limits, type RooflineRow } from './report';
@@ -83,7 +83,7 @@ export class RooflinePlot {
     const apart = rows.filter((row) => !row.intensity && row.total_ns > 0);
     const ns = apart.reduce((sum, row) => sum + row.total_ns, 0);
     this.said_.textContent = apart.length === 0 ? ''
-      : `${count(apart.length)} more, ${percent((100 * ns) / this.whole_ns_)} of the time, only move data or are of unknown work: they are in the table alone.`;
+      : `${count(apart.length)} more, ${percent((100 * ns) / this.whole_ns_)} of the time, only move data or are of unknown work; the table has them.`;
     this.drawing_.refresh();
   }
 
@@ -158,7 +158,7 @@ export class RooflinePlot {
 
   private lines({ row, intensity, tflops }: Point): string[] {
     return [
-      shown(this.name_(row), 300), `${duration(row.total_ns)} in ${count(row.count)} calls, ${percent((100 * row.total_ns) / this.whole_ns_)} of all`,
+      shown(this.name_(row), 300), `${duration(row.total_ns)} in ${counted(row.count, 'call')}, ${percent((100 * row.total_ns) / this.whole_ns_)} of all`,
       `${number(tflops)} TFLOP/s at ${number(intensity)} FLOP/byte${row.precision ? `, ${row.precision.toUpperCase()}` : ''}`,
       row.limit_pct === null ? 'its limit is not known' : `${percent(row.limit_pct)} of its limit, bound by ${row.recomputed ? 'recomputation' : words(row.bound)}`,
     ];

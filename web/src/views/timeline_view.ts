@@ -10,7 +10,9 @@ export const timeline: View & { show(stretch: Stretch): void } = {
   id: 'timeline',
   title: 'Timeline',
   of_rank: false,
-  absent: ({ data }) => (data.tracks.length > 0 ? null : 'This file holds no events: it was made of samples, or its data are damaged.'),
+  absent: ({ data, analysis }) => (data.tracks.length === 0 ? 'This file holds no events: it was made of samples, or its data are damaged.'
+    : analysis.ranks.every((rank) => rank.snapshot && rank.devices.length === 0 && rank.ops.length === 0)
+      ? 'A memory snapshot holds no events of the host or of kernels; the view Memory shows it over its allocations. Give the trace of the same process beside it.' : null),
   mount(root, { data, remember }) {
     const made = mountTimeline(root, data, () => remember(timeline, made.place));
     root.prepend(element('h2', { class: 'offscreen' }, 'Timeline'));

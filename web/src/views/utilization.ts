@@ -22,7 +22,7 @@ export function utilizationChart(steps: Step[], all: Utilization[], mean_pct: nu
   const slot = (width: number) => Math.min(110, (width - kLeft - 8) / steps.length);
   const made = drawing('Use of the device’s peak rate by step', kHeight, (painter, width, height) => {
     const base = height - kBottom;
-    const most = Math.max(...all.map((use) => use.hfu_pct), mean_pct ?? 0, 0.1);
+    const most = 1.05 * Math.max(...all.map((use) => use.hfu_pct), mean_pct ?? 0, 0.1);
     const scale = (base - kTop) / most;
     painter.font = '11px system-ui, sans-serif';
     painter.textBaseline = 'middle';
