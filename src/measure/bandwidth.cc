@@ -24,7 +24,7 @@ int64_t buffer_bytes(const Device& device, int64_t wanted) {
 
 // Times copies by the device's events.
 template <class Copy>
-Run on_device(const Device& device, Copy copy) {
+TimedRun on_device(const Device& device, Copy copy) {
   return [&device, copy](int64_t calls) {
     return device.device_ns([&] {
       Status status = ok();
@@ -36,7 +36,7 @@ Run on_device(const Device& device, Copy copy) {
 
 // By the host's clock, from the call to its end: for copies that block the host.
 template <class Copy>
-Run on_host(const Device& device, Copy copy) {
+TimedRun on_host(const Device& device, Copy copy) {
   return [&device, copy](int64_t calls) -> Result<double> {
     const int64_t begin_ns = device.now_ns();
     Status status = ok();

@@ -107,7 +107,7 @@ struct ProductShape {
   }
 };
 
-/// D = Aᵀ B, by the algorithm that the library takes for the best: in all precisions the layout that it has kernels for.
+/// D = Aᵀ B, by the algorithm that the library takes for the best: the layout that has kernels in all precisions.
 class Product {
  public:
   static Result<std::unique_ptr<Product>> make(const std::shared_ptr<Library>& library, const cuda::Device& device,

@@ -68,7 +68,7 @@ Status open_pairing(Bench& bench, Pairing& p) {
 
 // By the host's clock, from the first call until all devices have done what `wait` waits for. `beside` goes on
 // meanwhile, and is waited for afterwards.
-Run timed(const Pairing& p, std::function<Status(int64_t)> beside, std::function<Status(int64_t)> put,
+TimedRun timed(const Pairing& p, std::function<Status(int64_t)> beside, std::function<Status(int64_t)> put,
           std::function<Status()> wait) {
   return [&p, beside, put, wait](int64_t calls) -> Result<double> {
     Status status = beside(calls);
