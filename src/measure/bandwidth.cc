@@ -159,12 +159,11 @@ void between_devices(Bench& bench, const BenchDevice& sender, const BenchDevice&
   if (!target) return bench.miss(f, target.error());
   if (const Status current = from.use(); !current) return bench.miss(f, current.error());
   // Where it is enabled already, or does not work, the copy still has its way.
-  if (reachable) (void)from.api.enable_peer(to.context(), 0U);
+  if (reachable) (void)from.reach(to);
   auto source = DeviceMemory::allocate(from, bytes);
   if (!source) return bench.miss(f, source.error());
   const auto copy = [&] {
-    return from.api.to_peer(target->address(), to.context(), source->address(), from.context(),
-                            static_cast<size_t>(bytes), from.stream());
+    return from.copy_to(to, target->address(), source->address(), static_cast<size_t>(bytes), from.stream());
   };
   bench.measure(f, static_cast<double>(bytes), on_device(from, copy));
   // Reading is the same copy, put into a stream of the device that receives.
@@ -172,8 +171,7 @@ void between_devices(Bench& bench, const BenchDevice& sender, const BenchDevice&
   if (!bench.options.full) return;
   if (const Status current = to.use(); !current) return bench.miss(f, current.error());
   bench.measure(f, static_cast<double>(bytes), on_device(to, [&] {
-    return from.api.to_peer(target->address(), to.context(), source->address(), from.context(),
-                            static_cast<size_t>(bytes), to.stream());
+    return from.copy_to(to, target->address(), source->address(), static_cast<size_t>(bytes), to.stream());
   }));
 }
 

@@ -99,6 +99,8 @@ class Bench {
 
   /// Opens the devices, once. Benchmarks of devices run only if it works.
   Status open();
+  /// The devices are AMD's.
+  [[nodiscard]] bool hip() const { return library_ && library_->hip(); }
   /// Runs `benchmark`. Devices are opened by the first that needs them.
   void run(const Benchmark& benchmark);
 

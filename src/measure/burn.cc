@@ -133,7 +133,7 @@ void note_findings(Bench& bench, const Loaded& l, int64_t from_unix_ns) {
 
 void run_burn(Bench& bench) {
   bench.begin(bench.figure("", "filling the devices"));
-  const auto library = cublas::Library::open();
+  const auto library = cublas::Library::open(bench.hip());
   if (!library) return bench.miss(bench.figure("", ""), library.error());
   std::vector<Loaded> all;
   bench.each_device([&](BenchDevice& d) {

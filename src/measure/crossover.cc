@@ -74,7 +74,7 @@ Result<std::function<Status()>> kernel_call(const Device& d, const char* name, s
 }
 
 Result<std::function<Status()>> product_on_gpu(const Device& d, const Side&, int64_t size) {
-  const auto library = cublas::Library::open();
+  const auto library = cublas::Library::open(d.hip());
   if (!library) return library.error();
   auto made = cublas::Product::make(*library, d, *cublas::product_kind("fp32"), {size, size, size});
   if (!made) return made.error();

@@ -48,7 +48,7 @@ struct Pairing {
 Status open_pairing(Bench& bench, Pairing& p) {
   const auto nccl = nccl::Library::open();
   if (!nccl) return nccl.error();
-  const auto cublas = cublas::Library::open();
+  const auto cublas = cublas::Library::open(bench.hip());
   if (!cublas) return cublas.error();
   p.world.library = *nccl;
   bench.each_device([&](BenchDevice& d) { p.world.devices.push_back(d.cuda.get()); });
