@@ -27,7 +27,7 @@ namespace {
 
 constexpr std::chrono::seconds kOpeningBackend{30};
 constexpr size_t kProducts = 20, kMostProducts = 100;   // of a job
-constexpr int64_t kHeadStart_ns = 15 * kSecond_ns;
+constexpr int64_t kHeadStart_ns = 5 * kSecond_ns;
 
 volatile std::sig_atomic_t interrupted = 0;
 
@@ -224,8 +224,8 @@ const Command kBench{
     .name = "bench",
     .summary = "measure this machine: copies, launches, products, storage",
     .positional = "[NAME...]",
-    .positional_help = "host, storage, launch, bandwidth, matmul, collectives, overlap, crossover or burn (default: all but "
-                       "the last two)",
+    .positional_help = "host, storage, launch, bandwidth, matmul, collectives, overlap, crossover or burn (default: all "
+                       "but the last two)",
     .groups = {{"What to measure",
                 {{"--full", "more sizes, and two seconds for each figure"},
                  {"--path PATH", "a file or folder, as of a data set, for storage"},
@@ -236,11 +236,11 @@ const Command kBench{
                device_flags(kVisibleDevices),
                {"What to show",
                 {{"--json", "print the result as JSON"},
-                 {"-o, --output FILE", "also save the result: as CSV or a page if it ends in .csv or .html, else as JSON"},
+                 {"-o, --output FILE", "also save the result: as CSV or a page for .csv and .html, else as JSON"},
                  {"--save", "also save it for later reports of traces from these GPUs"},
                  {"--saved FILE", "show a saved result; measure nothing"},
-                 {"--compare PATH", "compare with a saved result; of a folder of many machines' results, name the slow ones"},
-                 {"--fail-on WHAT", "exit 3 if a figure is worse than in the file of --compare, or a machine of the folder is slow", {"worse"}}}},
+                 {"--compare PATH", "compare with a saved result; in a folder of machines' results, name the slow ones"},
+                 {"--fail-on WHAT", "exit 3 if a figure is worse than in --compare, or a machine is slow", {"worse"}}}},
                {"Screen", {kQuietFlag, kWidthFlag, kColourFlag}}},
     .examples = {{"profgpu bench", "the short set: under a minute"},
                  {"profgpu bench bandwidth matmul --full -o machine.json", "two of them in full, saved"},

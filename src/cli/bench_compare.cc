@@ -153,7 +153,8 @@ Result<std::vector<BenchResult>> read_bench_folder(const std::string& folder) {
   for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
     if (is_bench_file(at->path())) paths.push_back(at->path());
   if (paths.empty())
-    return Error{folder + ": no result of profgpu bench is in it", "write one on each machine with `profgpu bench -o FILE`"};
+    return Error{folder + ": no result of profgpu bench is in it",
+                 "write one on each machine with `profgpu bench -o FILE`"};
   std::ranges::sort(paths, natural_less);
   std::vector<BenchResult> all;
   for (const std::string& path : paths) {

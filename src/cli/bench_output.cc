@@ -77,7 +77,8 @@ std::string drawn(const Chart& chart) {
   Figure figure;
   figure.unit = chart.unit;
   std::string out = fmt::format("<h3>{}, {}</h3>\n<svg viewBox=\"0 0 {} {}\" role=\"img\" "
-                                "style=\"max-width:40rem;font-size:.7rem\" fill=\"currentColor\">\n", html_text(chart.title),
+                                "style=\"max-width:40rem;font-size:.7rem\" fill=\"currentColor\">\n",
+                                html_text(chart.title),
                                 html_text(chart.unit == "ns" ? "time" : chart.unit), kWidth, kHeight);
   for (const double y : {least_y, most_y})
     out += fmt::format("<text x=\"{}\" y=\"{:.1f}\">{}</text>\n", kWidth - kRight + 6,

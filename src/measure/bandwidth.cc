@@ -24,7 +24,7 @@ int64_t buffer_bytes(const Device& device, int64_t wanted) {
 
 // Times copies by the device's events.
 template <class Copy>
-Run on_device(const Device& device, Copy copy) {
+TimedRun on_device(const Device& device, Copy copy) {
   return [&device, copy](int64_t calls) {
     return device.device_ns([&] { return times(calls, copy); });
   };
@@ -32,7 +32,7 @@ Run on_device(const Device& device, Copy copy) {
 
 // By the host's clock, from the call to its end: for copies that block the host.
 template <class Copy>
-Run on_host(const Device& device, Copy copy) {
+TimedRun on_host(const Device& device, Copy copy) {
   return [&device, copy](int64_t calls) -> Result<double> {
     const int64_t begin_ns = device.now_ns();
     Status status = times(calls, copy);
@@ -154,12 +154,11 @@ void between_devices(Bench& bench, const BenchDevice& sender, const BenchDevice&
   if (!target) return bench.miss(f, target.error());
   if (const Status current = from.use(); !current) return bench.miss(f, current.error());
   // Where it is enabled already, or does not work, the copy still has its way.
-  if (reachable) (void)from.api.enable_peer(to.context(), 0U);
+  if (reachable) (void)from.reach(to);
   auto source = DeviceMemory::allocate(from, bytes);
   if (!source) return bench.miss(f, source.error());
   const auto copy = [&] {
-    return from.api.to_peer(target->address(), to.context(), source->address(), from.context(),
-                            static_cast<size_t>(bytes), from.stream());
+    return from.copy_to(to, target->address(), source->address(), static_cast<size_t>(bytes), from.stream());
   };
   bench.measure(f, static_cast<double>(bytes), on_device(from, copy));
   // Reading is the same copy, put into a stream of the device that receives.
@@ -167,8 +166,7 @@ void between_devices(Bench& bench, const BenchDevice& sender, const BenchDevice&
   if (!bench.options.full) return;
   if (const Status current = to.use(); !current) return bench.miss(f, current.error());
   bench.measure(f, static_cast<double>(bytes), on_device(to, [&] {
-    return from.api.to_peer(target->address(), to.context(), source->address(), from.context(),
-                            static_cast<size_t>(bytes), to.stream());
+    return from.copy_to(to, target->address(), source->address(), static_cast<size_t>(bytes), to.stream());
   }));
 }
 

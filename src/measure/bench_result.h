@@ -153,7 +153,7 @@ std::vector<SlowFigure> slow_figures(const BenchResult& result);
 std::vector<std::string> slow_places(const BenchResult& result);
 
 /// Of results of several machines: figures by which a machine is slower than the median of the others with devices of
-/// the same name. "node7: host to device, pinned 20.0 GB/s, the other machines 55.0 GB/s (64 % worse)"; the worst first.
+/// the same name, the worst first. "node7: host to device, pinned 20.0 GB/s, the other machines 55.0 GB/s (64 % worse)"
 std::vector<std::string> slow_machines(const std::vector<BenchResult>& all);
 
 }  // namespace profgpu

@@ -18,6 +18,7 @@ namespace profgpu {
 namespace {
 
 constexpr int64_t kSecond_ns = 1'000'000'000;
+constexpr int64_t kDeadlines = 4;   // more than those of an exchange one after the other
 constexpr int64_t kShortSet_ns = 55 * kSecond_ns;     // after which the short set begins no figure
 constexpr int64_t kShortFigures_ns = 30 * kSecond_ns; // shared by the figures of the short set
 constexpr int64_t kFiguresOfDevice = 32;              // about so many
@@ -121,7 +122,12 @@ void Bench::begin(const Figure& figure) {
   now_ = {figure, monotonic_ns()};
 }
 
-std::optional<Figure> Bench::measure(Figure figure, double amount, const Run& run, Clock clock) {
+void Bench::wait_for_others(bool waits) {
+  const std::lock_guard lock(mutex_);
+  now_.since_ns = monotonic_ns() + (waits ? kDeadlines * options.patience_ns : 0);
+}
+
+std::optional<Figure> Bench::measure(Figure figure, double amount, const TimedRun& run, Clock clock) {
   BenchDevice* device = device_of(figure);
   if (device && device->lost) return std::nullopt;
   if (out_of_time()) {
@@ -243,7 +249,8 @@ BenchEnd run_benchmarks(const BenchOptions& options, std::shared_ptr<Backend> ba
   Pending<bool> work([bench] {
     for (const Benchmark* b : benchmarks()) {
       const bool named = std::ranges::count(bench->options.names, b->name) > 0;
-      const bool usual = bench->options.names.empty() && !b->only_named && (!b->needs_path || !bench->options.path.empty());
+      const bool usual = bench->options.names.empty() && !b->only_named &&
+                         (!b->needs_path || !bench->options.path.empty());
       if (named || usual) bench->run(*b);
     }
     bench->devices.clear();

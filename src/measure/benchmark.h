@@ -68,14 +68,16 @@ class Bench {
   /// Measures one figure: its time, or `amount` per nanosecond where that is not 0. What it needs beside `figure`'s
   /// names are `run`'s own times; a failure is noted in the figure's place.
   /// What was added; none: it failed.
-  std::optional<Figure> measure(Figure figure, double amount, const Run& run) {
+  std::optional<Figure> measure(Figure figure, double amount, const TimedRun& run) {
     return measure(std::move(figure), amount, run, Clock::kDevices);
   }
   /// kHost: the time for the figure is counted by the host's clock, whatever the devices' driver is.
   enum class Clock { kDevices, kHost };
-  std::optional<Figure> measure(Figure figure, double amount, const Run& run, Clock clock);
+  std::optional<Figure> measure(Figure figure, double amount, const TimedRun& run, Clock clock);
   /// Says what is under way, where that is no figure.
   void begin(const Figure& figure);
+  /// What is under way waits for others, and has a deadline of its own; false: no longer.
+  void wait_for_others(bool waits);
   /// How copies of `from` reach `to`: fills in the figure's link.
   void note_link(Figure& figure, const BenchDevice& from, const BenchDevice& to);
   /// Adds a figure that was measured otherwise.
@@ -97,6 +99,8 @@ class Bench {
 
   /// Opens the devices, once. Benchmarks of devices run only if it works.
   Status open();
+  /// The devices are AMD's.
+  [[nodiscard]] bool hip() const { return library_ && library_->hip(); }
   /// Runs `benchmark`. Devices are opened by the first that needs them.
   void run(const Benchmark& benchmark);
 

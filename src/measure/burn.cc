@@ -116,7 +116,8 @@ void put_figures(Bench& bench, const Loaded& l, int64_t from_unix_ns) {
 void note_findings(Bench& bench, const Loaded& l, int64_t from_unix_ns) {
   const DeviceFaults faults = bench.faults(*l.device, from_unix_ns);
   std::string found;
-  if (faults.ecc_uncorrected > 0) append_listed(found, fmt::format("{} uncorrected ECC errors", faults.ecc_uncorrected));
+  if (faults.ecc_uncorrected > 0)
+    append_listed(found, fmt::format("{} uncorrected ECC errors", faults.ecc_uncorrected));
   if (faults.ecc_corrected > 0) append_listed(found, fmt::format("{} corrected ECC errors", faults.ecc_corrected));
   if (faults.xids > 0) append_listed(found, fmt::format("{} Xid errors, the last {}", faults.xids, faults.last_xid));
   if (!found.empty()) bench.note(fmt::format("GPU {}: {} under load", l.cuda().index, found));
@@ -132,7 +133,7 @@ void note_findings(Bench& bench, const Loaded& l, int64_t from_unix_ns) {
 
 void run_burn(Bench& bench) {
   bench.begin(bench.figure("", "filling the devices"));
-  const auto library = cublas::Library::open();
+  const auto library = cublas::Library::open(bench.hip());
   if (!library) return bench.miss(bench.figure("", ""), library.error());
   std::vector<Loaded> all;
   bench.each_device([&](BenchDevice& d) {

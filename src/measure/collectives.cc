@@ -77,11 +77,17 @@ class Team {
   /// Carries out what rank 0 orders, until it ends.
   void follow();
   void dismiss() {
-    if (exchange_ && leads()) (void)exchange_->gather(text_of(Order{}));
+    if (exchange_ && leads()) (void)gather(text_of(Order{}));
   }
 
  private:
   Result<std::vector<std::string>> agree(const Status& mine, const std::string& message = "");
+  Result<std::vector<std::string>> gather(std::string_view mine) {
+    bench_.wait_for_others(true);
+    auto all = exchange_->gather(mine);
+    bench_.wait_for_others(false);
+    return all;
+  }
   Status open_world();
   Reply carry_out(const Order& order) const;
 
@@ -98,7 +104,7 @@ Result<std::vector<std::string>> Team::agree(const Status& mine, const std::stri
     if (!mine) return mine.error();
     return std::vector<std::string>{message};
   }
-  auto all = exchange_->gather(mine ? "0" + message : "1" + mine.error().message);
+  auto all = gather(mine ? "0" + message : "1" + mine.error().message);
   if (!all) return all.error();
   for (size_t r = 0; r < all->size(); ++r) {
     std::string& text = (*all)[r];
@@ -186,10 +192,10 @@ Result<Reply> Team::all_do(const Order& order) {
     return reply;
   }
   if (broken_) return *broken_;
-  auto ordered = exchange_->gather(text_of(order));
+  const auto ordered = gather(text_of(order));
   if (!ordered) return broken_ = ordered.error(), *broken_;
   const Reply mine = carry_out(order);
-  const auto all = exchange_->gather(text_of(mine));
+  const auto all = gather(text_of(mine));
   if (!all) return broken_ = all.error(), *broken_;
   Reply sum;
   std::string wrong;
@@ -207,11 +213,11 @@ Result<Reply> Team::all_do(const Order& order) {
 void Team::follow() {
   for (;;) {
     bench_.begin(bench_.figure("", "waiting for rank 0"));
-    const auto ordered = exchange_->gather("");
+    const auto ordered = gather("");
     if (!ordered) return bench_.miss(bench_.figure("", ""), ordered.error());
     const Order order = order_of(ordered->front());
     if (order.what == Order::kEnd) return;
-    if (!exchange_->gather(text_of(carry_out(order)))) return;
+    if (!gather(text_of(carry_out(order)))) return;
   }
 }
 
@@ -304,6 +310,7 @@ void run_collectives(Bench& bench) {
   bench.begin(bench.figure("", "connecting the ranks"));
   std::unique_ptr<RankExchange> exchange;
   if (bench.options.launched) {
+    bench.wait_for_others(true);
     auto connected = RankExchange::connect(*bench.options.launched, bench.options.rendezvous,
                                            bench.options.patience_ns);
     if (!connected) return bench.miss(all, connected.error());

@@ -28,7 +28,10 @@ std::vector<Crossing> crossings(const std::vector<Figure>& figures) {
       const std::string_view name = before(base, suffix);
       if (name.empty()) continue;
       auto* crossing = first_where(all, [&](const Crossing& c) { return c.name == name; });
-      if (!crossing) crossing = &all.emplace_back(Crossing{std::string(name), f.label.substr(0, f.label.find(',')), {}, {}, {}});
+      if (!crossing) {
+        crossing = &all.emplace_back();
+        crossing->name = name, crossing->label = f.label.substr(0, f.label.find(','));
+      }
       auto* row = first_where(crossing->rows, [&](const CrossingRow& r) { return r.size == *f.size; });
       if (!row) row = &crossing->rows.emplace_back(CrossingRow{*f.size, 0, 0, 0});
       row->*time = f.value;

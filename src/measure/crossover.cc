@@ -18,8 +18,8 @@ namespace {
 using cuda::Device, cuda::DeviceMemory, cuda::PinnedMemory;
 
 constexpr int64_t kElements[] = {1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24};
-constexpr int64_t kProducts[] = {32, 64, 128, 256, 512, 1024, 2048, 4096};
-constexpr size_t kShortStep = 2;                       // of the sizes: each second one in the short set
+constexpr int64_t kProducts[] = {16, 32, 64, 128, 256, 512, 1024, 2048, 4096};
+constexpr size_t kShortStep = 2, kShortSizes = 4;      // without --full: each second size, and so many
 constexpr int64_t kWord = 4;                           // bytes of an element
 
 /// Buffers of one size, on the host and on the device: two that are read, one that is written.
@@ -74,7 +74,7 @@ Result<std::function<Status()>> kernel_call(const Device& d, const char* name, s
 }
 
 Result<std::function<Status()>> product_on_gpu(const Device& d, const Side&, int64_t size) {
-  const auto library = cublas::Library::open();
+  const auto library = cublas::Library::open(d.hip());
   if (!library) return library.error();
   auto made = cublas::Product::make(*library, d, *cublas::product_kind("fp32"), {size, size, size});
   if (!made) return made.error();
@@ -109,10 +109,14 @@ uint64_t blocks_of(int64_t size) { return static_cast<uint64_t>(size * kWord / k
 
 const Contest kContests[] = {
     {"product", "product of FP32 matrices", kProducts, [](int64_t n) { return n * n; }, 2, 2, 0,
-     [](HostWork& w, const Side& s, int64_t n) { w.product(s.on_host<float>(0), s.on_host<float>(1), s.on_host<float>(2), n); },
+     [](HostWork& w, const Side& s, int64_t n) {
+       w.product(s.on_host<float>(0), s.on_host<float>(1), s.on_host<float>(2), n);
+     },
      product_on_gpu},
     {"elementwise", "a + 3 b in FP32", kElements, as_many, 2, 2, 0,
-     [](HostWork& w, const Side& s, int64_t) { w.triad(s.on_host<float>(0), s.on_host<float>(1), s.on_host<float>(2)); },
+     [](HostWork& w, const Side& s, int64_t) {
+       w.triad(s.on_host<float>(0), s.on_host<float>(1), s.on_host<float>(2));
+     },
      [](const Device& d, const Side& s, int64_t size) {
        return kernel_call(d, "profgpu_triad", {s.on_device(0), s.on_device(1), s.on_device(2), blocks_of(size)});
      }},
@@ -133,7 +137,7 @@ const Contest kContests[] = {
 };
 
 // By the host's clock until the device has done it: what a program waits for.
-Run on_device(const Device& d, const std::function<Status()>& work) {
+TimedRun on_device(const Device& d, const std::function<Status()>& work) {
   return [&d, &work](int64_t calls) -> Result<double> {
     const int64_t begin_ns = d.now_ns();
     Status status = ok();
@@ -181,11 +185,12 @@ void contest(Bench& bench, const Device& d, HostWork& work, const Contest& c, in
 void run_crossover(Bench& bench) {
   HostWork work;
   bench.note("crossover: products on the CPU by " + work.product_by());
+  const bool full = bench.options.full;
   bool first = true;
   bench.each_device([&](BenchDevice& d) {
     if (!std::exchange(first, false)) return;   // one device stands for all
     for (const Contest& c : kContests)
-      for (size_t i = 0; i < c.sizes.size(); i += bench.options.full ? 1 : kShortStep)
+      for (size_t i = 0; i < (full ? c.sizes.size() : kShortStep * kShortSizes); i += full ? 1 : kShortStep)
         if (!d.lost) contest(bench, *d.cuda, work, c, c.sizes[i]);
   });
 }

@@ -51,16 +51,25 @@ std::string words_of(const DynLib& library, int code) {
   return fmt::format("status {} of cuBLAS", code);
 }
 
-Result<std::shared_ptr<Library>> Library::open() {
-  auto opened = DynLib::open_first(vendor_library_names(
-      "PROFGPU_CUBLASLT_LIBRARY", {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so.11"},
-      {"cu13", "cublas"}));
+Result<std::shared_ptr<Library>> Library::open(bool hip) {
+  auto opened = DynLib::open_first(
+      hip ? vendor_library_names("PROFGPU_HIPBLASLT_LIBRARY", {"libhipblaslt.so.1", "libhipblaslt.so.0"})
+          : vendor_library_names("PROFGPU_CUBLASLT_LIBRARY",
+                                 {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so.11"}, {"cu13", "cublas"}));
+  if (!opened && hip) return Error{"no hipBLASLt: " + opened.error().message, "it comes with ROCm"};
   if (!opened)
     return Error{"no cuBLASLt: " + opened.error().message,
                  "it comes with the CUDA toolkit and with PyTorch: activate its environment, or name the file in "
                  "PROFGPU_CUBLASLT_LIBRARY"};
-  std::shared_ptr<Library> library(new Library(std::move(*opened)));
+  std::shared_ptr<Library> library(new Library(std::move(*opened), hip));
   return library;
+}
+
+const Dialect& Library::dialect() const {
+  static constexpr Dialect kCuda{kCompute32F, kCompute64F, kCompute32I, kCompute32FFastTf32, kTransposeA, kTransposed,
+                                 kBatchCount, kBatchStride, kR8FE4M3};
+  static constexpr Dialect kHip{2, 7, 9, 6, 0, kHipTransposed, 0, 1, kR8FE4M3};
+  return hip_ ? kHip : kCuda;
 }
 
 std::span<const ProductKind> product_kinds() {
@@ -99,14 +108,20 @@ Status Product::create_layout(MatrixLayout* layout, DataType type, int64_t rows,
   if (!status || batch == 1) return status;
   const auto count = static_cast<int32_t>(batch);
   const int64_t stride = rows * columns;
-  status = api_.set_layout(*layout, int{kBatchCount}, &count, sizeof count);
-  return status ? api_.set_layout(*layout, int{kBatchStride}, &stride, sizeof stride) : status;
+  const Dialect& of = library_->dialect();
+  status = api_.set_layout(*layout, int{of.batch_count}, &count, sizeof count);
+  return status ? api_.set_layout(*layout, int{of.batch_stride}, &stride, sizeof stride) : status;
 }
 
 Status Product::describe(const ProductShape& shape) {
   Status status = api_.create(&handle_);
-  if (status) status = api_.create_description(&description_, int{kind_.compute}, int{kind_.scale});
-  if (status) status = api_.set_description(description_, int{kTransposeA}, &kTransposed, sizeof kTransposed);
+  const Dialect& of = library_->dialect();
+  const int compute = kind_.compute == kCompute64F           ? of.compute_64f
+                      : kind_.compute == kCompute32I         ? of.compute_32i
+                      : kind_.compute == kCompute32FFastTf32 ? of.compute_tf32
+                                                             : of.compute_32f;
+  if (status) status = api_.create_description(&description_, compute, int{kind_.scale});
+  if (status) status = api_.set_description(description_, int{of.transpose_a}, &of.transposed, sizeof of.transposed);
   if (status) status = create_layout(&a_, kind_.factor, shape.k, shape.m, shape.batch);
   if (status) status = create_layout(&b_, kind_.factor, shape.k, shape.n, shape.batch);
   if (status) status = create_layout(&d_, kind_.result, shape.m, shape.n, shape.batch);

@@ -23,7 +23,7 @@ enum ComputeType : int { kCompute32F = 68, kCompute64F = 70, kCompute32I = 72, k
 enum DescriptionAttribute : int { kTransposeA = 3 };
 enum LayoutAttribute : int { kBatchCount = 5, kBatchStride = 6 };
 enum PreferenceAttribute : int { kMaxWorkspaceBytes = 1 };
-constexpr int32_t kTransposed = 1;
+constexpr int32_t kTransposed = 1, kHipTransposed = 112;
 
 struct Algorithm {
   std::array<uint64_t, 8> data;
@@ -34,8 +34,18 @@ struct HeuristicResult {
   int state;
   float waves;
   std::array<int, 4> reserved;
+  std::array<uint64_t, 20> longer;   ///< hipBLASLt's may be: its algorithm alone has up to 136 bytes
 };
-static_assert(sizeof(HeuristicResult) == 96);
+static_assert(offsetof(HeuristicResult, longer) == 96);
+
+/// Numbers that differ between cuBLASLt and hipBLASLt (hipblaslt.h of ROCm 6).
+struct Dialect {
+  int compute_32f, compute_64f, compute_32i, compute_tf32;
+  int transpose_a;
+  int32_t transposed;
+  int batch_count, batch_stride;
+  int fp8;
+};
 
 std::string words_of(const DynLib& library, int code);
 
@@ -43,38 +53,41 @@ class Api {
   const DynLib& library_;   // what the calls are initialised from
   template <class... P>
   using Call = VendorCall<P...>;
-#define PROFGPU_CALL(member, name) member{library_, words_of, name}
+#define PROFGPU_CALL(member, name) member{library_, words_of, "cu" name, "hip" name}
 
  public:
   explicit Api(const DynLib& library) : library_(library) {}
 
-  Call<Handle*> PROFGPU_CALL(create, "cublasLtCreate");
-  Call<Handle> PROFGPU_CALL(destroy, "cublasLtDestroy");
-  Call<Description*, int, int> PROFGPU_CALL(create_description, "cublasLtMatmulDescCreate");
-  Call<Description, int, const void*, size_t> PROFGPU_CALL(set_description, "cublasLtMatmulDescSetAttribute");
-  Call<Description> PROFGPU_CALL(destroy_description, "cublasLtMatmulDescDestroy");
-  Call<MatrixLayout*, int, uint64_t, uint64_t, int64_t> PROFGPU_CALL(create_layout, "cublasLtMatrixLayoutCreate");
-  Call<MatrixLayout, int, const void*, size_t> PROFGPU_CALL(set_layout, "cublasLtMatrixLayoutSetAttribute");
-  Call<MatrixLayout> PROFGPU_CALL(destroy_layout, "cublasLtMatrixLayoutDestroy");
-  Call<Preference*> PROFGPU_CALL(create_preference, "cublasLtMatmulPreferenceCreate");
-  Call<Preference, int, const void*, size_t> PROFGPU_CALL(set_preference, "cublasLtMatmulPreferenceSetAttribute");
-  Call<Preference> PROFGPU_CALL(destroy_preference, "cublasLtMatmulPreferenceDestroy");
+  Call<Handle*> PROFGPU_CALL(create, "blasLtCreate");
+  Call<Handle> PROFGPU_CALL(destroy, "blasLtDestroy");
+  Call<Description*, int, int> PROFGPU_CALL(create_description, "blasLtMatmulDescCreate");
+  Call<Description, int, const void*, size_t> PROFGPU_CALL(set_description, "blasLtMatmulDescSetAttribute");
+  Call<Description> PROFGPU_CALL(destroy_description, "blasLtMatmulDescDestroy");
+  Call<MatrixLayout*, int, uint64_t, uint64_t, int64_t> PROFGPU_CALL(create_layout, "blasLtMatrixLayoutCreate");
+  Call<MatrixLayout, int, const void*, size_t> PROFGPU_CALL(set_layout, "blasLtMatrixLayoutSetAttribute");
+  Call<MatrixLayout> PROFGPU_CALL(destroy_layout, "blasLtMatrixLayoutDestroy");
+  Call<Preference*> PROFGPU_CALL(create_preference, "blasLtMatmulPreferenceCreate");
+  Call<Preference, int, const void*, size_t> PROFGPU_CALL(set_preference, "blasLtMatmulPreferenceSetAttribute");
+  Call<Preference> PROFGPU_CALL(destroy_preference, "blasLtMatmulPreferenceDestroy");
   Call<Handle, Description, MatrixLayout, MatrixLayout, MatrixLayout, MatrixLayout, Preference, int, HeuristicResult*,
        int*>
-      PROFGPU_CALL(choose, "cublasLtMatmulAlgoGetHeuristic");
+      PROFGPU_CALL(choose, "blasLtMatmulAlgoGetHeuristic");
   Call<Handle, Description, const void*, cuda::Address, MatrixLayout, cuda::Address, MatrixLayout, const void*,
        cuda::Address, MatrixLayout, cuda::Address, MatrixLayout, const Algorithm*, cuda::Address, size_t, cuda::Stream>
-      PROFGPU_CALL(multiply, "cublasLtMatmul");
+      PROFGPU_CALL(multiply, "blasLtMatmul");
 #undef PROFGPU_CALL
 };
 
 class Library : public VendorLibrary<Api> {
  public:
+  /// Of devices of AMD hipBLASLt, by PROFGPU_HIPBLASLT_LIBRARY or ROCm's names. Else cuBLASLt by
   /// PROFGPU_CUBLASLT_LIBRARY where it is set, else the toolkit's, else that of a Python environment.
-  static Result<std::shared_ptr<Library>> open();
+  static Result<std::shared_ptr<Library>> open(bool hip);
+  [[nodiscard]] const Dialect& dialect() const;
 
  private:
-  using VendorLibrary::VendorLibrary;
+  Library(DynLib library, bool hip) : VendorLibrary(std::move(library)), hip_(hip) {}
+  bool hip_;
 };
 
 /// A precision of products, with the types of their matrices.
@@ -99,7 +112,7 @@ struct ProductShape {
   }
 };
 
-/// D = Aᵀ B, by the algorithm that the library takes for the best: in all precisions the layout that it has kernels for.
+/// D = Aᵀ B, by the algorithm that the library takes for the best: the layout that has kernels in all precisions.
 class Product {
  public:
   static Result<std::unique_ptr<Product>> make(const std::shared_ptr<Library>& library, const cuda::Device& device,

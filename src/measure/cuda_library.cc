@@ -25,6 +25,11 @@ std::string uuid_text(const std::array<unsigned char, 16>& bytes) {
 }  // namespace
 
 std::string words_of(const DynLib& library, int code) {
+  if (const auto hip = library.symbol<const char* (*)(int)>("hipGetErrorString")) {
+    const auto symbol_of = library.symbol<const char* (*)(int)>("hipGetErrorName");
+    const char *text = hip(code), *symbol = symbol_of ? symbol_of(code) : nullptr;
+    return text && symbol ? fmt::format("{} ({})", text, symbol) : fmt::format("error {} of HIP", code);
+  }
   const auto words = library.symbol<int (*)(int, const char**)>("cuGetErrorString");
   const auto name = library.symbol<int (*)(int, const char**)>("cuGetErrorName");
   const char *text = nullptr, *symbol = nullptr;
@@ -34,14 +39,18 @@ std::string words_of(const DynLib& library, int code) {
 }
 
 Library::Library(DynLib library)
-    : VendorLibrary(std::move(library)), simulated_now_(library_.symbol<int64_t (*)()>("profgpu_stub_now_ns")) {}
+    : VendorLibrary(std::move(library)), simulated_now_(library_.symbol<int64_t (*)()>("profgpu_stub_now_ns")),
+      hip_(library_.symbol<int (*)(unsigned)>("hipInit") != nullptr) {}
 
 Result<std::shared_ptr<Library>> Library::open() {
   auto opened = DynLib::open_first(
       vendor_library_names("PROFGPU_CUDA_LIBRARY", {"libcuda.so.1", "libcuda.so", "/usr/lib/wsl/lib/libcuda.so.1"}));
+  const Error none = opened ? Error{} : Error{"no NVIDIA driver: " + opened.error().message,
+                                              "libcuda.so.1 comes with the driver; in a container use --gpus all"};
   if (!opened)
-    return Error{"no NVIDIA driver: " + opened.error().message,
-                 "libcuda.so.1 comes with the driver; in a container use --gpus all"};
+    opened = DynLib::open_first(vendor_library_names(
+        "PROFGPU_HIP_LIBRARY", {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"}));
+  if (!opened) return none;
   std::shared_ptr<Library> library(new Library(std::move(*opened)));
   if (const Status status = library->api.init(0); !status)
     return Error{status.error().message, "`profgpu doctor` looks for the reason"};
@@ -53,6 +62,7 @@ Result<std::shared_ptr<Library>> Library::open() {
 std::string Library::version() const {
   int version = 0;
   if (!api.driver_version(&version)) return "";
+  if (hip_) return fmt::format("HIP {}.{}", version / 10'000'000, version / 100'000 % 100);
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
@@ -76,15 +86,19 @@ Status Device::identify() {
   if (status = api.name(text.data(), static_cast<int>(text.size() - 1), handle_); !status) return status;
   name = text.data();
   std::array<unsigned char, 16> bytes{};
-  if (api.uuid(bytes.data(), handle_)) uuid = uuid_text(bytes);
+  if (api.uuid(bytes.data(), handle_))   // HIP's is text already
+    uuid = library_->hip() ? "GPU-" + std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size())
+                           : uuid_text(bytes);
   if (api.pci_bus_id(text.data(), static_cast<int>(text.size() - 1), handle_))
     if (const auto address = pci_address(text.data())) pci_bus_id = address->bus_id();
   size_t size = 0;
   if (status = api.total_memory(&size, handle_); !status) return status;
   memory_bytes = static_cast<int64_t>(size);
   int major = 0, minor = 0;
-  for (const auto& [attribute, to] : {std::pair{kMultiprocessors, &multiprocessors}, {kComputeMajor, &major},
-                                      {kComputeMinor, &minor}})
+  const bool hip = library_->hip();
+  for (const auto& [attribute, to] : {std::pair{hip ? int{kHipMultiprocessors} : int{kMultiprocessors}, &multiprocessors},
+                                      {hip ? int{kHipComputeMajor} : int{kComputeMajor}, &major},
+                                      {hip ? int{kHipComputeMinor} : int{kComputeMinor}, &minor}})
     if (status = api.attribute(to, attribute, handle_); !status) return status;
   compute_capability = fmt::format("{}.{}", major, minor);
   return ok();
@@ -92,25 +106,43 @@ Status Device::identify() {
 
 Status Device::start() {
   const int64_t begin_ns = now_ns();
-  Status status = api.retain(&context_, handle_);
+  // HIP makes its context with the first call that needs one.
+  Status status = library_->hip() ? use() : api.retain(&context_, handle_);
+  if (status && library_->hip()) status = api.synchronize();
   if (!status) return context_ = nullptr, status;
+  started_ = true;
   context_ns = now_ns() - begin_ns;
   if (status = use(); !status) return status;
   if (status = api.create_stream(&stream_, kNonBlockingStream); !status) return status;
   for (Event* event : {&begin_, &end_})
     if (status = api.create_event(event, 0U); !status) return status;
-  kernels_ = api.load_module(&module_, kernel_text().c_str());
+  kernels_ = load_kernels();
   if (!kernels_) module_ = nullptr;
   return ok();
 }
 
+Status Device::load_kernels() {
+  if (!library_->hip()) return api.load_module(&module_, kernel_text().c_str());
+  const auto code = hip_kernels();
+  return code ? api.load_module(&module_, code->data()) : Status(code.error());
+}
+
+Status Device::reach(const Device& to) const {
+  return library_->hip() ? api.enable_peer_device(to.handle_, 0U) : api.enable_peer(to.context_, 0U);
+}
+
+Status Device::copy_to(const Device& to, Address target, Address source, size_t bytes, Stream stream) const {
+  if (library_->hip()) return api.to_peer_device(target, to.handle_, source, handle_, bytes, stream);
+  return api.to_peer(target, to.context_, source, context_, bytes, stream);
+}
+
 Device::~Device() {
-  if (!context_ || !use()) return;
+  if (!started_ || !use()) return;
   if (module_) (void)api.unload_module(module_);
   for (const Event event : {begin_, end_})
     if (event) (void)api.destroy_event(event);
   if (stream_) (void)api.destroy_stream(stream_);
-  (void)api.release(handle_);
+  if (!library_->hip()) (void)api.release(handle_);
 }
 
 Function Device::kernel(const char* kernel_name) const {

@@ -113,7 +113,7 @@ void memory(Bench& bench) {
 
 // Host time of `part`, many times.
 template <class Part>
-Run on_clock(Part part) {
+TimedRun on_clock(Part part) {
   return [part](int64_t calls) -> Result<double> {
     const int64_t begin_ns = monotonic_ns();
     if (const Status done = times(calls, part); !done) return done.error();

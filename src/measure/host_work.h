@@ -13,7 +13,7 @@ namespace profgpu {
 
 class HostWork {
  public:
-  /// Products by a BLAS where the system has one: PROFGPU_BLAS_LIBRARY, else OpenBLAS, MKL, BLIS or the reference's name.
+  /// Products by a BLAS where the system has one: PROFGPU_BLAS_LIBRARY, else OpenBLAS, MKL, BLIS or any other.
   HostWork();
 
   /// c = a b, square, row by row.
@@ -37,7 +37,8 @@ class HostWork {
   HostWorkers workers_;
   DynLib blas_;
   std::string product_by_ = "own loop";
-  void (*gemm_)(int, int, int, int, int, int, float, const float*, int, const float*, int, float, float*, int) = nullptr;
+  void (*gemm_)(int, int, int, int, int, int, float, const float*, int, const float*, int, float, float*,
+                int) = nullptr;
 };
 
 }  // namespace profgpu

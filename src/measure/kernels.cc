@@ -39,7 +39,8 @@ DONE:
 // A kernel in which each thread has pairs of 32-bit elements at a distance: %rd10 and %rd11 are their addresses, %rd7
 // the first one's number, %rd4 the parameter `block`.
 std::string pairing(std::string_view name, std::string_view body) {
-  return fmt::format(R"(.visible .entry profgpu_{}(.param .u64 data, .param .u64 count, .param .u64 stride, .param .u64 block) {{
+  return fmt::format(R"(.visible .entry profgpu_{}(
+  .param .u64 data, .param .u64 count, .param .u64 stride, .param .u64 block) {{
   .reg .pred %p<3>; .reg .b32 %r<16>; .reg .f32 %f<16>; .reg .b64 %rd<16>;
   ld.param.u64 %rd1, [data]; cvta.to.global.u64 %rd1, %rd1;
   ld.param.u64 %rd2, [count]; shr.u64 %rd2, %rd2, 1;

@@ -1,7 +1,10 @@
 // Our own kernels, as PTX text that the driver assembles for its device.
 #pragma once
 
+#include <cstdint>
 #include <string>
+
+#include "base/result.h"
 
 namespace profgpu {
 
@@ -16,6 +19,8 @@ namespace profgpu {
 ///   profgpu_butterfly(data, count, stride, 0)    one pass of sums and differences at a distance, in FP32
 /// `count`: of elements, see below; of the last two, of 32-bit numbers, a power of two. Any grid of one dimension.
 std::string kernel_text();
+/// The same entries for AMD's devices: a code object for the current device, by libhiprtc (PROFGPU_HIPRTC_LIBRARY).
+Result<std::string> hip_kernels();
 
 constexpr int64_t kKernelElementBytes = 16;
 

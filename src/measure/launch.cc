@@ -15,7 +15,7 @@ constexpr int64_t kBatch = 100;
 
 // The host's time in calls. The waits for the device between batches of them do not count.
 template <class Part>
-Run host_time(const Device& device, Part part) {
+TimedRun host_time(const Device& device, Part part) {
   return [&device, part](int64_t calls) -> Result<double> {
     int64_t sum_ns = 0;
     for (int64_t left = calls; left > 0; left -= kBatch) {
@@ -136,8 +136,8 @@ void run_launch(Bench& bench) {
 
 }  // namespace
 
-extern const Benchmark kLaunch;
-const Benchmark kLaunch{
+extern const Benchmark kLaunchCosts;
+const Benchmark kLaunchCosts{
     .name = "launch",
     .summary = "what launches, waits, events, small copies and allocations cost",
     .run = run_launch,

@@ -94,7 +94,8 @@ void images(Bench& bench, const std::vector<std::string>& paths, const ImageForm
   if (!decoder) return bench.miss(figure("all", "all cores"), decoder.error());
   std::erase_if(held, [&](const std::string& image) { return !(*decoder)->decode(image); });
   if (held.empty())
-    return bench.miss(figure("all", "all cores"), {fmt::format("no file is a {} image that can be decoded", format.name)});
+    return bench.miss(figure("all", "all cores"),
+                      {fmt::format("no file is a {} image that can be decoded", format.name)});
   const auto one = [&](int64_t i) { return (*decoder)->decode(held[static_cast<size_t>(i)]); };
   samples(bench, figure("one", "one core"), std::ssize(held), nullptr, one);
   samples(bench, figure("all", "all cores"), std::ssize(held), &workers, one);

@@ -44,7 +44,7 @@ void wanted_products(Bench& bench, const std::shared_ptr<cublas::Library>& libra
 
 void run_matmul(Bench& bench) {
   bench.begin(bench.figure("", "opening cuBLASLt"));
-  const auto library = cublas::Library::open();
+  const auto library = cublas::Library::open(bench.hip());
   if (!library) return bench.miss(bench.figure("", ""), library.error());
   const auto sizes = bench.options.full ? std::span<const int64_t>(kFullSizes) : std::span<const int64_t>(kShortSizes);
   bool wanted = !bench.options.products.empty();

@@ -9,7 +9,8 @@ std::string words_of(const DynLib& library, int code) {
 }
 
 Result<std::shared_ptr<Library>> Library::open() {
-  auto opened = DynLib::open_first(vendor_library_names("PROFGPU_NCCL_LIBRARY", {"libnccl.so.2", "librccl.so.1"}, {"nccl"}));
+  auto opened = DynLib::open_first(
+      vendor_library_names("PROFGPU_NCCL_LIBRARY", {"libnccl.so.2", "librccl.so.1"}, {"nccl"}));
   if (!opened)
     return Error{"no NCCL: " + opened.error().message,
                  "it comes with PyTorch: activate its environment, or name the file in PROFGPU_NCCL_LIBRARY"};

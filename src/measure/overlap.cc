@@ -48,7 +48,7 @@ struct Pairing {
 Status open_pairing(Bench& bench, Pairing& p) {
   const auto nccl = nccl::Library::open();
   if (!nccl) return nccl.error();
-  const auto cublas = cublas::Library::open();
+  const auto cublas = cublas::Library::open(bench.hip());
   if (!cublas) return cublas.error();
   p.world.library = *nccl;
   bench.each_device([&](BenchDevice& d) { p.world.devices.push_back(d.cuda.get()); });
@@ -68,7 +68,7 @@ Status open_pairing(Bench& bench, Pairing& p) {
 
 // By the host's clock, from the first call until all devices have done what `wait` waits for. `beside` goes on
 // meanwhile, and is waited for afterwards.
-Run timed(const Pairing& p, std::function<Status(int64_t)> beside, std::function<Status(int64_t)> put,
+TimedRun timed(const Pairing& p, std::function<Status(int64_t)> beside, std::function<Status(int64_t)> put,
           std::function<Status()> wait) {
   return [&p, beside, put, wait](int64_t calls) -> Result<double> {
     Status status = beside(calls);

@@ -2,11 +2,12 @@
 
 namespace profgpu {
 
-extern const Benchmark kHost, kStorage, kLaunch, kBandwidth, kMatmul, kNcclCollectives, kOverlap, kCrossover, kBurn;
+extern const Benchmark kHost, kStorage, kLaunchCosts, kBandwidth, kMatmul, kNcclCollectives, kOverlap, kCrossover,
+    kBurn;
 
 const std::vector<const Benchmark*>& benchmarks() {
-  static const std::vector<const Benchmark*> kAll = {&kHost,   &kStorage,         &kLaunch,  &kBandwidth,
-                                                     &kMatmul, &kNcclCollectives, &kOverlap, &kCrossover,
+  static const std::vector<const Benchmark*> kAll = {&kHost,   &kStorage,         &kLaunchCosts, &kBandwidth,
+                                                     &kMatmul, &kNcclCollectives, &kOverlap,     &kCrossover,
                                                      &kBurn};
   return kAll;
 }

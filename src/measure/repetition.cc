@@ -26,7 +26,7 @@ Timing timing_of(std::vector<double> runs_ns) {
   return t;
 }
 
-Result<Timing> repeat(const Run& run, int64_t budget_ns, const std::function<int64_t()>& now_ns) {
+Result<Timing> repeat(const TimedRun& run, int64_t budget_ns, const std::function<int64_t()>& now_ns) {
   const int64_t begin_ns = now_ns();
   double one_ns = 0;
   for (int i = 0; i < kMaxWarmUp; ++i) {

@@ -23,7 +23,7 @@ constexpr int64_t kMinRuns = 10;
 constexpr double kSteady_pct = 1;      ///< a spread that needs no more runs
 
 /// Makes so many calls in a row and says how long they took together, in nanoseconds.
-using Run = std::function<Result<double>(int64_t calls)>;
+using TimedRun = std::function<Result<double>(int64_t calls)>;
 /// So many calls of `part`, up to the first that fails.
 template <class Part>
 Status times(int64_t calls, Part&& part) {
@@ -33,6 +33,6 @@ Status times(int64_t calls, Part&& part) {
 }
 /// Takes about `budget_ns` at most as `now_ns` counts it, but makes kMinRuns runs in any case. Calls that are short are
 /// made several in one run.
-Result<Timing> repeat(const Run& run, int64_t budget_ns, const std::function<int64_t()>& now_ns);
+Result<Timing> repeat(const TimedRun& run, int64_t budget_ns, const std::function<int64_t()>& now_ns);
 
 }  // namespace profgpu

@@ -59,8 +59,8 @@ class WebP final : public ImageDecoder {
         int64_t{width} * height > kMaxPixels)
       return Error{"it is no WebP image"};
     std::vector<uint8_t> pixels(static_cast<size_t>(width) * static_cast<size_t>(height) * 3);
-    return decode_(data, bytes.size(), pixels.data(), pixels.size(), 3 * width) ? ok()
-                                                                                : Status(Error{"it is a damaged WebP image"});
+    if (decode_(data, bytes.size(), pixels.data(), pixels.size(), 3 * width)) return ok();
+    return Error{"it is a damaged WebP image"};
   }
 
  private:
@@ -86,7 +86,9 @@ const std::vector<ImageFormat>& image_formats() {
   static const std::vector<ImageFormat> kFormats = {
       {"JPEG", {".jpg", ".jpeg"},
        [] { return opened<TurboJpeg>("PROFGPU_TURBOJPEG_LIBRARY", {"libturbojpeg.so.0"}, "libturbojpeg0"); }},
-      {"WebP", {".webp"}, [] { return opened<WebP>("PROFGPU_WEBP_LIBRARY", {"libwebp.so.7", "libwebp.so.6"}, "libwebp"); }}};
+      {"WebP", {".webp"}, [] {
+         return opened<WebP>("PROFGPU_WEBP_LIBRARY", {"libwebp.so.7", "libwebp.so.6"}, "libwebp");
+       }}};
   return kFormats;
 }
 

@@ -19,8 +19,12 @@ class VendorCall {
   /// What a code means, as far as the library knows.
   using Words = std::string (*)(const DynLib&, int code);
 
-  VendorCall(const DynLib& library, Words words, const char* name)
-      : library_(library), words_(words), name_(name), function_(library.first_symbol({name})) {}
+  /// `other`: how another vendor's library of the same interface calls it.
+  VendorCall(const DynLib& library, Words words, const char* name, const char* other = nullptr)
+      : library_(library), words_(words), name_(name), function_(library.first_symbol({other ? other : name})) {
+    if (function_ && other) name_ = other;
+    if (!function_) function_ = library.first_symbol({name});
+  }
 
   template <class... Arguments>
   Status operator()(Arguments... arguments) const {

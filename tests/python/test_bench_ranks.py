@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -95,9 +96,7 @@ def test_wrong_results_name_the_rank(ranks):
 
 def test_a_rank_that_does_not_come_is_named(ranks):
     codes, document, _ = ranks('devices=3', [torchrun(r, 3, 40_013) for r in range(2)], '--timeout', '2')
-    assert codes[0] == 1 and document['not_measured'][-1]['why'] in (
-        'rank 2 did not come within 2 s', 'did not return within 2 s')
-    assert codes[1] == 1
+    assert codes == [1, 1] and document['not_measured'][-1]['why'] == 'rank 2 did not come within 2 s'
 
 
 def test_a_rank_without_memory_is_named(ranks):
@@ -226,6 +225,7 @@ def wait_for_pause(process):
         threads = os.listdir(f'/proc/{process.pid}/task')
         if any(wchan(process.pid, t) for t in threads):
             return
+        time.sleep(0.05)
     raise AssertionError(process.communicate()[1].decode())
 
 
