@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 
+import log_writer
 import pytest
 
 BASE = 1_750_000_000_000_000_000   # Unix time at which the trace's clock is 0
@@ -158,7 +159,7 @@ def test_a_folder_of_a_run(analyze, tmp_path):
     write(tmp_path / 'trace.json', kineto(OPS)), write(tmp_path / 'viztracer.json', viztracer(77.5))
     profile = write(tmp_path / 'py-spy.json', speedscope())
     os.utime(profile, ns=(BASE + 70_000_000,) * 2)
-    (tmp_path / 'train.log').write_text(''.join(f'step {i} loss {5 - i / 10:.3f} time {100 + i} ms\n' for i in range(20)))
+    write(tmp_path / 'train.log', log_writer.megatron([500.0] * 12))
     report = analyze(tmp_path)
     assert len(report['ranks']) == 1
     assert {i['format']: i['rank'] for i in report['inputs']} == {'kineto': 0, 'viztracer': 0, 'speedscope': 0, 'training-log': None}

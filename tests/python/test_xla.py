@@ -109,7 +109,7 @@ def test_cut_and_damaged_files(profgpu, tmp_path, kind):
 
 def test_hostile_numbers(profgpu, tmp_path):
     host = ('/host:CPU', 1, 'python')
-    rows = [(host, 'good', 0, 1_000_000, {}), (host, 'late', (1 << 63) - 1, 5, {}), (host, 'negative', 5, -5, {}), (host, 'long', 0, (1 << 62), {}),
+    rows = [(host, 'good', 0, 1_000_000, {}), (host, 'late', (1 << 63) - 1, 5, {}), (host, 'negative', 5, -5_000_000, {}), (host, 'long', 0, (1 << 62), {}),
             (('/device:GPU:99999999999', 3, 'Stream #99999999999999999999'), 'k', 5, 5_000, {'kernel_details': 'grid:-1,9999999999999999999 regs:x block:'})]
     path = tmp_path / 'hostile.xplane.pb'
     path.write_bytes(xla_writer.xplane(rows))
