@@ -91,9 +91,9 @@ void local_traffic(Bench& bench, const Device& d, const std::vector<DeviceMemory
 
 // Both ways at once: the rate of one while the other goes on as well, as nvbandwidth defines it.
 void both_ways(Bench& bench, const Device& d, const DeviceMemory& there, const DeviceMemory& back, int64_t bytes) {
-  const Figure to = bench.figure("host_to_device_bidirectional_memcpy_ce", "host to device, both ways at once", &d,
+  const Figure to = bench.figure("host_to_device_bidirectional_memcpy_ce", "host to device, both ways", &d,
                                  "GB/s");
-  const Figure from = bench.figure("device_to_host_bidirectional_memcpy_ce", "device to host, both ways at once", &d,
+  const Figure from = bench.figure("device_to_host_bidirectional_memcpy_ce", "device to host, both ways", &d,
                                    "GB/s");
   const auto size = static_cast<size_t>(bytes);
   bench.begin(to);
