@@ -114,6 +114,10 @@ std::vector<ReportPart> section_parts(const Report& report, std::string_view sec
   std::vector<ReportPart> parts;
   if (section == "energy" && report.energy && report.energy->ranks > 1)
     parts.push_back(job_energy_part(*report.energy));
+  if (section == "counters" && std::ranges::none_of(report.ranks, [](const RankReport& r) { return !!r.counters; }))
+    parts.push_back({"Hardware counters",
+                     {"no file of Nsight Compute beside the trace: `profgpu ncu-command TRACE` prints how to record one"},
+                     {}});
   for (const RankReport& rank : report.ranks) {
     if (section == "model") parts.push_back(model_part(report, rank));
     if (section == "energy") std::ranges::move(energy_parts(report, rank), std::back_inserter(parts));
