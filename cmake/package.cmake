@@ -62,6 +62,10 @@ if(PROFGPU_COLLECT)
   install(TARGETS profgpu RUNTIME DESTINATION bin COMPONENT wheel EXCLUDE_FROM_ALL)
   install(FILES $<TARGET_FILE:profgpu_library> DESTINATION lib RENAME libprofgpu.so   # a wheel has no links
         COMPONENT wheel EXCLUDE_FROM_ALL)
+  install(CODE "if(CMAKE_INSTALL_DO_STRIP)   # of targets CMake does it
+      execute_process(COMMAND ${CMAKE_STRIP} --strip-unneeded \$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/lib/libprofgpu.so
+                      COMMAND_ERROR_IS_FATAL ANY)
+    endif()" COMPONENT wheel EXCLUDE_FROM_ALL)
   install(TARGETS profgpu_inject LIBRARY DESTINATION lib/profgpu COMPONENT wheel EXCLUDE_FROM_ALL)
   list(APPEND CPACK_COMPONENTS_ALL library)
 endif()
