@@ -34,16 +34,21 @@ def comparisons(figures, rates):
 
 
 def run(machine):
-    document, why = machine.profgpu_json('bench', '--json', 'launch', 'bandwidth', 'matmul', 'collectives')
+    document, why = machine.profgpu_json('bench', '--json', 'launch', 'bandwidth', 'matmul', 'collectives',
+                                         'overlap', 'crossover', 'burn', '--duration', '30')
     if document is None:
         return {'checks': [check('profgpu bench', None if machine.simulated else False, why)]}
     figures = document['figures']
     if machine.simulated:
         return {'checks': [check('figures (simulated)', None, f'{len(figures)}')], 'bench': document}
     rates = torch_rates()
+    crossed = [f'{c["name"]} from {c["size"]}, with copies from {c["size_with_copies"]}' for c in document['crossover']]
+    wrong = [n for n in document['not_measured'] if 'wrong' in n['why']]
     unsteady = [f['name'] for f in figures if f['spread_pct'] > 5]
     checks = [check('PyTorch measured', bool(rates), f'{len(rates)} rates'), *comparisons(figures, rates),
               check('spread', None, f'over 5 %: {", ".join(unsteady) or "none"}'),
+              check('crossover', None, '; '.join(crossed) or 'nothing'),
+              check('results under load', not wrong, '; '.join(n['why'] for n in wrong) or 'the same each time'),
               # With one device there are no collectives.
               check('not measured', None, '; '.join(f'{n["label"] or n["benchmark"]}: {n["why"]}'
                                                     for n in document['not_measured']) or 'nothing')]

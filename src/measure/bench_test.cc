@@ -5,6 +5,8 @@
 
 #include "measure/bench_result.h"
 #include "measure/benchmark.h"
+#include "measure/crossing.h"
+#include "measure/host_work.h"
 
 namespace profgpu {
 namespace {
@@ -159,6 +161,124 @@ TEST(BenchResult, DevicesOfAnotherNameAreNotCompared) {
   BenchResult r = of({rate(0, 700), rate(1, 100)});
   r.devices[1].name = "NVIDIA T4";
   EXPECT_TRUE(slow_figures(r).empty());
+}
+
+Figure pair(int64_t from, int64_t to, double gbps) {
+  Figure f;
+  f.benchmark = "collectives", f.name = "pair", f.label = "send", f.rank = from, f.peer_rank = to, f.unit = "GB/s";
+  f.value = f.best = gbps, f.runs = 10;
+  return f;
+}
+
+// Ranks 0 and 1 on node0, 2 and 3 on node1, and so on; all pairs.
+BenchResult job(int64_t ranks, const std::function<double(int64_t, int64_t)>& gbps) {
+  BenchResult r;
+  for (int64_t i = 0; i < ranks; ++i)
+    r.ranks.push_back({i, "node" + std::to_string(i / 2), i % 2, "NVIDIA H100 80GB HBM3", "GPU-0"});
+  for (int64_t a = 0; a < ranks; ++a)
+    for (int64_t b = a + 1; b < ranks; ++b) {
+      r.figures.push_back(pair(a, b, gbps(a, b)));
+      r.figures.back().link = a / 2 == b / 2 ? "within a host" : "between hosts";
+    }
+  return r;
+}
+
+TEST(BenchResult, TheSlowHostIsNamedInPlaceOfItsPairs) {
+  const BenchResult r = job(8, [](int64_t a, int64_t b) {
+    if (a / 2 == b / 2) return 400.0;
+    return a / 2 == 2 || b / 2 == 2 ? 12.0 : 48.0;
+  });
+  ASSERT_EQ(slow_places(r).size(), 1U);
+  EXPECT_EQ(slow_places(r)[0],
+            "node2: send: its 12 pairs with other hosts reach 12.0 GB/s, those without it 48.0 GB/s (75 % worse)");
+  EXPECT_TRUE(slow_figures(r).empty());
+}
+
+TEST(BenchResult, TheSlowRankIsNamed) {
+  const BenchResult r = job(8, [](int64_t a, int64_t b) { return a == 5 || b == 5 ? 100.0 : 400.0; });
+  const auto slow = slow_places(r);
+  ASSERT_FALSE(slow.empty());
+  for (const std::string& text : slow) EXPECT_TRUE(text.starts_with("rank 5 (node2, GPU 1)")) << text;
+}
+
+TEST(BenchResult, OfTwoHostsNobodyKnowsWhichIsSlow) {
+  EXPECT_TRUE(slow_places(job(4, [](int64_t a, int64_t b) { return a / 2 == b / 2 ? 400.0 : 10.0; })).empty());
+  EXPECT_TRUE(slow_places(job(8, [](int64_t, int64_t) { return 400.0; })).empty());
+  EXPECT_TRUE(slow_places(BenchResult()).empty());
+}
+
+Figure timed(const char* how, int64_t size, double ns) {
+  Figure f;
+  f.benchmark = "crossover", f.name = std::string("sort_") + how + "_" + std::to_string(size);
+  f.label = "sort of numbers, 10, CPU", f.size = size, f.value = ns, f.unit = "ns";
+  return f;
+}
+
+TEST(Crossing, IsWhereTheGpuStaysFaster) {
+  std::vector<Figure> figures;
+  const std::vector<std::tuple<int64_t, double, double, double>> rows = {
+      {10, 5, 4, 100}, {100, 50, 60, 120}, {1000, 500, 70, 900}, {10000, 5000, 200, 4000}};
+  for (const auto& [size, cpu, gpu, copies] : rows)
+    for (const auto& [how, ns] : {std::pair{"cpu", cpu}, {"gpu", gpu}, {"gpu_with_copies", copies}})
+      figures.push_back(timed(how, size, ns));
+  const auto all = crossings(figures);
+  ASSERT_EQ(all.size(), 1U);
+  EXPECT_EQ(all[0].name, "sort");
+  EXPECT_EQ(all[0].label, "sort of numbers");
+  EXPECT_EQ(all[0].rows.size(), 4U);
+  EXPECT_EQ(all[0].size, 1000);   // at 10 it was faster, at 100 not
+  EXPECT_EQ(all[0].size_with_copies, 10000);
+  figures.pop_back();             // a row that is not complete
+  EXPECT_EQ(crossings(figures)[0].size_with_copies, std::nullopt);
+}
+
+TEST(LaunchedRank, TheFirstHostOfSlurmsLists) {
+  EXPECT_EQ(first_host("gpu07"), "gpu07");
+  EXPECT_EQ(first_host("gpu[03-05,9],login"), "gpu03");
+  EXPECT_EQ(first_host("a,b"), "a");
+  EXPECT_EQ(first_host("rack[1,2]-n,x"), "rack1-n");
+  EXPECT_EQ(first_host(""), "");
+  EXPECT_EQ(first_host("gpu["), "gpu");
+}
+
+TEST(HostWork, SortsAndAddsUp) {
+  HostWork work;
+  std::vector<uint32_t> data(100'003), scratch(data.size());
+  uint32_t sum = 0;
+  for (size_t i = 0; i < data.size(); ++i) sum += data[i] = static_cast<uint32_t>(i * 2654435761U);
+  EXPECT_EQ(work.sum(data), sum);
+  std::vector<uint32_t> expected = data;
+  std::ranges::sort(expected);
+  work.sort(data, scratch);
+  EXPECT_EQ(data, expected);
+}
+
+TEST(HostWork, Multiplies) {
+  setenv("PROFGPU_BLAS_LIBRARY", "/nowhere/libblas.so", 1);
+  HostWork work;
+  unsetenv("PROFGPU_BLAS_LIBRARY");
+  EXPECT_EQ(work.product_by(), "own loop");
+  constexpr int64_t kSize = 130;   // more than two tiles
+  std::vector<float> a(kSize * kSize), b(a.size()), c(a.size());
+  for (size_t i = 0; i < a.size(); ++i) a[i] = static_cast<float>(i % 7), b[i] = static_cast<float>(i % 5);
+  work.product(a, b, c, kSize);
+  for (int64_t i = 0; i < kSize; i += 43)
+    for (int64_t j = 0; j < kSize; j += 29) {
+      float sum = 0;
+      for (int64_t k = 0; k < kSize; ++k)
+        sum += a[static_cast<size_t>(i * kSize + k)] * b[static_cast<size_t>(k * kSize + j)];
+      EXPECT_FLOAT_EQ(c[static_cast<size_t>(i * kSize + j)], sum);
+    }
+}
+
+TEST(HostWork, ButterfliesKeepTheSumOfSquares) {
+  HostWork work;
+  std::vector<float> data(1 << 15);
+  double before = 0, after = 0;
+  for (size_t i = 0; i < data.size(); ++i) data[i] = static_cast<float>(i % 13) - 6, before += data[i] * data[i];
+  work.butterflies(data);
+  for (const float x : data) after += x * x;
+  EXPECT_NEAR(after / before, 1, 1e-4);
 }
 
 TEST(VendorLibrary, TheNamedOneIsTheOnlyOne) {

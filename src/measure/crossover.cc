@@ -18,7 +18,7 @@ namespace {
 using cuda::Device, cuda::DeviceMemory, cuda::PinnedMemory;
 
 constexpr int64_t kElements[] = {1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24};
-constexpr int64_t kProducts[] = {16, 32, 64, 128, 256, 512, 1024, 2048, 4096};
+constexpr int64_t kProducts[] = {8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096};
 constexpr size_t kShortStep = 2, kShortSizes = 4;      // without --full: each second size, and so many
 constexpr int64_t kWord = 4;                           // bytes of an element
 

@@ -92,7 +92,7 @@ class Api {
 
 class Library : public VendorLibrary<Api> {
  public:
-  /// PROFGPU_CUDA_LIBRARY where it is set, else the driver's usual names; else PROFGPU_HIP_LIBRARY or HIP's. Initializes
+  /// PROFGPU_CUDA_LIBRARY where it is set, else the driver's usual names; else PROFGPU_HIP_LIBRARY or HIP's. Starts
   /// it.
   static Result<std::shared_ptr<Library>> open();
 

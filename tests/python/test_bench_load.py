@@ -81,13 +81,13 @@ def test_burn_that_fails_ends(bench, function):   # noqa: F811
 def test_crossover(bench, profgpu, tmp_path):   # noqa: F811
     """A device without latency always wins, one that takes a minute for a launch never does. The CPU's side is real."""
     saved = tmp_path / 'fast.json'
-    fast = 'copy_ns=0,kernel_ns=0,launch_ns=0,sync_ns=0,local=1e6,h2d=1e-3,d2h=1e-3,fp32=5'
+    fast = 'copy_ns=0,kernel_ns=0,launch_ns=0,sync_ns=0,local=1e6,h2d=1e-6,d2h=1e-6,fp32=5'
     code, document, _ = bench(fast, 'crossover', '-o', str(saved))
     assert code == 0 and not document['not_measured'], document['not_measured']
     found = {c['name']: c for c in document['crossover']}
     assert set(found) == {'product', 'elementwise', 'reduction', 'sort', 'fft_passes'}
     for c in found.values():
-        assert c['size'] == (16 if c['name'] == 'product' else 1024) and c['size_with_copies'] is None
+        assert c['size'] == (8 if c['name'] == 'product' else 1024) and c['size_with_copies'] is None
     text = profgpu('bench', '--saved', saved, '--width', '120').stdout.decode()
     assert 'the GPU wins from 1024 on, data in its memory' in text
     assert 'the GPU does not win, with both copies' in text and '█' in text

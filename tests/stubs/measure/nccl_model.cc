@@ -69,9 +69,10 @@ double pair_gbps(int a, int b, double otherwise) {
   return setting(a, b, setting(b, a, otherwise));
 }
 
+// Of what is left in place the sums grow with each call: a byte wraps.
 int sum_of(const std::vector<Call>& calls) {
   int sum = 0;
-  for (const Call& c : calls) sum += c.value;
+  for (const Call& c : calls) sum = (sum + c.value) & 0xFF;
   return sum;
 }
 
