@@ -122,13 +122,14 @@ def test_times_of_day_need_no_file_time(ask, tmp_path):
 OPS = [('aten::matmul', 1000 * i * i + 5000) for i in range(9)] + [('aten::relu', 1000 * i * i + 5100) for i in range(9)] + [('aten::other', 50)]
 
 
-def viztracer(shift_us, ops=OPS, compact=False, tid=TID):
+def viztracer(shift_us, ops=OPS, compact=False, tid=TID, base=None):
     """Calls that begin two microseconds before their operators, on a clock of its own."""
     events = [{'ph': 'M', 'pid': PID, 'tid': tid, 'name': 'thread_name', 'args': {'name': 'MainThread'}},
               {'pid': PID, 'tid': tid, 'ts': shift_us, 'ph': 'X', 'cat': 'fee', 'dur': 99_000.25, 'name': 'train (/src/train.py:12)'}]
     for name, start in ops:
         events.append({'pid': PID, 'tid': tid, 'ts': round(shift_us + start - 2, 3), 'ph': 'X', 'cat': 'fee', 'dur': 8.5, 'name': 'Tensor.' + name.removeprefix('aten::')})
-    document = {'traceEvents': events, 'viztracer_metadata': {'overflow': False, 'version': '1.1.1'}, 'file_info': {'files': {}, 'functions': {}}}
+    metadata = {'overflow': False, 'version': '1.1.1'} | ({'baseTimeNanoseconds': base} if base else {})
+    document = {'traceEvents': events, 'viztracer_metadata': metadata, 'file_info': {'files': {}, 'functions': {}}}
     return json.dumps(document, separators=(',', ':') if compact else None)
 
 
@@ -147,6 +148,14 @@ def test_viztracer_is_joined_by_the_operators_that_it_calls(ask, analyze, tmp_pa
     rows = {r['name']: r for r in ask(trace, calls, ROWS.format(f'{TID} (Python stack)'))}
     assert rows['/src/train.py(12): train']['s'] == 2000, 'calls begin as their operators do'
     assert rows['Tensor.matmul']['s'] == 5_000_000
+
+
+def test_a_known_start_of_the_clock_is_enough(ask, analyze, tmp_path):
+    trace = write(tmp_path / 'trace.json', kineto())
+    calls = write(tmp_path / 'result.json', viztracer(5_000_000, ops=(), base=BASE - 5_000_000_000 + 3000).replace('"fee"', '"FEE"'))
+    assert 'joined by their times' in analyze(trace, calls)['inputs'][1]['issues'][0]['text']
+    rows = {r['name']: r for r in ask(trace, calls, ROWS.format(f'{TID} (Python stack)'))}
+    assert rows['/src/train.py(12): train']['s'] == 3000
 
 
 def test_viztracer_of_another_run_is_not_used(analyze, tmp_path):

@@ -28,7 +28,13 @@ class ChromeEventReader {
  private:
   bool object() {
     return read_object(reader_, [&](string_view key) {
-      return key == "traceEvents" && reader_.peek() == '[' ? events() : reader_.skip_value();
+      if (key == "traceEvents" && reader_.peek() == '[') return events();
+      constexpr size_t kLongest = 4096, kMaxFields = 64;
+      const std::string name(key);   // the reader's key moves on
+      string_view raw;
+      if (!reader_.raw_value(raw)) return false;
+      if (raw.size() <= kLongest && read_.fields.size() < kMaxFields) read_.fields.emplace_back(name, raw);
+      return true;
     });
   }
   bool events() {

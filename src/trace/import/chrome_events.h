@@ -7,6 +7,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/result.h"
 #include "trace/trace.h"
@@ -23,6 +25,8 @@ struct ChromeEvent {
 
 /// How far the file could be read.
 struct ChromeRead {
+  /// Other members of the file's objects, as their JSON text; those that are long are left out.
+  std::vector<std::pair<std::string, std::string>> fields;
   int64_t events = 0;
   int64_t invalid_text = 0;
   bool complete = false;

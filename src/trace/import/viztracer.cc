@@ -1,4 +1,5 @@
-// VizTracer's JSON: calls of Python functions as Chrome events, on the clock that counts from the start of the machine.
+// VizTracer's JSON: calls of Python functions as Chrome events, on the clock that counts from the start of the machine;
+// files that were not merged say when that was.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -47,9 +48,13 @@ void take_viztracer(const ChromeEvent& event, Shard& shard) {
   shard.host.push_back(row);
 }
 
+// Unix time, and sums with it do not overflow.
+bool is_base_time(int64_t ns) { return is_unix_time(ns) && ns < INT64_MAX / 4 * 2; }
+
 bool sniff_viztracer(string_view head) {
   const size_t begin = head.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
-  const bool calls = contains(head, "\"cat\": \"fee\"") || contains(head, "\"cat\":\"fee\"");
+  constexpr string_view kCalls[] = {"\"cat\": \"fee\"", "\"cat\":\"fee\"", "\"cat\": \"FEE\"", "\"cat\":\"FEE\""};
+  const bool calls = contains_any(head, kCalls);
   return begin != head.npos && head[begin] == '{' &&
          (contains(head, "\"viztracer_metadata\"") || (contains(head, "\"traceEvents\"") && calls));
 }
@@ -61,6 +66,10 @@ Result<Trace> read_viztracer(const std::string& path, const ImportOptions& optio
   auto read = read_chrome_events(path, [&](const ChromeEvent& event) { take_viztracer(event, shard); });
   if (!read) return read.error();
   shard.events = read->events;
+  for (const auto& [name, raw] : read->fields)
+    if (name == "viztracer_metadata")
+      if (const auto base = whole_number(json_member(raw, "baseTimeNanoseconds")); base && is_base_time(*base))
+        builder.header().base_time_ns = *base;
   const std::map<TraceIssueKind, int64_t> counts = builder.issue_counts();
   Trace trace = builder.finish(options.threads);
   if (trace.host.size() == 0)
@@ -77,14 +86,16 @@ TraceIssue join_viztracer(const Trace& own, const std::string&, Trace& other) {
   if (own.windows.empty() || other.windows.empty())
     return {TraceIssueKind::kOther, 0, "there is no time in it, or in the trace beside it: it was not used"};
   const Interval took = own.windows.front(), window{other.windows.front().start, other.windows.back().end};
-  // The same clock, or one that the calls of operators tell.
-  const bool direct = took.start < window.end && window.start < took.end;
+  // The same clock, one that starts at a known time, or one that the calls of operators tell.
+  const bool based = is_base_time(own.base_time_ns) && is_base_time(other.base_time_ns);
+  const int64_t shift = based ? own.base_time_ns - other.base_time_ns : 0;
+  const bool direct = took.start + shift < window.end && window.start < took.end + shift;
   const ClockShift by_calls = shift_by_calls(own, other);
   if (!by_calls.found() && !direct)
     return {TraceIssueKind::kOther, 0,
             "its clock is another than that of the trace beside it, and too few of its calls are operators there: it "
             "was not used"};
-  const int64_t same = add_stacks(own, by_calls.found() ? by_calls.shift_ns : 0, other);
+  const int64_t same = add_stacks(own, by_calls.found() ? by_calls.shift_ns : shift, other);
   return {TraceIssueKind::kNote, own.events,
           by_calls.found()
               ? fmt::format("calls of {} threads of the trace beside it, joined by {} of {} operators that both have",
