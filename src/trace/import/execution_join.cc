@@ -122,31 +122,15 @@ ExecutionJoin join_execution(const Trace& execution, Trace& profiled) {
   return join;
 }
 
-void join_executions(std::vector<ReadPart>& parts) {
-  const auto is_execution = [](const ReadPart& r) { return r.part.source.format == "execution-trace"; };
-  const auto first =
-      std::stable_partition(parts.begin(), parts.end(), [&](const ReadPart& r) { return !is_execution(r); });
-  if (first == parts.begin() || first == parts.end()) return;
-  for (auto et = first; et != parts.end(); ++et) {
-    InputSource source = et->part.source;
-    // The times that it lacks are beside it.
-    std::erase_if(source.issues, [](const TraceIssue& i) { return i.kind == TraceIssueKind::kNote; });
-    ExecutionJoin sum;
-    for (auto r = parts.begin(); r != first; ++r) {
-      const ExecutionJoin join = join_execution(et->trace, r->trace);
-      sum.ops += join.ops, sum.joined += join.joined, sum.given += join.given, sum.by_number |= join.by_number;
-    }
-    source.issues.push_back(
-        {TraceIssueKind::kNote, sum.joined,
-         sum.joined == 0
-             ? "its operators are not those of the trace beside it: it was not used"
-             : fmt::format("{} of the {} operators of the trace beside it are in this one ({}); {} got their shapes and "
-                           "types from it",
-                           sum.joined, sum.ops, sum.by_number ? "by their numbers" : "by thread, order and name",
-                           sum.given)});
-    parts.front().part.beside.push_back(std::move(source));
-  }
-  parts.erase(first, parts.end());
+TraceIssue joined_execution(const Trace& execution, const std::string&, Trace& profiled) {
+  const ExecutionJoin join = join_execution(execution, profiled);
+  return {TraceIssueKind::kNote, join.joined,
+          join.joined == 0
+              ? "its operators are not those of the trace beside it: it was not used"
+              : fmt::format("{} of the {} operators of the trace beside it are in this one ({}); {} got their shapes "
+                            "and types from it",
+                            join.joined, join.ops, join.by_number ? "by their numbers" : "by thread, order and name",
+                            join.given)};
 }
 
 }  // namespace profgpu

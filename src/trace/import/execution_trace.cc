@@ -279,12 +279,13 @@ Result<Trace> read_execution(const std::string& path, const ImportOptions&) {
 
 }  // namespace
 
-const Importer kExecutionTrace = {"execution-trace",
-                                  "PyTorch execution trace",
-                                  "PyTorch's execution trace (ExecutionTraceObserver, Chakra), alone or beside a "
-                                  "profiler's trace",
-                                  "et.json, rank0_et.json, pytorch_et_4711.json.gz",
-                                  sniff_execution,
-                                  read_execution};
+const Importer kExecutionTrace = {.name = "execution-trace",
+                                  .noun = "PyTorch execution trace",
+                                  .summary = "PyTorch's execution trace (ExecutionTraceObserver, Chakra), alone or "
+                                             "beside a profiler's trace",
+                                  .examples = "et.json, rank0_et.json, pytorch_et_4711.json.gz",
+                                  .sniff = sniff_execution,
+                                  .read = read_execution,
+                                  .join = joined_execution};
 
 }  // namespace profgpu

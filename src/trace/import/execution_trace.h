@@ -3,9 +3,9 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
+#include <string>
 
-#include "trace/import/input_units.h"
+#include "trace/import/importer.h"
 #include "trace/trace.h"
 
 namespace profgpu {
@@ -24,9 +24,7 @@ struct ExecutionJoin {
 /// function ids where the names agree with them, else by thread, order and name. Joins nothing where the two do not
 /// look like one run.
 ExecutionJoin join_execution(const Trace& execution, Trace& profiled);
-
-/// Takes the execution traces out of the parts of a rank, having joined them with the others; they stay if there is
-/// nothing else.
-void join_executions(std::vector<ReadPart>& parts);
+/// The same as Importer::join.
+TraceIssue joined_execution(const Trace& execution, const std::string& path, Trace& profiled);
 
 }  // namespace profgpu

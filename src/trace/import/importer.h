@@ -58,6 +58,9 @@ struct Importer {
   bool (*search)(const std::string& path) = nullptr;
   /// It describes a whole job, or its end: beside traces its files are of no rank.
   bool beside_traces = false;
+  /// Beside a trace of its rank, puts what `own` has into that one; `path`: of `own`. The issue says how much it was.
+  /// Null: it stands for itself.
+  TraceIssue (*join)(const Trace& own, const std::string& path, Trace& other) = nullptr;
 };
 
 const std::vector<const Importer*>& importers();

@@ -17,6 +17,9 @@
 #include "trace/import/rocprof_csv.h"
 
 namespace profgpu {
+
+extern const Importer kTorchSnapshot, kTorchMemoryTimeline;
+
 namespace {
 
 constexpr size_t kHeadBytes = 64 << 10;   // a file's metadata comes before its events
@@ -158,7 +161,7 @@ class TraceUnits {
     if (!traces_ && !recorded) return;
     for (InputUnit& unit : all_.units)
       for (InputUnit::File& file : unit.files)
-        file.of_no_rank = file.importer != nullptr && file.importer->beside_traces;
+        file.of_no_rank |= file.importer != nullptr && file.importer->beside_traces;
   }
 
  private:
@@ -180,17 +183,29 @@ void add_merged(InputUnit::File file, TraceUnits& traces, size_t& next, int& bef
   }
 }
 
-// Execution traces whose names have no rank belong to the one trace beside them; among several they stand alone.
-void add_executions(std::vector<InputUnit::File> files, size_t& next, TraceUnits& traces, InputUnits& all) {
-  const bool one = all.units.size() == 1;
+// Whether the trace of a rank may be in it, which another file says more of.
+bool may_be_joined(const InputUnit::File& file) {
+  const Importer* i = file.importer;
+  return i != nullptr && i->join == nullptr && !i->beside_traces && i != &kTorchSnapshot && i != &kTorchMemoryTimeline;
+}
+
+// Files that say more of a trace, and whose names have no rank, belong to the one trace beside them. Among several an
+// execution trace stands alone; what others have is of no rank that could be told.
+void add_companions(std::vector<InputUnit::File> files, bool recorded, size_t& next, TraceUnits& traces,
+                    InputUnits& all) {
+  std::vector<InputUnit*> ranks;
+  for (InputUnit& unit : all.units)
+    if (std::ranges::any_of(unit.files, may_be_joined)) ranks.push_back(&unit);
+  const size_t one = ranks.size() == 1 && !recorded ? static_cast<size_t>(ranks.front() - all.units.data()) : SIZE_MAX;
   for (InputUnit::File& file : files) {
     file.index = next++;
-    if (!one) {
+    file.of_no_rank = one == SIZE_MAX && (!ranks.empty() || recorded) && file.importer != &kExecutionTrace;
+    if (one == SIZE_MAX) {
       traces.add(file, {});
       continue;
     }
-    all.units.front().bytes += file.bytes;
-    all.units.front().files.push_back(std::move(file));
+    all.units[one].bytes += file.bytes;
+    all.units[one].files.push_back(std::move(file));
   }
 }
 
@@ -295,7 +310,7 @@ int rank_in_name(std::string_view path) {
 Result<InputUnits> find_units(const std::vector<std::string>& paths, const ImportOptions& options) {
   InputUnits all;
   TraceUnits traces(all);
-  std::vector<InputUnit::File> recordings, executions;
+  std::vector<InputUnit::File> recordings, companions;
   SessionClocks clocks;
   size_t next = 0;   // index of a file
   int unnumbered = 0;
@@ -318,14 +333,14 @@ Result<InputUnits> find_units(const std::vector<std::string>& paths, const Impor
                            .why_unknown = std::move(heads[i].why), .bytes = heads[i].bytes};
       if (holds_recording(heads[i])) recordings.push_back(std::move(file));
       else if (recorded && describes_run(file.path, "session")) clocks.add(file.path);
-      else if (file.importer == &kExecutionTrace && rank_in_name(file.path) < 0)
-        executions.push_back(std::move(file));
+      else if (file.importer != nullptr && file.importer->join != nullptr && rank_in_name(file.path) < 0)
+        companions.push_back(std::move(file));
       else if (heads[i].says.merged) add_merged(file, traces, next, unnumbered);
       else if (!recorded || !describes_run(file.path, "summary"))
         file.index = next++, traces.add(file, heads[i].says.rank);
     }
   }
-  add_executions(std::move(executions), next, traces, all);
+  add_companions(std::move(companions), !recordings.empty(), next, traces, all);
   for (InputUnit::File& file : recordings) file.index = next++;
   traces.finish(!recordings.empty());
   if (Status status = add_recordings(recordings, options, all); !status) return status.error();
@@ -335,6 +350,38 @@ Result<InputUnits> find_units(const std::vector<std::string>& paths, const Impor
   }
   return all;
 }
+
+namespace {
+
+const Importer* importer_of(const ReadPart& r) {
+  for (const Importer* i : importers())
+    if (i->name == r.part.source.format) return i;
+  return nullptr;
+}
+
+// What stands for itself takes what the others have; they stay if there is nothing else.
+void join_companions(std::vector<ReadPart>& parts) {
+  const auto first = std::stable_partition(parts.begin(), parts.end(), [&](const ReadPart& r) {
+    const Importer* i = importer_of(r);
+    return i == nullptr || i->join == nullptr;
+  });
+  if (first == parts.begin() || first == parts.end()) return;
+  for (auto beside = first; beside != parts.end(); ++beside) {
+    InputSource source = beside->part.source;
+    // Notes are of it alone: what it lacks is in the trace.
+    std::erase_if(source.issues, [](const TraceIssue& i) { return i.kind == TraceIssueKind::kNote; });
+    TraceIssue best;
+    for (auto r = parts.begin(); r != first; ++r)
+      if (TraceIssue issue = importer_of(*beside)->join(beside->trace, source.path, r->trace);
+          r == parts.begin() || issue.count > best.count)
+        best = std::move(issue);
+    source.issues.push_back(std::move(best));
+    parts.front().part.beside.push_back(std::move(source));
+  }
+  parts.erase(first, parts.end());
+}
+
+}  // namespace
 
 Result<Imported> import_file(const std::string& path, const ImportOptions& options) {
   const Head head = head_of(path);
@@ -371,12 +418,16 @@ Result<UnitRead> read_unit(const InputUnit& unit, const ImportOptions& options) 
     part.only_samples = r.trace.only_samples();
     part.has_samples = !r.trace.samples.empty();
     part.of_no_rank = part.only_samples || file.of_no_rank || (file.importer->beside_traces && r.trace.log_steps.empty());
+    if (file.of_no_rank && file.importer->join != nullptr)
+      part.source.issues.push_back({TraceIssueKind::kOther, 1,
+                                    "it was not used: more than one trace, or a recording, is beside it; with the rank "
+                                    "in its name, as in rank-0, it is joined with that rank's trace"});
     part.has_notes = r.trace.log != nullptr || r.trace.flight != nullptr;
     part.only_snapshot = r.trace.only_snapshots();
     part.on_device = r.trace.activity.size() > 0;
     part.window = window_facts(r.trace);
   }
-  join_executions(read.parts);
+  join_companions(read.parts);
   return read;
 }
 
