@@ -34,7 +34,7 @@ constexpr std::string_view kReadingOptions[] = {"--steps", "--html-steps", "--ht
 constexpr std::string_view kShowingOptions[] = {"--top", "--section", "--width", "--color", "--verbose"};
 constexpr std::string_view kReportSections[] = {"brief", "findings", "checklist", "devices", "steps", "phases",
                                                 "serving", "idle", "kernels", "ops", "work", "limits",
-                                                "roofline", "distance", "launch", "collectives", "memory", "snapshot",
+                                                "roofline", "counters", "distance", "launch", "collectives", "memory", "snapshot",
                                                 "threads", "cluster", "log", "hang"};
 constexpr std::string_view kColours[] = {"auto", "always", "never"};
 

@@ -253,6 +253,7 @@ void move_small_tables(const Trace& w, const Place& place, Trace& joined) {
     joined.log_steps.push_back(std::move(s));
   }
   if (!joined.log) joined.log = w.log;
+  if (!joined.kernel_profile) joined.kernel_profile = w.kernel_profile;
   joined.cut_off |= w.cut_off;
   joined.events += w.events;
   joined.issues.insert(joined.issues.end(), w.issues.begin(), w.issues.end());

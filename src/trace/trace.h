@@ -19,6 +19,7 @@
 namespace profgpu {
 
 struct MemorySnapshot;
+struct KernelProfile;
 
 struct HostTag;
 struct ActivityTag;
@@ -312,6 +313,7 @@ class Trace {
   std::shared_ptr<const RunLog> log;          ///< the whole log that it was made from
   std::shared_ptr<const FlightDump> flight;   ///< the dump of NCCL's flight recorder that it was made from
   std::vector<std::shared_ptr<const MemorySnapshot>> snapshots;   ///< of PyTorch's allocator, by time
+  std::shared_ptr<const KernelProfile> kernel_profile;   ///< hardware counters of kernels; null: none
 
   /// Whether it is a log of samples and nothing else.
   [[nodiscard]] bool only_samples() const { return host.size() + activity.size() == 0 && !samples.empty(); }

@@ -214,6 +214,7 @@ TEST(Json, ARankIsItsSections) {
         "ops": [],
         "kernels": []
       },
+      "counters": null,
       "distance": {
         "steps": 0,
         "wall_ns": 0,

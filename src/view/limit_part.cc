@@ -89,6 +89,11 @@ ReportPart summary_part(const RankReport& rank, const std::string& suffix) {
   if (rank.distance.is_known()) part.sentences.push_back(sentence_of(rank, ""));
   for (size_t i = 0; i < std::min(rank.roofline.missing.size(), kMaxMissing); ++i)
     part.sentences.push_back(rank.roofline.missing[i]);
+  if (rank.counters && rank.counters->limit_error_pct)
+    part.sentences.push_back(
+        fmt::format("Nsight Compute measured {} launches of kernels in the trace: for these, the limits below are off "
+                    "by {:.0f} percentage points on average (--section counters)",
+                    rank.counters->matched, *rank.counters->limit_error_pct));
   if (!rank.distance.limit_ns) return part;
   for (const DistancePart& p : rank.distance.parts)
     part.table.rows.push_back({part_words(p.name), p.total_ns, p.wall_pct});

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "analyse/rank/collectives.h"
+#include "analyse/rank/counters.h"
 #include "analyse/rank/distance.h"
 #include "analyse/rank/facts.h"
 #include "analyse/rank/idle.h"
@@ -63,6 +64,7 @@ struct RankReport {
   std::optional<WorkSection> work; ///< none without kernels
   Limits limits;
   Roofline roofline;
+  std::optional<Counters> counters;   ///< of single kernels, where a tool measured them
   Distance distance;
   Launch launch;
   std::vector<CollectiveRow> collectives;
@@ -88,6 +90,9 @@ struct RankReport {
           self.limits);
     visit(Section{"roofline", "Roofline", "operators and kernels beside the limit that their work has on the device"},
           self.roofline);
+    visit(Section{"counters", "Hardware counters",
+                  "what Nsight Compute measured of kernels, beside the roofline's estimate"},
+          self.counters);
     visit(Section{"distance", "Distance", "from the least time for the steps' work to their wall time"}, self.distance);
     visit(Section{"launch", "Launches", "cost and latency of launches"}, self.launch);
     visit(Section{"collectives", "Collectives", "collectives by name, dtype, group and size", true}, self.collectives);

@@ -4,16 +4,17 @@
 
 namespace profgpu {
 
-extern const Importer kSamples, kRecording, kRocpd, kNsight, kNsightReport, kRocprofJson, kRocprofCsv,
-    kExecutionTrace, kFlightRecorder, kTorchSnapshot, kTorchMemoryTimeline, kNcclTestsJson, kTrainingLog,
-    kKineto;
+extern const Importer kSamples, kRecording, kRocpd, kNsight, kNsightReport, kNsightCompute, kRocprofJson, kRocprofCsv,
+    kExecutionTrace, kFlightRecorder, kTorchSnapshot, kTorchMemoryTimeline, kNcclTestsJson, kTrainingLog,     kKineto;
 
-// The reader of snapshots claims every pickle, so that one which would run code is refused by name.
+// The reader of snapshots claims every pickle, so that one which would run code is refused by name. Kineto's takes all
+// that looks like Chrome's JSON.
 const std::vector<const Importer*>& importers() {
   static const std::vector<const Importer*> all = {
-      &kNsightReport,   &kRocprofCsv,     &kSamples,             &kRecording,     &kRocpd,
-      &kNsight,         &kRocprofJson,    &kExecutionTrace,      &kFlightRecorder, &kTorchSnapshot,
-      &kTorchMemoryTimeline, &kNcclTestsJson, &kTrainingLog,     &kKineto};
+      &kNsightReport,        &kRocprofCsv,    &kNsightCompute,  &kSamples,        &kRecording,
+      &kRocpd,               &kNsight,        &kRocprofJson,    &kExecutionTrace, &kFlightRecorder,
+      &kTorchSnapshot,       &kTorchMemoryTimeline,
+      &kNcclTestsJson,       &kTrainingLog,   &kKineto};
   return all;
 }
 
