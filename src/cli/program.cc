@@ -59,7 +59,7 @@ struct Task {
 };
 // Commands that no task names are listed last.
 const std::vector<Task> kTasks = {
-    {"Find why it is slow", {"run", "attach", "analyze", "explain", "rules", "query", "merge", "export"}},
+    {"Find why it is slow", {"run", "attach", "analyze", "explain", "rules", "query", "merge", "export", "ncu-command"}},
     {"Compare runs", {"diff", "baseline", "history"}},
     {"Watch this machine", {"top", "stat", "log", "pick", "devices", "doctor"}},
     {"Watch a fleet", {"exporter", "monitor"}}};

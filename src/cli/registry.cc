@@ -3,13 +3,13 @@
 
 namespace profgpu {
 
-extern const Command kAnalyze, kDiff, kBaseline, kHistory, kQuery, kExport, kMerge, kRun, kAttach, kTop, kStat, kLog,
-    kExporter, kMonitor, kPick, kDevices, kDoctor, kBench, kDemo, kMcp, kExplain, kRules, kFormats, kHelp, kCompletion,
-    kManpage;
+extern const Command kAnalyze, kDiff, kBaseline, kHistory, kQuery, kExport, kMerge, kNcuCommand, kRun, kAttach, kTop,
+    kStat, kLog, kExporter, kMonitor, kPick, kDevices, kDoctor, kBench, kDemo, kMcp, kExplain, kRules, kFormats, kHelp,
+    kCompletion, kManpage;
 
 const std::vector<const Command*>& commands() {
   static const std::vector<const Command*> kAll = {
-      &kAnalyze, &kDiff, &kBaseline, &kHistory, &kQuery,    &kExport,  &kMerge,   &kRun,     &kAttach,
+      &kAnalyze, &kDiff, &kBaseline, &kHistory, &kQuery,    &kExport,  &kMerge,   &kNcuCommand, &kRun,     &kAttach,
       &kTop,     &kStat, &kLog,      &kExporter, &kMonitor, &kPick,    &kDevices, &kDoctor,  &kBench,
       &kDemo,    &kMcp,  &kExplain, &kRules, &kFormats, &kHelp,     &kCompletion, &kManpage};
   return kAll;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "analyse/rules/measure.h"
+#include "trace/kernel_profile.h"
 
 namespace profgpu {
 namespace {
@@ -150,7 +151,8 @@ void describe_dominant_kernel(const Measured& m, Finding& f) {
   f.what = fmt::format("one kernel takes {:.0f} % of compute: {}", *f.value, shortened(name, 48));
   f.why = fmt::format("{} calls of {} each ({}). Making it faster makes the job faster.", k.count,
                       format_duration(k.mean_ns), kernel_category_name(k.category));
-  f.fix = {"profile it: ncu --set full --kernel-name regex:… --launch-count 5 python train.py"};
+  f.fix = {fmt::format("profile it: ncu --set full --kernel-name {} --launch-count 5 python train.py",
+                       kernel_function(m.trace().strings[k.name]))};
 }
 
 }  // namespace
