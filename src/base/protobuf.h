@@ -10,7 +10,7 @@
 
 namespace profgpu {
 
-/// Texts and messages; numbers and fields that nobody asks for are passed over.
+/// Fields in the order of the message; those that nobody asks for are passed over.
 class ProtobufReader {
  public:
   /// `message` must outlive what text() gives.
@@ -19,15 +19,18 @@ class ProtobufReader {
   /// Steps to the next field. False at the end of the message, and where it is broken.
   bool next() {
     text_ = {};
+    number_ = 0;
     uint64_t tag = 0, length = 0;
     if (rest_.empty() || broken_) return false;
     if (!take_varint(rest_, tag) || tag >> 3 == 0 || tag >> 3 > kLastField) return fail();
     field_ = static_cast<uint32_t>(tag >> 3);
     switch (tag & 7) {
       case 0:
-        return take_varint(rest_, length) || fail();
+        return take_varint(rest_, number_) || fail();
       case 1:
-        return take(8) || fail();
+        if (!take(8)) return fail();
+        for (size_t i = 0; i < 8; ++i) number_ |= uint64_t{static_cast<unsigned char>(taken_[i])} << (8 * i);
+        return true;
       case 2:
         if (!take_varint(rest_, length) || !take(length)) return fail();
         text_ = taken_;
@@ -41,6 +44,14 @@ class ProtobufReader {
   [[nodiscard]] uint32_t field() const { return field_; }
   /// Of a text or a message; empty for a number.
   [[nodiscard]] std::string_view text() const { return text_; }
+  /// Of a varint or a fixed64; 0 for a text and for four bytes.
+  [[nodiscard]] uint64_t number() const { return number_; }
+  /// Of a double.
+  [[nodiscard]] double real() const {
+    double value;
+    std::memcpy(&value, &number_, sizeof value);
+    return value;
+  }
   /// The message is cut, or a length in it lies.
   [[nodiscard]] bool broken() const { return broken_; }
 
@@ -58,6 +69,7 @@ class ProtobufReader {
   }
 
   std::string_view rest_, taken_, text_;
+  uint64_t number_ = 0;
   uint32_t field_ = 0;
   bool broken_ = false;
 };

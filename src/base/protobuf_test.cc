@@ -74,4 +74,23 @@ TEST(ProtobufReader, StopsWhereAMessageIsBroken) {
 }
 
 }  // namespace
+
+TEST(Protobuf, numbers_are_read_as_they_were_written) {
+  ProtobufWriter writer;
+  writer.number(1, UINT64_MAX), writer.integer(2, -5), writer.fixed64(3, 0x0102030405060708), writer.real(4, -2.5);
+  writer.text(5, "x");
+  ProtobufReader reader(writer.bytes());
+  ASSERT_TRUE(reader.next());
+  EXPECT_EQ(reader.number(), UINT64_MAX);
+  ASSERT_TRUE(reader.next());
+  EXPECT_EQ(static_cast<int64_t>(reader.number()), -5);
+  ASSERT_TRUE(reader.next());
+  EXPECT_EQ(reader.number(), 0x0102030405060708u);
+  ASSERT_TRUE(reader.next());
+  EXPECT_EQ(reader.real(), -2.5);
+  ASSERT_TRUE(reader.next());
+  EXPECT_EQ(reader.number(), 0u);
+  EXPECT_FALSE(reader.next());
+}
+
 }  // namespace profgpu

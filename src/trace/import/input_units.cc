@@ -18,7 +18,7 @@
 
 namespace profgpu {
 
-extern const Importer kTorchSnapshot, kTorchMemoryTimeline;
+extern const Importer kTorchSnapshot, kTorchMemoryTimeline, kXlaJson;
 
 namespace {
 
@@ -241,6 +241,18 @@ void leave_out_exported(Listing& listing, std::vector<Head>& heads, std::vector<
   }
 }
 
+// JAX writes each profile twice; the one in JSON may lack its end.
+void leave_out_xla_json(Listing& listing, std::vector<Head>& heads, std::vector<std::string>& left_out) {
+  for (size_t i = heads.size(); i-- > 0 && listing.folder;) {
+    const std::string& file = listing.files[i];
+    const std::string whole = file.substr(0, file.rfind(".trace.json")) + ".xplane.pb";
+    if (heads[i].importer != &kXlaJson || !std::ranges::count(listing.files, whole)) continue;
+    left_out.push_back(file + ": the .xplane.pb beside it is read");
+    heads.erase(heads.begin() + static_cast<ptrdiff_t>(i));
+    listing.files.erase(listing.files.begin() + static_cast<ptrdiff_t>(i));
+  }
+}
+
 // rocprofv3 writes a file for each kind of record of a process: the first of them stands for all.
 void read_together(Listing& listing, std::vector<Head>& heads, std::set<std::string>& firsts) {
   for (size_t i = heads.size(); i-- > 0;) {
@@ -326,6 +338,7 @@ Result<InputUnits> find_units(const std::vector<std::string>& paths, const Impor
     for (const std::string& file : listing->files) heads.push_back(head_of(file));
     leave_out_merged(*listing, heads, all.left_out);
     leave_out_exported(*listing, heads, all.left_out);
+    leave_out_xla_json(*listing, heads, all.left_out);
     read_together(*listing, heads, csv_firsts);
     const bool recorded = listing->folder && std::any_of(heads.begin(), heads.end(), holds_recording);
     for (size_t i = 0; i < heads.size(); ++i) {
