@@ -70,6 +70,22 @@ std::string frameworks(const Report& report) {
   return rank ? joined(rank->frameworks) : "";
 }
 
+// "PyTorch trace (trace.json), 16 × NCCL flight recorder dump, training log (train.log)"; empty: all of one kind.
+std::string kinds_of_inputs(const Report& report) {
+  std::vector<std::pair<std::string, std::vector<const InputFile*>>> kinds;
+  for (const InputFile& input : report.inputs) {
+    const auto known = std::ranges::find_if(kinds, [&](const auto& kind) { return kind.first == input.summary; });
+    if (known != kinds.end()) known->second.push_back(&input);
+    else kinds.push_back({input.summary, {&input}});
+  }
+  if (kinds.size() < 2) return {};
+  return joined(kinds, ", ", [](const auto& kind) {
+    const std::string name = kind.first.empty() ? "other" : kind.first;
+    if (kind.second.size() > 1) return fmt::format("{} × {}", kind.second.size(), name);
+    return fmt::format("{} ({})", name, base_name(kind.second.front()->path));
+  });
+}
+
 Lines summed_inputs(const Report& report, int width) {
   int64_t events = 0, bytes = 0;
   const std::string folder = folder_of_inputs(report);
@@ -78,8 +94,11 @@ Lines summed_inputs(const Report& report, int width) {
   if (!report.ranks.empty()) files += " of " + plural(static_cast<int64_t>(report.ranks.size()), "rank", "ranks");
   const std::string what = plural(events, "event", "events") + ", " + format_bytes(static_cast<double>(bytes)) +
                            counted_steps(report);
-  if (folder.empty()) return input_line(files, {what, device_names(report), frameworks(report)}, width);
-  return input_line(folder, {files + ", " + what, device_names(report), frameworks(report)}, width);
+  const std::string counted = folder.empty() ? what : files + ", " + what;
+  Lines out = input_line(folder.empty() ? files : folder, {counted, device_names(report), frameworks(report)}, width);
+  if (const std::string kinds = kinds_of_inputs(report); !kinds.empty())
+    append(out, wrapped_after(Line("  "), kinds, width, Style::kPlain, kMaxLinesOfText));
+  return out;
 }
 
 struct Complaint {

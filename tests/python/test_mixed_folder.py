@@ -61,3 +61,10 @@ def test_other_files_are_left_out(profgpu, folder):
     (folder / 'weights.bin').write_bytes(bytes(range(256)) * 64)
     issues = [i['text'] for f in report_of(profgpu, folder)['inputs'] for i in f['issues']]
     assert any('notes.md' in i and 'weights.bin' in i for i in issues)
+
+
+def test_the_header_says_what_came_from_where(profgpu, simulate, folder):
+    def head(path):
+        return ' '.join(profgpu('analyze', path, '--width', '300', text=True).stdout.splitlines()[:3])
+    assert '2 × PyTorch trace, training log (train.log)' in head(folder)
+    assert '×' not in head(simulate('--ranks', '4', '--steps', '6')), 'of one kind'
