@@ -1,0 +1,1 @@
+"$PROFGPU" ncu-command examples/resnet-demo.json.gz --quiet
