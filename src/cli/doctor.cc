@@ -111,7 +111,8 @@ SystemCheck no_device_check(const std::vector<BackendFinding>& backends) {
   std::string names;
   for (const BackendFinding& b : backends)
     if (b.state != BackendFinding::kNotTried) append_listed(names, b.name);
-  return {std::string(kNoDevice), "", Health::kWarning, "no GPU can be read here" + (names.empty() ? "" : " (tried: " + names + ")"),
+  return {std::string(kNoDevice), "", Health::kWarning,
+          "no GPU can be read here" + (names.empty() ? "" : " (tried: " + names + ")"),
           "the reason for each backend is listed below"};
 }
 
