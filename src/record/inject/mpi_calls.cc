@@ -1,5 +1,5 @@
 // MPI's functions, in processes into which this library is preloaded: each call becomes a row with its size, partner
-// and communicator, or a range where it moves nothing, and goes on to the MPI library. Elsewhere these are never called.
+// and communicator, or a range where it moves nothing, and goes on to the MPI library. Elsewhere these are not called.
 //
 // Handles may be pointers (Open MPI) or integers (MPICH and its descendants). The library's own functions, and those
 // that answer our questions, are looked up under the names that MPI reserves for tools (PMPI_...), in the library that
