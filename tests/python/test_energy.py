@@ -52,7 +52,8 @@ def test_section_tables_and_words_agree(analyze, profgpu, job):
     for options in ((), ('--format', 'markdown')):
         text = ' '.join(profgpu('analyze', *job, '--section', 'energy', *options).stdout.decode().split())
         assert 'a step takes' in text and 'Energy of 2 of 2 ranks' in text and 'CO2' not in text
-        assert 'g of CO2' in profgpu('analyze', *job, '--section', 'energy', '--gco2-kwh', '300', *options).stdout.decode()
+        given = profgpu('analyze', *job, '--section', 'energy', '--gco2-kwh', '300', *options).stdout.decode()
+        assert 'of CO2' in ' '.join(given.split())
 
 
 def test_without_samples_it_says_how_to_get_them(analyze, profgpu, simulate):
@@ -98,7 +99,7 @@ def test_a_models_config_gives_mfu_without_shapes(analyze, profgpu, simulate, tm
 
 
 @pytest.mark.parametrize('text, said', [
-    ('', b'no JSON object'), ('[]', b'no JSON object'), ('{"model_type": "llama"}', b'lacks num_hidden_layers'),
+    ('no', b'no JSON object'), ('[]', b'no JSON object'), ('{"model_type": "llama"}', b'lacks num_hidden_layers'),
     ('{"model_type": "unheard"}', b'are not known'),
     (json.dumps({**CONFIG, 'num_attention_heads': -3}), b'not above 0'),
     (json.dumps({**CONFIG, 'hidden_size': 2 ** 62}), b'too large'),
