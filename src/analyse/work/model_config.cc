@@ -134,6 +134,8 @@ bool ends_in_vocabulary(std::string_view architectures) {
   return architectures.empty() || contains_any(architectures, kHeads);
 }
 
+constexpr int64_t kMostSize = 1'000'000'000;
+
 struct Wanted {
   std::string_view what;
   std::initializer_list<std::string_view> names;
@@ -150,6 +152,7 @@ std::string lacks(const Members& m, ModelConfig& c) {
     const std::optional<int64_t> value = m.number(w.names);
     if (!value) return "it lacks " + std::string(w.what);
     if (*value <= 0) return std::string(w.what) + " is not above 0";
+    if (*value > kMostSize) return std::string(w.what) + " is too large";
     c.*w.to = *value;
   }
   return "";
@@ -171,10 +174,10 @@ void set_experts(const Members& m, const Build& build, int64_t feed_forward, Mod
   c.experts_used = m.number_or({"num_experts_per_tok", "moe_topk"}, 1);
   const int64_t width = m.number_or({"moe_intermediate_size"}, feed_forward);
   c.expert_weights = (matrices * c.hidden * width).or_unknown();
-  c.shared_experts = m.number_or({"n_shared_experts"}, 0);
+  c.shared_experts = std::max<int64_t>(m.number_or({"n_shared_experts"}, 0), 0);
   // Qwen's shared expert has a width of its own.
   if (const auto shared = m.number({"shared_expert_intermediate_size"}); shared && width > 0)
-    c.shared_experts = *shared / width;
+    c.shared_experts = std::max<int64_t>(*shared, 0) / width;
   c.dense_layers = std::clamp<int64_t>(m.number_or({"first_k_dense_replace"}, 0), 0, c.layers);
 }
 
@@ -230,6 +233,7 @@ Result<ModelConfig> model_config_from_json(std::string text, std::string_view pa
   const int64_t positions = m.number_or({"max_position_embeddings", "n_positions"}, 0);
   if (build->positions) c.position_weights = (Amount(positions) * c.hidden).or_unknown();
   if (c.experts_used > c.experts) return wrong("num_experts_per_tok is more than there are experts");
+  if (c.experts > 0 && c.experts_used <= 0) return wrong("num_experts_per_tok is not above 0");
   for (const int64_t size : {c.key_size, c.value_size, feed_forward})
     if (size <= 0) return wrong("the size of a head or of the feed-forward block is not above 0");
   constexpr double kMost = 1e18;   // any sum of products of sizes stays exact enough
