@@ -113,7 +113,7 @@ Outcome ncu_command(const Arguments& arguments) {
 extern const Command kNcuCommand;
 const Command kNcuCommand{
     .name = "ncu-command",
-    .summary = "print the Nsight Compute command for the kernels with the most time to gain",
+    .summary = "print the Nsight Compute command for the kernels with most to gain",
     .positional = "PATH...",
     .positional_help = "traces or a folder of them, as for analyze",
     .groups = {{"What to profile",
