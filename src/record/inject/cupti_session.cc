@@ -206,8 +206,9 @@ int64_t device_clock() {
   return session.library.calls.GetTimestamp(&time) == kSuccess ? static_cast<int64_t>(time) : 0;
 }
 
-// The difference of CUPTI's clock to the machine's: 0 unless another profiler changed CUPTI's clock. Between readings the
-// thread may be interrupted and the machine's clock be set: the closest of several counts, and what lies between is no difference.
+// The difference of CUPTI's clock to the machine's: 0 unless another profiler changed CUPTI's clock. Between readings
+// the thread may be interrupted and the machine's clock be set: the closest of several counts, and a time between two
+// readings of the machine's clock does not differ from it.
 bool clock_difference(int64_t& difference) {
   constexpr int kTries = 5;
   int64_t least = INT64_MAX;
