@@ -24,7 +24,8 @@ class ClockSteps {
     int64_t found = 0;
     uint64_t least = UINT64_MAX;
     for (int look = 0; look < 20; ++look) {
-      const uint64_t before = clock_ns(CLOCK_MONOTONIC), unix_ns = clock_ns(CLOCK_REALTIME), took = clock_ns(CLOCK_MONOTONIC) - before;
+      const uint64_t before = clock_ns(CLOCK_MONOTONIC), unix_ns = clock_ns(CLOCK_REALTIME);
+      const uint64_t took = clock_ns(CLOCK_MONOTONIC) - before;
       if (took >= least) continue;
       least = took;
       found = static_cast<int64_t>(unix_ns - before - took / 2);
