@@ -61,6 +61,11 @@ Reply reply_of(const std::string& text) {
   return reply;
 }
 
+// In four lines, none of which is empty.
+std::string description_of(const cuda::Device& d) {
+  return fmt::format("{}\n{}\n{}\n{}", host_name(), d.index, d.uuid.empty() ? "-" : d.uuid, d.name);
+}
+
 /// The ranks: those of this process, and by messages the others.
 class Team {
  public:
@@ -143,7 +148,7 @@ Status Team::connect(std::shared_ptr<nccl::Library> library, int64_t buffer_byte
     world_.devices.resize(std::min<size_t>(world_.devices.size(), 1));
     const cuda::Device* d = world_.devices.empty() ? nullptr : world_.devices[0];
     const auto all = agree(!world_.library ? Status(Error{"no NCCL"}) : d ? ok() : Status(Error{"no GPU"}),
-                           d ? fmt::format("{}\n{}\n{}\n{}", host_name(), d->index, d->uuid, d->name) : "");
+                           d ? description_of(*d) : "");
     if (!all) return all.error();
     for (size_t r = 0; r < all->size(); ++r) {
       const std::vector<std::string_view> parts = pieces_of((*all)[r], '\n');
