@@ -66,7 +66,7 @@ if(PROFGPU_COLLECT)
       execute_process(COMMAND ${CMAKE_STRIP} --strip-unneeded \$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/lib/libprofgpu.so
                       COMMAND_ERROR_IS_FATAL ANY)
     endif()" COMPONENT wheel EXCLUDE_FROM_ALL)
-  install(TARGETS profgpu_inject LIBRARY DESTINATION lib/profgpu COMPONENT wheel EXCLUDE_FROM_ALL)
+  install(TARGETS profgpu_inject profgpu_preload LIBRARY DESTINATION lib/profgpu COMPONENT wheel EXCLUDE_FROM_ALL)
   list(APPEND CPACK_COMPONENTS_ALL library)
 endif()
 install(FILES LICENSE ${third_party} DESTINATION share/doc COMPONENT wheel EXCLUDE_FROM_ALL)

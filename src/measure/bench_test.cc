@@ -190,7 +190,7 @@ TEST(BenchResult, TheSlowHostIsNamedInPlaceOfItsPairs) {
   });
   ASSERT_EQ(slow_places(r).size(), 1U);
   EXPECT_EQ(slow_places(r)[0],
-            "node2: send: its 12 pairs with other hosts reach 12.0 GB/s, those without it 48.0 GB/s (75 % worse)");
+            "node2: send: its 12 pairs with other hosts reach 12 GB/s, those without it 48 GB/s (75 % worse)");
   EXPECT_TRUE(slow_figures(r).empty());
 }
 

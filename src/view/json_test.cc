@@ -203,6 +203,11 @@ TEST(Json, ARankIsItsSections) {
         "source": null,
         "reason": null,
         "memory_gbps": null,
+        "cache_bytes": null,
+        "link_gbps": null,
+        "host_link_gbps": null,
+        "peak_clock_mhz": null,
+        "clock_mhz": null,
         "peaks": []
       },
       "roofline": {
@@ -210,6 +215,7 @@ TEST(Json, ARankIsItsSections) {
         "mfu_pct": null,
         "hfu_pct": null,
         "mbu_pct": null,
+        "clock_mfu_pct": null,
         "missing": [],
         "ops": [],
         "kernels": []
@@ -223,6 +229,8 @@ TEST(Json, ARankIsItsSections) {
         "known_pct": null,
         "parts": []
       },
+      "model": null,
+      "energy": null,
       "launch": {
         "launches": 1,
         "median_latency_ns": null,)"),

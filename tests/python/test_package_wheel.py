@@ -37,7 +37,8 @@ def test_one_wheel_for_every_python(wheel):
         names = {name for name in archive.namelist() if name.startswith('profgpu/')}
         metadata = archive.read(next(n for n in archive.namelist() if n.endswith('METADATA'))).decode()
     assert {'profgpu/py.typed', 'profgpu/guide/loops.py', 'profgpu/core/bin/profgpu', 'profgpu/core/lib/libprofgpu.so',
-            'profgpu/core/lib/profgpu/libprofgpu-inject.so', 'profgpu/core/lib/profgpu/libprofgpu-tls.so',
+            'profgpu/core/lib/profgpu/libprofgpu-inject.so', 'profgpu/core/lib/profgpu/libprofgpu-preload.so',
+            'profgpu/core/lib/profgpu/libprofgpu-tls.so',
             'profgpu/core/share/profgpu/python-hook/sitecustomize.py'} <= names
     assert not [n for n in names if n.endswith(('.pyc', '.a', '.h', '.gz'))]
     assert 'Requires-Python: >=3.8' in metadata and 'Requires-Dist' not in metadata

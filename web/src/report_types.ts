@@ -284,6 +284,8 @@ export interface ServingKind {
   tokens: number | null;
   tokens_per_s: number | null;
   graph_pct: number;
+  flops_per_token: number | null;
+  bytes_per_token: number | null;
 }
 export interface Serving {
   kinds: ServingKind[];
@@ -348,6 +350,23 @@ export interface FamilyWorkRow {
   bytes: number;
   device_ns: number;
 }
+export interface WorkPerStep {
+  flops_known_pct: number;
+  bytes_known_pct: number;
+  flops: number | null;
+  bytes: number | null;
+  flops_per_token: number | null;
+  bytes_per_token: number | null;
+  flops_per_sample: number | null;
+  bytes_per_sample: number | null;
+}
+export interface TileBoundRow {
+  name: string;
+  precision: string | null;
+  kernels: number;
+  device_ns: number;
+  executed_flops_at_least: number;
+}
 export interface UnknownWorkRow {
   name: string;
   reason: string;
@@ -361,18 +380,26 @@ export interface WorkSection {
   flops_known_pct: number;
   bytes_known_pct: number;
   families: FamilyWorkRow[];
+  per_step: WorkPerStep;
+  at_least: TileBoundRow[];
   unknown: UnknownWorkRow[];
   advice: string | null;
 }
 export interface PeakRow {
   precision: string;
   tflops: number;
+  clock_tflops: number | null;
 }
 export interface Limits {
   device: string | null;
   source: string | null;
   reason: string | null;
   memory_gbps: number | null;
+  cache_bytes: number | null;
+  link_gbps: number | null;
+  host_link_gbps: number | null;
+  peak_clock_mhz: number | null;
+  clock_mhz: number | null;
   peaks: PeakRow[];
 }
 export interface RooflineRow {
@@ -389,6 +416,7 @@ export interface RooflineRow {
   memory_gbps: number | null;
   limit_ns: number | null;
   limit_pct: number | null;
+  clock_limit_pct: number | null;
   bound: string;
   recomputed: boolean;
 }
@@ -397,9 +425,40 @@ export interface Roofline {
   mfu_pct: number | null;
   hfu_pct: number | null;
   mbu_pct: number | null;
+  clock_mfu_pct: number | null;
   missing: string[];
   ops: RooflineRow[];
   kernels: RooflineRow[];
+}
+export interface CountersRow {
+  name: string;
+  grid: string | null;
+  block: string | null;
+  launches: number;
+  duration_ns: number | null;
+  sm_pct: number | null;
+  memory_pct: number | null;
+  dram_pct: number | null;
+  occupancy_pct: number | null;
+  theoretical_occupancy_pct: number | null;
+  dram_bytes: number | null;
+  bound: string;
+  stalls: string | null;
+  matched: string | null;
+  trace_launches: number;
+  trace_ns: number | null;
+  limit_pct: number | null;
+  estimated_bound: string;
+  bytes: number | null;
+  limit_error_pct: number | null;
+  bytes_error_pct: number | null;
+}
+export interface Counters {
+  launches: number;
+  matched: number;
+  limit_error_pct: number | null;
+  bytes_error_pct: number | null;
+  rows: CountersRow[];
 }
 export interface DistancePart {
   part: string;
@@ -413,6 +472,62 @@ export interface Distance {
   times_limit: number | null;
   known_pct: number | null;
   parts: DistancePart[];
+}
+export interface ModelSection {
+  type: string;
+  parameters: number;
+  active_parameters: number;
+  training: boolean;
+  flops_per_token: number;
+  attention_flops_per_token: number | null;
+  tokens_per_step: number | null;
+  tokens_source: string | null;
+  flops_per_step: number | null;
+  precision: string | null;
+  tflops: number | null;
+  mfu_pct: number | null;
+  op_flops_per_step: number | null;
+  op_flops_pct: number | null;
+  notes: string[];
+}
+export interface EnergyTotal {
+  steps: number;
+  wall_ns: number;
+  known_pct: number;
+  energy_j: number;
+  error_j: number;
+  energy_per_step_j: number | null;
+  energy_per_token_j: number | null;
+  energy_per_sample_j: number | null;
+  energy_delay_product_js: number | null;
+  idle_j: number | null;
+  waiting_j: number | null;
+  cost: number | null;
+  co2_g: number | null;
+}
+export interface EnergyPart {
+  name: string;
+  total_ns: number;
+  energy_j: number | null;
+  error_j: number | null;
+  mean_power_w: number | null;
+}
+export interface StepEnergy {
+  index: number;
+  duration_ns: number;
+  energy_j: number | null;
+  error_j: number | null;
+}
+export interface EnergySection {
+  device: string | null;
+  method: string | null;
+  resolution_ns: number | null;
+  total: EnergyTotal | null;
+  phases: EnergyPart[];
+  parts: EnergyPart[];
+  by_step: StepEnergy[];
+  notes: string[];
+  missing: string | null;
 }
 export interface Launch {
   launches: number;
@@ -671,7 +786,10 @@ export interface RankSections {
   work: WorkSection | null;
   limits: Limits;
   roofline: Roofline;
+  counters: Counters | null;
   distance: Distance;
+  model: ModelSection | null;
+  energy: EnergySection | null;
   launch: Launch;
   collectives: CollectiveRow[];
   memory: Memory;

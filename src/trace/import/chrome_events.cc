@@ -111,7 +111,8 @@ Result<ChromeRead> read_chrome_events(const std::string& path, const std::functi
 }
 
 std::string json_member(string_view object, string_view key) {
-  JsonReader reader(object.data(), object.data() + object.size());
+  std::string padded(object);
+  JsonReader reader = JsonReader::over(padded);
   std::string value;
   read_object(reader, [&](string_view name) {
     if (name != key) return reader.skip_value();

@@ -185,9 +185,9 @@ TEST_F(Recording, what_was_written_around_a_step_back_is_on_its_side_of_it) {
   r.sync(26 * kMs, kUnix, kDevice + 11 * kMs).sync(50 * kMs, kUnix, kDevice + 35 * kMs).end();
   const Trace t = read(r);
   ASSERT_EQ(t.activity.size(), 3U);
-  EXPECT_EQ(t.activity.start_ns[0] + t.base_time_ns, kUnix + 15 * kMs);
-  EXPECT_EQ(t.activity.start_ns[1] + t.base_time_ns, kUnix + 22 * kMs);
-  EXPECT_EQ(t.activity.start_ns[2] + t.base_time_ns, kUnix + 24 * kMs);
+  EXPECT_EQ(t.activity.start_ns[0] + t.base_time_ns, kUnix + 16 * kMs);
+  EXPECT_EQ(t.activity.start_ns[1] + t.base_time_ns, kUnix + 23 * kMs);
+  EXPECT_EQ(t.activity.start_ns[2] + t.base_time_ns, kUnix + 25 * kMs);
 }
 
 TEST_F(Recording, without_a_reading_cupti_s_clock_is_unix_time) {

@@ -163,6 +163,7 @@ void discard(const RecordingFolder& folder) {
 namespace {
 
 constexpr const char* kLibrary = "libprofgpu-inject.so";
+constexpr const char* kPreloadLibrary = "libprofgpu-preload.so";
 
 bool is_file(const std::string& path) {
   std::error_code error;
@@ -176,7 +177,9 @@ std::string first_file(const std::vector<std::string>& paths) {
 }
 
 // Our library in any folder: a `profgpu run` inside another finds the variables set to it.
-bool is_ours(std::string_view value) { return base_name(value) == kLibrary; }
+bool is_ours(std::string_view value) {
+  return base_name(value) == kLibrary || base_name(value) == kPreloadLibrary;
+}
 
 using Variables = std::vector<std::string>;
 
@@ -204,7 +207,6 @@ void set_injection(Variables& variables, const std::string& library, std::vector
 
 void set_python(Variables& variables, const RecordingRequest& request, const RecordingParts& parts,
                 std::vector<std::string>& notes) {
-  set(variables, "PROFGPU_INJECT", parts.library);
   if (!request.python_hook) set(variables, "PROFGPU_PYTHON_HOOK", "0");
   else if (!parts.python_hook.empty()) prepend(variables, "PYTHONPATH", parts.python_hook);
   else notes.emplace_back(std::string("steps and phases of Python programs are not marked") +
@@ -226,6 +228,8 @@ Result<RecordingParts> find_recording_parts(const std::string& program) {
   const std::string folder = program.substr(0, program.rfind('/') + 1);
   RecordingParts parts;
   parts.library = first_file(paths_of_part(program, kLibrary));
+  parts.preload = first_file(paths_of_part(program, kPreloadLibrary));
+  if (parts.preload.empty()) parts.preload = parts.library;
   if (parts.library.empty())
     return Error{fmt::format("cannot record: {} is not beside profgpu", kLibrary),
                  "an installation has it in " + folder + "../lib/profgpu/"};
@@ -247,8 +251,10 @@ CommandEnvironment recording_environment(const RecordingRequest& request, const 
     // The user's own options follow ours: the last of a name counts.
     const std::string more(variable_in(variables, "PROFGPU_RECORD_OPTIONS"));
     set(variables, "PROFGPU_RECORD_OPTIONS", request.options + (more.empty() ? "" : "," + more));
-    set_injection(variables, parts.library, out.notes);
-    if (request.preload) prepend(variables, "LD_PRELOAD", parts.library);
+    const std::string& library = request.preload ? parts.preload : parts.library;
+    set_injection(variables, library, out.notes);
+    set(variables, "PROFGPU_INJECT", library);
+    if (request.preload) prepend(variables, "LD_PRELOAD", library);
     set_python(variables, request, parts, out.notes);
   }
   // Up to level 4, PyTorch complains on standard error every ten seconds that nothing answers.

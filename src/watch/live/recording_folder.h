@@ -43,6 +43,7 @@ bool runs_mpi(const std::vector<std::string>& command);
 /// What is loaded into recorded processes.
 struct RecordingParts {
   std::string library;      ///< libprofgpu-inject.so
+  std::string preload;      ///< libprofgpu-preload.so: the same, standing in for functions of MPI, cuBLAS and cuDNN
   std::string python_hook;  ///< folder with the hook's sitecustomize.py; empty: not found
 };
 /// Beside the program, as it is built and as it is installed. `program`: path of our own executable.

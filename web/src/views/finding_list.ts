@@ -108,6 +108,8 @@ export function findingList(context: Context): HTMLElement {
   return element('section', { class: 'findings', 'aria-labelledby': 'findings-title' },
     element('h2', { id: 'findings-title' }, 'Findings', element('span', { class: 'quiet' }, findings.length > 0 ? ['most expensive first', scale].filter(Boolean).join('; ') : '')),
     findings.length === 0
-      ? element('p', { class: 'nothing' }, 'No rule found anything to change. That is no all-clear: below is where the time goes, and what this recording cannot tell.')
+      ? element('p', { class: 'nothing' }, steps > 0
+        ? 'No rule found anything to change. That is no all-clear: below is where the time goes, and what this recording cannot tell.'
+        : 'No rule found anything to change. The tabs above show what the input has.')
       : element('ol', {}, ...findings.map((finding) => findingItem(finding, context))));
 }

@@ -22,7 +22,7 @@ export type Check = CheckRow & { verdict: 'pass' | 'fail' | 'unknown' };
 
 /** What a rank has; an older report may lack what is optional here. */
 export interface RankReport extends Omit<RankSections, 'average_step' | 'serving' | 'launch' | 'memory' | 'measured' | 'threads' | 'work' | 'limits' |
-  'roofline' | 'distance'> {
+  'roofline' | 'counters' | 'distance' | 'model' | 'energy'> {
   rank: number; world_size: number | null; host: string | null; frameworks: string[]; serving?: Serving | null;
   average_step?: AverageStep | null; launch: Launch | null; memory: Memory | null;
   limits?: Limits | null; roofline?: Roofline | null; distance?: Distance | null;
