@@ -84,7 +84,6 @@ class GpuSummary:
     notes: str
     energy_measured_j: float = NAN  #: by the board's counter, else integrated from the driver's power samples
     energy_method: str = ""  #: "counter", "integrated"; empty: not known
-    energy_per_step_j: float = NAN  #: measured, while any range was open, over the number of steps; NaN without steps
     busy_time_s: float = NAN  #: integrated from the driver's samples, over the time that was watched
     throttle_pct: Dict[str, float] = dataclasses.field(default_factory=dict)  #: share of the time, by reason
     phases: Dict[str, Dict[str, float]] = dataclasses.field(default_factory=dict)  #: by name of a range
@@ -436,7 +435,6 @@ class GpuMonitor:
             notes=self._notes(d),
             energy_measured_j=d.get("energy_j", NAN),
             energy_method=d.get("energy_method", ""),
-            energy_per_step_j=_per_step(d.get("phases", [])),
             busy_time_s=d.get("busy_s", NAN),
             throttle_pct=d.get("throttle_pct", {}),
             phases={p["name"]: {k: v for k, v in p.items() if k != "name"} for p in d.get("phases", [])},
@@ -445,13 +443,6 @@ class GpuMonitor:
             step_s=steps["duration_s"] / count if count else NAN,
             energy_per_step_j=steps.get("energy_j", NAN) / count if count else NAN,
         )
-
-
-def _per_step(phases: List[Dict[str, Any]]) -> float:
-    """A range within a step is a phase of its own, whose energy is not the step's."""
-    steps = sum(p.get("count", 0) for p in phases if p["name"] == "step")
-    energies = [p["energy_j"] for p in phases if p.get("energy_j") is not None]
-    return sum(energies) / steps if steps and energies else NAN
 
 
 # GpuSample's metrics in order, memory_total aside.

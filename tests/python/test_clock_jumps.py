@@ -141,7 +141,7 @@ def test_a_run_takes_the_time_that_it_takes(clock, devices):
         assert 1 < device['watched_ns'] / 1e9 < 10 and 0 <= device['energy_j'] < 200 * 10, device
 
 
-@pytest.mark.parametrize('seconds', [HOUR, -2 * HOUR, JUMPS[2]])
+@pytest.mark.parametrize('seconds', [HOUR, -2 * HOUR, JUMPS[2]], ids=['ahead', 'back', 'to 1970'])
 def test_a_recording_is_read(clock, tmp_path, profgpu, seconds):
     """CUPTI's own times jump with the clock, ahead or back: that is said, and each part is where it was."""
     r = subprocess.run([program('PROFGPU', 'profgpu'), 'run', '-q', '--backend', 'none', '--trace', '-o', tmp_path / 'x', '--', SIM, '--kernels', '1000', '--steps', '8',

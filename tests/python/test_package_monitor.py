@@ -326,11 +326,3 @@ except profgpu.GpuBackendError as error:
 assert time.monotonic() - begin < 60
 """)
     assert said.startswith('error sampling failed' if strict else 'summary ') and len(said) > 12, said
-
-
-def test_energy_of_a_step_is_that_of_all_ranges_within():
-    from profgpu.monitor import _per_step
-    phases = [{'name': 'step', 'count': 4, 'energy_j': 10.0}, {'name': 'forward', 'count': 8, 'energy_j': 30.0}]
-    assert _per_step(phases) == 10
-    assert math.isnan(_per_step([])) and math.isnan(_per_step(phases[1:]))
-    assert math.isnan(_per_step([{'name': 'step', 'count': 4}]))
