@@ -119,7 +119,7 @@ SystemCheck no_device_check(const std::vector<BackendFinding>& backends) {
 // What the first line and the backends' list say already: the answer, and that NVML has no library.
 bool is_said(const SystemCheck& check, const std::vector<BackendFinding>& backends) {
   if (check.id == kNoDevice && check.verdict == Health::kWarning) return true;
-  return check.id == "nvml" && check.verdict == Health::kUnknown &&
+  return check.id == "driver_library_nvml" && check.verdict == Health::kUnknown &&
          std::ranges::any_of(backends, [](const BackendFinding& b) {
            return b.name == "nvml" && b.state == BackendFinding::kNotThere;
          });

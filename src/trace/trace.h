@@ -252,6 +252,9 @@ struct ClockStatement {
   int64_t error_ns = 0;          ///< Unix time is within it; only where it is synchronised
 };
 
+/// Top-level field of an exported trace with Trace::hardware_counters: the rows themselves are not exported.
+inline constexpr std::string_view kHardwareCountersField = "profgpu_hardware_counters";
+
 enum class TraceIssueKind : uint8_t {
   kTruncated,            ///< the file ends early
   kDamaged,              ///< text that could not be read was skipped

@@ -8,6 +8,7 @@ import stat
 
 import pytest
 
+from conftest import ROOT
 from page_data import DATA, PageData
 
 
@@ -277,7 +278,7 @@ def test_clocks_that_nothing_held_back_mark_nothing(page, simulate, tmp_path):
 
 
 def test_samples_alone(page):
-    data = page('examples/replay.jsonl')
+    data = page(os.path.join(ROOT, 'examples', 'replay.jsonl'))
     assert data.header['tracks'] == [] and data.header['ranks'] == []
     assert len(data.header['samples']) > 3
     assert data.header['origin_ns'] == data.header['unix_origin_ns']

@@ -67,4 +67,4 @@ def test_the_header_says_what_came_from_where(profgpu, simulate, folder):
     def head(path):
         return ' '.join(profgpu('analyze', path, '--width', '300', text=True).stdout.splitlines()[:3])
     assert '2 × PyTorch trace, training log (train.log)' in head(folder)
-    assert '×' not in head(simulate('--ranks', '4', '--steps', '6')), 'of one kind'
+    assert '× PyTorch' not in head(simulate('--ranks', '4', '--steps', '6')), 'of one kind'

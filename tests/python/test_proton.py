@@ -100,7 +100,7 @@ def test_a_trace(ask, analyze, tmp_path):
     path = write(tmp_path / 'proton.chrome_trace', first, second)
     assert kernels_of(ask, path) == {'gemm': [3, 6500], 'add': [1, 1250], 'copy': [1, 4000]}
     assert ask(path, 'select distinct stream from activity order by 1') == [{"stream": 7}, {"stream": 9}]
-    assert ask(path, 'select name, start_ns s, duration_ns d from host order by 2, 3 desc') == [
+    assert ask(path, 'select name, start_ns s, duration_ns d from host order by 2, 3 desc, 1 desc') == [
         {'name': 'step 0', 's': 0, 'd': 7250}, {'name': 'forward', 's': 0, 'd': 5000}, {'name': 'step 1', 's': 10_000, 'd': 2000}, {'name': 'forward', 's': 10_000, 'd': 2000}]
     report = analyze(path)
     assert [s['name'] for s in report['ranks'][0]['steps']] == ['step 0', 'step 1'] and report['ranks'][0]['devices'][0]['busy_ns'] == 5000 + 1250 + 2000

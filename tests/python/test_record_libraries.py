@@ -32,7 +32,7 @@ int main(int argc, char** argv) {
   int* all = calloc(size, sizeof(int));
   MPI_Iallgather(&rank, 1, MPI_INT, all, 1, MPI_INT, MPI_COMM_WORLD, &request);
   MPI_Wait(&request, MPI_STATUS_IGNORE);
-  printf("%d:%d\\n", rank, all[size - 1]);
+  printf("%d:%d\n", rank, all[size - 1]);
   free(data), free(all);
   return MPI_Finalize();
 }

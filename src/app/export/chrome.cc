@@ -371,13 +371,14 @@ void write_origin(const RankRows& rank, bool of_job, ByteWriter& out) {
   std::string text;
   bool version = false, host = trace.host_name.empty();
   for (const auto& [key, value] : trace.metadata) {
-    if (key == "traceEvents") continue;
+    if (key == "traceEvents" || key == kHardwareCountersField) continue;
     version |= key == "schemaVersion";
     host |= key == "host_name" || key == "hostname";
     text += (text.empty() ? "\n" : ",\n") + json_quoted(key) + ": " + json_of(value);
   }
   if (!version) text += std::string(text.empty() ? "\n" : ",\n") + "\"schemaVersion\": 1";
   if (!host) text += ",\n\"host_name\": " + json_quoted(trace.host_name);
+  if (trace.hardware_counters) text += ",\n" + json_quoted(kHardwareCountersField) + ": true";
   out.put(text);
   if (!trace.devices.empty()) write_device_properties(trace, out);
   write_distributed(rank, of_job, out);

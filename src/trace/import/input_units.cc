@@ -433,7 +433,10 @@ Result<UnitRead> read_unit(const InputUnit& unit, const ImportOptions& options) 
                          [kind](const TraceIssue& i) { return i.kind == kind; });
     };
     r.trace.cut_off = has(TraceIssueKind::kTruncated);
-    r.trace.hardware_counters = has(TraceIssueKind::kHardwareCounters);
+    r.trace.hardware_counters =
+        has(TraceIssueKind::kHardwareCounters) ||
+        std::any_of(r.trace.metadata.begin(), r.trace.metadata.end(),
+                    [](const auto& field) { return field.first == kHardwareCountersField; });
     InputPart& part = r.part;
     part.index = file.index;
     const std::string label = file.merged && !file.merged->label.empty() ? " [" + file.merged->label + "]" : "";
