@@ -238,7 +238,7 @@ describe('theme', () => {
 describe('steps', () => {
   it('has a bar and a row for each step; both lead to the timeline', () => visit(one, 'steps', async (page) => {
     assert.equal((await cells(page, 'steps', 1)).length, 6);
-    assert.ok((await cells(page, 'steps', 7)).includes('warm-up'), 'no warm-up step');
+    assert.ok((await cells(page, 'steps', 8)).includes('warm-up'), 'no warm-up step');
     await page.locator('#view-steps button[data-split="device"]').click();
     assert.match(await text(page, '#view-steps .legend'), /GPU busy/);
     const bars = await page.locator('#view-steps canvas').boundingBox();
