@@ -18,6 +18,11 @@ std::string joules_text(double j) {
   return std::abs(j) > 0 && std::abs(j) < kSmall_j ? format_number(j * 1e3) + " mJ" : format_energy(j);
 }
 
+// Less than a millionth is what rounding leaves.
+std::string error_text(double error_j, double energy_j) {
+  return "± " + joules_text(error_j < 1e-6 * energy_j ? 0 : error_j);
+}
+
 std::string rates_text(const EnergyTotal& total) {
   std::string text;
   if (const auto cost = total.cost()) append_listed(text, fmt::format("costs {}", format_number(*cost)));
@@ -45,7 +50,7 @@ void add_rows(const std::vector<EnergyPart>& parts, const EnergyTotal& total, Ta
   for (const EnergyPart& p : parts) {
     const bool known = p.amount.known_ns > 0;
     table.rows.push_back({words(p.name), p.total_ns, only_if(known, joules_text(p.amount.energy_j)),
-                          only_if(known, "± " + joules_text(p.amount.error_j)),
+                          only_if(known, error_text(p.amount.error_j, p.amount.energy_j)),
                           only_if(known && total.energy_j > 0, 100 * p.amount.energy_j / total.energy_j),
                           p.mean_w() ? Value(format_watts(*p.mean_w())) : Value()});
   }

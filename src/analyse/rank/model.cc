@@ -73,12 +73,18 @@ void add_rate(const Facts& facts, const ModelConfig& model, int64_t steps, Model
   const int64_t wall_ns = facts.get<Steps>().measured_wall_ns();
   if (!m.flops_per_step || wall_ns <= 0) return;
   const double per_ns = *m.flops_per_step * static_cast<double>(steps) / static_cast<double>(wall_ns);
-  m.tflops = per_ns / 1e3;
   Precision precision = precision_of_products(facts);
   if (precision == Precision::kUnknown) precision = model.precision;
   m.precision = precision_name(precision);
   const Limits& limits = facts.get<Limits>();
   const double peak = limits.device ? limits.device->operations_per_ns(precision) : 0;
+  if (peak > 0 && per_ns > peak) {
+    m.notes.push_back(fmt::format("that would be {} times the device's peak rate: the config or the tokens of a step do "
+                                  "not fit this trace",
+                                  format_number(per_ns / peak)));
+    return;
+  }
+  m.tflops = per_ns / 1e3;
   if (peak > 0) m.mfu_pct = 100 * per_ns / peak;
   else if (!limits.device) m.notes.push_back(limits.why + ": pass measured peaks with --peaks FILE");
   else m.notes.push_back("the device's peak rate is not known for this precision");

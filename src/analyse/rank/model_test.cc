@@ -54,6 +54,13 @@ TEST(Model, MfuIsKnownWithoutShapes) {
   EXPECT_EQ(m.notes.size(), 1U);   // attention is left out
 }
 
+TEST(Model, NoDeviceIsFasterThanItsPeak) {
+  const ModelSection m = model_of(one_step(false).build(), options(1e12));
+  EXPECT_FALSE(m.tflops);
+  EXPECT_FALSE(m.mfu_pct);
+  EXPECT_NE(m.notes.back().find("do not fit this trace"), std::string::npos) << m.notes.back();
+}
+
 TEST(Model, TrainingTakesThreeTimesTheForwardPassWithAttention) {
   const ModelSection m = model_of(one_step(true).build(), options(4096, 511));
   EXPECT_TRUE(m.training);
