@@ -5,19 +5,16 @@ if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
 endif()
 
-# Most people build once, on a new machine. Larger units then save a tenth of the time, and so does a compiler that does not
-# tidy up its memory; both need memory, up to two gigabytes a core.
+# Most people build once, on a new machine: a compiler that does not tidy up its memory takes less time, and up to two
+# gigabytes a core.
 cmake_host_system_information(RESULT cores QUERY NUMBER_OF_LOGICAL_CORES)
 cmake_host_system_information(RESULT memory_mb QUERY TOTAL_PHYSICAL_MEMORY)
 math(EXPR mb_per_core "${memory_mb} / ${cores}")
-set(unity_files 10)
-if(NOT CMAKE_CXX_COMPILER_LAUNCHER AND mb_per_core GREATER 2000)
-  set(unity_files 20)
-  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    add_compile_options("SHELL:--param ggc-min-expand=1000" "SHELL:--param ggc-min-heapsize=2000000")
-  endif()
+if(NOT CMAKE_CXX_COMPILER_LAUNCHER AND mb_per_core GREATER 2000 AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  add_compile_options("SHELL:--param ggc-min-expand=1000" "SHELL:--param ggc-min-heapsize=2000000")
 endif()
-set(PROFGPU_UNITY_FILES ${unity_files} CACHE STRING "Files of a unit")
+# The same with and without a cache: names that meet in one unit are found by every build.
+set(PROFGPU_UNITY_FILES 10 CACHE STRING "Files of a unit")
 
 set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 

@@ -22,7 +22,7 @@ std::string plain_text(const Value& value) {
   return value.real() ? fmt::format("{}", *value.real()) : "";
 }
 
-constexpr double kWidth = 640, kHeight = 220, kLeft = 10, kRight = 90, kTop = 12, kBottom = 24;
+constexpr double kChartWidth = 640, kChartHeight = 220, kLeft = 10, kRight = 90, kAbove = 12, kBelow = 24;
 constexpr const char* kColours[] = {"#2f7ed8", "#d9822b", "#3a9a5b", "#b64fb0", "#c2413b", "#5b6bd1", "#7c8a24"};
 
 struct Curve {
@@ -79,20 +79,20 @@ std::string drawn(const Chart& chart) {
   std::string out = fmt::format("<h3>{}, {}</h3>\n<svg viewBox=\"0 0 {} {}\" role=\"img\" "
                                 "style=\"max-width:40rem;font-size:.7rem\" fill=\"currentColor\">\n",
                                 html_text(chart.title),
-                                html_text(chart.unit == "ns" ? "time" : chart.unit), kWidth, kHeight);
+                                html_text(chart.unit == "ns" ? "time" : chart.unit), kChartWidth, kChartHeight);
   for (const double y : {least_y, most_y})
-    out += fmt::format("<text x=\"{}\" y=\"{:.1f}\">{}</text>\n", kWidth - kRight + 6,
-                       at(y, least_y, most_y, kHeight - kBottom, kTop) + 4, html_text(figure.text_of(y)));
+    out += fmt::format("<text x=\"{}\" y=\"{:.1f}\">{}</text>\n", kChartWidth - kRight + 6,
+                       at(y, least_y, most_y, kChartHeight - kBelow, kAbove) + 4, html_text(figure.text_of(y)));
   for (const double x : {least_x, most_x})
-    out += fmt::format("<text x=\"{:.1f}\" y=\"{}\"{}>{}</text>\n", at(x, least_x, most_x, kLeft, kWidth - kRight),
-                       kHeight - 6, x > least_x ? " text-anchor=\"end\"" : "", format_number(x));
+    out += fmt::format("<text x=\"{:.1f}\" y=\"{}\"{}>{}</text>\n", at(x, least_x, most_x, kLeft, kChartWidth - kRight),
+                       kChartHeight - 6, x > least_x ? " text-anchor=\"end\"" : "", format_number(x));
   std::string key;
   for (size_t i = 0; i < chart.curves.size(); ++i) {
     const char* const colour = kColours[i % std::size(kColours)];
     std::string points;
     for (const auto& [x, y] : chart.curves[i].points)
-      points += fmt::format("{:.1f},{:.1f} ", at(x, least_x, most_x, kLeft, kWidth - kRight),
-                            at(y, least_y, most_y, kHeight - kBottom, kTop));
+      points += fmt::format("{:.1f},{:.1f} ", at(x, least_x, most_x, kLeft, kChartWidth - kRight),
+                            at(y, least_y, most_y, kChartHeight - kBelow, kAbove));
     out += fmt::format("<polyline fill=\"none\" stroke=\"{}\" stroke-width=\"2\" points=\"{}\"/>\n", colour, points);
     key += fmt::format("<span style=\"color:{}\">■</span> {} ", colour, html_text(chart.curves[i].name));
   }
