@@ -12,6 +12,7 @@
 #include "base/statistics.h"
 #include "base/text.h"
 #include "measure/crossing.h"
+#include "view/wording.h"
 
 namespace profgpu {
 namespace {
@@ -77,7 +78,7 @@ std::string note_of(const Quantity& q) {
   if (!held.empty()) append_listed(note, "clocks limited by " + held);
   int64_t outliers = 0;
   for (const Figure* of : q.figures) outliers += of->outliers;
-  if (outliers > 0) append_listed(note, fmt::format("{} outliers", outliers));
+  if (outliers > 0) append_listed(note, plural(outliers, "outlier", "outliers"));
   return note;
 }
 
