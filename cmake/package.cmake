@@ -71,7 +71,7 @@ if(PROFGPU_COLLECT)
 endif()
 install(FILES LICENSE ${third_party} DESTINATION share/doc COMPONENT wheel EXCLUDE_FROM_ALL)
 
-# Two packages: the program, which needs nothing but glibc, and the library with its headers.
+# Two packages: the program, which needs nothing but glibc and libgcc, and the library with its headers.
 set(CPACK_GENERATOR DEB)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_PACKAGE_NAME profgpu)

@@ -85,7 +85,8 @@ def run(
     full: bool = False,
     timeout_s: float = 60.0,
 ) -> BenchResult:
-    """Measures the named benchmarks (host, storage, launch, bandwidth, matmul, collectives; none: all that can run).
+    """Measures the named benchmarks (host, storage, launch, bandwidth, matmul, collectives, overlap, crossover, burn; none:
+    all but the last two).
 
     ``device``: index, UUID, PCI id, "cuda:N" or "all"; None: those that the process can see. ``path``: for storage, a
     file or folder as of a data set. ``full``: more sizes, and two seconds for each figure. ``timeout_s``: for one call of

@@ -126,7 +126,7 @@ Status read_tokens(const std::string& text, AnalyzeOptions& options) {
   if (times == std::string::npos) return read_amount("--tokens-per-step", text, false, load.tokens);
   std::optional<double> sequences, length;
   const bool good = read_amount("", text.substr(0, times), false, sequences) &&
-                    read_amount("", text.substr(times + 1), false, length);
+                    read_amount("", text.substr(times + 1), false, length) && std::isfinite(*sequences * *length);
   if (!good)
     return Error{"--tokens-per-step takes tokens, or SEQUENCESxLENGTH, not \"" + text + "\"",
                  "--tokens-per-step 8x2048: 8 sequences of 2048 tokens on each GPU"};

@@ -270,11 +270,11 @@ DiffTable memory_line_table(const std::vector<NumberChange>& rows, int top) {
   return t;
 }
 
-// "2.1 times its limit instead of 3.4: most of that is products (−12.0 ms a step)"
+// "A step takes 2.1 times its limit, before 3.4; the largest change of a part of that distance: products −12.0 ms a step"
 std::string distance_text(const Comparison& c) {
   if (!c.before_times_limit || !c.after_times_limit) return "";
   std::string text =
-      fmt::format("{:.1f} times its limit, before {:.1f}", *c.after_times_limit, *c.before_times_limit);
+      fmt::format("A step takes {:.1f} times its limit, before {:.1f}", *c.after_times_limit, *c.before_times_limit);
   // Necessary work is no distance.
   const Difference* most = first_where(c.distance, [](const Difference& d) { return d.name != "necessary_work"; });
   if (most != nullptr && most->change != "same")

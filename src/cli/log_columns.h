@@ -56,9 +56,9 @@ class LogRows {
   [[nodiscard]] std::string header() const;
   /// With its line feed; good until the next call.
   std::string_view row(const Reading& reading);
-  /// A new file begins: it must stand alone.
   /// A sentence on the queried metrics of which rows repeat values that the device had not measured anew; empty: none.
   [[nodiscard]] std::string repeats_text() const;
+  /// A new file begins: it must stand alone.
   void begin_file() { writer_ = SampleWriter(SampleFormat::kJsonLines, devices_, {}); }
 
  private:

@@ -5,9 +5,11 @@
 #include <memory>
 #include <string>
 
+#include "analyse/rank/devices.h"
 #include "analyse/rank/kernels.h"
 #include "analyse/rank/profile_targets.h"
 #include "analyse/report/quantity.h"
+#include "analyse/rules/measure.h"
 #include "app/loaded_run.h"
 #include "base/text.h"
 #include "cli/trace_command.h"
@@ -34,6 +36,13 @@ std::string in_single_quotes(std::string_view text) {
     else out += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
   }
   return out + "'";
+}
+
+// A path as a word of a shell. One with control characters is left to the user.
+std::string shell_word(const std::string& path) {
+  const auto plain = [](char c) { return is_letter(c) || is_digit(c) || std::string_view("_./+=:,@%-").find(c) != std::string_view::npos; };
+  if (std::ranges::any_of(path, [](char c) { return static_cast<unsigned char>(c) < ' '; })) return "TRACE";
+  return std::ranges::all_of(path, plain) && !path.starts_with('-') ? path : in_single_quotes(path);
 }
 
 std::string kernel_filter(const ProfileTargets& targets) {
@@ -65,8 +74,7 @@ std::string ncu_text(const ProfileTargets& targets, const std::string& program, 
                      kernel_filter(targets), targets.skip, targets.count, program);
   out += "ncu --import profgpu-ncu.ncu-rep --csv --page raw > profgpu-ncu.csv\n";
   out += "profgpu analyze";
-  for (const std::string& path : paths)
-    out += " " + (path.find_first_of(" '\"$\\&;()*?`<>|") == path.npos ? path : in_single_quotes(path));
+  for (const std::string& path : paths) out += " " + shell_word(path);
   return out + " profgpu-ncu.csv --section counters\n";
 }
 
@@ -101,6 +109,9 @@ Outcome ncu_command(const Arguments& arguments) {
   if (!options->quiet) print_issues(*run);
   auto facts = facts_of(*run, rank);
   if (!facts) return facts.error();
+  const Devices& devices = (*facts)->facts.get<Devices>();
+  if (devices.busiest >= 0 && is_amd((*facts)->trace.properties(devices.devices[static_cast<size_t>(devices.busiest)].id)))
+    return Error{"Nsight Compute profiles NVIDIA GPUs only, and this trace is of an AMD GPU", "use rocprof-compute"};
   const ProfileTargets targets = ProfileTargets::of((*facts)->facts, static_cast<size_t>(kernels));
   if (targets.targets.empty())
     return Error{"no compute kernel ran in the measured steps", "choose steps with --steps, or record for longer"};

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "base/clock.h"
@@ -169,11 +170,16 @@ std::vector<size_t> Sampler::State::share_last(Worker& worker) {
   std::vector<size_t>& mine = worker.devices;
   while (options.ends_ns > 0 && mine.size() > kLastOfOne) {
     Worker& other = engage({mine.end() - kLastOfOne, mine.end()});
+    try {
+      other.thread = std::thread([self = shared_from_this(), &other, which = other.devices] {
+        Reading reading;
+        self->finish(other, which, reading);
+      });
+    } catch (const std::system_error&) {   // no thread to be had: this one reads the rest
+      workers.pop_back();
+      break;
+    }
     mine.resize(mine.size() - kLastOfOne);
-    other.thread = std::thread([self = shared_from_this(), &other, which = other.devices] {
-      Reading reading;
-      self->finish(other, which, reading);
-    });
   }
   return mine;
 }

@@ -248,7 +248,8 @@ class Document {
     for (const Section& section : sections()) {
       if (!rank_ || std::string_view(section.name) == "serving") continue;   // serving() shows it
       if (section.name == "energy" && rank_->energy) {
-        parts(section_parts(report_, "energy", rows_), 0);
+        if (report_.energy && report_.energy->ranks > 1) parts({job_energy_part(*report_.energy)}, 0);
+        parts(energy_parts(report_, *rank_), 0);
         continue;
       }
       const Value content = section_value(*rank_, section.name);

@@ -55,9 +55,9 @@ std::string markdown_table(const Grid& grid);
 
 // HTML.
 
-/// For an element's content or a quoted attribute; on one line, cut after `most` cells, control characters written out.
 /// A page of its own around a body, both HTML already. It loads and runs nothing.
 std::string plain_page(std::string_view title, std::string_view body);
+/// For an element's content or a quoted attribute; on one line, cut after `most` cells, control characters written out.
 std::string html_text(std::string_view text, int most = 4000);
 
 /// The report without script or style, `<div id="static">…</div>`: the whole page of a program that was built without

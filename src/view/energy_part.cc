@@ -83,6 +83,9 @@ ReportPart job_energy_part(const JobEnergy& job) {
   return part;
 }
 
+namespace {
+
+// The model that --model-config describes, beside the steps' time.
 ReportPart model_part(const Report& report, const RankReport& rank) {
   ReportPart part{"Model" + rank_suffix(report, rank), {}, {}};
   if (!rank.model) {
@@ -114,6 +117,8 @@ ReportPart model_part(const Report& report, const RankReport& rank) {
   part.sentences.insert(part.sentences.end(), m.notes.begin(), m.notes.end());
   return part;
 }
+
+}  // namespace
 
 std::vector<ReportPart> section_parts(const Report& report, std::string_view section, size_t most) {
   std::vector<ReportPart> parts;

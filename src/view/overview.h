@@ -86,8 +86,6 @@ std::vector<ReportPart> roofline_parts(const Report& report, const RankReport& r
 /// What its measured steps drew, by phase and by what its device did.
 std::vector<ReportPart> energy_parts(const Report& report, const RankReport& rank);
 ReportPart job_energy_part(const JobEnergy& job);
-/// The model that --model-config describes, beside the steps' time.
-ReportPart model_part(const Report& report, const RankReport& rank);
 /// Of every rank, for sections that are told in sentences and tables of their own: roofline, model, energy. None:
 /// another section.
 std::vector<ReportPart> section_parts(const Report& report, std::string_view section, size_t most);

@@ -222,6 +222,7 @@ class HistoryWriter {
   }
 
   void add_segments() {
+    if (!history_.initial_reserved_bytes) return;   // a file that ends early lacks when some were taken
     std::map<int64_t, uint32_t> streams;
     const SegmentLives lives(snapshot_, history_);
     for (const Hold& s : lives.all()) {

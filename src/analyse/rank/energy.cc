@@ -106,8 +106,8 @@ std::vector<std::string> notes_of(const EnergyInput& in, const EnergySection& se
   notes.push_back(
       section.method == "counter"
           ? fmt::format("from the driver's energy counter, which changes every {}", every)
-          : fmt::format("from the power integrated over time, read every {}; sensors are within about 5 %", every));
-  notes.push_back(fmt::format("within {} of {} J at that resolution",
+          : fmt::format("from the power integrated over time, read every {}", every));
+  notes.push_back(fmt::format("within {} of {} J at that resolution, without the sensor's own error",
                               format_percent(100 * total.error_j / std::max(total.energy_j, 1e-9)),
                               format_number(total.energy_j)));
   if (total.known_pct < 99.5)

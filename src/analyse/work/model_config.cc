@@ -70,7 +70,6 @@ struct Build {
   bool causal = true;
   bool tied = false;          ///< unless the config says it
   bool positions = false;     ///< has a table of learned positions
-  bool full_heads = true;     ///< as many heads for keys as for queries, unless the config says it
 };
 constexpr Build kBuilds[] = {
     {.types = "llama mistral qwen2 qwen3 phi3 olmo olmo2 stablelm granite internlm2 smollm3 cohere glm4 mixtral "
@@ -134,7 +133,7 @@ bool ends_in_vocabulary(std::string_view architectures) {
   return architectures.empty() || contains_any(architectures, kHeads);
 }
 
-constexpr int64_t kMostSize = 1'000'000'000;
+constexpr int64_t kMostSize = 1'000'000'000, kMostNumber = 1'000'000'000'000'000;
 
 struct Wanted {
   std::string_view what;
@@ -212,6 +211,8 @@ Result<ModelConfig> model_config_from_json(std::string text, std::string_view pa
   };
   const bool read = read_object(in, [&](std::string_view key) { return read_member(in, key, m); });
   if (!read || in.peek() != 0) return wrong("not a model's config: no JSON object");
+  for (const auto& [name, number] : m.numbers)   // sums of a few of them fit
+    if (number > kMostNumber || number < -kMostNumber) return wrong(name + " is too large");
   ModelConfig c;
   c.type = m.text("model_type");
   if (c.type.empty()) return wrong("not a model's config: it lacks model_type");

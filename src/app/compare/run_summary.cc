@@ -7,6 +7,7 @@ namespace profgpu {
 namespace {
 
 const Record kNothing;
+constexpr double kMinKnown_pct = 70;   // of kernel time: below that a report has no distance either, see docs/roofline.md
 
 const Record& record_of(const Value& v) { return v.record() ? *v.record() : kNothing; }
 
@@ -162,7 +163,8 @@ class Reader {
   }
 
   void distance(const Record& d) {
-    if (!is_number(d.at("times_limit"))) return;
+    // As the report itself says nothing of a distance of which less is known.
+    if (!is_number(d.at("times_limit")) || d.at("known_pct").number() < kMinKnown_pct) return;
     ++distance_ranks_;
     limit_ns_ += d.at("limit_ns").number();
     for (const Row& r : rows_of(d.at("parts"))) run_.distance_ns[text_of(r.at("part"))] += r.at("total_ns").number();

@@ -38,6 +38,7 @@ struct Questions {
   int (*comm_rank)(Word, int*);
   int (*comm_size)(Word, int*);
   int (*comm_group)(Word, Word*);
+  int (*test_inter)(Word, int*);
   int (*group_free)(Word*);
   int (*translate)(Word, int, const int*, Word, int*);
   Word world;
@@ -53,6 +54,7 @@ bool find_questions(const void* caller) {
   };
   if (!get(ask.type_size, "PMPI_Type_size") || !get(ask.comm_rank, "PMPI_Comm_rank") ||
       !get(ask.comm_size, "PMPI_Comm_size") || !get(ask.comm_group, "PMPI_Comm_group") ||
+      !get(ask.test_inter, "PMPI_Comm_test_inter") ||
       !get(ask.group_free, "PMPI_Group_free") || !get(ask.translate, "PMPI_Group_translate_ranks"))
     return false;
   void* const world = find("ompi_mpi_comm_world", caller);
@@ -66,6 +68,7 @@ struct Communicator {
   Word handle;
   uint64_t id, calls;
   uint32_t rank, ranks, name;
+  bool between_groups;   // an intercommunicator: arrays of counts have an element for each remote rank
 };
 struct Communicators {
   Lock lock;
@@ -90,10 +93,11 @@ uint64_t members_hash(Word handle, int ranks) {
 }
 
 Communicator describe(Word handle) {
-  Communicator c{handle, 0, 0, 0, 0, 0};
-  int rank = -1, ranks = 0;
+  Communicator c{handle, 0, 0, 0, 0, 0, false};
+  int rank = -1, ranks = 0, inter = 0;
   if (ask.comm_rank(handle, &rank) != 0 || ask.comm_size(handle, &ranks) != 0 || ranks <= 0) return c;
   c.rank = static_cast<uint32_t>(rank), c.ranks = static_cast<uint32_t>(ranks);
+  c.between_groups = ask.test_inter(handle, &inter) == 0 && inter != 0;
   c.id = members_hash(handle, ranks);
   c.name = intern(handle == ask.world ? "MPI_COMM_WORLD" : "MPI communicator");
   return c;
@@ -130,6 +134,15 @@ void forget(Word handle) {
     if (known.all[i].handle == handle) known.all[i--] = known.all[--known.count];
 }
 
+// `communicator`: address of a handle.
+void forget_at(Word communicator) {
+  if (communicator == 0) return;
+  const bool pointers = ask.ready && ask.world > UINT32_MAX;
+  Word handle = 0;
+  memcpy(&handle, reinterpret_cast<const void*>(communicator), pointers ? sizeof handle : sizeof(int));
+  forget(handle);
+}
+
 /// Where a function has what a row says; kNone: nowhere. `function`: NCCL's name of the operation; null: only a range.
 struct Shape {
   const char* name;
@@ -149,8 +162,11 @@ uint64_t bytes_of(const Shape& shape, const Word* arguments, const Communicator&
   const int8_t count_at = in_place ? shape.other_count : shape.count;
   const int8_t type_at = in_place ? shape.other_type : shape.type;
   if (count_at == kNone || type_at == kNone) return 0;
+  // To MPI_PROC_NULL, which is negative: nothing is sent.
+  if (strcmp(shape.function, "Send") == 0 && static_cast<int32_t>(arguments[shape.partner]) < 0) return 0;
   int64_t count = static_cast<int32_t>(arguments[count_at]);
   if (shape.own_of_counts || shape.mean_of_counts) {
+    if (c.between_groups) return 0;
     const auto* const counts = reinterpret_cast<const int32_t*>(arguments[count_at]);
     count = 0;
     if (counts != nullptr && shape.own_of_counts) count = counts[c.rank];
@@ -296,15 +312,16 @@ PROFGPU_MPI(2, MPI_Win_fence)
 PROFGPU_MPI(4, MPI_Comm_split)
 PROFGPU_MPI(2, MPI_Comm_dup)
 
-PROFGPU_EXPORT int MPI_Comm_free(Word communicator) {
-  static std::atomic<void*> at;
-  static const Shape shape{.name = "MPI_Comm_free"};
-  Word handle = 0;
-  if (communicator != 0) memcpy(&handle, reinterpret_cast<const void*>(communicator), sizeof(int));
-  if (ask.ready && ask.world > UINT32_MAX) memcpy(&handle, reinterpret_cast<const void*>(communicator), sizeof handle);
-  forget(handle);
-  return pass_on(shape, at, __builtin_return_address(0), communicator);
-}
+// The library gives the handle to another communicator later.
+#define PROFGPU_MPI_END(function_name)                                         \
+  PROFGPU_EXPORT int function_name(Word communicator) {                        \
+    static std::atomic<void*> at;                                              \
+    static const Shape shape{.name = #function_name};                          \
+    forget_at(communicator);                                                   \
+    return pass_on(shape, at, __builtin_return_address(0), communicator);      \
+  }
+PROFGPU_MPI_END(MPI_Comm_free)
+PROFGPU_MPI_END(MPI_Comm_disconnect)
 
 PROFGPU_EXPORT int MPI_Finalize() {
   static std::atomic<void*> at;

@@ -15,7 +15,7 @@ export const kMemoryCategories = [
 const kUnknown = kMemoryCategories.length - 1;
 export const kSure = ['the stack or the pool says it', 'from its stack and how long it lives', 'inferred from its size and how long it lives'];
 /** In the order of the program's AllocationAction. */
-export const kActions = [
+const kActions = [
   'alloc', 'free requested', 'free', 'segment alloc', 'segment free', 'segment map', 'segment unmap', 'snapshot', 'out of memory', 'other',
 ];
 

@@ -30,7 +30,7 @@ const kBytes: FlameWords = {
 };
 
 /** What the address says, and what may be remembered in it. */
-export type Remember = (place: URLSearchParams) => void;
+type Remember = (place: URLSearchParams) => void;
 
 export class SnapshotView {
   readonly root = element('div', { class: 'snapshot' });
@@ -50,11 +50,13 @@ export class SnapshotView {
   private arranged_: Arrangement = 'category';
   private settling_: ReturnType<typeof setTimeout> | undefined;
   private flaming_ = 0;
+  private readonly usual_: SnapshotData['histories'][number] | undefined;   // of the device that is shown at first
 
   constructor(private readonly context_: Context, private readonly data_: SnapshotData, section_: SnapshotSection | null,
               private readonly remember_: Remember) {
     this.stacks_ = new Stacks(context_.data, data_.stacks);
     const highest = Math.max(0, data_.histories.findIndex((history) => history.device === section_?.peak.device));
+    this.usual_ = this.data_.histories[highest];
     this.search_.addEventListener('input', () => this.search());
     this.place_.className = 'memory-of-device';
     append(this.root, [
@@ -66,6 +68,7 @@ export class SnapshotView {
   dispose(): void {
     clearTimeout(this.settling_);
     cancelAnimationFrame(this.flaming_);
+    this.flaming_ = 0;
     this.timeline_.dispose();
     this.state_.dispose();
     this.flame_?.dispose();
@@ -82,7 +85,7 @@ export class SnapshotView {
     });
     this.timeline_.arrangement = this.arranged_;
     this.state_ = new MemoryState(history, {
-      describe: (allocation) => this.describe({ allocation, from: 0, to: 0 }, history.events), pick: (allocation) => this.pick(allocation),
+      describe: (allocation) => this.describe({ allocation, from: 0, to: 0 }, this.timeline_.moment), pick: (allocation) => this.pick(allocation),
       move: (moment) => this.timeline_.setMoment(moment),
     });
     this.flame_place_ = element('div', {});
@@ -278,7 +281,7 @@ export class SnapshotView {
     const { timeline_: timeline, history_: history } = this;
     const { from, to } = timeline.stretch;
     const place = new URLSearchParams();
-    if (history.of !== this.data_.histories[0]) place.set('device', String(history.of.device));
+    if (history.of !== this.usual_) place.set('device', String(history.of.device));
     if (to - from < history.events + 1) place.set('t', `${Math.round(from)}_${Math.round(to)}`);
     if (timeline.moment !== history.peak) place.set('at', String(timeline.moment));
     if (timeline.chosen >= 0) place.set('allocation', String(timeline.chosen));

@@ -286,7 +286,7 @@ export class MemoryStrip {
 export const kLaneTitle = 16;
 
 /** Neighbours that were allocated at different places differ a little. */
-export function shadeOf(seed: number): number {
+function shadeOf(seed: number): number {
   return ((seed * 2654435761) >>> 0) >>> 29;
 }
 

@@ -226,7 +226,7 @@ export class MemoryTimeline {
     this.plot_.canvas.style.cursor = under?.piece && under.piece.allocation >= 0 ? 'pointer' : '';
     if (!under) return hideTip();
     const moment = this.strip.moments[under.column];
-    const levels = `event ${count(this.history_.eventNumber(moment))}: ${bytes(this.history_.allocated[moment])} held of ${bytes(this.history_.reserved[moment])} reserved`;
+    const levels = `event ${count(this.history_.eventNumber(moment))}: ${bytes(this.history_.allocated[moment])} held${this.history_.segments.count > 0 ? ` of ${bytes(this.history_.reserved[moment])} reserved` : ''}`;
     showTip(event.clientX, event.clientY, under.piece ? [...this.actions_.describe(under.piece, moment), levels] : [levels]);
   }
 

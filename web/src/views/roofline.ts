@@ -90,6 +90,7 @@ class Rows {
 
   /** Only what is bound so. */
   choose(bound: string): void {
+    if (!this.has(bound)) this.show(this.roofline_.ops);
     this.bound_.value = bound;
     this.changed();
     this.root.scrollIntoView({ block: 'start' });

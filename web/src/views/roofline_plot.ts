@@ -24,7 +24,7 @@ export interface Point {
   tflops: number;
 }
 
-export function pointsOf(rows: RooflineRow[]): Point[] {
+function pointsOf(rows: RooflineRow[]): Point[] {
   return rows.flatMap((row) => (row.intensity && row.tflops && row.intensity > 0 && row.tflops > 0
     ? [{ row, intensity: row.intensity, tflops: row.tflops }] : []));
 }
@@ -49,6 +49,7 @@ export class RooflinePlot {
   readonly root = element('div', { class: 'chart roofplot' });
   private readonly drawing_;
   private readonly said_ = element('p', { class: 'quiet', role: 'status' });
+  private scale_: Scale = { x: [0, 1], y: [0, 1] };
   private points_: Point[] = [];
   private whole_ns_ = 1;
   private chosen_ = -1;
@@ -79,6 +80,7 @@ export class RooflinePlot {
   show(rows: RooflineRow[]): void {
     this.points_ = pointsOf(rows).sort((a, b) => a.intensity - b.intensity);
     this.whole_ns_ = Math.max(1, rows.reduce((sum, row) => sum + row.total_ns, 0));
+    this.scale_ = this.scaleOfAll();
     this.chosen_ = -1;
     const apart = rows.filter((row) => !row.intensity && row.total_ns > 0);
     const ns = apart.reduce((sum, row) => sum + row.total_ns, 0);
@@ -87,18 +89,14 @@ export class RooflinePlot {
     this.drawing_.refresh();
   }
 
-  get shown(): Point[] {
-    return this.points_;
-  }
-
   mark(row: RooflineRow): void {
     this.chosen_ = this.points_.findIndex((point) => point.row === row);
     this.drawing_.refresh();
   }
 
-  /** Where a point stands in the plot, for tests and keys. */
+  /** Where a point stands in the plot. */
   place(index: number): { x: number; y: number } {
-    const scale = this.scale();
+    const scale = this.scale_;
     const { intensity, tflops } = this.points_[index]!;
     return { x: this.x(scale, intensity), y: this.y(scale, tflops) };
   }
@@ -113,7 +111,7 @@ export class RooflinePlot {
   }
 
   // Powers of ten around all points, the ridge of the highest ceiling and that ceiling.
-  private scale(): Scale {
+  private scaleOfAll(): Scale {
     const peaks = ceilings(this.limits_).map(({ tflops }) => tflops);
     const ridges = this.limits_?.memory_gbps ? peaks.map((peak) => (1000 * peak) / this.limits_!.memory_gbps!) : [];
     const xs = [...this.points_.map((p) => p.intensity), ...ridges];
@@ -185,7 +183,7 @@ export class RooflinePlot {
 
   private draw(painter: CanvasRenderingContext2D, width: number, height: number): void {
     this.width_ = width;
-    const scale = this.scale();
+    const scale = this.scale_;
     painter.font = '11px system-ui, sans-serif';
     this.axes(painter, scale, width, height);
     painter.save();
@@ -316,7 +314,7 @@ function ground(painter: CanvasRenderingContext2D, text: string, x: number, y: n
 const kRaised = ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'];
 
 /** 0.01 to 1,000 as they are; else 10⁵. */
-export function powerText(power: number): string {
+function powerText(power: number): string {
   if (power >= -3 && power <= 4) return power < 0 ? (10 ** power).toFixed(-power) : number(10 ** power);
   return `10${power < 0 ? '⁻' : ''}${[...String(Math.abs(power))].map((digit) => kRaised[Number(digit)]).join('')}`;
 }

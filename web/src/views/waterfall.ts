@@ -10,12 +10,12 @@ import { categoryTitle } from '../categories';
 const kAtTheLimit = ['necessary_work', 'unknown_work'];
 
 /** Which colour a part has. */
-export function categoryOfPart(part: string): string {
+function categoryOfPart(part: string): string {
   if (part.startsWith('idle: ')) return `idle:${part.slice('idle: '.length)}`;
   return { exposed_communication: 'communication', exposed_copies: 'memcpy', outside: 'idle' }[part] ?? `limit:${part}`;
 }
 
-export function titleOfPart(part: string): string {
+function titleOfPart(part: string): string {
   if (part.startsWith('idle: ')) return `idle: ${words(part.slice('idle: '.length))}`;
   return { exposed_communication: 'exposed communication', exposed_copies: 'exposed copies', outside: 'before or after all device work' }[part]
     ?? categoryTitle(`limit:${part}`);
@@ -31,7 +31,7 @@ interface Row {
 }
 
 /** Parts at the limit first; sums are exact, as the parts are. */
-export function waterfallRows({ parts, limit_ns, wall_ns, steps }: Distance): Row[] {
+function waterfallRows({ parts, limit_ns, wall_ns, steps }: Distance): Row[] {
   const step = (ns: number) => `${number(ns)} ns in ${steps === 1 ? 'one step' : `${number(steps)} steps`}`;
   const first = parts.filter(({ part }) => kAtTheLimit.includes(part));
   const rest = parts.filter(({ part }) => !kAtTheLimit.includes(part));

@@ -70,7 +70,10 @@ class Operators:
 
     def give_up(self, error):
         self.is_over = True
+        profile, self.profile = self.profile, None
         try:
+            if profile is not None:
+                profile.stop()   # it would go on collecting
             self.say('off after an error: %s: %s' % (type(error).__name__, error))
         except Exception:
             pass
