@@ -270,7 +270,8 @@ DiffTable memory_line_table(const std::vector<NumberChange>& rows, int top) {
   return t;
 }
 
-// "A step takes 2.1 times its limit, before 3.4; the largest change of a part of that distance: products −12.0 ms a step"
+// "A step takes 2.1 times its limit, before 3.4; the largest change of a part of that distance: products −12.0 ms a
+// step"
 std::string distance_text(const Comparison& c) {
   if (!c.before_times_limit || !c.after_times_limit) return "";
   std::string text =

@@ -40,7 +40,9 @@ std::string in_single_quotes(std::string_view text) {
 
 // A path as a word of a shell. One with control characters is left to the user.
 std::string shell_word(const std::string& path) {
-  const auto plain = [](char c) { return is_letter(c) || is_digit(c) || std::string_view("_./+=:,@%-").find(c) != std::string_view::npos; };
+  const auto plain = [](char c) {
+    return is_letter(c) || is_digit(c) || std::string_view("_./+=:,@%-").find(c) != std::string_view::npos;
+  };
   if (std::ranges::any_of(path, [](char c) { return static_cast<unsigned char>(c) < ' '; })) return "TRACE";
   return std::ranges::all_of(path, plain) && !path.starts_with('-') ? path : in_single_quotes(path);
 }

@@ -24,6 +24,11 @@ int main(int argc, char** argv) {
     if (rank == 1) MPI_Recv(data, 1000, MPI_FLOAT, 0, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     MPI_Bcast(data, 512, MPI_INT, 2, MPI_COMM_WORLD);
   }
+  MPI_Send(data, 10, MPI_FLOAT, MPI_PROC_NULL, 7, MPI_COMM_WORLD);
+  MPI_Comm alone;   // its handle is given to the next one
+  MPI_Comm_split(MPI_COMM_WORLD, rank, 0, &alone);
+  MPI_Barrier(alone);
+  MPI_Comm_disconnect(&alone);
   MPI_Comm pair;
   MPI_Comm_split(MPI_COMM_WORLD, rank == 2, rank, &pair);
   MPI_Barrier(pair);
@@ -60,8 +65,9 @@ def check_calls(folder):
         assert calls.count(('MPI_Iallgather', 'AllGather', 4, -1, rank, 3)) == 1
         assert calls.count(('MPI_Send', 'Send', 4000, 1, 0, 3)) == (4 if rank == 0 else 0)
         assert calls.count(('MPI_Recv', 'Recv', 4000, 0, 1, 3)) == (4 if rank == 1 else 0)
-        own = (0, 1) if rank == 2 else (rank, 2)
-        assert calls.count(('MPI_Barrier', 'Barrier', 0, -1, *own)) == 1
+        assert calls.count(('MPI_Send', 'Send', 0, -1, rank, 3)) == 1, 'to nobody'
+        barriers = [call[4:] for call in calls if call[0] == 'MPI_Barrier']
+        assert barriers == [(0, 1), (0, 1) if rank == 2 else (rank, 2)]
         assert all(c['duration_ns'] >= 0 for c in p['collective'])
         ranges = [r['name'] for r in p['range_event'] if r['op'] == 1]
         assert {'MPI_Init', 'MPI_Comm_split', 'MPI_Wait', 'MPI_Finalize'} <= set(ranges)

@@ -85,7 +85,7 @@ TEST(PageHistory, SegmentsLiveFromOneEventToAnother) {
   b.action(AllocationAction::kSegmentUnmap, 0x30000000, 2 * kMiB);  // half of it
   b.segment(0, 0x10000000, 20 * kMiB, {});
   b.segment(0, 0x30000000 + 2 * kMiB, 2 * kMiB, {});
-  const MemorySnapshot snapshot = b.finish();
+  MemorySnapshot snapshot = b.finish();
   PageStrings strings;
   const auto page = page_snapshot(snapshot, strings);
   const PageHistory& h = page->histories.front();
@@ -94,6 +94,8 @@ TEST(PageHistory, SegmentsLiveFromOneEventToAnother) {
   for (int64_t moment = 0; moment <= 4; ++moment)
     EXPECT_EQ(held(h.segments, moment), expected[static_cast<size_t>(moment)] * kMiB) << moment;
   EXPECT_EQ(h.streams, std::vector<std::string>{"0"});
+  snapshot.cut = true;   // some were taken in the part that is missing
+  EXPECT_TRUE(page_snapshot(snapshot, strings)->histories.front().segments.made.empty());
 }
 
 TEST(PageHistory, OfALongHistoryTheEventsAroundThePeakAreKept) {

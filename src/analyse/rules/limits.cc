@@ -122,20 +122,6 @@ struct SizeReason {
   std::string_view fix;
 };
 
-/// Sizes of a product: batch times m x k times k x n.
-struct ProductSizes {
-  int64_t batch = 1, m = 0, n = 0, k = 0;
-};
-
-std::optional<ProductSizes> product_sizes(const OpInputs& in) {
-  const bool adds = in.name == "aten::addmm" || in.name == "aten::baddbmm";
-  const bool is_product = adds || in.name == "aten::mm" || in.name == "aten::bmm" || in.name == "aten::_scaled_mm";
-  const size_t first = adds ? 1 : 0;
-  const std::vector<int64_t>&a = in[first].shape, &b = in[first + 1].shape;
-  if (!is_product || a.size() < 2 || b.size() < 2) return std::nullopt;
-  return ProductSizes{a.size() > 2 ? a.front() : 1, a[a.size() - 2], b.back(), a.back()};
-}
-
 constexpr int64_t kTile = 128;     // rows and columns that a block of threads computes at full rate
 constexpr int64_t kShortInner = 512;
 
@@ -144,13 +130,12 @@ std::optional<SizeReason> size_reason(const Measured& m, const SlowOp& op) {
   if (op.precision == Precision::kFp32 && limits.operations_per_ns(Precision::kTf32) > 0)
     return SizeReason{"computed in FP32 without TF32",
                       "torch.set_float32_matmul_precision(\"high\"), or torch.autocast with bfloat16"};
-  const OpInputs inputs = op_inputs(m.trace(), op.op);
-  const std::optional<ProductSizes> sizes = product_sizes(inputs);
-  if (!sizes) return std::nullopt;
-  const auto [batch, rows, columns, inner] = *sizes;
-  const int bits = inputs[0].element_bits();
-  const int64_t step = bits == 8 ? 16 : 8;
-  if (bits > 0 && bits <= 16 && (inner % step != 0 || columns % step != 0))
+  const auto [batch, rows, columns, inner] = m.facts().get<DeviceWork>().run(op.kernel)->work.product;
+  if (batch == 0) return std::nullopt;
+  const bool half = op.precision == Precision::kBf16 || op.precision == Precision::kFp16;
+  const bool eighth = op.precision == Precision::kFp8 || op.precision == Precision::kInt8;
+  const int64_t step = eighth ? 16 : 8;
+  if ((half || eighth) && (inner % step != 0 || columns % step != 0))
     return SizeReason{fmt::format("sizes that aren't multiples of {}", step), "pad sizes to a multiple of 64"};
   if (std::min(rows, columns) < kTile)
     return SizeReason{fmt::format("skinny: one side is {}", std::min(rows, columns)),

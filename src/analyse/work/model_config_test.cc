@@ -84,6 +84,9 @@ TEST(ModelConfig, WhatCannotBeReadIsSaid) {
   EXPECT_EQ(error_of(R"({"model_type": "mixtral", "num_hidden_layers": 2, "hidden_size": 8, "num_attention_heads": 2,
                          "vocab_size": 9, "num_local_experts": 2, "num_experts_per_tok": 3})"),
             "config.json: num_experts_per_tok is more than there are experts");
+  EXPECT_EQ(error_of(R"({"model_type": "deepseek_v3", "num_hidden_layers": 2, "hidden_size": 8, "num_attention_heads": 2,
+                         "vocab_size": 9, "n_routed_experts": 9223372036854775807, "n_shared_experts": 1})"),
+            "config.json: n_routed_experts is too large");
   EXPECT_NE(error_of(std::string(kLlama2).substr(0, 80)), "");
 }
 
