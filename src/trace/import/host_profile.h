@@ -14,8 +14,8 @@ namespace profgpu {
 /// "/path/file.py(12): function", as PyTorch's profiler names frames; the function alone where it has no place.
 std::string frame_name(std::string_view function, std::string_view file, int64_t line);
 
-/// Puts what `profile` has of the time of `trace` into it, cut to that time, as sampled stacks of the threads with the same number, or of
-/// new threads. `shift_ns` is added to their times. Returns how many threads are those of the trace.
+/// Puts what `profile` has of the time of `trace` into it, cut to that time, as sampled stacks of the threads with the
+/// same number, or of new threads. `shift_ns` is added to their times. Returns how many threads are those of the trace.
 int64_t add_stacks(const Trace& profile, int64_t shift_ns, Trace& trace);
 
 /// What has to be added to times of `profile` so that its calls are where `trace` has the operators of the same name:
