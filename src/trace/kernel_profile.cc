@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <tuple>
 
 #include "base/text.h"
+#include "trace/kernel_parts.h"
 
 namespace profgpu {
 namespace {
@@ -30,31 +30,45 @@ std::string normalized_kernel(string_view name) {
   return text;
 }
 
-std::set<std::string, std::less<>> words_of(string_view name) {
-  std::set<std::string, std::less<>> all;
-  std::string word;
-  for (size_t i = 0; i <= name.size(); ++i) {
-    const char c = i < name.size() ? name[i] : ' ';
-    if (is_letter(c) || is_digit(c) || c == '_') {
-      word += c;
-    } else if (!word.empty()) {
-      all.insert(std::move(word));
-      word.clear();
-    }
+// Sorted, each once; parts of `name`.
+std::vector<string_view> words_of(string_view name) {
+  std::vector<string_view> all;
+  const auto of_word = [](char c) { return is_letter(c) || is_digit(c) || c == '_'; };
+  for (auto at = name.begin(); at != name.end();) {
+    const auto begin = std::find_if(at, name.end(), of_word);
+    at = std::find_if_not(begin, name.end(), of_word);
+    if (begin != at) all.emplace_back(begin, at);
   }
+  std::ranges::sort(all);
+  all.erase(std::unique(all.begin(), all.end()), all.end());
   return all;
 }
 
 // Of the words of both, how many are in both.
-double likeness(string_view a, string_view b) {
-  const auto x = words_of(a), y = words_of(b);
-  const auto both = std::ranges::count_if(x, [&](const std::string& word) { return y.contains(word); });
-  const auto any = x.size() + y.size() - static_cast<size_t>(both);
+double likeness(const std::vector<string_view>& a, const std::vector<string_view>& b) {
+  size_t both = 0;
+  for (auto x = a.begin(), y = b.begin(); x != a.end() && y != b.end();) {
+    if (*x == *y) ++both, ++x, ++y;
+    else ++(*x < *y ? x : y);
+  }
+  const size_t any = a.size() + b.size() - both;
   return any == 0 ? 0 : static_cast<double>(both) / static_cast<double>(any);
 }
 
 using Shape = std::array<int32_t, 6>;   // grid and block
-using OfShape = std::map<uint32_t, std::vector<ActivityId>>;   // by name
+
+/// A name of a kernel in the trace.
+struct KernelName {
+  string_view function;
+  std::string normalized;
+  std::vector<string_view> words;
+};
+
+/// Kernels of one function and shape.
+struct OfShape {
+  std::map<uint32_t, std::vector<ActivityId>> rows;              // by name
+  std::map<string_view, std::vector<uint32_t>> names;            // by normalized name
+};
 
 /// Kernels of a trace by function, then by shape.
 class KernelIndex {
@@ -63,13 +77,15 @@ class KernelIndex {
     for (uint32_t i = 0; i < trace.activity.size(); ++i) {
       if (trace.activity.kind[i] != ActivityKind::kKernel) continue;
       const uint32_t name = trace.activity.name[i].value;
-      auto [known, added] = function_of_.try_emplace(name);
-      if (added) known->second = kernel_function(trace.strings[StringId(name)]);
-      kernels_[known->second][shape_of(i)][name].emplace_back(i);
+      const KernelName& known = name_of(name);
+      OfShape& of_shape = kernels_[known.function][shape_of(i)];
+      std::vector<ActivityId>& rows = of_shape.rows[name];
+      if (rows.empty()) of_shape.names[known.normalized].push_back(name);
+      rows.emplace_back(i);
     }
     for (auto& [function, shapes] : kernels_)
-      for (auto& [shape, names] : shapes)
-        for (auto& [name, rows] : names)
+      for (auto& [shape, of_shape] : shapes)
+        for (auto& [name, rows] : of_shape.rows)
           std::ranges::sort(rows, [&](ActivityId a, ActivityId b) {
             return std::tuple(trace.activity.start_ns[a.value], a) < std::tuple(trace.activity.start_ns[b.value], b);
           });
@@ -84,23 +100,40 @@ class KernelIndex {
     auto of_shape = of_function->second.find(shape);
     if (of_shape == of_function->second.end()) of_shape = of_function->second.find(Shape{});   // none was recorded
     if (of_shape == of_function->second.end()) return match;
-    const std::string whole = normalized_kernel(launch.kernel);
-    double most = -1;
-    for (const auto& [name, rows] : of_shape->second) {
-      const string_view text = trace_.strings[StringId(name)];
-      const bool same = normalized_kernel(text) == whole;
-      const double alike = same ? 2 : likeness(text, launch.kernel);
-      if (alike < most) continue;
-      match.ambiguous = alike == most;
-      most = alike;
-      match.by = same ? ProfiledKernel::By::kName : ProfiledKernel::By::kFunction;
-      match.launches = rows;
-    }
-    if (match.ambiguous) match.launches.clear(), match.by = ProfiledKernel::By::kNone;
+    const OfShape& all = of_shape->second;
+    const auto exact = all.names.find(normalized_kernel(launch.kernel));
+    const bool same = exact != all.names.end();
+    const std::vector<uint32_t> names = same ? exact->second : most_alike(all, launch.kernel);
+    match.ambiguous = names.size() != 1;
+    if (match.ambiguous) return match;
+    match.by = same ? ProfiledKernel::By::kName : ProfiledKernel::By::kFunction;
+    match.launches = all.rows.at(names.front());
     return match;
   }
 
  private:
+  const KernelName& name_of(uint32_t name) {
+    auto [known, added] = names_.try_emplace(name);
+    const string_view text = trace_.strings[StringId(name)];
+    if (added) known->second = {kernel_function(text), normalized_kernel(text), words_of(text)};
+    return known->second;
+  }
+
+  // Names that have most words in common with `kernel`; none where too many are to be compared.
+  [[nodiscard]] std::vector<uint32_t> most_alike(const OfShape& all, string_view kernel) const {
+    constexpr size_t kMaxNames = 256;
+    std::vector<uint32_t> names;
+    if (all.rows.size() > kMaxNames) return names;
+    const std::vector<string_view> words = words_of(kernel);
+    double most = -1;
+    for (const auto& [name, rows] : all.rows) {
+      const double alike = likeness(names_.at(name).words, words);
+      if (alike > most) most = alike, names.clear();
+      if (alike == most) names.push_back(name);
+    }
+    return names;
+  }
+
   [[nodiscard]] Shape shape_of(uint32_t row) const {
     const ActivityArgsId id = trace_.activity.args[row];
     if (!id.valid()) return {};
@@ -109,24 +142,14 @@ class KernelIndex {
   }
 
   const Trace& trace_;
-  std::map<uint32_t, string_view> function_of_;   // by name
+  std::map<uint32_t, KernelName> names_;
   std::map<string_view, std::map<Shape, OfShape>> kernels_;
 };
 
 }  // namespace
 
 string_view kernel_function(string_view name) {
-  constexpr string_view kVoid = "void ", kAnonymous[] = {"(anonymous namespace)::", "<unnamed>::"};
-  if (name.starts_with(kVoid)) name.remove_prefix(kVoid.size());
-  size_t end = name.find_first_of("<(");
-  for (bool again = true; again && end != name.npos;) {
-    again = false;
-    for (const string_view part : kAnonymous)
-      if (end != name.npos && name.substr(end).starts_with(part))
-        end = name.find_first_of("<(", end + part.size()), again = true;
-  }
-  string_view function = name.substr(0, end);
-  if (const size_t colons = function.rfind("::"); colons != function.npos) function.remove_prefix(colons + 2);
+  const string_view function = kernel_parts(name).base;
   return function.empty() ? name : function;
 }
 

@@ -72,6 +72,12 @@ def test_speedscope_alone(ask, tmp_path, unit, weight, ns):
     assert ask(path, f"select count(*) n from host h where name = '{named(1)}'") == [{'n': 3}]
 
 
+@pytest.mark.parametrize(('name', 'thread'), (('Thread 0x7F01 "MainThread"', '0x7F01'), ('Thread 4712 "Loader Thread 3"', '4712'), ('Thread pool', '0'), ('"Thread 5"', '0')))
+def test_threads_have_the_number_before_their_name(ask, tmp_path, name, thread):
+    rows = ask(write(tmp_path / 'profile.json', speedscope(name=name)), 'select distinct t.thread from host h join threads t on h.thread_id = t.id')
+    assert rows == [{'thread': thread}]
+
+
 def test_random_stacks_keep_their_time(ask, tmp_path):
     chance = random.Random(5)
     stacks = [tuple(chance.sample(range(4), chance.randrange(5))) for _ in range(300)]
@@ -119,6 +125,17 @@ def test_times_of_day_need_no_file_time(ask, tmp_path):
     assert rows[named(0)]['s'] == 5_000_000
 
 
+def test_stacks_end_with_the_trace(ask, tmp_path):
+    trace = write(tmp_path / 'trace.json', kineto())
+    window, = ask(trace, 'select min(start_ns) s, max(end_ns) e from host')
+    profile = write(tmp_path / 'profile.json', speedscope([(0,)] * 4 + [(0, 1)] * 20 + [(0,)] * 4, 'nanoseconds', 10_000_000, BASE - 100_000_000))
+    rows = {r['name']: r for r in ask(trace, profile, ROWS.format(f'{TID} (Python stack)'))}
+    for frame in (0, 1):
+        assert (rows[named(frame)]['s'], rows[named(frame)]['e']) == (window['s'], window['e'])
+        assert rows[named(frame)]['t'] == window['e'] - window['s']
+    assert ask(trace, profile, "select count(*) n from host c join host p on c.parent_id = p.id where c.start_ns < p.start_ns or c.end_ns > p.end_ns") == [{'n': 0}]
+
+
 OPS = [('aten::matmul', 1000 * i * i + 5000) for i in range(9)] + [('aten::relu', 1000 * i * i + 5100) for i in range(9)] + [('aten::other', 50)]
 
 
@@ -162,6 +179,22 @@ def test_viztracer_of_another_run_is_not_used(analyze, tmp_path):
     other = [(name, start * 1.37 + 11) for name, start in OPS[:3]]
     report = analyze(write(tmp_path / 'trace.json', kineto(OPS)), write(tmp_path / 'result.json', viztracer(12_793_698_187.5, other)))
     assert 'not used' in report['inputs'][1]['issues'][0]['text']
+
+
+BURST, APART = [('aten::matmul', 5000 + 2 * i) for i in range(8)], [('aten::matmul', 5000 + 1000 * i * i) for i in range(8)]
+
+
+@pytest.mark.parametrize(('operators', 'calls'), ((APART, BURST), (BURST, APART)))
+def test_a_burst_of_calls_is_near_one_operator(analyze, tmp_path, operators, calls):
+    report = analyze(write(tmp_path / 'trace.json', kineto(operators)), write(tmp_path / 'result.json', viztracer(12_793_698_187.5, calls)))
+    assert 'not used' in report['inputs'][1]['issues'][0]['text']
+
+
+@pytest.mark.parametrize(('trace_base', 'own_base', 'used'), ((BASE, None, False), (0, BASE, False), (0, None, True)))
+def test_times_of_unrelated_clocks_join_nothing(analyze, tmp_path, trace_base, own_base, used):
+    trace, calls = write(tmp_path / 'trace.json', kineto(base=trace_base)), write(tmp_path / 'result.json', viztracer(5, ops=(), base=own_base))
+    text = analyze(trace, calls)['inputs'][1]['issues'][0]['text']
+    assert ('joined by their times' if used else 'not used') in text
 
 
 def test_a_folder_of_a_run(analyze, tmp_path):

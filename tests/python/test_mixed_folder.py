@@ -4,6 +4,7 @@ import shutil
 
 import log_writer
 import pytest
+import test_host_profiles as host
 from flight_writer import Job
 from test_links import TABLE
 
@@ -68,3 +69,29 @@ def test_the_header_says_what_came_from_where(profgpu, simulate, folder):
         return ' '.join(profgpu('analyze', path, '--width', '300', text=True).stdout.splitlines()[:3])
     assert '2 × PyTorch trace, training log (train.log)' in head(folder)
     assert '× PyTorch' not in head(simulate('--ranks', '4', '--steps', '6')), 'of one kind'
+
+
+def ranks_with_stacks(profgpu, *paths):
+    report = report_of(profgpu, *paths)
+    assert 'joined by' in ' '.join(i['text'] for f in report['inputs'] for i in f['issues'])
+    return [r['rank'] for r in report['ranks']], {i['path'].rsplit('/', 1)[1]: i['rank'] for i in report['inputs']}
+
+
+@pytest.mark.parametrize(('traces', 'profile', 'ranks', 'joined'), (
+    (('trace.json',), 'py-spy-rank0.json', [0], 0), (('trace.json',), 'py-spy.json', [0], 0), (('trace-rank2.json',), 'py-spy-rank2.json', [2], 2),
+    (('trace-rank0.json', 'trace-rank1.json'), 'py-spy-rank1.json', [0, 1], 1)))
+def test_a_profile_belongs_to_the_trace_of_its_rank(profgpu, tmp_path, traces, profile, ranks, joined):
+    start = host.BASE + 5_000_000
+    written = [host.write(tmp_path / name, host.kineto()) for name in traces]
+    written.append(host.write(tmp_path / profile, host.speedscope(unit='nanoseconds', weight=10_000_000, start=start)))
+    for paths in (written, written[::-1]):
+        found, inputs = ranks_with_stacks(profgpu, *paths)
+        assert found == ranks and inputs[profile] == joined
+
+
+@pytest.mark.parametrize('profiles', (('py-spy-rank3.json',), ('py-spy-rank1.json', 'py-spy-rank3.json')))
+def test_a_profile_of_another_rank_is_not_joined(profgpu, tmp_path, profiles):
+    trace = host.write(tmp_path / 'trace-rank1.json', host.kineto())
+    paths = [host.write(tmp_path / name, host.speedscope(unit='nanoseconds', weight=10_000_000, start=host.BASE + 5_000_000)) for name in profiles]
+    inputs = {i['path'].rsplit('/', 1)[1]: i['rank'] for i in report_of(profgpu, trace, *paths)['inputs']}
+    assert inputs['py-spy-rank3.json'] == 3 and inputs['trace-rank1.json'] == 1

@@ -155,6 +155,18 @@ def test_damaged_files(profgpu, tmp_path, damage):
     assert result.returncode == 0 or result.stderr.startswith('profgpu: ')
 
 
+def test_bytes_count_once_and_impossible_numbers_are_unknown(analyze, tmp_path):
+    metrics = ['gpu__time_duration.sum', 'dram__bytes_read.sum', 'dram__bytes_write.sum', 'dram__bytes_op_read.sum', 'dram__bytes_op_write.sum']
+    launches = {'both': (5, 100, 20, 100, 20), 'new': (5, '', '', 70, 7), 'huge': (5, 1e40, 20, '', ''), 'infinite': ('inf', 1e18, 1e17, '', '')}
+    lines = [HEADER + metrics, [''] * len(HEADER) + ['ns'] + ['byte'] * 4]
+    lines += [[str(i), '1', 'p', 'h', name, '1', '7', '(32, 1, 1)', '(1, 1, 1)', '0', '9.0', *(f'{v:.0f}' if isinstance(v, float) else v for v in values)]
+              for i, (name, values) in enumerate(launches.items())]
+    path = write(tmp_path / 'ncu.csv', ''.join(','.join(f'"{f}"' for f in line) + '\n' for line in lines))
+    counters, _ = counters_of(analyze, path)
+    rows = {r['name']: (r['duration_ns'], r['dram_bytes']) for r in counters['rows']}
+    assert rows == {'both': (5, 120), 'new': (5, 77), 'huge': (5, 20), 'infinite': (None, 10**17)}
+
+
 def test_a_cut_table_keeps_its_whole_rows(analyze, tmp_path):
     text = ncu()
     counters, report = counters_of(analyze, write(tmp_path / 'ncu.csv', text[:text.rindex('"copy_kernel') + 20]))

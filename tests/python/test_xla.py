@@ -89,6 +89,31 @@ def test_a_folder_of_the_profiler_is_read_once(analyze, tmp_path):
     assert any('trace.json.gz' in i['text'] for i in report['inputs'][0]['issues'])
 
 
+def test_the_third_copy_of_a_profile_is_left_out(analyze, tmp_path):
+    xla_writer.write(tmp_path, 'xplane')
+    xla_writer.write(tmp_path, 'json').rename(tmp_path / 'perfetto_trace.json.gz')
+    report = analyze(tmp_path)
+    assert [i['format'] for i in report['inputs']] == ['xplane'] and len(report['ranks']) == 1
+    (tmp_path / 'host.xplane.pb').unlink()
+    assert [i['format'] for i in analyze(tmp_path)['inputs']] == ['xla-json']
+
+
+def test_statistics_of_all_events_of_a_kind(ask, tmp_path):
+    """An event's own statistic comes first; that of its kind is for those without. Kinds of two planes have the same numbers."""
+    number, text = xla_writer.number, xla_writer.text
+
+    def plane(name, value):
+        own = text(4, number(1, 1) + number(4, 7))
+        events = b''.join(text(4, number(1, 1) + number(2, i * 10_000_000) + number(3, 5_000_000) + (own if i == 0 else b'')) for i in range(3))
+        kind = number(1, 1) + text(2, 'train') + text(5, number(1, 2) + text(5, 'x' * 100)) + text(5, number(4, value) + number(1, 1))   # value before name
+        stats = b''.join(text(5, number(1, i) + text(2, number(1, i) + text(2, n))) for i, n in ((1, 'step_num'), (2, 'other')))
+        return text(1, number(1, 1) + text(2, name) + text(3, number(1, 7) + text(2, name) + number(3, 0) + events) + text(4, number(1, 1) + text(2, kind)) + stats)
+
+    (tmp_path / 'a.xplane.pb').write_bytes(plane('/host:CPU', 30) + plane('/host:other', 40))
+    rows = ask(tmp_path / 'a.xplane.pb', 'select h.name, count(*) n from host h group by 1 order by 1')
+    assert rows == [{'name': 'step 30', 'n': 2}, {'name': 'step 40', 'n': 2}, {'name': 'step 7', 'n': 2}]
+
+
 @pytest.mark.parametrize('kind', ('json', 'xplane'))
 def test_cut_and_damaged_files(profgpu, tmp_path, kind):
     whole = xla_writer.chrome() if kind == 'json' else xla_writer.xplane()

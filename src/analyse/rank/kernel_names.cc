@@ -7,6 +7,7 @@
 
 #include "analyse/rank/kernels.h"
 #include "base/text.h"
+#include "trace/kernel_parts.h"
 
 namespace profgpu {
 namespace {
@@ -277,55 +278,6 @@ std::string clipped(const std::string& text) {
   return text.size() <= kLongest ? text : shortened(text, kLongest - 3);
 }
 
-/// The parts of "ret a::b<c>::base<args>(parameters)".
-struct Demangled {
-  std::vector<string_view> scopes;   ///< a, b
-  string_view base;
-  string_view arguments;             ///< of the base, without the brackets
-};
-
-// The end of the bracket that opens at `at`; the text's end if it never closes. The ">" of "->" is no bracket.
-size_t closing(string_view name, size_t at) {
-  int depth = 0;
-  for (; at < name.size(); ++at) {
-    depth += name[at] == '<';
-    depth -= name[at] == '>' && name[at - 1] != '-';
-    if (depth == 0) return at;
-  }
-  return at;
-}
-
-// One pass from the left that skips template arguments.
-Demangled demangled(string_view name) {
-  constexpr string_view kAnonymous = "(anonymous namespace)";
-  Demangled d;
-  size_t word = 0, bracket = 0;   // bracket: where the word's template arguments open; 0: it has none
-  const auto part = [&](size_t end) { return name.substr(word, (bracket > 0 ? bracket : end) - word); };
-  size_t i = 0;
-  for (; i < name.size() && name[i] != '('; ++i) {
-    if (name[i] == '<' && i > 0) {
-      const size_t end = closing(name, i);
-      bracket = i;
-      d.arguments = name.substr(i + 1, end - i - 1);
-      i = std::min(end, name.size() - 1);
-    } else if (name[i] == ' ') {   // what came before was a return type
-      d = {};
-      word = i + 1, bracket = 0;
-    } else if (name.substr(i).starts_with("::")) {
-      d.scopes.push_back(part(i));
-      d.arguments = {};
-      word = i + 2, bracket = 0;
-      ++i;
-    }
-    if (name.substr(word).starts_with(kAnonymous)) {   // a scope without a name
-      word = std::min(word + kAnonymous.size() + 2, name.size());
-      i = word - 1;
-    }
-  }
-  d.base = part(i);
-  return d;
-}
-
 void drop(std::string& text, string_view part) {
   for (size_t at = text.find(part); at != text.npos && text.size() > part.size(); at = text.find(part))
     text.erase(at, part.size());
@@ -348,7 +300,7 @@ std::string plain_base(string_view base) {
 }
 
 // "Kernel2<cutlass_80_...>" is its argument; "gemvx::kernel" is its scope.
-std::string wrapped_name(const Demangled& d) {
+std::string wrapped_name(const KernelParts& d) {
   string_view argument = d.arguments.substr(0, d.arguments.find_first_of("<,( "));
   if (const size_t scope = argument.rfind("::"); scope != argument.npos) argument.remove_prefix(scope + 2);
   if (std::string ruled = ruled_kernel_name(argument); !ruled.empty()) return ruled;
@@ -360,7 +312,7 @@ std::string wrapped_name(const Demangled& d) {
 }
 
 std::string demangled_name(string_view name) {
-  const Demangled d = demangled(name);
+  const KernelParts d = kernel_parts(name);
   if (d.base.empty()) return {};
   if (is_wrapper_name(d.base)) return wrapped_name(d);
   std::string out = plain_base(d.base);

@@ -42,6 +42,25 @@ Calls calls_of(const Trace& trace, HostKind kind, const Calls* wanted) {
   return calls;
 }
 
+/// What puts a call where an operator is.
+struct ShiftOfPair {
+  int64_t shift_ns;
+  uint32_t op, call;
+};
+
+/// How many different numbers are in it: one operator near many calls, or one call near many, agrees once.
+class DistinctNumbers {
+ public:
+  explicit DistinctNumbers(size_t numbers) : times_(numbers) {}
+  void add(uint32_t number) { count_ += times_[number]++ == 0; }
+  void remove(uint32_t number) { count_ -= --times_[number] == 0; }
+  [[nodiscard]] int64_t count() const { return count_; }
+
+ private:
+  std::vector<uint32_t> times_;
+  int64_t count_ = 0;
+};
+
 }  // namespace
 
 std::string frame_name(string_view function, string_view file, int64_t line) {
@@ -65,23 +84,28 @@ ClockShift shift_by_calls(const Trace& profile, const Trace& trace) {
   for (const auto& op : ops) order.push_back(&op);
   std::ranges::stable_sort(order, {}, [](const auto* op) { return op->second.size(); });
   ClockShift best;
-  std::vector<int64_t> shifts;
+  size_t first_call = 0;   // of the name, among all calls
+  std::vector<ShiftOfPair> shifts;
   for (const auto* op : order) {
     const std::vector<int64_t>& starts = calls.at(op->first);
     if (starts.size() > kMaxCalls) continue;
     for (const int64_t at : op->second) {
       if (static_cast<size_t>(best.pairs) == kMaxOps || shifts.size() > (size_t{1} << 23)) break;
-      ++best.pairs;
-      for (const int64_t start : starts) shifts.push_back(at - start);
+      const auto number = static_cast<uint32_t>(best.pairs++);
+      for (size_t i = 0; i < starts.size(); ++i)
+        shifts.push_back({at - starts[i], number, static_cast<uint32_t>(first_call + i)});
     }
+    first_call += starts.size();
   }
-  std::ranges::sort(shifts);
+  std::ranges::sort(shifts, {}, &ShiftOfPair::shift_ns);
+  DistinctNumbers in_ops(static_cast<size_t>(best.pairs)), in_calls(first_call);
   for (size_t begin = 0, end = 0; begin < shifts.size(); ++begin) {
-    while (end < shifts.size() && shifts[end] - shifts[begin] <= kNear_ns) ++end;
-    const auto agree = static_cast<int64_t>(end - begin);
-    if (agree > best.agree) best.agree = agree, best.shift_ns = shifts[begin];
+    for (; end < shifts.size() && shifts[end].shift_ns - shifts[begin].shift_ns <= kNear_ns; ++end)
+      in_ops.add(shifts[end].op), in_calls.add(shifts[end].call);
+    const int64_t agree = std::min(in_ops.count(), in_calls.count());
+    if (agree > best.agree) best.agree = agree, best.shift_ns = shifts[begin].shift_ns;
+    in_ops.remove(shifts[begin].op), in_calls.remove(shifts[begin].call);
   }
-  best.agree = std::min(best.agree, best.pairs);
   return best;
 }
 
@@ -109,11 +133,12 @@ int64_t add_stacks(const Trace& profile, int64_t shift_ns, Trace& trace) {
     const auto number = trace.threads.size() + added.size();
     std::vector<HostId> rows(t.end.value - t.begin.value);   // of those that the profile has
     for (uint32_t i = t.begin.value; i < t.end.value; ++i) {
-      const Interval time{from.start_ns[i] + shift_ns, from.start_ns[i] + from.duration_ns[i] + shift_ns};
-      if (time.end < window.start || time.start > window.end) continue;
+      const int64_t start = from.start_ns[i] + shift_ns, end = start + from.duration_ns[i];
+      if (end <= window.start || start >= window.end) continue;
+      const Interval time{std::max(start, window.start), std::min(end, window.end)};
       rows[i - t.begin.value] = HostId(to.size());
       to.start_ns.push_back(time.start);
-      to.duration_ns.push_back(from.duration_ns[i]);
+      to.duration_ns.push_back(time.end - time.start);
       to.name.push_back(names[from.name[i].value]);
       to.thread.emplace_back(number);
       to.kind.push_back(HostKind::kPython);

@@ -14,15 +14,15 @@ namespace profgpu {
 /// "/path/file.py(12): function", as PyTorch's profiler names frames; the function alone where it has no place.
 std::string frame_name(std::string_view function, std::string_view file, int64_t line);
 
-/// Puts what `profile` has of the time of `trace` into it, as sampled stacks of the threads with the same number, or of
-/// new threads. `shift_ns` is added to their times. Returns how many threads are those of the trace.
+/// Puts what `profile` has of the time of `trace` into it, cut to that time, as sampled stacks of the threads with the
+/// same number, or of new threads. `shift_ns` is added to their times. Returns how many threads are those of the trace.
 int64_t add_stacks(const Trace& profile, int64_t shift_ns, Trace& trace);
 
 /// What has to be added to times of `profile` so that its calls are where `trace` has the operators of the same name:
-/// "aten::matmul" for "Tensor.matmul". The shift that most pairs agree on.
+/// "aten::matmul" for "Tensor.matmul". The shift that most operators agree on.
 struct ClockShift {
   int64_t shift_ns = 0;
-  int64_t agree = 0;      ///< pairs that it puts within some microseconds
+  int64_t agree = 0;      ///< operators that it puts within some microseconds of a call, each of its own
   int64_t pairs = 0;      ///< operators that were tried
   [[nodiscard]] bool found() const { return agree >= 8 && 4 * agree >= pairs; }
 };

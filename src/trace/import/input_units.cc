@@ -156,6 +156,11 @@ class TraceUnits {
     unit.files.push_back(file);
     unit.bytes += file.bytes;
   }
+  /// Of the unit; -1: none is known.
+  [[nodiscard]] int rank_of(size_t unit) const {
+    const auto at = std::ranges::find(unit_of_, unit, &std::map<int, size_t>::value_type::second);
+    return at != unit_of_.end() ? at->first : -1;
+  }
   /// All files are added; `recorded`: there are recordings.
   void finish(bool recorded) {
     if (!traces_ && !recorded) return;
@@ -189,18 +194,25 @@ bool may_be_joined(const InputUnit::File& file) {
   return i != nullptr && i->join == nullptr && !i->beside_traces && i != &kTorchSnapshot && i != &kTorchMemoryTimeline;
 }
 
-// Files that say more of a trace, and whose names have no rank, belong to the one trace beside them. Among several an
-// execution trace stands alone; what others have is of no rank that could be told.
+// Files that say more of a trace belong to that of the rank in their name. The only trace takes those that name no
+// rank, and if its own is unknown those that all name the same. Without a rank, an execution trace among several stands
+// alone; what others have is of no rank that could be told.
 void add_companions(std::vector<InputUnit::File> files, bool recorded, size_t& next, TraceUnits& traces,
                     InputUnits& all) {
-  std::vector<InputUnit*> ranks;
-  for (InputUnit& unit : all.units)
-    if (std::ranges::any_of(unit.files, may_be_joined)) ranks.push_back(&unit);
-  const size_t one = ranks.size() == 1 && !recorded ? static_cast<size_t>(ranks.front() - all.units.data()) : SIZE_MAX;
+  std::map<size_t, int> ranks;   // by unit
+  for (size_t i = 0; i < all.units.size(); ++i)
+    if (std::ranges::any_of(all.units[i].files, may_be_joined)) ranks[i] = traces.rank_of(i);
+  std::set<int> named;
+  for (const InputUnit::File& file : files) named.insert(rank_in_name(file.path));
+  named.erase(-1);
+  const size_t one = ranks.size() == 1 && !recorded ? ranks.begin()->first : SIZE_MAX;
+  const int rank_of_one = one == SIZE_MAX ? -1 : ranks[one] < 0 && named.size() == 1 ? *named.begin() : ranks[one];
   for (InputUnit::File& file : files) {
     file.index = next++;
-    file.of_no_rank = one == SIZE_MAX && (!ranks.empty() || recorded) && file.importer != &kExecutionTrace;
-    if (one == SIZE_MAX) {
+    const int rank = rank_in_name(file.path);
+    const bool of_one = one != SIZE_MAX && (rank < 0 || rank == rank_of_one);
+    if (!of_one) {
+      file.of_no_rank = rank < 0 && (!ranks.empty() || recorded) && file.importer != &kExecutionTrace;
       traces.add(file, {});
       continue;
     }
@@ -241,12 +253,21 @@ void leave_out_exported(Listing& listing, std::vector<Head>& heads, std::vector<
   }
 }
 
-// JAX writes each profile twice; the one in JSON may lack its end.
+bool is_xplane_in(std::string_view folder, std::string_view file) {
+  return file.ends_with(".xplane.pb") && folder_of(file) == folder;
+}
+
+// JAX writes each profile twice, or three times; those in JSON may lack their end.
 void leave_out_xla_json(Listing& listing, std::vector<Head>& heads, std::vector<std::string>& left_out) {
   for (size_t i = heads.size(); i-- > 0 && listing.folder;) {
     const std::string& file = listing.files[i];
     const std::string whole = file.substr(0, file.rfind(".trace.json")) + ".xplane.pb";
-    if (heads[i].importer != &kXlaJson || !std::ranges::count(listing.files, whole)) continue;
+    if (heads[i].importer != &kXlaJson) continue;
+    const bool perfetto = base_name(file).starts_with("perfetto_trace.json");   // without the host's name
+    if (!std::ranges::any_of(listing.files, [&](const std::string& other) {
+          return perfetto ? is_xplane_in(folder_of(file), other) : other == whole;
+        }))
+      continue;
     left_out.push_back(file + ": the .xplane.pb beside it is read");
     heads.erase(heads.begin() + static_cast<ptrdiff_t>(i));
     listing.files.erase(listing.files.begin() + static_cast<ptrdiff_t>(i));
@@ -355,7 +376,7 @@ Result<InputUnits> find_units(const std::vector<std::string>& paths, const Impor
                            .why_unknown = std::move(heads[i].why), .bytes = heads[i].bytes};
       if (holds_recording(heads[i])) recordings.push_back(std::move(file));
       else if (recorded && describes_run(file.path, "session")) clocks.add(file.path);
-      else if (file.importer != nullptr && file.importer->join != nullptr && rank_in_name(file.path) < 0)
+      else if (file.importer != nullptr && file.importer->join != nullptr)
         companions.push_back(std::move(file));
       else if (heads[i].says.merged) add_merged(file, traces, next, unnumbered);
       else if (!recorded || !describes_run(file.path, "summary"))

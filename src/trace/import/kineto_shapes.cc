@@ -76,12 +76,14 @@ bool KinetoShapes::read(JsonReader& reader, KinetoValues& values) {
 KnownText* KinetoShapes::known_text(const KinetoValues& values) {
   if (lists_ == 0) {
     const std::string_view name = values.name.raw;
+    of_name_ = nullptr;
+    if (name.empty()) return nullptr;   // it comes later
     uint64_t first = 0, last = 0;   // "aten::" is of most
     const size_t some = std::min<size_t>(name.size(), 8);
     std::memcpy(&first, name.data(), some);
     std::memcpy(&last, name.data() + name.size() - some, some);
     const uint64_t hash = (first ^ (last << 1) ^ name.size()) * 0x9E3779B97F4A7C15;
-    of_name_ = name.empty() ? nullptr : &known_[(hash >> 32) % kNames * kLists];
+    of_name_ = &known_[(hash >> 32) % kNames * kLists];
   }
   return of_name_ == nullptr || lists_ == kLists ? nullptr : of_name_ + lists_++;
 }

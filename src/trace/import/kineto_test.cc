@@ -102,9 +102,11 @@ TEST_F(KinetoTest, ArgumentsOfEachCallAreItsOwn) {
   for (size_t i = 0; i < 3 * shapes.size(); ++i) {
     const std::string& s = shapes[i % shapes.size()];
     const std::string name = i % 2 == 0 ? "aten::mm" : "aten::bmm";
-    list += R"({"ph": "X", "cat": "cpu_op", "name": ")" + name + R"(", "pid": 9, "tid": 9, "ts": )" +
-            std::to_string(10 * i) + R"(, "dur": 5, "args": {"Input Strides": )" + s + R"(, "Input type": )" +
-            shapes[i % 3] + R"(, "Concrete Inputs": ["", "True"], "Input Dims": )" + s + "}},\n";
+    const std::string args = R"("args": {"Input Strides": )" + s + R"(, "Input type": )" + shapes[i % 3] +
+                             R"(, "Concrete Inputs": ["", "True"], "Input Dims": )" + s + "}";
+    const std::string rest = R"("ph": "X", "cat": "cpu_op", "name": ")" + name +
+                             R"(", "pid": 9, "tid": 9, "ts": )" + std::to_string(10 * i) + R"(, "dur": 5)";
+    list += "{" + (i % 5 < 2 ? args + ", " + rest : rest + ", " + args) + "},\n";
   }
   const auto trace = read(trace_of(list + R"({"ph":"M","ts":0})"), 1);
   ASSERT_TRUE(trace);

@@ -9,7 +9,7 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "base/csv.h"
@@ -28,6 +28,7 @@ using std::string_view;
 constexpr string_view kNcuHeader = "\"ID\",\"Process ID\"";
 constexpr size_t kMaxLaunches = 1 << 20;
 constexpr double kLongestLaunch_ns = 1e15;
+constexpr double kLargestNcuNumber = 1e18;   // larger numbers are damage
 
 /// Where a metric goes. Of several names of one quantity the first one in the table that a file has counts.
 struct NcuMetric {
@@ -63,9 +64,12 @@ constexpr NcuMetric kNcuMetrics[] = {
     {"Theoretical Occupancy", &ProfiledLaunch::theoretical_occupancy_pct, NcuMetric::Unit::kPercent},
     {"launch__registers_per_thread", &ProfiledLaunch::registers, NcuMetric::Unit::kPlain},
     {"Registers Per Thread", &ProfiledLaunch::registers, NcuMetric::Unit::kPlain}};
-// Read and written bytes, where their sum is not there.
-constexpr string_view kNcuDramParts[] = {"dram__bytes_read.sum", "dram__bytes_write.sum", "dram__bytes_op_read.sum",
-                                         "dram__bytes_op_write.sum"};
+// Read and written bytes, where their sum is not there; of two names of the same bytes the first pair counts.
+constexpr string_view kNcuDramParts[][2] = {{"dram__bytes_read.sum", "dram__bytes_write.sum"},
+                                            {"dram__bytes_op_read.sum", "dram__bytes_op_write.sum"}};
+bool is_dram_part(string_view metric) {
+  return std::ranges::any_of(kNcuDramParts, [&](const auto& pair) { return std::ranges::count(pair, metric) > 0; });
+}
 
 /// "long_scoreboard"; empty: not the name of a reason to stall. Several families of metrics have them.
 string_view ncu_stall(string_view metric) {
@@ -173,7 +177,7 @@ class NcuReader {
     return all;
   }
 
-  int64_t rows = 0, damaged = 0, beyond = 0, unread = 0;
+  int64_t rows = 0, damaged = 0, beyond = 0;
 
  private:
   static constexpr size_t kNone = SIZE_MAX;
@@ -188,7 +192,7 @@ class NcuReader {
 
   static bool is_wanted(string_view name) {
     return std::ranges::any_of(kNcuMetrics, [&](const NcuMetric& m) { return m.name == name; }) ||
-           std::ranges::count(kNcuDramParts, name) > 0 || !ncu_stall(name).empty();
+           is_dram_part(name) || !ncu_stall(name).empty();
   }
 
   void header(const std::vector<string_view>& f) {
@@ -206,7 +210,6 @@ class NcuReader {
       for (const auto& [name, place] : places)
         if (name == f[c] && *place == kNone) *place = c, known = true;
       wanted_.push_back(!known && is_wanted(f[c]));
-      unread += !known && !wanted_.back();
     }
     if (kernel_ == kNone || (metric_ != kNone && value_ == kNone)) columns_ = 0;
   }
@@ -232,12 +235,11 @@ class NcuReader {
   }
 
   void add(Texts& texts, string_view name, string_view unit, string_view value) {
-    if (metric_ != kNone && !is_wanted(name)) return void(++unread);
+    if (metric_ != kNone && !is_wanted(name)) return;
     constexpr size_t kMaxMetrics = 256, kMaxNumber = 64;
     if (value.empty() || value.size() > kMaxNumber || texts.metrics.size() >= kMaxMetrics) return;
     numbers_.look_at(value);
-    const auto [known, fresh] = metric_names_.try_emplace(std::string(name), 0);
-    texts.metrics.push_back({&known->first, std::string(unit), std::string(value)});
+    texts.metrics.push_back({&*metric_names_.emplace(name).first, std::string(unit), std::string(value)});
   }
 
   ProfiledLaunch launch(Texts texts) const {
@@ -248,22 +250,25 @@ class NcuReader {
         if (*texts.metrics[i].name == m.name) to = read(texts.metrics[i], m.unit);
     }
     if (launch.duration_ns && *launch.duration_ns >= kLongestLaunch_ns) launch.duration_ns.reset();
-    std::optional<double> dram;
-    for (const Text& t : texts.metrics) {
-      if (std::ranges::count(kNcuDramParts, *t.name) > 0)
-        if (const auto bytes = read(t, NcuMetric::Unit::kBytes)) dram = dram.value_or(0) + *bytes;
+    for (const auto& pair : kNcuDramParts) {
+      std::optional<double> sum;
+      for (const Text& t : texts.metrics)
+        if (std::ranges::count(pair, *t.name) > 0)
+          if (const auto bytes = read(t, NcuMetric::Unit::kBytes)) sum = sum.value_or(0) + *bytes;
+      if (!launch.dram_bytes) launch.dram_bytes = sum;
+    }
+    for (const Text& t : texts.metrics)
       if (const string_view reason = ncu_stall(*t.name); !reason.empty())
         if (const auto value = read(t, NcuMetric::Unit::kPlain); value && *value > 0)
           launch.stalls.emplace_back(reason, *value);
-    }
-    if (!launch.dram_bytes) launch.dram_bytes = dram;
     return launch;
   }
 
   [[nodiscard]] std::optional<double> read(const Text& text, NcuMetric::Unit unit) const {
     const auto scale = ncu_scale(unit, text.unit);
     const auto value = scale ? numbers_.value(text.value) : std::nullopt;
-    return value && *value >= 0 ? std::optional(*value * *scale) : std::nullopt;
+    const double product = value ? *value * *scale : -1;
+    return product >= 0 && product < kLargestNcuNumber ? std::optional(product) : std::nullopt;
   }
 
   CsvFields fields_;
@@ -275,7 +280,7 @@ class NcuReader {
   NcuNumbers numbers_;
   std::vector<Texts> launches_;
   std::map<std::pair<int64_t, int64_t>, size_t> places_;   // by process and id
-  std::unordered_map<std::string, int> metric_names_;
+  std::unordered_set<std::string> metric_names_;
 };
 
 // Descriptions of rules have line breaks within quotes: such lines belong together.

@@ -32,13 +32,17 @@ struct SpeedscopeProfile {
   bool evented = false;
 };
 
-/// "26531" and "MainThread" of 'Thread 26531 "MainThread"'.
+/// "26531" and "MainThread" of 'Thread 26531 "MainThread"'; the number may be hexadecimal, "0x7F01".
 std::pair<std::string, std::string> thread_in(string_view name, size_t place) {
   constexpr string_view kThread = "hread ";
-  const size_t at = name.rfind(kThread);
+  const string_view head = name.substr(0, name.find('"'));
+  const size_t at = head.rfind(kThread);
   std::string id;
-  if (at != name.npos)
-    for (size_t i = at + kThread.size(); i < name.size() && is_digit(name[i]); ++i) id += name[i];
+  if (at != head.npos && at + kThread.size() < head.size() && is_digit(head[at + kThread.size()]))
+    for (const char c : head.substr(at + kThread.size())) {
+      if (!is_digit(c) && !is_letter(c)) break;
+      id += c;
+    }
   const size_t open = name.find('"'), close = name.rfind('"');
   std::string shown(open != name.npos && close > open ? name.substr(open + 1, close - open - 1) : name);
   return {id.empty() ? std::to_string(place) : id, shown};

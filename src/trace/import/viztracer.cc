@@ -88,8 +88,9 @@ TraceIssue join_viztracer(const Trace& own, const std::string&, Trace& other) {
   const Interval took = own.windows.front(), window{other.windows.front().start, other.windows.back().end};
   // The same clock, one that starts at a known time, or one that the calls of operators tell.
   const bool based = is_base_time(own.base_time_ns) && is_base_time(other.base_time_ns);
+  const bool same_clock = based || (!is_base_time(own.base_time_ns) && !is_base_time(other.base_time_ns));
   const int64_t shift = based ? own.base_time_ns - other.base_time_ns : 0;
-  const bool direct = took.start + shift < window.end && window.start < took.end + shift;
+  const bool direct = same_clock && took.start + shift < window.end && window.start < took.end + shift;
   const ClockShift by_calls = shift_by_calls(own, other);
   if (!by_calls.found() && !direct)
     return {TraceIssueKind::kOther, 0,

@@ -19,27 +19,46 @@ namespace {
 
 using std::string_view;
 
-/// What an XStat says, as text.
+/// The value of an XStat, which is made a text only where somebody wants it.
+struct XplaneValue {
+  enum class Kind : uint8_t { kText, kReal, kUnsigned, kSigned } kind = Kind::kText;
+  string_view text;
+  uint64_t number = 0;
+  double real = 0;
+
+  [[nodiscard]] std::string as_text() const {
+    switch (kind) {
+      case Kind::kReal: return std::to_string(real);
+      case Kind::kUnsigned: return std::to_string(number);
+      case Kind::kSigned: return std::to_string(static_cast<int64_t>(number));
+      case Kind::kText: break;
+    }
+    return std::string(text);
+  }
+};
+
+/// What an XStat says.
 class XplaneStats {
  public:
   /// Field by which statistics refer to another statistic's name as their value.
   static constexpr uint32_t kName = 1, kDouble = 2, kUnsigned = 3, kSigned = 4, kText = 5, kBytes = 6, kReference = 7;
 
   void name(int64_t id, string_view text) { names_[id] = text; }
-  /// Calls each(name, value text).
+  /// Calls each(name, value).
   template <class Each>
   bool read(string_view stat, Each&& each) const {
     ProtobufReader reader(stat);
     string_view name;
-    std::string value;
+    using Kind = XplaneValue::Kind;
+    XplaneValue value;
     while (reader.next()) {
       switch (reader.field()) {
         case kName: name = name_of(reader.number()); break;
-        case kDouble: value = std::to_string(reader.real()); break;
-        case kUnsigned: value = std::to_string(reader.number()); break;
-        case kSigned: value = std::to_string(static_cast<int64_t>(reader.number())); break;
-        case kText: case kBytes: value = reader.text(); break;
-        case kReference: value = name_of(reader.number()); break;
+        case kDouble: value = {.kind = Kind::kReal, .text = {}, .real = reader.real()}; break;
+        case kUnsigned: value = {.kind = Kind::kUnsigned, .text = {}, .number = reader.number()}; break;
+        case kSigned: value = {.kind = Kind::kSigned, .text = {}, .number = reader.number()}; break;
+        case kText: case kBytes: value = {.text = reader.text()}; break;
+        case kReference: value = {.text = name_of(reader.number())}; break;
         default: break;
       }
     }
@@ -87,12 +106,11 @@ class XplaneReader {
   XlaRows& rows() { return rows_; }
 
   std::vector<DeviceProperties> devices;
-  std::string host;
   int64_t began_ns = 0;          // Unix time of the recording's start; 0: not stated
 
  private:
   void plane(string_view plane) {
-    names_.clear(), event_stats_.clear();
+    names_.clear(), event_stats_.clear(), found_.clear();
     stats_ = {};
     const string_view name = text_field(plane, 2);
     ProtobufReader tables(plane);
@@ -122,7 +140,8 @@ class XplaneReader {
     ProtobufReader reader(plane);
     while (reader.next()) {
       if (reader.field() != 6) continue;
-      broken_ |= !stats_.read(reader.text(), [&](string_view stat, const std::string& value) {
+      broken_ |= !stats_.read(reader.text(), [&](string_view stat, const XplaneValue& said) {
+        const std::string value = said.as_text();
         const int64_t number = whole_number(value).value_or(0);
         const auto small = [&] { return static_cast<int32_t>(std::clamp<int64_t>(number, 0, INT32_MAX)); };
         if (stat == "process_id" && all_digits(value)) process_ = value;
@@ -181,8 +200,7 @@ class XplaneReader {
     if (replace_invalid_utf8(name) > 0) ++shard_.issues[TraceIssueKind::kInvalidText];
     const std::function<std::string(string_view)> stat = [&](string_view wanted) {
       std::string found = stat_in(event, 4, wanted);
-      if (found.empty() && at != names_.end()) found = stat_in(event_stats_[metadata], 5, wanted);
-      return found;
+      return found.empty() && at != names_.end() ? stat_of_all(metadata, wanted) : found;
     };
     // Half a nanosecond more is rounding; the range of a time is checked with it.
     const int64_t start =
@@ -190,13 +208,21 @@ class XplaneReader {
     rows_.add(line, {name, offset_ps < 0 ? -1 : start, duration_ps / 1000 + (duration_ps % 1000 >= 500), &stat});
   }
 
+  // What all events with the metadata have alike is looked for once.
+  const std::string& stat_of_all(int64_t metadata, string_view wanted) {
+    auto& found = found_[metadata];
+    auto at = found.find(wanted);
+    if (at == found.end()) at = found.emplace(wanted, stat_in(event_stats_[metadata], 5, wanted)).first;
+    return at->second;
+  }
+
   std::string stat_in(string_view message, uint32_t field, string_view wanted) {
     std::string found;
     ProtobufReader reader(message);
     while (reader.next() && found.empty())
       if (reader.field() == field)
-        stats_.read(reader.text(), [&](string_view name, const std::string& value) {
-          if (name == wanted) found = value;
+        stats_.read(reader.text(), [&](string_view name, const XplaneValue& value) {
+          if (name == wanted) found = value.as_text();
         });
     replace_invalid_utf8(found);
     return found;
@@ -205,6 +231,7 @@ class XplaneReader {
   Shard& shard_;
   XlaRows rows_;
   std::unordered_map<int64_t, string_view> names_, event_stats_;   // of the plane that is read
+  std::unordered_map<int64_t, std::map<std::string, std::string, std::less<>>> found_;   // by metadata, then by name
   XplaneStats stats_;
   std::string process_ = "0";
   bool broken_ = false;
