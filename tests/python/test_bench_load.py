@@ -317,7 +317,7 @@ pci 0000:12:00.0
                            PROFGPU_NVML_SCENARIO=str(scenario))
     f = figure(document, 'device_to_device_memcpy_write_ce', 0, 1)
     assert (f['link'], f['label']) == ('NV18', 'device to device, NVLink')
-    assert f['link_gbps'] is None or f['link_gbps'] > 100
+    assert f['link_gbps'] is None   # the stand-in tells no speed of links
     other = figure(document, 'device_to_device_memcpy_write_ce', 0, 2)
     assert other['link'] != 'NV18' and 'NVLink' not in other['label']
 

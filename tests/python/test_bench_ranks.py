@@ -218,6 +218,24 @@ def test_interrupted_rank_0_keeps_what_there_is(tmp_path):
         processes[1].communicate()
 
 
+def test_ranks_that_rank_0_leaves_fail(tmp_path):
+    """Rank 2 has answered and waits for the others' answers. Rank 1 never answers, and rank 0 is ended."""
+    models = ('devices=3', 'devices=3,hang=cuMemcpyDtoHAsync_v2', 'devices=3')
+    processes = [subprocess.Popen([PROGRAM, 'bench', 'collectives'], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                  env=environment(m, TMPDIR=str(tmp_path), **torchrun(r, 3, 40_019)))
+                 for r, m in enumerate(models)]
+    try:
+        wait_for_pause(processes[1])
+        processes[0].send_signal(signal.SIGTERM)
+        assert processes[0].communicate(timeout=LIMIT_S) and processes[0].returncode == 130
+        out, error = processes[2].communicate(timeout=LIMIT_S)
+        assert processes[2].returncode == 1 and not out and b'rank 2: rank 0 ended' in error, error
+    finally:
+        for p in processes[1:]:
+            p.kill()
+            p.communicate()
+
+
 def wait_for_pause(process):
     """Until one of its threads is in pause(2), which the stand-in hangs in."""
     from test_bench import wchan
