@@ -154,6 +154,9 @@ Outcome outcome_of(const BenchCommand& c, const BenchEnd& end, const BenchResult
 
 // A folder of many machines' results: which is slow.
 Outcome compare_machines(const BenchCommand& c) {
+  if (c.json || c.saves || !c.output.empty() || !c.saved.empty() || !c.bench.names.empty())
+    return Outcome::usage({"--compare FOLDER measures nothing and only prints",
+                           "leave out names of benchmarks, --json, --output, --save and --saved"});
   const auto all = read_bench_folder(c.compare);
   if (!all) return all.error();
   const std::vector<std::string> slow = slow_machines(*all);
@@ -170,9 +173,23 @@ BenchResult merged(const std::string& file, BenchResult now) {
   const auto measured = [&, figures = now.figures](const Figure& old) {
     return std::ranges::any_of(figures, [&](const Figure& f) { return f.benchmark == old.benchmark; });
   };
+  for (const MeasuredDevice& old : before->devices)
+    if (std::ranges::none_of(now.devices, [&](const MeasuredDevice& d) {
+          return d.index == old.index || (!d.uuid.empty() && d.uuid == old.uuid);
+        }))
+      now.devices.push_back(old);
+  std::ranges::sort(now.devices, {}, &MeasuredDevice::index);
+  // CUDA may count other devices now: a figure stays only with the device that gave it.
+  const auto same = [&](const std::optional<int64_t>& index) {
+    const auto of = [&](const BenchResult& r) {
+      return first_where(r.devices, [&](const MeasuredDevice& d) { return d.index == index; });
+    };
+    if (!index) return true;
+    const MeasuredDevice *then = of(*before), *is = of(now);
+    return then && is && then->uuid == is->uuid;
+  };
   for (const Figure& old : before->figures)
-    if (!measured(old)) now.figures.push_back(old);
-  if (now.devices.empty()) now.devices = before->devices;
+    if (!measured(old) && same(old.device) && same(old.peer)) now.figures.push_back(old);
   return now;
 }
 

@@ -118,6 +118,9 @@ Outcome diff_bench(const Arguments& arguments) {
   if (!format.empty() && format != "terminal" && format != "json")
     return Outcome::usage({"results of profgpu bench are compared in the terminal or as JSON"});
   const std::string baseline = arguments.value("--baseline");
+  if (arguments.positional.size() + (baseline.empty() ? 0 : 1) != 2)
+    return Outcome::usage({"two results of profgpu bench are compared, not more",
+                           "profgpu bench --compare FOLDER compares many machines"});
   auto before = baseline.empty() ? read_bench(arguments.positional.front())
                                  : bench_baseline(history_path(arguments), baseline);
   if (!before) return before.error();

@@ -13,7 +13,7 @@ namespace profgpu {
 bool is_bench_file(const std::string& path);
 bool is_bench_text(std::string_view text);
 
-/// `profgpu diff` of such results: the last is compared with the first, or with the baseline.
+/// `profgpu diff` of such results: the second is compared with the first, or one with the baseline.
 Outcome diff_bench(const Arguments& arguments);
 /// `profgpu baseline save NAME FILE` of such a result.
 Outcome save_bench(const std::string& history, const std::string& name, const std::string& path);

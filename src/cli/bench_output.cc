@@ -99,14 +99,6 @@ std::string drawn(const Chart& chart) {
   return out + "</svg>\n<p>" + key + "</p>\n";
 }
 
-std::string crossing_text(const Crossing& c) {
-  const auto says = [](const std::optional<int64_t>& size, const char* how) {
-    return size ? fmt::format("the GPU wins from {} on, {}", *size, how) : fmt::format("the GPU does not win, {}", how);
-  };
-  return fmt::format("{}: {}; {}", c.label, says(c.size, "data in its memory"),
-                     says(c.size_with_copies, "with both copies"));
-}
-
 std::string table_of_figures(const BenchResult& result) {
   std::string out = "<table>\n<thead><tr><th>benchmark</th><th>figure</th><th>place</th><th>median</th><th>spread</th>"
                     "<th>runs</th></tr></thead>\n<tbody>\n";
@@ -144,7 +136,7 @@ std::string bench_page(const BenchResult& result) {
   for (const SlowFigure& s : slow_figures(result)) slow.push_back(s.text());
   for (const NotMeasured& n : result.not_measured)
     missing.push_back(fmt::format("{}: {}", n.label.empty() ? n.benchmark : n.label, n.why));
-  for (const Crossing& c : crossings(result.figures)) crossed.push_back(crossing_text(c));
+  for (const Crossing& c : crossings(result.figures)) crossed.push_back(c.label + ": " + joined(c.texts(), "; "));
   std::string body = fmt::format("<h1>{}</h1>\n<p>{}, {} cores{}</p>\n", html_text(result.machine.host),
                                  html_text(result.machine.processor), result.machine.cores,
                                  result.simulated ? " – simulated: no device is behind these figures" : "");

@@ -64,7 +64,7 @@ std::string mean_text(const Quantity& q, std::optional<double> DeviceReadings::*
 std::string note_of(const Quantity& q) {
   std::string note;
   const Figure& f = q.first();
-  if (f.unit == "GB/s" && f.link_gbps)
+  if (f.unit == "GB/s" && f.link_gbps && *f.link_gbps > 0 && f.link.starts_with("NV"))
     note = fmt::format("{} of {} NVLinks", format_percent(100 * q.median() / *f.link_gbps, 0), f.link.substr(2));
   else if (f.unit == "GB/s" && f.readings.pcie_gbps && f.name.find("memcpy_ce") != std::string::npos && !f.peer)
     note = fmt::format("{} of the PCIe link", format_percent(100 * q.median() / *f.readings.pcie_gbps, 0));
@@ -172,11 +172,7 @@ void add_crossings(const BenchResult& result, Lines& lines) {
                             .add(bar((1 + share * (kBarCells - 1)) / kBarCells, kBarCells), style)
                             .add("  " + format_duration(ns)));
       }
-    const auto says = [&](const std::optional<int64_t>& size, const char* how) {
-      lines.push_back(Line().skip(2).add(size ? fmt::format("the GPU wins from {} on, {}", *size, how)
-                                              : fmt::format("the GPU does not win, {}", how)));
-    };
-    says(c.size, "data in its memory"), says(c.size_with_copies, "with both copies");
+    for (const std::string& text : c.texts()) lines.push_back(Line().skip(2).add(text));
   }
 }
 

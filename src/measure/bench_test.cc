@@ -207,6 +207,46 @@ TEST(BenchResult, OfTwoHostsNobodyKnowsWhichIsSlow) {
   EXPECT_TRUE(slow_places(BenchResult()).empty());
 }
 
+TEST(BenchResult, FiguresWithoutOneOfTheirEndsAreNoPairs) {
+  const auto read = bench_from_json(R"({"schema": "profgpu.bench.v1", "figures": [
+      {"benchmark": "a", "name": "b", "value": 1, "runs": 10, "unit": "GB/s", "peer": 1},
+      {"benchmark": "a", "name": "b", "value": 1, "runs": 10, "unit": "GB/s", "peer_rank": 1},
+      {"benchmark": "a", "name": "b", "value": 1, "runs": 10, "unit": "GB/s", "device": 0, "peer_rank": 1},
+      {"benchmark": "a", "name": "b", "value": 1, "runs": 10, "unit": "GB/s", "rank": 0, "peer": 1}]})", "a.json");
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->figures.size(), 4U);
+  EXPECT_TRUE(slow_places(*read).empty());
+  EXPECT_TRUE(slow_figures(*read).empty());
+}
+
+Figure copies(double gbps, double spread_pct = 0.5, int64_t runs = 10) {
+  Figure f;
+  f.benchmark = "host", f.name = "memory_copy_one", f.label = "memory copy", f.unit = "GB/s";
+  f.value = f.best = gbps, f.spread_pct = spread_pct, f.runs = runs;
+  return f;
+}
+BenchResult machine(const std::string& host, std::vector<Figure> figures, const std::string& processor = "x") {
+  BenchResult r = of(std::move(figures));
+  r.machine.host = host, r.machine.processor = processor;
+  return r;
+}
+
+TEST(BenchResult, TheSlowMachineIsNamed) {
+  EXPECT_EQ(slow_machines({machine("a", {rate(0, 700), copies(10)}), machine("b", {rate(0, 500), copies(10)}),
+                           machine("c", {rate(0, 702), copies(5)})}),
+            (std::vector<std::string>{"c: memory copy 5 GB/s, the other machines 10 GB/s (50 % worse)",
+                                      "b: bf16 8192³ 500 TFLOP/s, the other machines 701 TFLOP/s (29 % worse)"}));
+}
+
+TEST(BenchResult, MachinesThatCannotBeComparedAreNot) {
+  EXPECT_TRUE(slow_machines({machine("a", {copies(10)}), machine("b", {copies(5)}, "another")}).empty());
+  EXPECT_TRUE(slow_machines({machine("a", {copies(10)}), machine("b", {copies(5, 0, 1)})}).empty());
+  EXPECT_TRUE(slow_machines({machine("a", {copies(10)}), machine("b", {copies(8, 30)})}).empty());
+  EXPECT_EQ(slow_machines({machine("a", {copies(10)}), machine("b", {copies(8)})}).size(), 1U);
+  // Devices are of one name, whatever the hosts' processors are.
+  EXPECT_EQ(slow_machines({machine("a", {rate(0, 700)}), machine("b", {rate(0, 500)}, "another")}).size(), 1U);
+}
+
 Figure timed(const char* how, int64_t size, double ns) {
   Figure f;
   f.benchmark = "crossover", f.name = std::string("sort_") + how + "_" + std::to_string(size);
@@ -228,6 +268,8 @@ TEST(Crossing, IsWhereTheGpuStaysFaster) {
   EXPECT_EQ(all[0].rows.size(), 4U);
   EXPECT_EQ(all[0].size, 1000);   // at 10 it was faster, at 100 not
   EXPECT_EQ(all[0].size_with_copies, 10000);
+  EXPECT_EQ(all[0].texts(), (std::vector<std::string>{"the GPU wins from 1000 on, data in its memory",
+                                                      "the GPU wins from 10000 on, with both copies"}));
   figures.pop_back();             // a row that is not complete
   EXPECT_EQ(crossings(figures)[0].size_with_copies, std::nullopt);
 }

@@ -265,7 +265,9 @@ BenchEnd run_benchmarks(const BenchOptions& options, std::shared_ptr<Backend> ba
     stuck = !end.stopped && monotonic_ns() - now.since_ns > options.patience_ns;
     if (stuck)
       bench->give_up(now.figure, {fmt::format("did not return within {} s", options.patience_ns / kSecond_ns),
-                                  "nothing after it was measured; a driver that hangs needs a reset or a reboot"});
+                                  fmt::format("nothing after it was measured{}",
+                                              now.figure.device ? "; a driver that hangs needs a reset or a reboot"
+                                                                : "")});
     if (stuck || end.stopped) left_in_driver = true;
   }
   end.result = bench->result();

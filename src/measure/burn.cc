@@ -18,6 +18,7 @@ namespace {
 constexpr int64_t kSize = 8192, kSmallSize = 1024;     // of the product; the small one where memory is short
 constexpr double kStretch_ns = 250e6;                  // of load between two looks
 constexpr size_t kFirst = 8;                           // stretches that count as the beginning
+constexpr size_t kOften = 40;                          // stretches after which figures are renewed at each 40th only
 constexpr size_t kCompared = 1 << 20;                  // bytes of a result
 constexpr double kFall_pct = 5;                        // of the rate, that is noted
 
@@ -95,9 +96,9 @@ void stretch(Bench& bench, std::vector<Loaded>& all, std::vector<int64_t>& count
   });
 }
 
-// What is known so far: the rate at first, and since then.
-void put_figures(Bench& bench, const Loaded& l, int64_t from_unix_ns) {
-  const size_t first = std::min(l.rates.size(), kFirst);
+// What is known so far: the rate at first, which then stays with its readings, and since then.
+void put_figures(Bench& bench, const Loaded& l, int64_t from_unix_ns, bool at_end) {
+  const size_t count = l.rates.size();
   const auto figure = [&](const char* name, const char* label, std::vector<double> rates) {
     if (rates.empty()) return;
     std::vector<double> times;
@@ -108,9 +109,9 @@ void put_figures(Bench& bench, const Loaded& l, int64_t from_unix_ns) {
     f.outliers = t.outliers, f.readings = bench.readings(*l.device, from_unix_ns);
     bench.put(std::move(f));
   };
-  const auto middle = l.rates.begin() + static_cast<std::ptrdiff_t>(first);
-  figure("first", "bf16 products, the first 2 s", {l.rates.begin(), middle});
-  figure("sustained", "bf16 products, all devices at once", {middle, l.rates.end()});
+  if (count <= kFirst) figure("first", "bf16 products, the first 2 s", l.rates);
+  else if (at_end || count <= kOften || count % kOften == 0)
+    figure("sustained", "bf16 products, all devices at once", {l.rates.begin() + kFirst, l.rates.end()});
 }
 
 void note_findings(Bench& bench, const Loaded& l, int64_t from_unix_ns) {
@@ -153,9 +154,11 @@ void run_burn(Bench& bench) {
   for (int64_t now_ns = begin_ns; working() && now_ns - begin_ns < bench.options.duration_ns;) {
     bench.begin(bench.figure("", fmt::format("{} of {} s", (now_ns - begin_ns) / 1'000'000'000, seconds)));
     stretch(bench, all, counts);
-    for (const Loaded& l : all) put_figures(bench, l, from_unix_ns);
+    for (const Loaded& l : all)
+      if (!l.device->lost) put_figures(bench, l, from_unix_ns, false);
     now_ns = all.front().cuda().now_ns();
   }
+  for (const Loaded& l : all) put_figures(bench, l, from_unix_ns, true);
   for (const Loaded& l : all) note_findings(bench, l, from_unix_ns);
 }
 

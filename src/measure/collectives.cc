@@ -222,7 +222,8 @@ void Team::follow() {
     if (!ordered) return bench_.miss(bench_.figure("", ""), ordered.error());
     const Order order = order_of(ordered->front());
     if (order.what == Order::kEnd) return;
-    if (!gather(text_of(carry_out(order)))) return;
+    if (const auto all = gather(text_of(carry_out(order))); !all)
+      return bench_.miss(bench_.figure("", ""), all.error());
   }
 }
 

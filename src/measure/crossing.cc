@@ -1,5 +1,7 @@
 #include "measure/crossing.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace profgpu {
@@ -16,7 +18,15 @@ std::optional<int64_t> wins_from(const std::vector<CrossingRow>& rows, double Cr
   return first;
 }
 
+std::string wins_text(const std::optional<int64_t>& size, std::string_view how) {
+  return size ? fmt::format("the GPU wins from {} on, {}", *size, how) : fmt::format("the GPU does not win, {}", how);
+}
+
 }  // namespace
+
+std::vector<std::string> Crossing::texts() const {
+  return {wins_text(size, "data in its memory"), wins_text(size_with_copies, "with both copies")};
+}
 
 std::vector<Crossing> crossings(const std::vector<Figure>& figures) {
   std::vector<Crossing> all;

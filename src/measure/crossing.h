@@ -22,6 +22,8 @@ struct Crossing {
   /// Crossover has it.
   std::optional<int64_t> size, size_with_copies;
 
+  /// "the GPU wins from 1024 on, data in its memory", and the same with both copies.
+  [[nodiscard]] std::vector<std::string> texts() const;
   void fields(auto&& v) const {
     v("name", name), v("label", label), v("size", size), v("size_with_copies", size_with_copies);
   }

@@ -67,8 +67,8 @@ Result<std::shared_ptr<Library>> Library::open(bool hip) {
 
 const Dialect& Library::dialect() const {
   static constexpr Dialect kCuda{kCompute32F, kCompute64F, kCompute32I, kCompute32FFastTf32, kTransposeA, kTransposed,
-                                 kBatchCount, kBatchStride, kR8FE4M3};
-  static constexpr Dialect kHip{2, 7, 9, 6, 0, kHipTransposed, 0, 1, kR8FE4M3};
+                                 kBatchCount, kBatchStride};
+  static constexpr Dialect kHip{2, 7, 9, 6, 0, kHipTransposed, 0, 1};
   return hip_ ? kHip : kCuda;
 }
 

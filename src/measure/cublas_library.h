@@ -44,7 +44,6 @@ struct Dialect {
   int transpose_a;
   int32_t transposed;
   int batch_count, batch_stride;
-  int fp8;
 };
 
 std::string words_of(const DynLib& library, int code);

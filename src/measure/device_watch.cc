@@ -62,7 +62,8 @@ void DeviceWatch::take(const Reading& reading) {
   const std::lock_guard lock(mutex_);
   if (reading.has_processes) processes_[reading.device] = reading.processes;
   std::vector<Reading>& kept = readings_[reading.device];
-  if (kept.size() >= kMaxReadings) kept.erase(kept.begin(), kept.begin() + kMaxReadings / 2);
+  // The first stays: faults are counted from it.
+  if (kept.size() >= kMaxReadings) kept.erase(kept.begin() + 1, kept.begin() + kMaxReadings / 2);
   kept.push_back({reading.device, reading.time_ns, reading.samples, false, {}});
 }
 

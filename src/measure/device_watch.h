@@ -36,14 +36,14 @@ class DeviceWatch {
   [[nodiscard]] std::vector<std::string> others(uint32_t device) const;
   /// A worker is stuck in the driver.
   [[nodiscard]] bool any_stuck() const { return sampler_ && sampler_->any_stuck(); }
-
- private:
+  /// Adds a reading: the sampler's workers call it.
   void take(const Reading& reading);
 
+ private:
   std::shared_ptr<Backend> backend_;
   std::optional<std::vector<std::vector<Link>>> topology_;   // none: not asked yet
   mutable std::mutex mutex_;
-  std::vector<std::vector<Reading>> readings_;     // by device; the newest kMaxReadings
+  std::vector<std::vector<Reading>> readings_;     // by device; the first, and the newest of kMaxReadings
   std::vector<std::vector<ProcessSample>> processes_;   // by device, newest
   std::unique_ptr<Sampler> sampler_;
 };

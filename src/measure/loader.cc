@@ -60,6 +60,13 @@ std::optional<Figure> samples(Bench& bench, Figure figure, int64_t count, HostWo
 }
 
 void many_files(Bench& bench, std::vector<std::string> paths, HostWorkers& workers) {
+  // Larger ones are no samples.
+  std::erase_if(paths, [](const std::string& path) {
+    std::error_code error;
+    const auto size = std::filesystem::file_size(path, error);
+    return !error && size > static_cast<uintmax_t>(kMaxSample);
+  });
+  if (paths.size() < kLeastFiles) return;
   std::ranges::shuffle(paths, std::mt19937(1));
   samples(bench, bench.figure("read_files", "files in random order, all cores", nullptr, "samples/s"),
           std::ssize(paths), &workers, [&](int64_t i) -> Status {
@@ -92,6 +99,7 @@ void images(Bench& bench, const std::vector<std::string>& paths, const ImageForm
   };
   const auto decoder = format.open();
   if (!decoder) return bench.miss(figure("all", "all cores"), decoder.error());
+  bench.begin(figure("all", "all cores"));
   std::erase_if(held, [&](const std::string& image) { return !(*decoder)->decode(image); });
   if (held.empty())
     return bench.miss(figure("all", "all cores"),
@@ -137,7 +145,7 @@ void tokens(Bench& bench, const std::vector<std::string>& paths, HostWorkers& wo
 
 void measure_loader(Bench& bench, const std::vector<std::string>& paths) {
   HostWorkers workers;
-  if (paths.size() >= kLeastFiles) many_files(bench, paths, workers);
+  many_files(bench, paths, workers);
   for (const ImageFormat& format : image_formats()) images(bench, paths, format, workers);
   tokens(bench, paths, workers);
 }

@@ -103,13 +103,15 @@ void hidden_share(Bench& bench, const Pairing& p, double product_ns, double coll
   if (!both) return;
   const double product_sum = product_ns * static_cast<double>(products);
   const double collective_sum = collective_ns * static_cast<double>(collectives);
+  const double shorter = std::min(product_sum, collective_sum);
   const auto hidden = [&](double ns) {
-    const double shorter = std::min(product_sum, collective_sum);
     return std::clamp(100 * (product_sum + collective_sum - ns) / shorter, 0.0, 100.0);
   };
   Figure f = *both;
   f.name = "hidden", f.label = "share of the shorter that the other hides", f.unit = "%";
   f.value = hidden(both->value), f.best = hidden(both->best);
+  // The time's interquartile range, as a share of the shorter.
+  if (f.value > 0) f.spread_pct = both->spread_pct * both->value * 100 / (shorter * f.value);
   if (f.value > 0) bench.add(std::move(f));
   else bench.miss(f, {"nothing is hidden: together they take as long as one after the other"});
 }

@@ -239,6 +239,8 @@ Result<std::unique_ptr<RankExchange>> RankExchange::connect(const LaunchedRank& 
     return Error{"the launcher does not say where rank 0 is",
                  "name a file that all ranks see with --rendezvous FILE, or set MASTER_ADDR"};
   std::unique_ptr<RankExchange> e(new RankExchange(launched, patience_ns));
+  // The file names the job. Without a launcher's name it would be the parent, which differs by host.
+  if (!file.empty()) e->launched_.job = "file";
   const int64_t until_ns = monotonic_ns() + patience_ns;
   const Status status = launched.rank == 0 ? e->listen(file, until_ns) : e->reach(file, until_ns);
   if (!status) return status.error();
@@ -341,6 +343,13 @@ Status RankExchange::reach(const std::string& file, int64_t until_ns) {
 }
 
 Result<std::vector<std::string>> RankExchange::gather(std::string_view mine) {
+  if (failed_) return *failed_;
+  auto all = exchange(mine);
+  if (!all) failed_ = all.error();
+  return all;
+}
+
+Result<std::vector<std::string>> RankExchange::exchange(std::string_view mine) {
   const int64_t until_ns = monotonic_ns() + patience_ns_;
   const auto count = static_cast<size_t>(launched_.ranks);
   std::vector<std::string> all(count);

@@ -38,7 +38,8 @@ class RankExchange {
   RankExchange(const RankExchange&) = delete;
   RankExchange& operator=(const RankExchange&) = delete;
 
-  /// The messages of all ranks, in their order, on each rank. Collective. After an error there is no next round.
+  /// The messages of all ranks, in their order, on each rank. Collective. After an error there is no next round:
+  /// further calls return it at once.
   Result<std::vector<std::string>> gather(std::string_view mine);
   [[nodiscard]] int rank() const { return launched_.rank; }
   [[nodiscard]] int ranks() const { return launched_.ranks; }
@@ -49,11 +50,13 @@ class RankExchange {
   Status listen(const std::string& file, int64_t until_ns);
   Status accept_all(const Descriptor& door, int64_t until_ns);
   Status reach(const std::string& file, int64_t until_ns);
+  Result<std::vector<std::string>> exchange(std::string_view mine);
   [[nodiscard]] std::string hello() const;
   [[nodiscard]] std::string missing(std::string_view what) const;
 
   LaunchedRank launched_;
   int64_t patience_ns_;
+  std::optional<Error> failed_;      // why there is no next round
   std::string file_;                 // that rank 0 wrote; removed with it
   std::vector<Descriptor> peers_;    // rank 0: by rank, none at 0; others: rank 0's
   std::vector<std::string> hosts_;   // rank 0: by rank

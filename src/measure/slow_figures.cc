@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <set>
 
 #include "analyse/report/quantity.h"
@@ -67,17 +68,19 @@ std::vector<std::string> host_ends(const BenchResult& result, const Figure& f) {
 
 // Places all of whose pairs are slow by those without them.
 std::vector<Place> slow_ends(const std::vector<const Figure*>& pairs, const Ends& ends) {
-  std::set<std::string> names;
-  for (const Figure* f : pairs)
-    for (const std::string& end : ends(*f)) names.insert(end);
+  std::map<std::string, std::set<const Figure*>> at_end;
+  std::vector<const Figure*> with_ends;
+  for (const Figure* f : pairs) {
+    const std::vector<std::string> two = ends(*f);
+    for (const std::string& end : two) at_end[end].insert(f);
+    if (!two.empty()) with_ends.push_back(f);
+  }
   std::vector<Place> slow;
-  for (const std::string& name : names) {
+  for (const auto& [name, figures] : at_end) {
     Place place{name, {}, 0, 0};
     std::vector<double> own, others;
-    for (const Figure* f : pairs) {
-      const std::vector<std::string> two = ends(*f);
-      if (two.empty()) continue;
-      const bool at = std::ranges::count(two, name) > 0;
+    for (const Figure* f : with_ends) {
+      const bool at = figures.contains(f);
       (at ? own : others).push_back(f->value);
       if (at) place.pairs.push_back(f);
     }
@@ -97,7 +100,7 @@ struct SlowPlaces {
 SlowPlaces places_of(const BenchResult& result) {
   std::vector<std::pair<std::string, std::vector<const Figure*>>> groups;   // that are compared with each other
   for (const Figure& f : result.figures) {
-    if (!f.peer && !f.peer_rank) continue;
+    if (f.rank ? !f.peer_rank : !(f.device && f.peer)) continue;
     const std::string key = fmt::format("{}/{}/{}/{}", f.benchmark, f.name, f.link_class(), kind_of(result, f));
     auto* group = first_where(groups, [&](const auto& g) { return g.first == key; });
     if (!group) group = &groups.emplace_back(key, std::vector<const Figure*>());
@@ -123,46 +126,46 @@ SlowPlaces places_of(const BenchResult& result) {
   return found;
 }
 
-// A quantity of a machine: the median over its devices or pairs.
-struct OfMachine {
-  std::string key;
-  const Figure* first;
-  std::string host;
-  double value = 0;
-};
+// What is compared between machines. Figures of the host are of its processor.
+std::string key_of(const BenchResult& result, const Figure& f) {
+  const std::string kind = f.device || f.rank ? kind_of(result, f) : result.machine.processor;
+  return fmt::format("{}/{}/{}/{}/{}", f.benchmark, f.name, f.link_class(), f.unit, kind);
+}
 
-std::vector<OfMachine> quantities_of(const BenchResult& result) {
-  std::vector<OfMachine> all;
-  std::vector<std::vector<double>> values;
-  for (const Figure& f : result.figures) {
-    const std::string key = fmt::format("{}/{}/{}/{}", f.benchmark, f.name, f.link_class(), kind_of(result, f));
-    size_t at = 0;
-    while (at < all.size() && all[at].key != key) ++at;
-    if (at == all.size()) all.push_back({key, &f, result.machine.host, 0}), values.emplace_back();
-    values[at].push_back(f.value);
+// The quantities of a machine, each the median over its devices or pairs, by key.
+std::map<std::string, Figure> quantities_of(const BenchResult& result) {
+  std::map<std::string, std::vector<const Figure*>> groups;
+  for (const Figure& f : result.figures)
+    if (f.runs > 1) groups[key_of(result, f)].push_back(&f);   // of one run nobody knows the spread
+  std::map<std::string, Figure> all;
+  for (const auto& [key, figures] : groups) {
+    std::vector<double> values, spreads_pct;
+    for (const Figure* f : figures) values.push_back(f->value), spreads_pct.push_back(f->spread_pct);
+    Figure& median = all.emplace(key, *figures.front()).first->second;
+    median.value = median_of(values), median.spread_pct = median_of(spreads_pct);
   }
-  for (size_t i = 0; i < all.size(); ++i) all[i].value = median_of(values[i]);
   return all;
 }
 
 }  // namespace
 
 std::vector<std::string> slow_machines(const std::vector<BenchResult>& all) {
-  std::vector<OfMachine> every;
-  for (const BenchResult& result : all) std::ranges::move(quantities_of(result), std::back_inserter(every));
+  std::map<std::string, std::vector<std::pair<std::string, Figure>>> groups;   // hosts that are compared
+  for (const BenchResult& result : all)
+    for (auto& [key, figure] : quantities_of(result)) groups[key].emplace_back(result.machine.host, std::move(figure));
   std::vector<std::pair<double, std::string>> slow;
-  for (const OfMachine& own : every) {
-    std::vector<double> others;
-    for (const OfMachine& other : every)
-      if (&other != &own && other.key == own.key && other.first->unit == own.first->unit) others.push_back(other.value);
-    if (others.empty()) continue;
-    const double usual = median_of(others);
-    Figure f = *own.first;
-    f.value = own.value;
-    if (const double pct = worse_pct(f, usual); pct > kSlowDevice_pct)
-      slow.emplace_back(pct, fmt::format("{}: {} {}, the other machines {} ({} worse)", own.host, f.label,
-                                         f.text_of(f.value), f.text_of(usual), format_percent(pct, 0)));
-  }
+  for (const auto& [key, machines] : groups)
+    for (const auto& own : machines) {
+      std::vector<double> others;
+      for (const auto& other : machines)
+        if (&other != &own) others.push_back(other.second.value);
+      if (others.empty()) continue;
+      const auto& [host, f] = own;
+      const double usual = median_of(others), pct = worse_pct(f, usual);
+      if (pct > std::max(kSlowDevice_pct, f.spread_pct))
+        slow.emplace_back(pct, fmt::format("{}: {} {}, the other machines {} ({} worse)", host, f.label,
+                                           f.text_of(f.value), f.text_of(usual), format_percent(pct, 0)));
+    }
   std::ranges::stable_sort(slow, std::greater<>(), &std::pair<double, std::string>::first);
   std::vector<std::string> texts;
   for (auto& [pct, text] : slow) texts.push_back(std::move(text));

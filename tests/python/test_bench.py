@@ -252,6 +252,7 @@ def test_a_hang_ends(profgpu, function):
     assert time.monotonic() - begin < 30
     last = json.loads(result.stdout)['not_measured'][-1]
     assert last['why'] == 'did not return within 2 s' and result.returncode == 1
+    assert ('a driver that hangs' in last['hint']) == (last['device'] is not None)
     if function == 'cuMemcpyPeerAsync':
         assert last['benchmark'] == 'bandwidth' and last['label'] == 'device to device'
 
@@ -352,6 +353,20 @@ def test_saved_results_are_compared(profgpu, tmp_path):
         result = profgpu('bench', *words, env=environment())
         assert result.returncode == 1 and str(words[1]) in result.stderr.decode()
     assert profgpu('bench', '--saved', before, '-o', before).returncode == 2
+
+
+def test_links_without_a_name_or_a_rate(profgpu, tmp_path):
+    """A saved result that other programs wrote."""
+    saved = tmp_path / 'links.json'
+    pair = {'benchmark': 'bandwidth', 'name': 'a', 'label': 'a', 'device': 0, 'peer': 1, 'unit': 'GB/s', 'value': 90,
+            'runs': 10}
+    for link, share in (({'link_gbps': 100}, ''), ({'link_gbps': 0, 'link': 'NV4'}, ''),
+                        ({'link_gbps': 100, 'link': 'NV4'}, '90 % of 4 NVLinks')):
+        saved.write_text(json.dumps({'schema': 'profgpu.bench.v1', 'figures': [{**pair, **link}]}))
+        result = profgpu('bench', '--saved', saved, '--width', '120')
+        text = result.stdout.decode()
+        assert result.returncode == 0 and '90 GB/s' in text, text
+        assert share in text if share else 'NVLinks' not in text, text
 
 
 def test_doctor_says_which_device_is_slow(profgpu, tmp_path):

@@ -95,8 +95,8 @@ def test_wrong_results_name_the_rank(ranks):
 
 
 def test_a_rank_that_does_not_come_is_named(ranks):
-    codes, document, _ = ranks('devices=3', [torchrun(r, 3, 40_013) for r in range(2)], '--timeout', '2')
-    assert codes == [1, 1] and document['not_measured'][-1]['why'] == 'rank 2 did not come within 2 s'
+    codes, document, _ = ranks('devices=3', [torchrun(r, 3, 40_013) for r in range(2)], '--timeout', '20')
+    assert codes == [1, 1] and document['not_measured'][-1]['why'] == 'rank 2 did not come within 20 s'
 
 
 def test_a_rank_without_memory_is_named(ranks):
@@ -115,8 +115,8 @@ def test_a_rank_without_a_driver_is_named(ranks):
 
 def test_a_hang_of_one_rank_ends_all(ranks):
     codes, document, _ = ranks(['devices=2', 'devices=2,hang=ncclAllGather'],
-                               [torchrun(r, 2, 40_016) for r in range(2)], '--timeout', '2')
-    assert document['not_measured'][-1]['why'] == 'did not return within 2 s'
+                               [torchrun(r, 2, 40_016) for r in range(2)], '--timeout', '20')
+    assert document['not_measured'][-1]['why'] == 'did not return within 20 s'
     assert document['not_measured'][-1]['label'].startswith('all-gather')
     assert figure(document, 'all_reduce_1024', None)   # what was measured before
 
@@ -124,7 +124,7 @@ def test_a_hang_of_one_rank_ends_all(ranks):
 def test_a_rank_that_dies_is_named(ranks):
     each = [torchrun(r, 2, 40_017) for r in range(2)]
     # A failure ends the rank's part; the others hear of it.
-    codes, document, _ = ranks(['devices=2', 'devices=2,fail=cuMemcpyDtoHAsync_v2:2:3'], each, '--timeout', '5')
+    codes, document, _ = ranks(['devices=2', 'devices=2,fail=cuMemcpyDtoHAsync_v2:2:3'], each, '--timeout', '20')
     whys = ' '.join(n['why'] for n in document['not_measured'])
     assert 'rank 1 (' in whys and 'cuMemcpyDtoHAsync_v2: out of memory' in whys
 
@@ -216,6 +216,24 @@ def test_interrupted_rank_0_keeps_what_there_is(tmp_path):
     finally:
         processes[1].kill()
         processes[1].communicate()
+
+
+def test_ranks_that_rank_0_leaves_fail(tmp_path):
+    """Rank 2 has answered and waits for the others' answers. Rank 1 never answers, and rank 0 is ended."""
+    models = ('devices=3', 'devices=3,hang=cuMemcpyDtoHAsync_v2', 'devices=3')
+    processes = [subprocess.Popen([PROGRAM, 'bench', 'collectives'], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                  env=environment(m, TMPDIR=str(tmp_path), **torchrun(r, 3, 40_019)))
+                 for r, m in enumerate(models)]
+    try:
+        wait_for_pause(processes[1])
+        processes[0].send_signal(signal.SIGTERM)
+        assert processes[0].communicate(timeout=LIMIT_S) and processes[0].returncode == 130
+        out, error = processes[2].communicate(timeout=LIMIT_S)
+        assert processes[2].returncode == 1 and not out and b'rank 2: rank 0 ended' in error, error
+    finally:
+        for p in processes[1:]:
+            p.kill()
+            p.communicate()
 
 
 def wait_for_pause(process):
