@@ -150,7 +150,8 @@ void describe_dominant_kernel(const Measured& m, Finding& f) {
   f.why = fmt::format("{} calls of {} each ({}). Making it faster makes the job faster.", k.count,
                       format_duration(k.mean_ns), kernel_category_name(k.category));
   const std::string_view function = kernel_function(m.trace().strings[k.name]);
-  const bool plain = std::ranges::all_of(function, [](char c) { return is_letter(c) || is_digit(c) || c == '_'; });   // it is pasted into a shell
+  // It is pasted into a shell.
+  const bool plain = std::ranges::all_of(function, [](char c) { return is_letter(c) || is_digit(c) || c == '_'; });
   const std::string_view filter = plain && !function.empty() ? function : "regex:…";
   f.fix = {is_amd(m.trace().properties(m.device().id))
                ? fmt::format("profile it: rocprof-compute profile -n train -k {} -- python train.py", filter)

@@ -163,10 +163,10 @@ TEST(Compare, SaysWhichPartOfTheDistanceClosed) {
 }
 
 TEST(RunSummary, TakesDistanceAndEnergyFromTheDocument) {
-  const auto summary = [](std::string more, const char* times) {
+  const auto summary = [](std::string more, const char* times, int known_pct = 90) {
     const std::string text =
         R"({"schema": "profgpu.analysis.v1", "ranks": [{"rank": 0, "measured": {"steps": 2, "wall_ns": 600},
-            "distance": {"limit_ns": 200, "times_limit": )" + std::string(times) +
+            "distance": {"limit_ns": 200, "known_pct": )" + std::to_string(known_pct) + R"(, "times_limit": )" + times +
         R"(, "parts": [{"part": "necessary_work", "total_ns": 200}, {"part": "products", "total_ns": 400}]}}])" + more +
         "}";
     return *run_summary(*value_from_json(text), "a");
@@ -179,6 +179,7 @@ TEST(RunSummary, TakesDistanceAndEnergyFromTheDocument) {
   EXPECT_TRUE(part.distance_ns.empty());
   EXPECT_FALSE(part.times_limit);
   EXPECT_TRUE(part.telemetry.empty());
+  EXPECT_TRUE(summary("", "3", 60).distance_ns.empty());   // of less than 70 % the report says nothing either
 }
 
 TEST(Compare, NothingInCommonIsAnError) {

@@ -7,7 +7,8 @@ namespace profgpu {
 namespace {
 
 const Record kNothing;
-constexpr double kMinKnown_pct = 70;   // of kernel time: below that a report has no distance either, see docs/roofline.md
+// Of kernel time: below that a report has no distance either, see docs/roofline.md.
+constexpr double kMinKnown_pct = 70;
 
 const Record& record_of(const Value& v) { return v.record() ? *v.record() : kNothing; }
 
