@@ -93,9 +93,9 @@ Status read_peaks(const std::string& path, AnalyzeOptions& options) {
   bool broken = false;
   auto text = whole_text(path, broken);
   if (!text) return text.error();
-  auto limits = limits_from_json(*std::move(text), path);
-  if (!limits) return limits.error();
-  options.analysis.peaks = *std::move(limits);
+  auto measured = measured_machine(*std::move(text), path);
+  if (!measured) return measured.error();
+  options.analysis.peaks = *std::move(measured);
   return ok();
 }
 
@@ -168,13 +168,12 @@ std::string machine_file() {
   return (data.empty() ? environment("HOME") + "/.local/share" : data) + "/profgpu/machine.json";
 }
 
-std::vector<DeviceLimits> machine_peaks() {
+AnalyzeOptions::AnalyzeOptions() {
   bool broken = false;
   const std::string path = machine_file();
   auto text = whole_text(path, broken);
-  if (!text) return {};
-  auto limits = limits_from_json(*std::move(text), path);
-  return limits ? *std::move(limits) : std::vector<DeviceLimits>();
+  if (!text) return;
+  if (auto measured = measured_machine(*std::move(text), path)) analysis.machine = *std::move(measured);
 }
 
 Error no_such_rule(const std::string& id) {

@@ -18,6 +18,8 @@
 namespace profgpu {
 
 struct AnalyzeOptions {
+  AnalyzeOptions();                        ///< with what is in machine_file(), if there is one that can be read
+
   std::vector<std::string> paths;          ///< files or folders, as typed; which hold samples is seen in them
   AnalysisOptions analysis;
   Thresholds thresholds;
@@ -47,8 +49,6 @@ Status set_option(PresentOptions& options, std::string_view option, std::span<co
 
 /// Where `profgpu bench --save` puts what it measured: PROFGPU_MACHINE, else profgpu/machine.json of the user's data.
 std::string machine_file();
-/// What is there of devices; nothing if there is no such file, or none that can be read.
-std::vector<DeviceLimits> machine_peaks();
 
 /// With the rule that was probably meant.
 Error no_such_rule(const std::string& id);

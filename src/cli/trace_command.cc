@@ -5,7 +5,6 @@
 #include <cstdlib>
 
 #include "cli/output.h"
-#include "measure/bench_result.h"
 
 namespace profgpu {
 namespace {
@@ -24,15 +23,6 @@ Status set_options(Options& options, const std::string_view (&names)[N], const A
     if (arguments.has(name))
       if (Status set = set_option(options, name, arguments.values(name)); !set) return set;
   return ok();
-}
-
-// What a file of `profgpu bench` says of storage; nothing if it is another one.
-std::vector<std::string> ceilings_in(const std::string& path) {
-  std::vector<std::string> all;
-  if (const auto result = read_bench(path))
-    for (const Figure& f : result->figures)
-      if (f.benchmark == "storage") all.push_back(f.label + ": " + f.text_of(f.value));
-  return all;
 }
 
 }  // namespace
@@ -77,9 +67,6 @@ Result<TraceCommand> trace_command(const Arguments& arguments) {
   c.progress = !c.quiet && !arguments.has("--no-progress");
   if (Status set = set_options(c.shown, kShowingOptions, arguments); !set) return set.error();
   if (Status set = set_options(c.read, kReadingOptions, arguments); !set) return set.error();
-  if (c.read.analysis.peaks.empty())
-    c.read.analysis.machine_peaks = machine_peaks(), c.read.analysis.machine_ceilings = ceilings_in(machine_file());
-  else c.read.analysis.ceilings = ceilings_in(arguments.value("--peaks"));
   return c;
 }
 

@@ -24,8 +24,6 @@ namespace profgpu {
 namespace {
 
 constexpr int64_t kMillisecond_ns = 1'000'000;
-/// How long the very first list of processes may delay a reading: one-shot commands have no second.
-constexpr int64_t kFirstProcesses_ns = 1'000'000'000;
 /// The values of the inventory's query count as the first reading's for this long: nvidia-smi averages over up to a
 /// second anyway, and consumers drop values from before their first reading.
 constexpr int64_t kStillNow_ns = 1'000'000'000;
@@ -196,8 +194,9 @@ Status NvidiaSmi::state_of(const Device& device) const {
 void NvidiaSmi::move_processes(std::unique_lock<std::mutex>& lock, const ReadRequest& request, Reading& reading) {
   if (!std::exchange(processes_wanted_, true)) wake();
   if (request.everything) {
-    const int64_t left_ns = request.until_ns == 0 ? kFirstProcesses_ns : request.until_ns - monotonic_ns();
-    const std::chrono::nanoseconds patience(std::min(left_ns, kFirstProcesses_ns));
+    const int64_t most_ns = times_.first_processes_ns;
+    const int64_t left_ns = request.until_ns == 0 ? most_ns : request.until_ns - monotonic_ns();
+    const std::chrono::nanoseconds patience(std::min(left_ns, most_ns));
     processes_came_.wait_for(lock, patience, [this] { return processes_known_; });
   }
   Device& device = devices_[reading.device];

@@ -49,6 +49,7 @@ class NvidiaSmiTest : public testing::Test {
     variables_.set("PROFGPU_SMI_LOG", log_);
     times_.query_ns = 20 * kSecond;
     times_.silence_ns = 60 * kSecond;   // so long may a machine stall; tests of silence have less
+    times_.first_processes_ns = times_.process_timeout_ns = 60 * kSecond;
     times_.first_pause_ns = kSecond / 20;
     times_.last_pause_ns = kSecond / 10;
     times_.max_starts = 4;

@@ -110,7 +110,7 @@ std::string Figure::place() const {
 }
 
 std::string Figure::text_of(double of) const {
-  return unit == "ns" ? format_duration(of) : format_number(of) + " " + unit;
+  return format_measured(of, unit);
 }
 
 std::string bench_json(const BenchResult& result) {

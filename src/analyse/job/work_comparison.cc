@@ -33,35 +33,6 @@ bool in_measured_step(const RankDigest& rank, int64_t time_ns) {
   return step.measured && time_ns < step.interval().end;
 }
 
-std::optional<SampledClock> clock_of(const RankDigest& rank, const SampleLog& log, uint32_t device) {
-  const SampleSeries* clock = log.find(device, Metric::kSmClock);
-  const SampleSeries* reasons = log.find(device, Metric::kClockEventReasons);
-  if (clock == nullptr) return std::nullopt;
-  double sum = 0;
-  int64_t count = 0, held = 0;
-  std::map<uint32_t, int64_t> held_by;
-  for (size_t i = 0; i < clock->time_ns.size(); ++i) {
-    if (!in_measured_step(rank, clock->time_ns[i])) continue;
-    const auto bits = static_cast<uint32_t>(reasons ? reasons->at(clock->time_ns[i]).value_or(0) : 0);
-    if ((bits & static_cast<uint32_t>(ClockReason::kIdle)) != 0) continue;
-    sum += clock->value[i];
-    ++count;
-    if ((bits & kHeldBackReasons) == 0) continue;
-    ++held;
-    for (const ClockReasonInfo& r : clock_reasons())
-      if ((bits & kHeldBackReasons & static_cast<uint32_t>(r.reason)) != 0) ++held_by[static_cast<uint32_t>(r.reason)];
-  }
-  if (count == 0) return std::nullopt;
-  SampledClock out;
-  out.sm_clock_mhz = sum / static_cast<double>(count);
-  if (reasons != nullptr) out.held_pct = 100.0 * static_cast<double>(held) / static_cast<double>(count);
-  int64_t most = 0;
-  for (const ClockReasonInfo& r : clock_reasons())
-    if (const auto it = held_by.find(static_cast<uint32_t>(r.reason)); it != held_by.end() && it->second > most)
-      most = it->second, out.held_by = r.words;
-  return out;
-}
-
 /// Ranks with one number for their device on a host, and the log's device with that number.
 struct DeviceUsers {
   std::vector<uint32_t> ranks;   // indices
@@ -414,16 +385,33 @@ class Comparison {
 
 }  // namespace
 
-std::vector<std::optional<SampledClock>> sampled_clocks(std::span<const RankDigest> ranks, const SampleLog& samples) {
-  std::vector<std::optional<SampledClock>> out(ranks.size());
-  for (const auto& [where, users] : device_users(ranks, samples))
-    if (const uint32_t r = users.ranks.front(); users.device && users.ranks.size() == 1)
-      out[r] = clock_of(ranks[r], samples, *users.device);
-  return out;
-}
-
 std::optional<SampledClock> sampled_clock(const RankDigest& rank, const SampleLog& samples, uint32_t device) {
-  return clock_of(rank, samples, device);
+  const SampleSeries* clock = samples.find(device, Metric::kSmClock);
+  const SampleSeries* reasons = samples.find(device, Metric::kClockEventReasons);
+  if (clock == nullptr) return std::nullopt;
+  double sum = 0;
+  int64_t count = 0, held = 0;
+  std::map<uint32_t, int64_t> held_by;
+  for (size_t i = 0; i < clock->time_ns.size(); ++i) {
+    if (!in_measured_step(rank, clock->time_ns[i])) continue;
+    const auto bits = static_cast<uint32_t>(reasons ? reasons->at(clock->time_ns[i]).value_or(0) : 0);
+    if ((bits & static_cast<uint32_t>(ClockReason::kIdle)) != 0) continue;
+    sum += clock->value[i];
+    ++count;
+    if ((bits & kHeldBackReasons) == 0) continue;
+    ++held;
+    for (const ClockReasonInfo& r : clock_reasons())
+      if ((bits & kHeldBackReasons & static_cast<uint32_t>(r.reason)) != 0) ++held_by[static_cast<uint32_t>(r.reason)];
+  }
+  if (count == 0) return std::nullopt;
+  SampledClock out;
+  out.sm_clock_mhz = sum / static_cast<double>(count);
+  if (reasons != nullptr) out.held_pct = 100.0 * static_cast<double>(held) / static_cast<double>(count);
+  int64_t most = 0;
+  for (const ClockReasonInfo& r : clock_reasons())
+    if (const auto it = held_by.find(static_cast<uint32_t>(r.reason)); it != held_by.end() && it->second > most)
+      most = it->second, out.held_by = r.words;
+  return out;
 }
 
 std::vector<std::optional<uint32_t>> sampled_devices(std::span<const RankDigest* const> ranks,
@@ -443,6 +431,15 @@ std::vector<std::optional<uint32_t>> sampled_devices(std::span<const RankDigest*
     if (name.empty() || r.device_name.empty() || name == r.device_name) out[i] = found;
   }
   return out;
+}
+
+std::vector<std::optional<SampledClock>> sampled_clocks(std::span<const RankDigest> ranks, const SampleLog& samples) {
+  std::vector<const RankDigest*> all;
+  for (const RankDigest& r : ranks) all.push_back(&r);
+  std::vector<std::optional<SampledClock>> clocks;
+  for (const std::optional<uint32_t> device : sampled_devices(all, samples))
+    clocks.push_back(device ? sampled_clock(ranks[clocks.size()], samples, *device) : std::nullopt);
+  return clocks;
 }
 
 std::vector<std::string> unclear_samples(std::span<const RankDigest> ranks, const SampleLog& samples) {

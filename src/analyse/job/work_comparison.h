@@ -21,16 +21,15 @@ struct SampledClock {
   std::string held_by;              ///< the most frequent reason, in words; empty: none
 };
 
-/// One per rank, in their order, from samples of its host. Unknown if two ranks of a host give their device the same
-/// number, or hosts are unknown (see trace/sample.h).
-std::vector<std::optional<SampledClock>> sampled_clocks(std::span<const RankDigest> ranks, const SampleLog& samples);
-
 /// Of one device of the log, over the rank's measured steps; `samples` on the rank's own clock. None: no clock there.
 std::optional<SampledClock> sampled_clock(const RankDigest& rank, const SampleLog& samples, uint32_t device);
 
-/// The sampled device of each rank, in their order, by the same rules; the only device of a log is that of the only
-/// rank. Unknown too where both have a name and these differ.
+/// The sampled device of each rank, in their order, by its number on its host; the only device of a log is that of the
+/// only rank. Unknown if two ranks of a host give their device the same number, hosts are unknown (see trace/sample.h), or
+/// both have a name and these differ.
 std::vector<std::optional<uint32_t>> sampled_devices(std::span<const RankDigest* const> ranks, const SampleLog& samples);
+/// The clocks of these devices.
+std::vector<std::optional<SampledClock>> sampled_clocks(std::span<const RankDigest> ranks, const SampleLog& samples);
 
 /// Ranks whose samples are ambiguous, because several ranks of a host have one number for their device, as when each
 /// process sees only its own GPU. One sentence per host and number, without a full stop.

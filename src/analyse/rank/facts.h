@@ -31,13 +31,11 @@ struct AnalysisOptions {
   std::string step_pattern;   ///< POSIX extended regular expression, --step-pattern; empty: built-in names
   int64_t first_step = 0;     ///< --steps a:b: step numbers a to b - 1
   int64_t end_step = INT64_MAX;
-  std::vector<DeviceLimits> machine_peaks = {};   ///< measured here, by `profgpu bench --save`: of devices with a UUID
-  std::vector<std::string> machine_ceilings = {}; ///< what its storage and decoders reach, in words
-  std::vector<DeviceLimits> peaks = {};   ///< measured ones, --peaks; empty: known_limits()
+  MeasuredMachine machine = {};           ///< this one, by `profgpu bench --save`: for traces of devices with its UUIDs
+  MeasuredMachine peaks = {};             ///< --peaks; without devices: the machine's, else known_limits()
   GivenLoad load = {};                    ///< --tokens-per-step, --samples-per-step
   EnergyRates rates = {};                 ///< --price-kwh, --gco2-kwh
   std::optional<ModelConfig> model = {};  ///< --model-config
-  std::vector<std::string> ceilings = {}; ///< that file's
 };
 
 class Facts {

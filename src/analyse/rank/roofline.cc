@@ -114,14 +114,14 @@ Limits Limits::compute(const Facts& facts) {
   const DeviceTime* device = device_of(facts);
   if (device == nullptr) return {std::nullopt, "no device was recorded"};
   const DeviceProperties properties = facts.trace().properties(device->id);
-  if (const std::vector<DeviceLimits>& measured = facts.options().peaks; !measured.empty()) {
+  if (const std::vector<DeviceLimits>& measured = facts.options().peaks.devices; !measured.empty()) {
     const DeviceLimits* own = limits_called(measured, properties.name);
     if (own == nullptr) return {std::nullopt, "the file of --peaks does not have " + properties.name};
     DeviceLimits limits = *own;
     if (limits.name.empty()) limits.name = properties.name;
     return {std::move(limits), ""};
   }
-  if (const DeviceLimits* own = limits_of_uuid(facts.options().machine_peaks, properties.uuid)) return {*own, ""};
+  if (const DeviceLimits* own = limits_of_uuid(facts.options().machine.devices, properties.uuid)) return {*own, ""};
   FoundLimits found = find_limits({properties.name, properties.memory_bytes, properties.multiprocessors});
   return {std::move(found.limits), std::move(found.why)};
 }

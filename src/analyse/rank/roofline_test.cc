@@ -89,10 +89,10 @@ TEST(Roofline, MeasuredPeaksTakeThePlaceOfTheTable) {
   HandTrace hand = one_step();
   hand.op("aten::mm", 10, 20).kernel("gemm", 11, 12, 100, 300);
   AnalysisOptions options;
-  options.peaks.emplace_back();
-  options.peaks[0].tera[static_cast<size_t>(Precision::kBf16)] = 494.7;
-  options.peaks[0].memory_gbps = 3000;
-  options.peaks[0].source = "peaks.json";
+  options.peaks.devices.emplace_back();
+  options.peaks.devices[0].tera[static_cast<size_t>(Precision::kBf16)] = 494.7;
+  options.peaks.devices[0].memory_gbps = 3000;
+  options.peaks.devices[0].source = "peaks.json";
   const WorkedTrace t(hand.build(), {kHundred}, std::move(options));
   EXPECT_NEAR(*t.facts.get<Roofline>().ops[0].limit_pct(), 100, 1e-6);
   EXPECT_EQ(t.facts.get<Limits>().device->source, "peaks.json");

@@ -123,24 +123,6 @@ class WorkOfOps {
   std::unordered_map<uint32_t, uint32_t> with_lists_;   // index into known: a host row with such inputs
 };
 
-// Of names of kernels of products, as cuBLAS, cuDNN, CUTLASS and hipBLASLt make them.
-Precision precision_in_name(std::string_view name) {
-  const std::string text = lower_case(name);
-  constexpr std::pair<std::string_view, Precision> kParts[] = {
-      {"tf32", Precision::kTf32},   {"bf16", Precision::kBf16},   {"bfloat16", Precision::kBf16},
-      {"_bbs_", Precision::kBf16},  {"fp8", Precision::kFp8},     {"e4m3", Precision::kFp8},
-      {"e5m2", Precision::kFp8},    {"fp4", Precision::kFp4},     {"e2m1", Precision::kFp4},
-      {"f16", Precision::kFp16},    {"fp16", Precision::kFp16},   {"half", Precision::kFp16},
-      {"h884", Precision::kFp16},   {"h1688", Precision::kFp16},  {"h16816", Precision::kFp16},
-      {"hgemm", Precision::kFp16},  {"_hhs_", Precision::kFp16},  {"i8816", Precision::kInt8},
-      {"i16832", Precision::kInt8}, {"imma", Precision::kInt8},   {"int8", Precision::kInt8},
-      {"s1688", Precision::kTf32},   // single precision in tensor cores of that shape, where nothing above says less
-      {"dgemm", Precision::kFp64},  {"d884", Precision::kFp64},   {"sgemm", Precision::kFp32},
-      {"scudnn", Precision::kFp32}};
-  const auto* const it = std::ranges::find_if(kParts, [&](const auto& part) { return contains(text, part.first); });
-  return it == std::end(kParts) ? Precision::kUnknown : it->second;
-}
-
 bool multiplies(KernelCategory category) {
   return category == KernelCategory::kGemm || category == KernelCategory::kConvolution ||
          category == KernelCategory::kAttention;
@@ -225,7 +207,7 @@ class RunsOfKernels {
     const StringId name = trace_.activity.name[a.value];
     if (!named_[name.value]) {
       named_[name.value] = true;
-      if (multiplies(kernels_.category[name.value])) work_.by_name[name.value] = precision_in_name(trace_.strings[name]);
+      if (multiplies(kernels_.category[name.value])) work_.by_name[name.value] = precision_in_kernel_name(trace_.strings[name]);
     }
     const Precision shown = work_.by_name[name.value];
     Precision& precision = run.work.precision;
@@ -295,7 +277,23 @@ std::vector<FamilyWorkRow> work_by_family(const Trace& trace, const DeviceWork& 
 
 }  // namespace
 
-Precision precision_in_kernel_name(std::string_view name) { return precision_in_name(name); }
+// Of names of kernels of products, as cuBLAS, cuDNN, CUTLASS and hipBLASLt make them.
+Precision precision_in_kernel_name(std::string_view name) {
+  const std::string text = lower_case(name);
+  constexpr std::pair<std::string_view, Precision> kParts[] = {
+      {"tf32", Precision::kTf32},   {"bf16", Precision::kBf16},   {"bfloat16", Precision::kBf16},
+      {"_bbs_", Precision::kBf16},  {"fp8", Precision::kFp8},     {"e4m3", Precision::kFp8},
+      {"e5m2", Precision::kFp8},    {"fp4", Precision::kFp4},     {"e2m1", Precision::kFp4},
+      {"f16", Precision::kFp16},    {"fp16", Precision::kFp16},   {"half", Precision::kFp16},
+      {"h884", Precision::kFp16},   {"h1688", Precision::kFp16},  {"h16816", Precision::kFp16},
+      {"hgemm", Precision::kFp16},  {"_hhs_", Precision::kFp16},  {"i8816", Precision::kInt8},
+      {"i16832", Precision::kInt8}, {"imma", Precision::kInt8},   {"int8", Precision::kInt8},
+      {"s1688", Precision::kTf32},   // single precision in tensor cores of that shape, where nothing above says less
+      {"dgemm", Precision::kFp64},  {"d884", Precision::kFp64},   {"sgemm", Precision::kFp32},
+      {"scudnn", Precision::kFp32}};
+  const auto* const it = std::ranges::find_if(kParts, [&](const auto& part) { return contains(text, part.first); });
+  return it == std::end(kParts) ? Precision::kUnknown : it->second;
+}
 
 OpInputs op_inputs(const Trace& trace, HostId op) {
   const OpArgsId id = op.valid() ? trace.host.args[op.value] : OpArgsId();

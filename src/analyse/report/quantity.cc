@@ -102,6 +102,10 @@ std::string format_gbps(double gbps) {
 
 std::string format_count(int64_t n) { return with_separators(std::to_string(n)); }
 
+std::string format_measured(double x, std::string_view unit) {
+  return unit == "ns" ? format_duration(x) : format_number(x) + " " + std::string(unit);
+}
+
 std::string format_number(double x) {
   if (!std::isfinite(x)) return std::string(kUnknownText);
   const double magnitude = std::abs(x);

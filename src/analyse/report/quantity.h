@@ -25,6 +25,8 @@ std::string format_gbps(double gbps);
 std::string format_count(int64_t n);
 /// "1.3", "1,234", "0.0123": three significant digits, more only for whole numbers.
 std::string format_number(double x);
+/// "7 GB/s", "3.2 ms" of nanoseconds.
+std::string format_measured(double x, std::string_view unit);
 
 /// "0–3, 7"; after six ranges "and 12 more".
 std::string number_ranges(std::vector<int> numbers);

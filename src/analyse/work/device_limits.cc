@@ -268,23 +268,45 @@ std::optional<Precision> precision_called(std::string_view name) {
   return std::nullopt;
 }
 
+bool read_text(JsonReader& in, std::string& text) {
+  JsonString read;
+  int64_t replaced = 0;
+  if (!in.string(read)) return false;
+  text = unescaped(read, replaced);
+  return true;
+}
+
 // Members of other names are for others.
 bool read_device(JsonReader& in, DeviceLimits& device) {
   return read_object(in, [&](std::string_view key) {
     if (key == "memory_gbps") return read_number(in, device.memory_gbps);
-    if (key == "name" || (key == "uuid" && in.peek() == '"')) {
-      JsonString text;
-      int64_t replaced = 0;
-      if (!in.string(text)) return false;
-      (key == "name" ? device.name : device.uuid) = unescaped(text, replaced);
-      return true;
-    }
+    if (key == "name") return read_text(in, device.name);
+    if (key == "uuid" && in.peek() == '"') return read_text(in, device.uuid);
     if (key != "tflops") return in.skip_value();
     return read_object(in, [&](std::string_view precision) {
       const std::optional<Precision> p = precision_called(precision);
       return p && read_number(in, device.tera[static_cast<size_t>(*p)]);
     });
   });
+}
+
+// A figure of profgpu bench.
+bool read_storage(JsonReader& in, std::vector<StorageRate>& all) {
+  std::string benchmark;
+  StorageRate rate;
+  const bool read = read_object(in, [&](std::string_view key) {
+    const bool text = in.peek() == '"';
+    if (key == "benchmark" && text) return read_text(in, benchmark);
+    if (key == "label" && text) return read_text(in, rate.label);
+    if (key == "unit" && text) return read_text(in, rate.unit);
+    std::string_view token;
+    if (key != "value" || text || in.peek() == '{' || in.peek() == '[') return in.skip_value();
+    if (!in.scalar(token)) return false;
+    std::from_chars(token.data(), token.data() + token.size(), rate.value);
+    return true;
+  });
+  if (benchmark == "storage" && rate.value > 0) all.push_back(std::move(rate));
+  return read;
 }
 
 }  // namespace
@@ -336,18 +358,19 @@ FoundLimits find_limits(const DeviceDescription& device) {
   return {fitting.front(), ""};
 }
 
-Result<std::vector<DeviceLimits>> limits_from_json(std::string text, std::string_view path) {
-  std::vector<DeviceLimits> all;
+Result<MeasuredMachine> measured_machine(std::string text, std::string_view path) {
+  MeasuredMachine all;
   JsonReader in = JsonReader::over(text);
   const bool read = read_object(in, [&](std::string_view key) {
+    if (key == "figures") return read_array(in, [&] { return read_storage(in, all.storage); });
     if (key != "devices") return in.skip_value();
     return read_array(in, [&] {
-      DeviceLimits& device = all.emplace_back();
+      DeviceLimits& device = all.devices.emplace_back();
       device.source = path;
       return read_device(in, device);
     });
   });
-  if (!read || in.peek() != 0 || all.empty())
+  if (!read || in.peek() != 0 || all.devices.empty())
     return Error{std::string(path) + ": not a file of peak rates",
                  R"(it looks like {"devices": [{"name": "NVIDIA H100 80GB HBM3", "tflops": {"bf16": 800}, )"
                  R"("memory_gbps": 3000}]})"};

@@ -55,8 +55,18 @@ FoundLimits find_limits(const DeviceDescription& device);
 /// All devices whose limits are known, by vendor and age.
 const std::vector<DeviceLimits>& known_limits();
 
-/// What a file of measured peaks says, see docs/roofline.md. An entry without a name is of all devices.
-Result<std::vector<DeviceLimits>> limits_from_json(std::string text, std::string_view path);
+struct StorageRate {
+  std::string label, unit;
+  double value = 0;
+};
+
+/// What was measured: a result of `profgpu bench`, or rates that a user wrote down, see docs/roofline.md.
+struct MeasuredMachine {
+  std::vector<DeviceLimits> devices;   ///< without a name: of all devices
+  std::vector<StorageRate> storage;    ///< what storage and decoders reach
+};
+/// The error: the file says nothing of devices.
+Result<MeasuredMachine> measured_machine(std::string text, std::string_view path);
 /// The entry of a device; null: none.
 const DeviceLimits* limits_called(std::span<const DeviceLimits> all, std::string_view device_name);
 /// The entry of the very device; null: none, or either has no UUID.

@@ -128,19 +128,25 @@ TEST(DeviceLimits, LeastTimeIsTheLongerOfComputingAndMoving) {
 }
 
 TEST(DeviceLimits, MeasuredPeaksAreReadFromAFile) {
-  const auto all = limits_from_json(
-      R"({"by": "a benchmark", "devices": [{"name": "A", "tflops": {"bf16": 800.5, "fp32": 50}, "memory_gbps": 3000},
+  const auto all = measured_machine(
+      R"({"by": "a benchmark", "figures": [{"benchmark": "storage", "label": "cached", "value": 7.5, "unit": "GB/s"},
+          {"benchmark": "host", "label": "a", "value": 1}, {"benchmark": "storage", "label": "b", "value": [0]},
+          {"benchmark": "storage", "label": null, "value": 0}], "devices": [{"name": "A", "tflops": {"bf16": 800.5, "fp32": 50}, "memory_gbps": 3000},
           {"tflops": {}, "memory_gbps": 900, "clock": null}]})",
       "peaks.json");
   ASSERT_TRUE(all);
-  ASSERT_EQ(all->size(), 2u);
-  const DeviceLimits* a = limits_called(*all, "A");
+  ASSERT_EQ(all->storage.size(), 1u);
+  EXPECT_EQ(all->storage[0].label, "cached");
+  EXPECT_EQ(all->storage[0].value, 7.5);
+  EXPECT_EQ(all->storage[0].unit, "GB/s");
+  ASSERT_EQ(all->devices.size(), 2u);
+  const DeviceLimits* a = limits_called(all->devices, "A");
   ASSERT_NE(a, nullptr);
   EXPECT_EQ(tera(*a, Precision::kBf16), 800.5);
   EXPECT_EQ(tera(*a, Precision::kTf32), 0);
   EXPECT_EQ(a->memory_gbps, 3000);
   EXPECT_EQ(a->source, "peaks.json");
-  const DeviceLimits* other = limits_called(*all, "B");
+  const DeviceLimits* other = limits_called(all->devices, "B");
   ASSERT_NE(other, nullptr);
   EXPECT_EQ(other->memory_gbps, 900);
 }
@@ -149,8 +155,8 @@ TEST(DeviceLimits, WhatIsNoFileOfPeaksIsRefused) {
   for (const char* text : {"", "{}", "[]", R"({"devices": []})", R"({"devices": [{"tflops": {"fp7": 1}}]})",
                            R"({"devices": [{"tflops": {"bf16": -1}}]})", R"({"devices": [{"tflops": {"bf16": "fast"}}]})",
                            R"({"devices": [{"memory_gbps": 1e999}]})", R"({"devices": [{"memory_gbps": 1}]} trailing)",
-                           R"({"devices": [{"memory_gbps": 1})"})
-    EXPECT_FALSE(limits_from_json(text, "peaks.json")) << text;
+                           R"({"devices": [{"memory_gbps": 1})", R"({"devices": [{"memory_gbps": 1}], "figures": [1]})"})
+    EXPECT_FALSE(measured_machine(text, "peaks.json")) << text;
 }
 
 }  // namespace

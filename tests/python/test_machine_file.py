@@ -1,0 +1,44 @@
+"""What `profgpu bench --save` measured of this machine: reports of its own devices use it, whoever asks for them."""
+import json
+
+import profgpu as package_of_profgpu
+import pytest
+from nsight_export import Export, step_loop
+
+UUID = 'GPU-5eed0001-0000-4000-8000-0123456789ab'
+
+
+@pytest.fixture
+def trace(tmp_path):
+    export = Export(tmp_path / 'report.sqlite')
+    export.table('TARGET_INFO_GPU', 'id INTEGER, name TEXT, totalMemory INTEGER, smCount INTEGER, uuid TEXT',
+                 [(0, 'NVIDIA H100 80GB HBM3', 85_000_000_000, 132, UUID)])
+    step_loop(export)
+    return export.done()
+
+
+@pytest.mark.parametrize('uuid, own', [(UUID, True), (UUID[:-1] + 'c', False)])
+def test_reports_use_it_for_its_own_devices(profgpu, package, monkeypatch, trace, tmp_path, uuid, own):
+    file = tmp_path / 'machine.json'
+    file.write_text(json.dumps({'devices': [{'name': 'NVIDIA H100 80GB HBM3', 'uuid': uuid, 'tflops': {'bf16': 612.5},
+                                             'memory_gbps': 2875}]}))
+    monkeypatch.setenv('PROFGPU_MACHINE', str(file))
+    documents = [json.loads(profgpu('analyze', '--json', trace).stdout),
+                 json.loads(package_of_profgpu.analyze(trace).to_json())]
+    for document in documents:
+        limits = document['ranks'][0]['limits']
+        assert limits['device'] == 'NVIDIA H100 80GB HBM3'
+        assert (limits['memory_gbps'] == 2875) == own and (limits['source'] == str(file)) == own, limits
+    # Rates that are named come first.
+    file.with_name('peaks.json').write_text('{"devices": [{"memory_gbps": 1000}]}')
+    peaks = json.loads(profgpu('analyze', '--json', trace, '--peaks', file.with_name('peaks.json')).stdout)
+    assert peaks['ranks'][0]['limits']['memory_gbps'] == 1000
+
+
+def test_a_broken_one_is_none(profgpu, monkeypatch, trace, tmp_path):
+    for text in ('', '{', '{"devices": 1}', '\0'):
+        (tmp_path / 'machine.json').write_text(text)
+        monkeypatch.setenv('PROFGPU_MACHINE', str(tmp_path / 'machine.json'))
+        result = profgpu('analyze', '--json', trace)
+        assert result.returncode == 0 and 'vendor' not in result.stderr.decode()
+        assert json.loads(result.stdout)['ranks'][0]['limits']['memory_gbps'] == 3350
