@@ -27,7 +27,7 @@ def test_reports_use_it_for_its_own_devices(profgpu, package, monkeypatch, trace
                  json.loads(package_of_profgpu.analyze(trace).to_json())]
     for document in documents:
         limits = document['ranks'][0]['limits']
-        assert limits['device'] == 'NVIDIA H100 80GB HBM3'
+        assert limits['device'] == ('NVIDIA H100 80GB HBM3' if own else 'H100 SXM')
         assert (limits['memory_gbps'] == 2875) == own and (limits['source'] == str(file)) == own, limits
     # Rates that are named come first.
     file.with_name('peaks.json').write_text('{"devices": [{"memory_gbps": 1000}]}')
