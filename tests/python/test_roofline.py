@@ -1,6 +1,8 @@
 """The distance of a step from its device's limits: it adds up on every trace, and says nothing that is not known."""
 import glob
+import gzip
 import json
+import math
 import os
 
 import pytest
@@ -45,6 +47,44 @@ def test_no_product_is_faster_than_the_device(analyze, path):
         for row in rank['roofline']['ops']:
             if row['tflops'] is not None and row['precision'] in peaks and row['total_ns'] > 50_000:
                 assert row['tflops'] <= 1.1 * peaks[row['precision']], row
+
+
+# Where the arguments are: first and second factor; the first list of a convolution, which is its padding.
+PRODUCTS = {'aten::mm': (0, 1), 'aten::bmm': (0, 1), 'aten::addmm': (1, 2), 'aten::baddbmm': (1, 2)}
+CONVOLUTIONS = {'aten::cudnn_convolution': 2, 'aten::miopen_convolution': 3}
+
+
+def flops_by_hand(event):
+    dims, given = event['args']['Input Dims'], event['args'].get('Concrete Inputs')
+    if event['name'] in PRODUCTS:
+        left, right = (dims[i] for i in PRODUCTS[event['name']])
+        assert left[-1] == right[-2]
+        return 2 * math.prod(left) * right[-1]
+    at = CONVOLUTIONS[event['name']]
+    padding, stride, dilation = (json.loads(given[i]) for i in range(at, at + 3))
+    (batch, _, *size), (channels, *kernel) = dims[:2]
+    out = [(n + 2 * padding[i] - dilation[i] * (kernel[1 + i] - 1) - 1) // stride[i] + 1 for i, n in enumerate(size)]
+    return 2 * batch * channels * math.prod(out) * math.prod(kernel)
+
+
+@pytest.mark.parametrize('path', TRACES, ids=os.path.basename)
+def test_flops_are_those_of_the_shapes_in_the_file(analyze, path):
+    with (gzip.open if path.endswith('.gz') else open)(path, 'rb') as f:
+        document = json.load(f)
+    calls, flops = {}, {}
+    for event in document['traceEvents'] if isinstance(document, dict) else document:
+        name = event.get('name')
+        if event.get('ph') != 'X' or name not in PRODUCTS | CONVOLUTIONS or not event['args'].get('Input Dims'):
+            continue
+        if name in CONVOLUTIONS and not event['args'].get('Concrete Inputs'):
+            continue
+        calls[name] = calls.get(name, 0) + 1
+        flops[name] = flops.get(name, 0) + flops_by_hand(event)
+    ranks = analyze(path)['ranks']
+    if len(ranks) == 1:
+        ops = {op['name']: op for op in ranks[0]['ops']}
+        assert {name: (ops[name]['calls'], ops[name]['flops']) for name in calls} == {
+            name: (calls[name], flops[name]) for name in calls}
 
 
 def test_a_trace_without_shapes_says_how_to_get_them(profgpu, simulate):
