@@ -192,7 +192,7 @@ const Importer kTrainingLog = {
     .name = "training-log",
     .noun = "training log",
     .summary =
-        "what a training prints: Megatron, DeepSpeed, torchtitan, Hugging Face, Lightning, MLPerf, loops of your own",
+        "what a training prints: Megatron, DeepSpeed, torchtitan, Hugging Face, Lightning, NeMo, MaxText, MLPerf, loops",
     .examples = "train.log, slurm-123.out, trainer_state.json",
     .sniff = looks_like_log,
     .read = read_training_log,

@@ -249,6 +249,17 @@ TEST(HuggingFace, DictLinesBetweenBars) {
   EXPECT_EQ(log.events.back().kind, LogEventKind::kFinished);
 }
 
+TEST(HuggingFace, PeaksOfMemoryByOldAndNewNames) {
+  const RunLog log = log_of(
+      "{'loss': 4.75, 'memory/max_mem_allocated(gib)': 25.5, 'memory/device_mem_reserved(gib)': 30.25, 'epoch': 1.0}\n"
+      "{'loss': 4.25, 'tokens_per_second_per_gpu': 1234.5, 'memory/max_allocated (GiB)': 26, 'epoch': 2.0, 'step': 7}\n");
+  ASSERT_EQ(log.memory.size(), 2u);
+  EXPECT_EQ(log.memory[0].max_allocated_bytes, 51LL << 29);
+  EXPECT_EQ(log.memory[0].reserved_bytes, 121LL << 28);
+  EXPECT_EQ(log.memory[1].max_allocated_bytes, 26LL << 30);
+  EXPECT_EQ(log.memory[1].step, 7);
+}
+
 TEST(HuggingFace, WithoutABarStepsHaveTheMean) {
   const RunLog log = log_of(
       "  Num Epochs = 2\n  Total optimization steps = 40\n"
@@ -284,6 +295,52 @@ TEST(Lightning, CsvOfTheThroughputMonitor) {
   EXPECT_EQ(log.ranks[0].steps[0].figures.mfu_pct, 25);
   EXPECT_EQ(log.ranks[0].steps[0].figures.loss, 3.5);
   EXPECT_EQ(log.ranks[0].steps[1].iterations, 10);
+}
+
+TEST(Nemo, LinesOfItsPrinter) {
+  std::string text;
+  for (int step = 120; step < 123; ++step)
+    text += "Training epoch 0, iteration " + std::to_string(step) + "/149 | lr: 3e-05 | consumed_samples: 242 | " +
+            "global_batch_size: 2 | global_step: " + std::to_string(step) + " | reduced_train_loss: 1.233 | " +
+            "train_step_timing in s: 0.03" + std::to_string(step) + " | val_loss: 4.106\n";
+  const RunLog log = log_of(text);
+  ASSERT_EQ(log.ranks.at(0).steps.size(), 3u);
+  const LogStep& last = log.ranks[0].steps.back();
+  EXPECT_EQ(last.number, 122);
+  EXPECT_EQ(last.duration_ns, 30'122'000);
+  EXPECT_FALSE(last.derived);
+  EXPECT_EQ(last.figures.loss, 1.233);
+  EXPECT_EQ(last.figures.learning_rate, 3e-5);
+  EXPECT_EQ(last.figures.samples, 2);
+}
+
+TEST(Nemo, NotesOfABarSayWhatAStepTook) {
+  std::string text;
+  for (const char* done : {"8998", "8999", "9000"})
+    text += "\rEpoch 0: :   3%|#         | " + std::string(done) + "/301500 [1:42:42<55:37:46, v_num=0-56, " +
+            "reduced_train_loss=2.10, global_step=9e+3, consumed_samples=6.3e+5, train_step_timing in s=0.615]";
+  const RunLog log = log_of(text + "\n");
+  ASSERT_EQ(log.ranks.at(0).steps.size(), 3u);
+  EXPECT_EQ(log.ranks[0].steps[1].number, 8999);
+  EXPECT_EQ(log.ranks[0].steps[1].duration_ns, 615'000'000);
+  EXPECT_EQ(log.ranks[0].steps[1].figures.loss, 2.1);
+}
+
+TEST(MaxText, LinesOfEachStep) {
+  const RunLog log = log_of(
+      "I0811 21:54:55.531340 138304841739136 metric_logger.py:226] completed step: 1, seconds: 0.631, TFLOP/s/device: "
+      "568.25, Tokens/s/device: 31162.521, total_weights: 1572864, loss: 12.979, lm_loss: 11, perplexity: 433358.281\n"
+      "completed step: 2, seconds: 2.164, TFLOP/s: 36.771, loss: 2.173\n"
+      "completed step: many\n");
+  ASSERT_EQ(log.ranks.at(0).steps.size(), 2u);
+  const LogStep& first = only_step(log);
+  EXPECT_EQ(first.number, 1);
+  EXPECT_EQ(first.duration_ns, 631'000'000);
+  EXPECT_EQ(first.figures.tflops, 568.25);
+  EXPECT_EQ(first.figures.device_tokens_per_s, 31162.521);
+  EXPECT_EQ(first.figures.loss, 12.979);
+  EXPECT_EQ(log.ranks[0].steps[1].figures.tflops, 36.771);
+  EXPECT_EQ(log.ranks[0].steps[1].figures.loss, 2.173);
 }
 
 TEST(Mlperf, BlocksAreSteps) {

@@ -81,9 +81,25 @@ class Trainer : public LogReading {
     return false;  // a bar alone makes no log
   }
 
+  // Axolotl's lines have the peaks of memory, by names that changed.
+  static LogMemory memory_of(std::string_view text) {
+    const auto bytes = [&](std::string_view now, std::string_view then) {
+      auto gib = member(text, now);
+      if (!gib) gib = member(text, then);
+      return gib && *gib > 0 && *gib < 1e6 ? std::optional<int64_t>(std::llround(*gib * (1 << 30))) : std::nullopt;
+    };
+    LogMemory row{};
+    row.max_allocated_bytes = bytes("memory/max_allocated (GiB)", "memory/max_mem_allocated(gib)");
+    row.reserved_bytes = bytes("memory/device_reserved (GiB)", "memory/device_mem_reserved(gib)");
+    return row;
+  }
+
   bool read_loss(std::string_view text, const LogLine& line, LogBuilder& rows) {
     trains_ = true;
     const std::optional<int64_t> number = step_of(text, rows);
+    LogMemory memory = memory_of(text);
+    memory.step = number;
+    if (memory.max_allocated_bytes || memory.reserved_bytes) rows.memory(memory, line);
     if (!number) return true;
     LogLine job = line;  // the job's: processes that print it as well repeat it
     job.rank = -1, job.node = {};
@@ -97,6 +113,8 @@ class Trainer : public LogReading {
     f.loss = member(text, "loss");
     f.grad_norm = member(text, "grad_norm");
     f.learning_rate = member(text, "learning_rate");
+    f.device_tokens_per_s = member(text, "tokens_per_second_per_gpu");
+    f.allocated_bytes = memory.max_allocated_bytes, f.reserved_bytes = memory.reserved_bytes;
     return true;
   }
 
