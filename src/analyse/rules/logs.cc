@@ -232,8 +232,8 @@ namespace {
 std::string log_speed(const LogReport& log) {
   const LogThroughput& t = log.throughput;
   std::string speed = fmt::format("A step takes {}", format_duration(static_cast<double>(t.mean_ns.value_or(0))));
-  if (t.samples_per_s) speed += fmt::format(", {:.3g} samples per second", *t.samples_per_s);
-  if (t.tflops) speed += fmt::format(", {:.3g} TFLOP/s per GPU", *t.tflops);
+  if (t.samples_per_s) speed += ", " + format_number(*t.samples_per_s) + " samples per second";
+  if (t.tflops) speed += ", " + format_number(*t.tflops) + " TFLOP/s per GPU";
   if (t.mfu_pct) speed += fmt::format(", MFU {:.1f} %", *t.mfu_pct);
   return speed;
 }

@@ -307,7 +307,7 @@ TEST(Nemo, LinesOfItsPrinter) {
   ASSERT_EQ(log.ranks.at(0).steps.size(), 3u);
   const LogStep& last = log.ranks[0].steps.back();
   EXPECT_EQ(last.number, 122);
-  EXPECT_EQ(last.duration_ns, 30'122'000);
+  EXPECT_EQ(last.duration_ns, 31'220'000);
   EXPECT_FALSE(last.derived);
   EXPECT_EQ(last.figures.loss, 1.233);
   EXPECT_EQ(last.figures.learning_rate, 3e-5);
