@@ -420,6 +420,9 @@ TEST(RunEnd, FirstSignsAreKept) {
        LogEventKind::kNcclError},
       {"RuntimeError: CUDA error: an illegal memory access was encountered", LogEventKind::kDeviceError},
       {"Segmentation fault (core dumped)", LogEventKind::kKilled},
+      {"srun: error: node07: task 3: Killed", LogEventKind::kKilled},
+      {"XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 12884901888 bytes.",
+       LogEventKind::kOutOfMemory},
       {"Main process received SIGTERM, exiting", LogEventKind::kTerminated},
   };
   for (const Case& c : all) {
@@ -429,6 +432,8 @@ TEST(RunEnd, FirstSignsAreKept) {
   }
   EXPECT_EQ(log_of(all[0].line).events[0].rank, 3);
   EXPECT_EQ(log_of(all[0].line).events[0].bytes, int64_t{2} << 30);
+  EXPECT_EQ(log_of("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 12884901888 bytes.").events.at(0).bytes,
+            12884901888);
   EXPECT_EQ(log_of(all[1].line).memory.at(0).capacity_bytes, 34091302912);
   const RunLog traced = log_of("Traceback (most recent call last):\n  File \"x.py\", line 1\nValueError: bad\n");
   ASSERT_EQ(traced.events.size(), 1u);

@@ -21,6 +21,7 @@ constexpr std::array kSigns = {
     Sign{"HIP out of memory", LogEventKind::kOutOfMemory},
     Sign{"OutOfMemoryError", LogEventKind::kOutOfMemory},
     Sign{"CUDA error: out of memory", LogEventKind::kOutOfMemory},
+    Sign{"RESOURCE_EXHAUSTED: ", LogEventKind::kOutOfMemory, "allocat"},   // XLA's
     Sign{"CUBLAS_STATUS_ALLOC_FAILED", LogEventKind::kOutOfMemory},
     Sign{"DefaultCPUAllocator: can't allocate memory", LogEventKind::kHostOutOfMemory},
     Sign{"oom-kill", LogEventKind::kHostOutOfMemory},
@@ -52,6 +53,7 @@ constexpr std::array kSigns = {
     Sign{"NVRM: Xid", LogEventKind::kDeviceError},
     Sign{"Segmentation fault", LogEventKind::kKilled},
     Sign{"Bus error", LogEventKind::kKilled},
+    Sign{": Killed", LogEventKind::kKilled, "srun: error:"},
     Sign{"exitcode: -9", LogEventKind::kKilled},
     Sign{"exitcode  : -9", LogEventKind::kKilled},
     Sign{"Signal 9 (SIGKILL)", LogEventKind::kKilled},
@@ -118,7 +120,8 @@ class RunEnd : public LogReading {
     LogEvent& e = rows.event(kind, line);
     in_traceback_ = false;
     if (kind != LogEventKind::kOutOfMemory) return;
-    if (const auto asked = after(line.text, "Tried to allocate ")) e.bytes = leading_bytes(*asked);
+    for (const std::string_view words : {"Tried to allocate ", "trying to allocate "})
+      if (const auto asked = after(line.text, words)) e.bytes = leading_bytes(*asked);
     LogMemory row{};
     if (const auto all = after(line.text, "total capacity of ")) row.capacity_bytes = leading_bytes(*all);
     if (const auto all = after(line.text, "GiB total capacity"))
