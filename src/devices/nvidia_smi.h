@@ -15,7 +15,8 @@ struct SmiTimes {
   int64_t first_pause_ns = 200'000'000;  ///< before it is started again; doubled up to last_pause_ns
   int64_t last_pause_ns = 30'000'000'000;
   int max_starts = 12;  ///< in a row without a single line
-  int64_t first_processes_ns = 1'000'000'000;  ///< by the first list a reading may be delayed: one-shot commands have no second
+  /// By the first list a reading may be delayed: one-shot commands have no second.
+  int64_t first_processes_ns = 1'000'000'000;
   int64_t process_interval_ns = 1'000'000'000;
   int64_t process_timeout_ns = 5'000'000'000;
 };

@@ -25,8 +25,8 @@ struct SampledClock {
 std::optional<SampledClock> sampled_clock(const RankDigest& rank, const SampleLog& samples, uint32_t device);
 
 /// The sampled device of each rank, in their order, by its number on its host; the only device of a log is that of the
-/// only rank. Unknown if two ranks of a host give their device the same number, hosts are unknown (see trace/sample.h), or
-/// both have a name and these differ.
+/// only rank. Unknown if two ranks of a host give their device the same number, hosts are unknown (see
+/// trace/sample.h), or both have a name and these differ.
 std::vector<std::optional<uint32_t>> sampled_devices(std::span<const RankDigest* const> ranks, const SampleLog& samples);
 /// The clocks of these devices.
 std::vector<std::optional<SampledClock>> sampled_clocks(std::span<const RankDigest> ranks, const SampleLog& samples);

@@ -207,7 +207,8 @@ class RunsOfKernels {
     const StringId name = trace_.activity.name[a.value];
     if (!named_[name.value]) {
       named_[name.value] = true;
-      if (multiplies(kernels_.category[name.value])) work_.by_name[name.value] = precision_in_kernel_name(trace_.strings[name]);
+      if (multiplies(kernels_.category[name.value]))
+        work_.by_name[name.value] = precision_in_kernel_name(trace_.strings[name]);
     }
     const Precision shown = work_.by_name[name.value];
     Precision& precision = run.work.precision;

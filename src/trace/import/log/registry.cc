@@ -2,8 +2,8 @@
 
 namespace profgpu {
 
-extern const LogFamily kMegatron, kTorchTitan, kDeepSpeed, kLoop, kNemo, kMaxText, kHuggingFace, kLightning, kMlperf, kMemoryLines,
-    kJobSetup, kDeepSpeedProfile, kStalls, kRunEnd, kNcclTests, kNcclDebug;
+extern const LogFamily kMegatron, kTorchTitan, kDeepSpeed, kLoop, kNemo, kMaxText, kHuggingFace, kLightning, kMlperf,
+    kMemoryLines, kJobSetup, kDeepSpeedProfile, kStalls, kRunEnd, kNcclTests, kNcclDebug;
 
 const std::vector<const LogFamily*>& log_families() {
   static const std::vector<const LogFamily*> all = {
