@@ -14,9 +14,9 @@ import dataclasses
 import json
 import os
 import tempfile
-from typing import Any, Dict, List, Optional, Union
+from typing import Any, Dict, List, Optional, Sequence, Union
 
-from . import _library, _program
+from . import _group_bench, _library, _program
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,4 +133,18 @@ def collectives(device: Union[int, str, None] = None, full: bool = False) -> Ben
     return run("collectives", device=device, full=full)
 
 
-__all__ = ["BenchResult", "bandwidth", "collectives", "host", "launch", "matmul", "run", "storage"]
+def process_group(sizes: Sequence[int] = (1 << 10, 1 << 20, 64 << 20), budget_s: float = 0.5) -> BenchResult:
+    """Collectives of the hosts over torch.distributed's process group, by gloo, MPI or another backend that needs no GPU:
+    all-reduce, all-gather, reduce-scatter, broadcast, reduce, all-to-all, send and receive, barrier, and each pair alone.
+
+    Every rank calls it, and all get the same figures: up to 1 KiB the time (ns), beyond that the bus bandwidth as nccl-tests
+    defines it (GB/s), of the rank that takes longest. ``sizes``: bytes of a message, of all ranks' parts together.
+    ``budget_s``: for one figure, of at least ten runs. Results are checked; what the backend cannot do, or computes wrongly,
+    is in ``not_measured``. ProfgpuError without a process group of two ranks.
+    """
+    if not sizes or any(size < 1 for size in sizes):
+        raise _library.ProfgpuError("sizes are bytes, from 1 on", "process_group(sizes=(1 << 20,))")
+    return BenchResult(_group_bench.GroupBench(budget_s).document(list(sizes)))
+
+
+__all__ = ["BenchResult", "bandwidth", "collectives", "host", "launch", "matmul", "process_group", "run", "storage"]
