@@ -23,7 +23,8 @@ constexpr int64_t kShortMessages[] = {kKi, kMi, 256 * kMi};
 constexpr int64_t kFullMessages[] = {8, kKi, 8 * kKi, 64 * kKi, 512 * kKi, 4 * kMi, 32 * kMi, 256 * kMi, 1024 * kMi};
 constexpr int64_t kLatencyMessage = kKi;               // up to here by time, larger ones by their rate
 constexpr int64_t kPairMessage = 64 * kMi;
-constexpr const char* kWithoutGpus = "profgpu.bench.process_group() of the Python package measures gloo or MPI between hosts";
+constexpr const char* kWithoutGpus =
+    "profgpu.bench.process_group() of the Python package measures gloo or MPI between hosts";
 constexpr size_t kAllWays = 8, kAllPairs = 16;         // ranks of which both ways, or all pairs, are measured
 
 /// What all ranks do at once.
