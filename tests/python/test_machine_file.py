@@ -42,3 +42,26 @@ def test_a_broken_one_is_none(profgpu, monkeypatch, trace, tmp_path):
         result = profgpu('analyze', '--json', trace)
         assert result.returncode == 0 and 'vendor' not in result.stderr.decode()
         assert json.loads(result.stdout)['ranks'][0]['limits']['memory_gbps'] == 3350
+
+
+def test_measured_rates_of_collectives_stand_for_the_link(analyze, simulate, tmp_path):
+    traces = simulate('--ranks', '2', '--fault', 'low-bus-bandwidth')
+
+    def finding(*words):
+        found = [f for f in analyze(traces, *words)['findings'] if f['rule'] == 'low-bus-bandwidth']
+        return found[0] if found else None
+
+    plain = finding()
+    gbps = float(plain['what'].split(' reaches ')[1].split()[0])
+    op = plain['what'].split()[0]
+    peaks = tmp_path / 'peaks.json'
+
+    def measured(rate, ranks=2):
+        peaks.write_text(json.dumps({'devices': [{'memory_gbps': 3000}], 'ranks': [{'rank': r} for r in range(ranks)], 'figures': [
+            {'benchmark': 'collectives', 'name': op + '_268435456', 'unit': 'GB/s', 'value': rate, 'label': 'x'}]}))
+        return finding('--peaks', peaks)
+
+    assert measured(1.5 * gbps) is None   # the link gives no more
+    slow = measured(10 * gbps)
+    assert slow['value'] == pytest.approx(10, abs=1) and str(peaks) in slow['why'] and plain['value'] != slow['value']
+    assert measured(1.5 * gbps, ranks=1)['value'] == plain['value']   # of fewer ranks: another link

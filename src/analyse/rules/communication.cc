@@ -209,25 +209,32 @@ bool settle_exposed_communication(const Rule& rule, const Evidence& evidence, co
 constexpr double kMinExposedPct = 5;          // with less exposed communication faster transfers gain nothing
 constexpr int64_t kLargeMessage = 16 << 20;   // output.md: latency is negligible from 16 MiB on
 
+struct MeasuredLink {
+  double gbps = 0;
+  std::string path;   // of the benchmark's output
+};
+
 // The bus bandwidth that a benchmark on the same machines reached, of a group as large or larger.
-std::optional<double> measured_link_gbps(const Evidence& evidence, const Traffic& t) {
-  std::optional<double> most;
+std::optional<MeasuredLink> measured_link(const Evidence& evidence, const Traffic& t) {
+  MeasuredLink most;
+  for (const CollectiveRate& rate : evidence.machine.collectives)
+    if (rate.op == t.name && rate.ranks >= t.group_size) most = {rate.busbw_gbps, evidence.machine.path};
   const auto is_own = [](const LinkRate& r) { return r.calls > 0; };   // traffic of this job, not of a benchmark
   for (const LogReport& log : evidence.logs) {
     if (std::ranges::any_of(log.log->rates, is_own)) continue;
     for (const LinkSummary& s : log.links)
-      if (s.op == t.name && s.peak_busbw_gbps && (s.ranks == 0 || s.ranks >= t.group_size))
-        most = std::max(most.value_or(0), *s.peak_busbw_gbps);
+      if (s.op == t.name && s.peak_busbw_gbps.value_or(0) > most.gbps && (s.ranks == 0 || s.ranks >= t.group_size))
+        most = {*s.peak_busbw_gbps, log.path};
   }
-  return most;
+  return most.gbps > 0 ? std::optional(most) : std::nullopt;
 }
 
 // Of what a benchmark reached where one is beside the traces, else of the table's rate. Of groups beyond one node the
 // table says nothing: the network sets the rate.
 std::optional<double> share_of_link_pct(const Evidence& evidence, const Traffic& t) {
-  const std::optional<double> measured = measured_link_gbps(evidence, t);
-  if (!measured || *measured <= 0 || !t.busbw_gbps) return t.link_pct();
-  return 100 * *t.busbw_gbps / *measured;
+  const std::optional<MeasuredLink> measured = measured_link(evidence, t);
+  if (!measured || !t.busbw_gbps) return t.link_pct();
+  return 100 * *t.busbw_gbps / measured->gbps;
 }
 
 std::optional<Finding> check_low_bus_bandwidth(const Rule& rule, const Evidence& evidence) {
@@ -241,14 +248,14 @@ std::optional<Finding> check_low_bus_bandwidth(const Rule& rule, const Evidence&
   }
   if (worst == nullptr || !rule.beyond(*share_of_link_pct(evidence, *worst), threshold)) return std::nullopt;
   const double value = *share_of_link_pct(evidence, *worst);
-  const std::optional<double> measured = measured_link_gbps(evidence, *worst);
+  const std::optional<MeasuredLink> measured = measured_link(evidence, *worst);
   Finding f = rule.finding(value, threshold);
   f.ranks = evidence.job->ranks;
   f.what = fmt::format("{} reaches {:.0f} GB/s on a {:.0f} GB/s link", worst->name, *worst->busbw_gbps,
-                       measured ? *measured : *worst->link_gbps);
-  f.why = fmt::format("Bus bandwidth of large {} calls is {} of the {} of {}.", worst->name, format_percent(value),
-                      measured ? "rate that a benchmark reached beside these traces, on a group" : "peak",
-                      evidence.ranks.front().measure.device_name);
+                       measured ? measured->gbps : *worst->link_gbps);
+  const std::string of = measured ? "what a benchmark of the same link reached (" + measured->path + ")"
+                                  : "the peak of " + evidence.ranks.front().measure.device_name;
+  f.why = fmt::format("Bus bandwidth of large {} calls is {} of {}.", worst->name, format_percent(value), of);
   const auto exposed = [](const RankDiagnosis& r) { return r.measure.exposed_communication_pct; };
   const double most = exposed(*std::ranges::max_element(evidence.ranks, {}, exposed));
   if (most <= kMinExposedPct) f.severity = Severity::kInfo;

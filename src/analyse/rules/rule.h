@@ -97,6 +97,7 @@ struct Evidence {
   std::vector<DeviceTelemetry> telemetry;  ///< by device; empty: no samples
   std::vector<LogReport> logs;             ///< from what the job printed
   std::optional<FlightReport> flight;      ///< from dumps of NCCL's flight recorder
+  MeasuredMachine machine;                 ///< what was measured of the traces' own machine; empty: nothing
   Thresholds thresholds;
 
   /// Of the first rank with device activity; null: none.

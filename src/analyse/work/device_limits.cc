@@ -290,13 +290,23 @@ bool read_device(JsonReader& in, DeviceLimits& device) {
   });
 }
 
+// "all_reduce_in_place_1024" is of all_reduce.
+void add_collective(std::string_view name, double gbps, std::vector<CollectiveRate>& all) {
+  name = name.substr(0, name.find_last_of('_'));
+  if (name.ends_with("_in_place")) name.remove_suffix(std::string_view("_in_place").size());
+  const auto known = std::ranges::find(all, name, &CollectiveRate::op);
+  CollectiveRate& rate = known == all.end() ? all.emplace_back(std::string(name)) : *known;
+  rate.busbw_gbps = std::max(rate.busbw_gbps, gbps);
+}
+
 // A figure of profgpu bench.
-bool read_storage(JsonReader& in, std::vector<StorageRate>& all) {
-  std::string benchmark;
+bool read_figure(JsonReader& in, MeasuredMachine& all) {
+  std::string benchmark, name;
   StorageRate rate;
   const bool read = read_object(in, [&](std::string_view key) {
     const bool text = in.peek() == '"';
     if (key == "benchmark" && text) return read_text(in, benchmark);
+    if (key == "name" && text) return read_text(in, name);
     if (key == "label" && text) return read_text(in, rate.label);
     if (key == "unit" && text) return read_text(in, rate.unit);
     std::string_view token;
@@ -305,7 +315,8 @@ bool read_storage(JsonReader& in, std::vector<StorageRate>& all) {
     std::from_chars(token.data(), token.data() + token.size(), rate.value);
     return true;
   });
-  if (benchmark == "storage" && rate.value > 0) all.push_back(std::move(rate));
+  if (benchmark == "collectives" && rate.unit == "GB/s") add_collective(name, rate.value, all.collectives);
+  if (benchmark == "storage" && rate.value > 0) all.storage.push_back(std::move(rate));
   return read;
 }
 
@@ -360,9 +371,12 @@ FoundLimits find_limits(const DeviceDescription& device) {
 
 Result<MeasuredMachine> measured_machine(std::string text, std::string_view path) {
   MeasuredMachine all;
+  all.path = path;
+  int64_t ranks = 0;
   JsonReader in = JsonReader::over(text);
   const bool read = read_object(in, [&](std::string_view key) {
-    if (key == "figures") return read_array(in, [&] { return read_storage(in, all.storage); });
+    if (key == "figures") return read_array(in, [&] { return read_figure(in, all); });
+    if (key == "ranks") return read_array(in, [&] { return ++ranks, in.skip_value(); });
     if (key != "devices") return in.skip_value();
     return read_array(in, [&] {
       DeviceLimits& device = all.devices.emplace_back();
@@ -374,6 +388,8 @@ Result<MeasuredMachine> measured_machine(std::string text, std::string_view path
     return Error{std::string(path) + ": not a file of peak rates",
                  R"(it looks like {"devices": [{"name": "NVIDIA H100 80GB HBM3", "tflops": {"bf16": 800}, )"
                  R"("memory_gbps": 3000}]})"};
+  for (CollectiveRate& rate : all.collectives)
+    rate.ranks = ranks > 0 ? ranks : static_cast<int64_t>(all.devices.size());
   return all;
 }
 

@@ -60,10 +60,19 @@ struct StorageRate {
   double value = 0;
 };
 
+/// The highest bus bandwidth that an operation reached, over any size.
+struct CollectiveRate {
+  std::string op;   ///< "all_reduce"
+  int64_t ranks = 0;
+  double busbw_gbps = 0;
+};
+
 /// What was measured: a result of `profgpu bench`, or rates that a user wrote down, see docs/roofline.md.
 struct MeasuredMachine {
   std::vector<DeviceLimits> devices;   ///< without a name: of all devices
+  std::string path;                    ///< of the file
   std::vector<StorageRate> storage;    ///< what storage and decoders reach
+  std::vector<CollectiveRate> collectives;   ///< by operation; as `profgpu bench` measures NCCL and RCCL
 };
 /// The error: the file says nothing of devices.
 Result<MeasuredMachine> measured_machine(std::string text, std::string_view path);

@@ -131,7 +131,11 @@ TEST(DeviceLimits, MeasuredPeaksAreReadFromAFile) {
   const auto all = measured_machine(
       R"({"by": "a benchmark", "figures": [{"benchmark": "storage", "label": "cached", "value": 7.5, "unit": "GB/s"},
           {"benchmark": "host", "label": "a", "value": 1}, {"benchmark": "storage", "label": "b", "value": [0]},
-          {"benchmark": "storage", "label": null, "value": 0}], "devices": [{"name": "A", "tflops": {"bf16": 800.5, "fp32": 50}, "memory_gbps": 3000},
+          {"benchmark": "storage", "label": null, "value": 0},
+          {"benchmark": "collectives", "name": "all_reduce_1048576", "value": 200.5, "unit": "GB/s"},
+          {"benchmark": "collectives", "name": "all_reduce_in_place_268435456", "value": 300.5, "unit": "GB/s"},
+          {"benchmark": "collectives", "name": "all_reduce_1024", "value": 9000, "unit": "ns"},
+          {"benchmark": "collectives", "name": "all_gather_1048576", "value": 150, "unit": "GB/s"}], "devices": [{"name": "A", "tflops": {"bf16": 800.5, "fp32": 50}, "memory_gbps": 3000},
           {"tflops": {}, "memory_gbps": 900, "clock": null}]})",
       "peaks.json");
   ASSERT_TRUE(all);
@@ -139,6 +143,11 @@ TEST(DeviceLimits, MeasuredPeaksAreReadFromAFile) {
   EXPECT_EQ(all->storage[0].label, "cached");
   EXPECT_EQ(all->storage[0].value, 7.5);
   EXPECT_EQ(all->storage[0].unit, "GB/s");
+  ASSERT_EQ(all->collectives.size(), 2u);
+  EXPECT_EQ(all->collectives[0].op, "all_reduce");
+  EXPECT_EQ(all->collectives[0].busbw_gbps, 300.5);
+  EXPECT_EQ(all->collectives[1].op, "all_gather");
+  EXPECT_EQ(all->collectives[1].ranks, 2);
   ASSERT_EQ(all->devices.size(), 2u);
   const DeviceLimits* a = limits_called(all->devices, "A");
   ASSERT_NE(a, nullptr);

@@ -303,6 +303,19 @@ JobSamples samples_of_ranks(const JobRead& read) {
   return job_samples(read.samples, hosts, read.job ? std::span(read.job->clocks) : std::span<const RankClock>());
 }
 
+namespace {
+
+// --peaks, else this machine's if the traces are of its devices.
+MeasuredMachine measured_for(JobRead& read) {
+  if (!read.peaks.devices.empty()) return std::move(read.peaks);
+  const bool here = std::ranges::any_of(read.ranks, [](const RankResult& r) {
+    return r.report.limits.device && !r.report.limits.device->uuid.empty();
+  });
+  return here ? std::move(read.machine) : MeasuredMachine();
+}
+
+}  // namespace
+
 Report job_report(JobRead read, const Thresholds& thresholds) {
   if (read.job == nullptr) analyse_ranks(read);
   Report report;
@@ -315,6 +328,7 @@ Report job_report(JobRead read, const Thresholds& thresholds) {
   add_sampled(samples.log, read, report);
   for (const std::shared_ptr<const RunLog>& log : read.notes.logs) evidence.logs.push_back(log_report(log));
   if (!read.notes.flights.empty()) evidence.flight = flight_report(read.notes.flights);
+  evidence.machine = measured_for(read);
   add_ranks(std::move(read.ranks), evidence, report);
   Diagnosis said = diagnose(evidence);
   report.job = std::move(read.job);

@@ -99,6 +99,7 @@ struct JobRead {
   std::vector<RankResult> ranks;      ///< by rank; none: samples alone
   SampleLog samples;                  ///< of sample files, as they have them
   EnergyRates rates;                  ///< as the user gave them
+  MeasuredMachine peaks, machine;     ///< of --peaks; of this machine
   JobNotes notes;
   /// See analyse_ranks(). Null: one rank, or to be worked out.
   std::unique_ptr<const Job> job;

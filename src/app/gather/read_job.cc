@@ -176,7 +176,7 @@ class Assembly {
     JobRead job;
     if (Status status = read_again_what_was_left_out(); !status) return status.error();
     add_samples(job);
-    job.rates = options_.analysis.rates;
+    job.rates = options_.analysis.rates, job.peaks = options_.analysis.peaks, job.machine = options_.analysis.machine;
     const bool keep = keeps(units_.units, options_);
     job.files = RankFiles(std::move(units_.units), *by_rank, parts_, unit_of_);
     for (const auto& [rank, of_rank] : *by_rank) {
