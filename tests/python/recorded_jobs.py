@@ -140,15 +140,16 @@ def frames_of(event, native):
     return frames
 
 
-def allocations(recorded, native):
-    """(time in ns, address, bytes, frames) of each event, bytes below 0 where it frees."""
+def allocations(recorded, native, of_frees):
+    """(time in ns, address, bytes, frames) of each event, bytes below 0 where it frees. `of_frees`: these have stacks of their
+    own, as with context='all'."""
     found, left = [], list(recorded.profiler.kineto_results.experimental_event_tree())
     while left:
         event = left.pop()
         left += event.children
         if event.name == '[memory]':
             fields = event.extra_fields
-            frames = frames_of(event, native) if fields.alloc_size > 0 else []
+            frames = frames_of(event, native) if fields.alloc_size > 0 or of_frees else []
             found.append((event.start_time_ns, fields.ptr, fields.alloc_size, frames))
     return sorted(found, key=lambda e: e[0])
 
@@ -156,7 +157,7 @@ def allocations(recorded, native):
 class Recorded:
     """`snapshot`: as PyTorch would write it; `truth`: bytes by category after each event; `kinds`: of each event that allocates."""
 
-    def __init__(self, job, steps=3, before=0, native=True, annotated=True):
+    def __init__(self, job, steps=3, before=0, native=True, annotated=True, of_frees=True):
         """`before`: steps that the recording does not see."""
         if before:
             job.start()
@@ -169,7 +170,7 @@ class Recorded:
                 job.start()
             for _ in range(steps):
                 job.step()
-        self.job, self.raw = job, allocations(recorded, native)
+        self.job, self.raw = job, allocations(recorded, native, of_frees)
         live = {}
         for _, address, size, frames in self.raw:
             if size > 0:

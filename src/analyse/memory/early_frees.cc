@@ -110,7 +110,7 @@ std::vector<EarlyFreeRow> early_frees(const MemorySnapshot& snapshot, const Memo
     rows.push_back(std::move(row));
   }
   std::ranges::stable_sort(rows, std::greater(), &EarlyFreeRow::saved_bytes);
-  if (rows.size() > kMaxEarlyFrees) rows.resize(kMaxRows);
+  if (rows.size() > kMaxEarlyFrees) rows.resize(kMaxEarlyFrees);
   return rows;
 }
 

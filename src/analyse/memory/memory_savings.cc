@@ -89,6 +89,20 @@ constexpr PartChange kPartChanges[] = {
     {"flash attention: torch.nn.functional.scaled_dot_product_attention", "what attention itself makes is never written", 0,
      is_kept_score},
     {"fused optimizer (fused=True)", "its step makes no temporary tensors", 0, is_optimizers_temporary}};
+bool is_of_model(const StackFacts& stack, Category category) {
+  switch (category) {
+    case Category::kParameter:
+    case Category::kGradient:
+    case Category::kOptimizerState:
+    case Category::kActivation:
+    case Category::kTemporary:
+      return stack.role != MemoryRole::kWorkspace;
+    default:
+      return false;
+  }
+}
+constexpr PartChange kHalf = {"bf16 for all of it (model.to(torch.bfloat16))",
+                              "it is float32 now; small updates may round to nothing", 0.5, is_of_model};
 constexpr PartChange kAutocast = {"bf16 activations (torch.autocast)", "activations are float32 now", 0.5, is_activation};
 
 int64_t scaled(int64_t bytes, double factor) { return std::llround(static_cast<double>(bytes) * factor); }
@@ -157,6 +171,7 @@ std::vector<SavingRow> memory_savings(const MemorySnapshot& snapshot, const Memo
         }));
   };
   for (const PartChange& change : kPartChanges) add_part(change);
+  if (trains) add_part(kHalf);
   if (trains && !stacks.has_autocast()) add_part(kAutocast);
   if (trains) add_checkpoints(snapshot, history, checkpoint_sites(snapshot, history, stacks, categories), add);
   std::stable_sort(rows.begin(), rows.end(),
