@@ -10,6 +10,7 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils.checkpoint import checkpoint
 
 LIBRARY = '/x/site-packages/'
+torch.set_num_threads(1)   # small models are no faster with more
 
 
 class Block(nn.Module):
@@ -30,7 +31,7 @@ class Block(nn.Module):
 
 
 class Transformer(nn.Module):
-    def __init__(self, width=64, layers=3, words=200, checkpoints=False):
+    def __init__(self, width=64, layers=2, words=200, checkpoints=False):
         super().__init__()
         self.embed = nn.Embedding(words, width)
         self.blocks = nn.ModuleList(Block(width) for _ in range(layers))
@@ -49,7 +50,7 @@ class Transformer(nn.Module):
 
 
 class Perceptron(nn.Sequential):
-    def __init__(self, width=96, layers=4):
+    def __init__(self, width=96, layers=3):
         super().__init__(*(m for _ in range(layers) for m in (nn.Linear(width, width), nn.ReLU())), nn.Linear(width, 10))
 
     @staticmethod
@@ -81,13 +82,12 @@ def storages(tensors):
 class Job:
     """Trains; `marks` has what was a gradient when."""
 
-    def __init__(self, make_model, make_optimizer, batch=8, dtype=torch.float32, micro_batches=1, frozen='', keeps=False,
+    def __init__(self, make_model, make_optimizer, batch=6, dtype=torch.float32, micro_batches=1, frozen='',
                  set_to_none=True):
         torch.manual_seed(0)
         self.make_model, self.make_optimizer, self.batch, self.dtype = make_model, make_optimizer, batch, dtype
         self.micro_batches, self.frozen, self.set_to_none = micro_batches, frozen, set_to_none
         self.model = self.optimizer = None
-        self.kept = [] if keeps else None
         self.marks, self.steps = [], []
 
     def start(self):
@@ -100,9 +100,7 @@ class Job:
         for _ in range(self.micro_batches):
             x = self.model.batch(self.batch)
             out = self.model(x.to(self.dtype) if x.is_floating_point() else x)
-            loss = out.float().pow(2).mean()
-            if self.kept is not None:
-                self.kept.append(loss)
+            loss = out.pow(2).mean()
             loss.backward()
         self.marks.append((time.time_ns(), storages(p.grad for p in self.model.parameters())))
         start = time.time_ns()
@@ -117,13 +115,20 @@ class Job:
         return storages(value for state in self.optimizer.state.values() for value in state.values() if torch.is_tensor(value))
 
 
+def name_of(event):
+    try:
+        return event.name
+    except UnicodeDecodeError:   # PyTorch gives some built-in functions a name of random bytes
+        return ''
+
+
 def frames_of(event, native):
     """As the allocator records them, the innermost first. What the engine calls on a GPU has a thread of its own: no frame of
     the program is in it, unless the engine calls Python again."""
     frames = []
     event = event.parent
     while event is not None:
-        name = event.name
+        name = name_of(event)
         if name.startswith('autograd::engine::evaluate_function'):
             return frames + ([{'name': 'torch::autograd::Engine::evaluate_function()', 'filename': '??', 'line': 0}] if native else [])
         python = re.fullmatch(r'(.+)\((\d+)\): (.+)', name)
@@ -147,30 +152,34 @@ def allocations(recorded, native, of_frees):
     while left:
         event = left.pop()
         left += event.children
-        if event.name == '[memory]':
+        if name_of(event) == '[memory]':
             fields = event.extra_fields
             frames = frames_of(event, native) if fields.alloc_size > 0 or of_frees else []
             found.append((event.start_time_ns, fields.ptr, fields.alloc_size, frames))
     return sorted(found, key=lambda e: e[0])
 
 
+def record(job, steps=2, before=0, native=True, annotated=True, of_frees=True):
+    """`before`: steps that the recording does not see."""
+    if before:
+        job.start()
+    for _ in range(before):
+        job.step()
+    held = {**job.parameters(), **job.states()} if before else {}
+    job.marks.clear()
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True, with_stack=True, record_shapes=True) as recorded:
+        if not before:
+            job.start()
+        for _ in range(steps):
+            job.step()
+    return Recorded(job, allocations(recorded, native, of_frees), held, annotated)
+
+
 class Recorded:
     """`snapshot`: as PyTorch would write it; `truth`: bytes by category after each event; `kinds`: of each event that allocates."""
 
-    def __init__(self, job, steps=3, before=0, native=True, annotated=True, of_frees=True):
-        """`before`: steps that the recording does not see."""
-        if before:
-            job.start()
-        for _ in range(before):
-            job.step()
-        held = {**job.parameters(), **job.states()} if before else {}
-        job.marks.clear()
-        with profile(activities=[ProfilerActivity.CPU], profile_memory=True, with_stack=True, record_shapes=True) as recorded:
-            if not before:
-                job.start()
-            for _ in range(steps):
-                job.step()
-        self.job, self.raw = job, allocations(recorded, native, of_frees)
+    def __init__(self, job, raw, held, annotated):
+        self.job, self.raw = job, raw
         live = {}
         for _, address, size, frames in self.raw:
             if size > 0:

@@ -21,6 +21,12 @@ std::vector<TimeRange> optimizer_times(const MemorySnapshot& snapshot, int32_t d
   return times;
 }
 
+int64_t first_time(const AllocationEvents& events, const MemoryHistory& history) {
+  for (uint32_t row = history.first; row < history.end; ++row)
+    if (events.time_us(row) != AllocationEvent::kNoTime) return events.time_us(row);
+  return 0;
+}
+
 bool is_within(const std::vector<TimeRange>& times, int64_t time_us) {
   if (time_us == AllocationEvent::kNoTime) return false;
   const auto after = std::upper_bound(times.begin(), times.end(), std::pair(time_us, INT64_MAX));
@@ -58,7 +64,9 @@ MemoryPhases::MemoryPhases(const MemorySnapshot& snapshot, const MemoryHistory& 
   const std::vector<TimeRange> optimizer = optimizer_times(snapshot, history.device);
   // Autograd's threads have no Python frames: where no others are recorded, an empty stack is theirs.
   const bool empty_is_backward = !stacks.empty() && !stacks.has_native_frames();
-  auto next_step = optimizer.begin();
+  // Ranges reach further back than a ring of events.
+  const auto is_over = [first = first_time(events, history)](const TimeRange& range) { return range.second < first; };
+  auto next_step = std::find_if_not(optimizer.begin(), optimizer.end(), is_over);
   bool backward_since_step = false;
   for (uint32_t row = history.first; row < history.end; ++row) {
     const AllocationAction action = events.action(row);
@@ -71,8 +79,10 @@ MemoryPhases::MemoryPhases(const MemorySnapshot& snapshot, const MemoryHistory& 
       MemoryPhase phase = phase_of(stacks.of(stack).role);
       if (stack == MemoryStacks::kNone && empty_is_backward) phase = MemoryPhase::kBackward;
       if (is_within(optimizer, events.time_us(row))) phase = MemoryPhase::kOptimizer;
-      if (phase != MemoryPhase::kUnknown) begin(row, phase);
-      if (!runs_.empty()) runs_.back().last = row;
+      if (phase != MemoryPhase::kUnknown) {
+        begin(row, phase);
+        runs_.back().last = row;
+      }
     }
     if (!runs_.empty() && runs_.back().phase == MemoryPhase::kBackward) backward_since_step = true;
     if (!runs_.empty() && runs_.back().phase == MemoryPhase::kOptimizer) backward_since_step = false;

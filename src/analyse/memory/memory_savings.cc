@@ -34,8 +34,9 @@ struct PartChange {
 
 // Adam's two states in float32 become one byte each and a little for scales; a shard is one of eight.
 constexpr double kEightBit = 0.26, kShard = 1.0 / 8;
+constexpr std::string_view kEveryBlock = "activation checkpointing of every block";
 constexpr Change kChanges[] = {
-    {"activation checkpointing of every block",
+    {kEveryBlock,
      "a block keeps its input alone: a tenth of the activations",
      {{{Category::kActivation, 0.1}}},
      true},
@@ -161,8 +162,11 @@ std::vector<SavingRow> memory_savings(const MemorySnapshot& snapshot, const Memo
     if (static_cast<double>(saved) >= kWorthSaying * static_cast<double>(history.peak_bytes))
       rows.push_back({std::move(text), std::string(assumes), peak, saved});
   };
+  // Which modules to compute again follows from the lines that call them, if there are any.
+  const std::vector<CheckpointSite> sites =
+      trains ? checkpoint_sites(snapshot, history, stacks, categories) : std::vector<CheckpointSite>();
   for (const Change& change : kChanges)
-    if (change.trains == trains)
+    if (change.trains == trains && (sites.empty() || change.text != kEveryBlock))
       add(std::string(change.text), change.assumes, scaled_peak(snapshot, history, categories, factors_of(change)));
   const auto add_part = [&](const PartChange& change) {
     add(std::string(change.text), change.assumes, peak_of(snapshot, history, [&](size_t i) {
@@ -173,7 +177,7 @@ std::vector<SavingRow> memory_savings(const MemorySnapshot& snapshot, const Memo
   for (const PartChange& change : kPartChanges) add_part(change);
   if (trains) add_part(kHalf);
   if (trains && !stacks.has_autocast()) add_part(kAutocast);
-  if (trains) add_checkpoints(snapshot, history, checkpoint_sites(snapshot, history, stacks, categories), add);
+  add_checkpoints(snapshot, history, sites, add);
   std::stable_sort(rows.begin(), rows.end(),
                    [](const SavingRow& a, const SavingRow& b) { return a.saved_bytes > b.saved_bytes; });
   return rows;
