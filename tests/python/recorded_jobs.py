@@ -3,6 +3,7 @@ profiler tells every allocation, with the stack of operators and Python frames t
 for is known from the job itself: addresses of its parameters, gradients and optimizer states."""
 import re
 import time
+from zlib import crc32
 
 import torch
 from torch import nn
@@ -82,7 +83,7 @@ def storages(tensors):
 class Job:
     """Trains; `marks` has what was a gradient when."""
 
-    def __init__(self, make_model, make_optimizer, batch=6, dtype=torch.float32, micro_batches=1, frozen='',
+    def __init__(self, make_model, make_optimizer, batch=7, dtype=torch.float32, micro_batches=1, frozen='',
                  set_to_none=True):
         torch.manual_seed(0)
         self.make_model, self.make_optimizer, self.batch, self.dtype = make_model, make_optimizer, batch, dtype
@@ -102,7 +103,7 @@ class Job:
             out = self.model(x.to(self.dtype) if x.is_floating_point() else x)
             loss = out.pow(2).mean()
             loss.backward()
-        self.marks.append((time.time_ns(), storages(p.grad for p in self.model.parameters())))
+        self.marks.append((time.time_ns(), self.gradients()))
         start = time.time_ns()
         self.optimizer.step()
         self.steps.append((start, time.time_ns()))
@@ -110,6 +111,9 @@ class Job:
 
     def parameters(self):
         return storages([*self.model.parameters(), *self.model.buffers()])
+
+    def gradients(self):
+        return storages(p.grad for p in self.model.parameters())
 
     def states(self):
         return storages(value for state in self.optimizer.state.values() for value in state.values() if torch.is_tensor(value))
@@ -124,8 +128,9 @@ def name_of(event):
 
 def frames_of(event, native):
     """As the allocator records them, the innermost first. What the engine calls on a GPU has a thread of its own: no frame of
-    the program is in it, unless the engine calls Python again."""
-    frames = []
+    the program is in it, unless the engine calls Python again. The profiler gives a function's first line: what it calls
+    tells its lines apart."""
+    frames, called = [], ''
     event = event.parent
     while event is not None:
         name = name_of(event)
@@ -134,7 +139,11 @@ def frames_of(event, native):
         python = re.fullmatch(r'(.+)\((\d+)\): (.+)', name)
         if python and not name.startswith('<built-in'):
             file = python[1] if not re.match('(torch|contextlib|threading|importlib)', python[1]) else LIBRARY + python[1]
-            frames.append({'name': python[3], 'filename': file, 'line': int(python[2])})
+            line = int(python[2]) + (1 + crc32(called.encode()) % 50 if called else 0)
+            frames.append({'name': python[3], 'filename': file, 'line': line})
+            called = ''
+        elif name.startswith('nn.Module: '):
+            called = name.rpartition('_')[0]
         elif native and name.startswith('aten::'):
             frames.append({'name': f'at::_ops::{name[6:]}::call(at::Tensor const&)', 'filename': '??', 'line': 0})
         elif native and name == 'torch::autograd::AccumulateGrad':
@@ -165,7 +174,7 @@ def record(job, steps=2, before=0, native=True, annotated=True, of_frees=True):
         job.start()
     for _ in range(before):
         job.step()
-    held = {**job.parameters(), **job.states()} if before else {}
+    held = {**job.parameters(), **job.states(), **job.gradients()} if before else {}
     job.marks.clear()
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True, with_stack=True, record_shapes=True) as recorded:
         if not before:
@@ -228,8 +237,9 @@ class Recorded:
             elif any(address in marked and time_ns <= mark and (end is None or end > mark) for mark, marked in self.job.marks):
                 kind_of[i] = 'gradient'
         self.kinds = [kind_of.get(i) for i, e in enumerate(self.raw) if e[2] > 0]
-        level = {'parameter': sum(s for a, s in held.items() if a in parameters), 'gradient': 0,
-                 'optimizer_state': sum(s for a, s in held.items() if a in states)}
+        level = dict.fromkeys(('parameter', 'gradient', 'optimizer_state'), 0)
+        for address, size in held.items():
+            level['parameter' if address in parameters else 'optimizer_state' if address in states else 'gradient'] += size
         self.truth, where = [], {}
         for i, (_, address, size, _) in enumerate(self.raw):
             if size > 0:

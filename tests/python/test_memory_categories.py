@@ -126,7 +126,7 @@ def test_what_checkpoints_save_is_predicted(analyzed):
     section, with_checkpoints = analyzed(job(False)), peak_of(job(True))
     row = next(row for row in section['savings'] if row['change'].startswith('activation checkpointing of the 8 modules'))
     assert 'forward (recorded_jobs.py:' in row['change']
-    assert row['peak_bytes'] == pytest.approx(with_checkpoints, rel=0.1)
+    assert row['peak_bytes'] == pytest.approx(with_checkpoints, rel=0.15)
     assert row['saved_bytes'] == section['peak_allocated_bytes'] - row['peak_bytes'] > 0
 
 

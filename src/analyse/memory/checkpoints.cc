@@ -1,7 +1,10 @@
 #include "analyse/memory/checkpoints.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
+
+#include "analyse/memory/level_courses.h"
 
 namespace profgpu {
 namespace {
@@ -26,6 +29,18 @@ struct Under {
   int64_t last_bytes = 0;  // of what was made last before the peak
   int64_t bytes = 0;
   std::vector<size_t> allocations;
+};
+
+struct SiteLevel {
+  int64_t others = 0, site = 0;
+  SiteLevel& operator+=(const SiteLevel& l) {
+    others += l.others, site += l.site;
+    return *this;
+  }
+  SiteLevel& operator-=(const SiteLevel& l) {
+    others -= l.others, site -= l.site;
+    return *this;
+  }
 };
 
 // How often the stacks of most of the bytes are there.
@@ -66,12 +81,33 @@ std::vector<CheckpointSite> checkpoint_sites(const MemorySnapshot& snapshot, con
     if (site.calls < 2) continue;
     site.line = stacks.line_of_frame(frame);
     site.bytes = under.bytes;
-    site.kept_bytes = std::min(under.bytes, site.calls * under.last_bytes + under.bytes / site.calls);
+    site.inputs_bytes = std::min(under.bytes, site.calls * under.last_bytes);
     site.allocations = std::move(under.allocations);
     if (site.saved_bytes() > 0) sites.push_back(std::move(site));
   }
   std::ranges::stable_sort(sites, std::greater(), &CheckpointSite::saved_bytes);
   return sites;
+}
+
+int64_t checkpointed_peak(const MemorySnapshot& snapshot, const MemoryHistory& history, const CheckpointSite& site) {
+  std::vector<bool> of_site(history.allocations.size());
+  for (const size_t a : site.allocations) of_site[a] = true;
+  const double kept = static_cast<double>(site.inputs_bytes) / static_cast<double>(site.bytes);
+  int64_t highest = 0, most_of_site = 0;  // the second: of this pass
+  walk_levels<SiteLevel>(
+      snapshot, history,
+      [&](size_t i) {
+        const int64_t bytes = history.allocations[i].bytes;
+        return of_site[i] ? SiteLevel{0, bytes} : SiteLevel{bytes, 0};
+      },
+      [&](uint32_t, const SiteLevel& level) {
+        if (level.site == 0) most_of_site = 0;
+        most_of_site = std::max(most_of_site, level.site);
+        const bool again = level.site > 0 && level.site < most_of_site;
+        const int64_t inputs = std::llround(static_cast<double>(level.site) * kept);
+        highest = std::max(highest, level.others + inputs + (again ? std::min(site.call_bytes(), level.site) : 0));
+      });
+  return highest;
 }
 
 }  // namespace profgpu

@@ -35,7 +35,11 @@ class Classifier {
         history_(history),
         stacks_(stacks),
         phases_(phases),
-        last_row_(history.end > 0 ? history.end - 1 : 0) {}
+        last_row_(history.end > 0 ? history.end - 1 : 0) {
+    for (const Allocation& a : history.allocations)
+      if (a.freed == kOutside) sizes_that_stay_.push_back(a.bytes);
+    std::ranges::sort(sizes_that_stay_);
+  }
 
   std::vector<CategoryOf> run() {
     std::vector<CategoryOf> all;
@@ -91,8 +95,10 @@ class Classifier {
     const bool over = a.freed == kOutside || phases_.at(a.freed) != phase || step_of(a.freed) != step_of(a.made) ||
                       phases_.backward_passes(a.freed) != backward_of(a.made);
     if (over) return {category, certainty};
-    // Where nothing tells the optimizer's step, what outlives all else of its pass is a gradient.
-    if (category == Category::kGradient && a.made != kOutside && phases_.is_after_last_of_backward(a.freed))
+    // Where nothing tells the optimizer's steps, what outlives all else of its pass, and is as large as something that
+    // stays, is a gradient.
+    if (category == Category::kGradient && a.made != kOutside && !phases_.has_steps() &&
+        phases_.is_after_last_of_backward(a.freed) && std::ranges::binary_search(sizes_that_stay_, a.bytes))
       return {category, Certainty::kInferred};
     return {Category::kTemporary, Certainty::kLikely};
   }
@@ -148,6 +154,7 @@ class Classifier {
   const StackBook& stacks_;
   const MemoryPhases& phases_;
   uint32_t last_row_;
+  std::vector<int64_t> sizes_that_stay_;  // to the end, in order
 };
 
 }  // namespace

@@ -125,13 +125,10 @@ void add_checkpoints(const MemorySnapshot& snapshot, const MemoryHistory& histor
   constexpr size_t kShown = 2;
   for (size_t i = 0; i < std::min(sites.size(), kShown); ++i) {
     const CheckpointSite& site = sites[i];
-    std::vector<double> factors(history.allocations.size(), 1);
-    for (const size_t a : site.allocations)
-      factors[a] = static_cast<double>(site.kept_bytes) / static_cast<double>(site.bytes);
     add(fmt::format("activation checkpointing of the {} modules that {} ({}:{}) calls", site.calls, site.line.function,
                     site.line.file, site.line.line),
         "each keeps its input and is computed again in the backward pass, one at a time",
-        peak_of(snapshot, history, [&](size_t a) { return factors[a]; }));
+        checkpointed_peak(snapshot, history, site));
   }
 }
 
