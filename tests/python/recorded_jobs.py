@@ -169,7 +169,7 @@ def allocations(recorded, native, of_frees):
 
 
 def record(job, steps=2, before=0, native=True, annotated=True, of_frees=True):
-    """`before`: steps that the recording does not see."""
+    """`before`: steps that the recording does not see. The profiler tells no end of what was there before: it has to stay."""
     if before:
         job.start()
     for _ in range(before):
@@ -238,9 +238,10 @@ class Recorded:
                 kind_of[i] = 'gradient'
         self.kinds = [kind_of.get(i) for i, e in enumerate(self.raw) if e[2] > 0]
         level = dict.fromkeys(('parameter', 'gradient', 'optimizer_state'), 0)
-        for address, size in held.items():
-            level['parameter' if address in parameters else 'optimizer_state' if address in states else 'gradient'] += size
         self.truth, where = [], {}
+        for address, size in held.items():
+            where[address] = 'parameter' if address in parameters else 'optimizer_state' if address in states else 'gradient'
+            level[where[address]] += size
         for i, (_, address, size, _) in enumerate(self.raw):
             if size > 0:
                 where[address] = kind = kind_of.get(i)

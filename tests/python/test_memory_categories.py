@@ -174,7 +174,7 @@ class KeepsLogits(Job):
 
 
 def test_gradients_that_outlive_their_step(analyzed, profgpu, tmp_path):
-    late, in_time = (record(of(lambda: Transformer(width=128), OPTIMIZERS['sgd'], batch=4), before=2) for of in (ZeroesLate, Job))
+    late, in_time = (record(of(lambda: Transformer(width=128), OPTIMIZERS['sgd'], batch=4), steps=3) for of in (ZeroesLate, Job))
     assert analyzed(in_time)['early_frees'] == []
     (row,) = analyzed(late)['early_frees']
     assert row['category'] == 'gradient' and row['function'] is None

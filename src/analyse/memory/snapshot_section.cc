@@ -267,7 +267,8 @@ std::string peak_sentence(const SnapshotSection& snapshot, std::optional<int64_t
 std::string batch_sentence(const BatchFit& batch) {
   const auto bytes = [](int64_t n) { return format_bytes(static_cast<double>(n)); };
   std::string text = fmt::format("Twice the batch would peak at {}", bytes(batch.double_peak_bytes));
-  if (batch.double_high_bytes > batch.double_peak_bytes) text += fmt::format(" (up to {})", bytes(batch.double_high_bytes));
+  const std::string most = bytes(batch.double_high_bytes);
+  if (most != bytes(batch.double_peak_bytes)) text += fmt::format(" (up to {})", most);
   text += fmt::format(": {} at the peak grow with it", bytes(batch.scaling_bytes));
   if (batch.largest && batch.largest_low && batch.largest_high)
     text += fmt::format("; the largest that fits in {} is {:.1f} times this one ({:.1f} to {:.1f})",
