@@ -87,8 +87,8 @@ bool is_optimizers_temporary(const StackFacts& stack, Category category) {
 bool is_activation(const StackFacts&, Category category) { return category == Category::kActivation; }
 
 constexpr PartChange kPartChanges[] = {
-    {"flash attention: torch.nn.functional.scaled_dot_product_attention", "what attention itself makes is never written", 0,
-     is_kept_score},
+    {"flash attention: torch.nn.functional.scaled_dot_product_attention",
+     "what attention itself makes is never written", 0, is_kept_score},
     {"fused optimizer (fused=True)", "its step makes no temporary tensors", 0, is_optimizers_temporary}};
 bool is_of_model(const StackFacts& stack, Category category) {
   switch (category) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <tuple>
 
 namespace profgpu {
 namespace {
@@ -67,6 +68,7 @@ class Judge {
     }
     gradients_ = gradients.most();
     temporaries_ = temporaries.most();
+    add_copies(history);
   }
   static bool is_open(const Allocation& a, const CategoryOf& c) {
     return a.made == Allocation::kOutside && a.freed == Allocation::kOutside && c.category == Category::kUnknown;
@@ -78,8 +80,10 @@ class Judge {
       for (const auto& [bytes, count] : open_) all[bytes].rest_parameters = count;
     else if (!gradients_.empty())
       by_gradients(all);
-    else
+    else if (!temporaries_.empty())
       by_kept_gradients(all);
+    else
+      by_copies(all);
     return all;
   }
 
@@ -154,7 +158,47 @@ class Judge {
     }
   }
 
+  // How many blocks of half a size are there at once at most: autocast keeps a copy of each parameter for its time.
+  void add_copies(const MemoryHistory& history) {
+    std::vector<std::tuple<uint32_t, int64_t, int>> changes;  // row, bytes, one more or less
+    for (const Allocation& a : history.allocations) {
+      if (a.made == Allocation::kOutside || count_of(open_, 2 * a.bytes) == 0) continue;
+      changes.emplace_back(a.made, a.bytes, 1);
+      if (a.freed != Allocation::kOutside) changes.emplace_back(a.freed, a.bytes, -1);
+    }
+    std::ranges::sort(changes);
+    Counts live;
+    for (const auto& [row, bytes, change] : changes) {
+      int64_t& now = live[bytes];
+      now += change;
+      copies_[2 * bytes] = std::max(copies_[2 * bytes], now);
+    }
+  }
+
+  // Forward passes alone, of a program that has an optimizer: one copy for each parameter tells how many states there are.
+  void by_copies(std::map<int64_t, Shares>& all) const {
+    std::array<double, kMostShares> votes{};  // by shares of a parameter: itself and states
+    double cast = 0;
+    for (const auto& [bytes, count] : open_) {
+      const int64_t each = count_of(copies_, bytes);
+      const double weight = static_cast<double>(bytes) * static_cast<double>(count);
+      cast += weight;
+      if (each > 0 && count % each == 0 && count / each <= 1 + kMostStates)
+        votes[static_cast<size_t>(count / each)] += weight;
+    }
+    const auto best = std::ranges::max_element(votes);
+    if (cast <= 0 || *best <= cast / 2) return;
+    const int64_t shares = best - votes.begin();
+    for (const auto& [bytes, count] : open_) {
+      Shares& s = all[bytes];
+      s.parameters = count / shares;
+      s.states = s.parameters * (shares - 1);
+      if (bytes >= kSmallest) s.rest_parameters = count - s.parameters * shares;
+    }
+  }
+
   Counts gradients_, temporaries_, parameters_, states_, open_;
+  Counts copies_;  ///< by the size of what they are a copy of
 };
 
 }  // namespace

@@ -180,7 +180,8 @@ void describe_device(const MemorySnapshot& snapshot, const MemoryHistory& histor
   // Where an allocation failed, the process had all that was reserved and all that was free.
   if (!capacity_bytes && out.oom && out.oom->device == history.device && out.oom->reserved_bytes)
     capacity_bytes = *out.oom->reserved_bytes + out.oom->device_free_bytes;
-  const SnapshotDevice* device = first_where(out.devices, [&](const SnapshotDevice& d) { return d.device == history.device; });
+  const SnapshotDevice* device =
+      first_where(out.devices, [&](const SnapshotDevice& d) { return d.device == history.device; });
   out.batch = batch_fit(snapshot, history, stacks, categories, capacity_bytes,
                         device != nullptr ? device->peak_reserved_bytes : std::nullopt);
   out.replay = snapshot_replay(snapshot, history);

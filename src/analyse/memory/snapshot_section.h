@@ -216,7 +216,8 @@ struct EarlyFreeRow {
 /// does not. Batches are in parts of this run's.
 struct BatchFit {
   int64_t fixed_bytes = 0, scaling_bytes = 0;  ///< at the peak
-  int64_t double_peak_bytes = 0, double_high_bytes = 0;  ///< with twice the batch; the second: all that is not known grows
+  /// With twice the batch; the second: all that is not known grows.
+  int64_t double_peak_bytes = 0, double_high_bytes = 0;
   std::optional<int64_t> capacity_bytes;  ///< for all that is reserved; none: not known
   /// The largest that fits. Lower bound: all that is not known grows; upper: nothing is reserved but unused.
   std::optional<double> largest, largest_low, largest_high;
