@@ -31,6 +31,15 @@ std::optional<int64_t> PickleObjects::integer(PickleValue value) const {
   return std::nullopt;
 }
 
+std::optional<uint64_t> PickleObjects::address(PickleValue value) const {
+  if (const auto whole = integer(value)) return static_cast<uint64_t>(*whole);
+  constexpr double kSigned = 0x1p63, kAll = 0x1p64;
+  if (!value.is(PickleKind::kWide)) return std::nullopt;
+  const Wide& wide = wide_[value.index()];
+  if (wide.number < kSigned || wide.number > kAll || wide.integer >= 0) return std::nullopt;
+  return static_cast<uint64_t>(wide.integer);
+}
+
 std::optional<double> PickleObjects::number(PickleValue value) const {
   if (const auto whole = integer(value)) return static_cast<double>(*whole);
   if (value.is(PickleKind::kWide)) return wide_[value.index()].number;

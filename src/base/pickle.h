@@ -97,6 +97,8 @@ class PickleObjects {
   [[nodiscard]] PickleValue member(PickleValue dict, uint32_t key) const;
   /// Whole numbers within 64 bits, and bools.
   [[nodiscard]] std::optional<int64_t> integer(PickleValue value) const;
+  /// Whole numbers of 64 bits with or without a sign, as addresses are written.
+  [[nodiscard]] std::optional<uint64_t> address(PickleValue value) const;
   [[nodiscard]] std::optional<double> number(PickleValue value) const;
 
  private:
@@ -110,7 +112,7 @@ class PickleObjects {
   };
   struct Wide {
     bool whole = false;
-    int64_t integer = 0;
+    int64_t integer = 0;   ///< of a longer one the lowest 64 bits
     double number = 0;
   };
   PickleValue kept(int64_t x);
@@ -138,7 +140,7 @@ Error damaged(std::string_view what, uint64_t at);
 /// Of opcode LONG1 and LONG4: little-endian two's complement.
 struct LongNumber {
   bool whole = true;   ///< within 64 bits
-  int64_t integer = 0;
+  int64_t integer = 0; ///< of a longer one the lowest 64 bits
   double number = 0;
 };
 LongNumber long_number(const unsigned char* bytes, size_t size);
@@ -434,7 +436,7 @@ class PickleReader {
     if (window_.ensure(size) < size) return Step::kCut;
     const auto x = pickle::long_number(reinterpret_cast<const unsigned char*>(window_.at()), size);
     window_.skip(size);
-    return x.whole ? integer(x.integer) : wide(x.number);
+    return x.whole ? integer(x.integer) : wide(PickleObjects::Wide{false, x.integer, x.number});
   }
   // Up to the end of the line, without it.
   std::optional<std::string> line() {

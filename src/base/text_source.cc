@@ -13,6 +13,7 @@
 
 #include "base/gzip.h"
 #include "base/spool.h"
+#include "base/zip.h"
 
 namespace profgpu {
 namespace {
@@ -204,6 +205,50 @@ class GzipSource final : public CompressedSource {
   int members_ = 0;
 };
 
+/// The file in a zip archive; the archive is at its first byte.
+class ZipSource final : public CompressedSource {
+ public:
+  ZipSource(std::unique_ptr<FileBytes> file, int64_t size, bool deflated)
+      : CompressedSource(std::move(file), size), left_(size), inflater_(deflated ? Inflater::make() : nullptr) {
+    if (inflater_) inflater_->reset();
+  }
+
+ private:
+  size_t inflate_some(char* out, size_t size) override {
+    if (input_left() == 0) refill();
+    // What comes behind it in the archive is not its own.
+    const size_t there = std::min<size_t>(input_left(), static_cast<size_t>(left_));
+    if (there == 0) {
+      finish_input(left_ > 0 || inflater_ != nullptr);
+      return 0;
+    }
+    const char* const from = input_.data() + used_;
+    if (!inflater_) {
+      const size_t got = std::min(there, size);
+      std::memcpy(out, from, got);
+      take(got);
+      if (left_ == 0) finish(End::kComplete);
+      return got;
+    }
+    const auto* at = reinterpret_cast<const uint8_t*>(from);
+    auto* const begin = reinterpret_cast<uint8_t*>(out);
+    uint8_t* to = begin;
+    const Inflater::State state = inflater_->inflate(at, at + there, to, begin + size);
+    const auto used = at - reinterpret_cast<const uint8_t*>(from);
+    if (state == Inflater::State::kEnd) finish(End::kComplete);
+    else if (state == Inflater::State::kDamaged || (used == 0 && to == begin)) finish_damaged();
+    else take(static_cast<size_t>(used));
+    return static_cast<size_t>(to - begin);
+  }
+  void take(size_t bytes) {
+    used_ += bytes;
+    left_ -= static_cast<int64_t>(bytes);
+  }
+
+  int64_t left_;  // of the packed bytes
+  const std::unique_ptr<Inflater> inflater_;
+};
+
 class ZstdSource final : public CompressedSource {
  public:
   ZstdSource(std::unique_ptr<FileBytes> file, int64_t size)
@@ -268,6 +313,15 @@ Result<std::unique_ptr<TextSource>> open_text(const std::string& path) {
   // A frame, or one to be skipped before it, as pzstd writes them.
   const bool skippable = head.size() == 4 && (head[0] & 0xF0) == 0x50 && head.substr(1) == "\x2a\x4d\x18";
   const bool zstd = skippable || head.starts_with("\x28\xb5\x2f\xfd");
+  if (head == "PK\x03\x04") {
+    const auto packed = file_in_zip(fd, size);
+    if (!packed || ::lseek(fd, packed->offset, SEEK_SET) < 0) {
+      ::close(fd);
+      return packed ? Error{path + ": " + std::strerror(errno)} : packed.error().within(path);
+    }
+    return std::unique_ptr<TextSource>(
+        std::make_unique<ZipSource>(std::make_unique<FileBytes>(fd, ""), packed->packed_bytes, packed->deflated));
+  }
   auto file = std::make_unique<FileBytes>(fd, std::move(head));
   std::unique_ptr<TextSource> source;
   if (gzip) {

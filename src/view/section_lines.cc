@@ -241,6 +241,9 @@ class SectionLines {
   // For tables over time, whose first ten rows show little.
   void curves(const Table& table) {
     if (table.column("time_ns") < 0 || table.rows.size() < 8) return;
+    int width = 10;
+    for (const std::string& column : table.columns)
+      if (!is_instant(column)) width = std::max(width, static_cast<int>(column_title(column).size()) + 1);
     for (size_t c = 0; c < table.columns.size(); ++c) {
       if (is_instant(table.columns[c])) continue;
       std::vector<double> values;
@@ -248,7 +251,7 @@ class SectionLines {
       const double most = *std::ranges::max_element(values);
       if (!(most > 0)) continue;
       Line& line = out.emplace_back();
-      line.skip(2).add(padded_right(column_title(table.columns[c]), 10)).add(curve(values, 40), Style::kNote);
+      line.skip(2).add(padded_right(column_title(table.columns[c]), width)).add(curve(values, 40), Style::kNote);
       line.add("  up to ").add(cell_text(table.columns[c], most, {}));
     }
   }

@@ -24,6 +24,14 @@ SnapshotParts snapshot_parts(const SnapshotSection& snapshot, std::optional<int6
   if (snapshot.peak.unused_bytes)
     parts.categories.table.rows.push_back(
         {"reserved but unused", *snapshot.peak.unused_bytes, Value(), Value(), Value(), Value()});
+  if (snapshot.outside)
+    for (const auto& [words, bytes] : {std::pair("outside PyTorch", snapshot.outside->own_bytes),
+                                       std::pair("other processes", snapshot.outside->other_bytes)})
+      if (bytes && *bytes > 0)
+        parts.categories.table.rows.push_back({words, *bytes, Value(), Value(), Value(), Value()});
+  for (const EarlyFreeRow& row : snapshot.early_frees)
+    if (row.saved_bytes > 0) parts.categories.sentences.push_back(early_free_sentence(row));
+  if (snapshot.batch) parts.categories.sentences.push_back(batch_sentence(*snapshot.batch));
   parts.holders = {"Held at the peak by", {}, {{"line", "category", "op", "held_bytes", "peak_pct", "blocks"}, {}}};
   for (size_t i = 0; i < std::min(snapshot.peak.holders.size(), lines); ++i) {
     const HolderRow& h = snapshot.peak.holders[i];

@@ -134,6 +134,137 @@ def test_a_snapshot_alone_is_a_report_in_every_form(file, profgpu):
     assert 'category' in profgpu('analyze', '--section', 'snapshot', path).stdout.decode()
 
 
+def all_events(made):
+    return [event for trace in made['device_traces'] for event in trace]
+
+
+def all_blocks(made):
+    return [block for segment in made['segments'] for block in segment['blocks']]
+
+
+def without_history(made):
+    made['device_traces'] = [[] for _ in made['device_traces']]
+
+
+def without_traces(made):
+    del made['device_traces']
+
+
+def a_full_ring(made):
+    for trace in made['device_traces']:
+        del trace[:len(trace) * 2 // 3]
+
+
+def on_device_3(made):
+    made['device_traces'] = [[], [], [], made['device_traces'][0]]
+    made['segments'] = [dict(s, device=3) for s in made['segments'] if s['device'] == 0]
+
+
+def failures(made):
+    trace = made['device_traces'][0]
+    for at in range(0, len(trace), 50):
+        trace.insert(at, {'action': 'oom', 'device_free': 12345, 'size': 1 << 33, 'stream': 0, 'frames': [],
+                          'time_us': trace[at]['time_us']})
+
+
+def expandable(made):
+    for event in all_events(made):
+        event['action'] = {'segment_alloc': 'segment_map', 'segment_free': 'segment_unmap'}.get(event['action'], event['action'])
+    for segment in made['segments']:
+        segment['is_expandable'] = True
+
+
+def pools_and_streams(made):
+    for i, event in enumerate(all_events(made)):
+        event['pool_id'], event['stream'] = (0, i % 2), 140_000_000_000_000 + i % 4
+    for i, segment in enumerate(made['segments']):
+        segment['segment_pool_id'], segment['stream'] = (i % 3, i % 2), i
+
+
+def used_by_other_streams(made):
+    for segment in made['segments']:
+        for i, block in enumerate(segment['blocks']):
+            if block['state'] == 'active_allocated' and i % 3:
+                block['state'] = 'active_pending_free' if i % 3 == 1 else 'active_awaiting_free'
+                segment['allocated_size'] -= block['size']
+
+
+def skipped_actions(made):
+    made['device_traces'] = [[e for e in trace if e['action'] in ('alloc', 'free_completed')] for trace in made['device_traces']]
+
+
+def without_segments(made):
+    made['segments'] = []
+
+
+def annotated(made):
+    for i, event in enumerate(all_events(made)):
+        event['user_metadata'] = f'm{i % 5}' if i % 2 else {'step': i}
+        event['compile_context'] = '0/0' if i % 3 else None
+
+
+def high_addresses(made):
+    """As Intel's GPUs have them: the highest bit is set."""
+    for event in all_events(made):
+        event['addr'] |= 1 << 63
+    for place in [*made['segments'], *all_blocks(made)]:
+        place['address'] |= 1 << 63
+
+
+def as_tuples(made):
+    made['device_traces'] = tuple(map(tuple, made['device_traces']))
+    made['segments'] = tuple(made['segments'])
+
+
+def without_frames(made):
+    for holder in [*all_events(made), *made['segments'], *all_blocks(made)]:
+        holder.pop('frames', None)
+
+
+@pytest.mark.parametrize('change', [
+    without_history, without_traces, a_full_ring, on_device_3, failures, expandable, pools_and_streams, used_by_other_streams,
+    skipped_actions, without_segments, annotated, high_addresses, as_tuples, without_frames,
+], ids=lambda change: change.__name__)
+def test_variants_are_read_as_the_viewer_reads_them(change, tmp_path, analyze):
+    made = snapshot('2.9', seed=3, devices=2)
+    change(made)
+    path = tmp_path / 'snapshot.pickle'
+    path.write_bytes(pickle.dumps(made, 4))
+    found = analyze(path)['ranks'][0]['snapshot']
+    made.setdefault('device_traces', [])
+    segments = made['segments']
+    assert (found['segments'], found['blocks']) == (len(segments), len(all_blocks(made)))
+    assert found['events'] == len(all_events(made))
+    for key, of_segment in (('reserved_bytes', 'total_size'), ('allocated_bytes', 'allocated_size'), ('active_bytes', 'active_size')):
+        assert found[key] == sum(s[of_segment] for s in segments), key
+    assert found['requested_bytes'] == sum(b['requested_size'] for b in all_blocks(made) if b['state'] != 'inactive')
+    peaks = []
+    for device in range(max(len(made['device_traces']), 2)):
+        initial, levels = viewer_levels(made, device)
+        peak = max([initial, *levels])
+        peaks.append((peak, levels.index(peak) if peak > initial else None))
+    highest = max(peak for peak, _ in peaks)
+    assert (found['peak_allocated_bytes'], found['peak_event']) == next(p for p in peaks if p[0] == highest)
+
+
+def test_protocol_0_is_an_error_that_says_what_to_do(tmp_path, profgpu):
+    path = tmp_path / 'old.pickle'
+    path.write_bytes(pickle.dumps(snapshot('2.6'), 0))
+    result = profgpu('analyze', path)
+    assert result.returncode == 1 and b'old.pickle' in result.stderr and b'protocol=4' in result.stderr
+
+
+def test_rows_that_lack_what_makes_them_one_are_counted(tmp_path, analyze):
+    made = snapshot('2.6')
+    del made['device_traces'][0][3]['size']
+    made['segments'].append({'device': 0, 'address': 1, 'total_size': 512})
+    (tmp_path / 'a.pickle').write_bytes(pickle.dumps(made, 4))
+    document = analyze(tmp_path / 'a.pickle')
+    (issue,) = document['inputs'][0]['issues']
+    assert issue['count'] == 2 and 'left out' in issue['text']
+    assert document['ranks'][0]['snapshot']['segments'] == len(made['segments']) - 1
+
+
 def test_a_compressed_file_is_the_same(tmp_path, analyze):
     made = pickle.dumps(snapshot('2.6'), 4)
     (tmp_path / 'a.pickle').write_bytes(made)

@@ -1,8 +1,8 @@
 #include "analyse/memory/memory_categories.h"
 
 #include <algorithm>
-#include <map>
 
+#include "analyse/memory/persistent_blocks.h"
 #include "base/text.h"
 
 namespace profgpu {
@@ -35,13 +35,17 @@ class Classifier {
         history_(history),
         stacks_(stacks),
         phases_(phases),
-        last_row_(history.end > 0 ? history.end - 1 : 0) {}
+        last_row_(history.end > 0 ? history.end - 1 : 0) {
+    for (const Allocation& a : history.allocations)
+      if (a.freed == kOutside) sizes_that_stay_.push_back(a.bytes);
+    std::ranges::sort(sizes_that_stay_);
+  }
 
   std::vector<CategoryOf> run() {
     std::vector<CategoryOf> all;
     all.reserve(history_.allocations.size());
     for (const Allocation& a : history_.allocations) all.push_back(of(a));
-    by_size(all);
+    judge_blocks_of_before(history_, phases_, only_forwards(), all);
     return all;
   }
 
@@ -86,9 +90,17 @@ class Classifier {
   }
   // What is still there when the phase that made it is over, or the recording is.
   [[nodiscard]] CategoryOf kept(const Allocation& a, MemoryPhase phase, Category category, Certainty certainty) const {
+    if (category == Category::kGradient && stacks_.of(freed_in(a)).zeroes_gradients)
+      return {category, Certainty::kCertain};
     const bool over = a.freed == kOutside || phases_.at(a.freed) != phase || step_of(a.freed) != step_of(a.made) ||
                       phases_.backward_passes(a.freed) != backward_of(a.made);
-    return over ? CategoryOf{category, certainty} : CategoryOf{Category::kTemporary, Certainty::kLikely};
+    if (over) return {category, certainty};
+    // Where nothing tells the optimizer's steps, what outlives all else of its pass, and is as large as something that
+    // stays, is a gradient.
+    if (category == Category::kGradient && a.made != kOutside && !phases_.has_steps() &&
+        phases_.is_after_last_of_backward(a.freed) && std::ranges::binary_search(sizes_that_stay_, a.bytes))
+      return {category, Certainty::kInferred};
+    return {Category::kTemporary, Certainty::kLikely};
   }
   [[nodiscard]] CategoryOf of_forward(const Allocation& a) const {
     const uint32_t end = a.freed == kOutside ? last_row_ : a.freed;
@@ -102,6 +114,7 @@ class Classifier {
   }
   [[nodiscard]] CategoryOf of_before(const Allocation& a) const {
     if (a.freed == kOutside) return {};
+    if (stacks_.of(freed_in(a)).zeroes_gradients) return {Category::kGradient, Certainty::kCertain};
     switch (phases_.at(a.freed)) {
       case MemoryPhase::kBackward:
         return {Category::kActivation, Certainty::kInferred};
@@ -119,6 +132,11 @@ class Classifier {
     return kept(a, MemoryPhase::kBackward, Category::kGradient, Certainty::kInferred);
   }
 
+  // The stack of what frees it; none where the recording gives frees the stacks of their allocations.
+  [[nodiscard]] uint32_t freed_in(const Allocation& a) const {
+    const uint32_t stack = a.freed == kOutside ? MemoryStacks::kNone : snapshot_.events.stack(a.freed);
+    return stack == a.stack ? MemoryStacks::kNone : stack;
+  }
   [[nodiscard]] uint32_t step_of(uint32_t row) const { return row == kOutside ? 0 : phases_.step(row); }
   [[nodiscard]] uint32_t backward_of(uint32_t row) const { return row == kOutside ? 0 : phases_.backward_passes(row); }
 
@@ -130,42 +148,13 @@ class Classifier {
     return std::any_of(history_.allocations.begin(), history_.allocations.end(),
                        [&](const Allocation& a) { return stacks_.of(a.stack).role == MemoryRole::kForward; });
   }
-  // Parameters are as large as their gradients, and so are most optimizers' states.
-  void by_size(std::vector<CategoryOf>& all) const {
-    constexpr int64_t kMaxStates = 2;                          // of a parameter: Adam's
-    std::map<int64_t, std::map<uint32_t, int64_t>> gradients;  // by bytes and backward pass: how many
-    std::map<int64_t, int64_t> parameters, states;
-    for (size_t i = 0; i < all.size(); ++i) {
-      const Allocation& a = history_.allocations[i];
-      if (all[i].category == Category::kGradient && a.made != kOutside)
-        ++gradients[a.bytes][phases_.backward_passes(a.made)];
-      if (all[i].category == Category::kParameter) ++parameters[a.bytes];
-      if (all[i].category == Category::kOptimizerState) ++states[a.bytes];
-    }
-    const bool inference = only_forwards();
-    for (size_t i = 0; i < all.size(); ++i) {
-      const Allocation& a = history_.allocations[i];
-      if (a.made != kOutside || a.freed != kOutside || all[i].category != Category::kUnknown) continue;
-      if (inference) all[i] = {Category::kParameter, Certainty::kInferred};
-      const auto same = gradients.find(a.bytes);
-      if (same == gradients.end()) continue;
-      int64_t each = 0;
-      for (const auto& [pass, count] : same->second) each = std::max(each, count);
-      if (parameters[a.bytes] < each) {
-        ++parameters[a.bytes];
-        all[i] = {Category::kParameter, Certainty::kInferred};
-      } else if (states[a.bytes] < kMaxStates * each) {
-        ++states[a.bytes];
-        all[i] = {Category::kOptimizerState, Certainty::kInferred};
-      }
-    }
-  }
 
   const MemorySnapshot& snapshot_;
   const MemoryHistory& history_;
   const StackBook& stacks_;
   const MemoryPhases& phases_;
   uint32_t last_row_;
+  std::vector<int64_t> sizes_that_stay_;  // to the end, in order
 };
 
 }  // namespace

@@ -17,6 +17,8 @@ std::string_view memory_phase_name(MemoryPhase phase);
 class MemoryPhases {
  public:
   /// An allocation within a range of the program's named "Optimizer.step#" is the optimizer's; else its stack decides.
+  /// Such a range is a phase even if nothing is allocated in it, and so is the zeroing of gradients after a backward
+  /// pass: SGD allocates nothing.
   MemoryPhases(const MemorySnapshot& snapshot, const MemoryHistory& history, const StackBook& stacks);
 
   [[nodiscard]] MemoryPhase at(uint32_t row) const;
@@ -30,12 +32,20 @@ class MemoryPhases {
   [[nodiscard]] bool has_steps() const { return !step_ends_.empty() || optimizing_; }
   /// Whether the recording ends within an optimizer's step.
   [[nodiscard]] bool is_optimizing() const { return optimizing_; }
+  /// Rows at which backward passes begin.
+  [[nodiscard]] const std::vector<uint32_t>& backward_begins() const { return backward_; }
+  /// The row at which the next optimizer's phase begins; none: there is none.
+  [[nodiscard]] std::optional<uint32_t> next_optimizer(uint32_t row) const;
+  /// Whether an event comes after all allocations of its backward pass, which no optimizer's phase follows.
+  [[nodiscard]] bool is_after_last_of_backward(uint32_t row) const;
 
  private:
   struct Run {
-    uint32_t first = 0;
+    uint32_t first = 0, last = 0;  ///< rows of its first event and its last allocation
     MemoryPhase phase = MemoryPhase::kUnknown;
   };
+  void begin(uint32_t row, MemoryPhase phase);
+  [[nodiscard]] std::vector<Run>::const_iterator run_of(uint32_t row) const;  ///< end(): before the first
   std::vector<Run> runs_;
   std::vector<uint32_t> backward_, step_ends_;  ///< rows
   bool optimizing_ = false;                     ///< the last phase is an optimizer's

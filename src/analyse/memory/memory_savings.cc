@@ -1,8 +1,13 @@
 #include "analyse/memory/memory_savings.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
+
+#include "analyse/memory/checkpoints.h"
+#include "analyse/memory/level_courses.h"
 
 namespace profgpu {
 namespace {
@@ -16,20 +21,39 @@ struct Scaled {
 };
 struct Change {
   std::string_view text, assumes;
-  std::array<Scaled, 3> scaled;
+  std::array<Scaled, 4> scaled;
   bool trains;  // only where a backward pass or an optimizer is seen
+};
+
+// Of allocations that a category does not tell.
+struct PartChange {
+  std::string_view text, assumes;
+  double factor;
+  bool (*applies)(const StackFacts& stack, Category category);
 };
 
 // Adam's two states in float32 become one byte each and a little for scales; a shard is one of eight.
 constexpr double kEightBit = 0.26, kShard = 1.0 / 8;
+constexpr std::string_view kEveryBlock = "activation checkpointing of every block";
 constexpr Change kChanges[] = {
-    {"activation checkpointing of every block",
+    {kEveryBlock,
      "a block keeps its input alone: a tenth of the activations",
      {{{Category::kActivation, 0.1}}},
      true},
     {"micro-batch of half the size, gradients accumulated",
      "activations and temporary tensors grow with the batch",
      {{{Category::kActivation, 0.5}, {Category::kTemporary, 0.5}}},
+     true},
+    {"activations offloaded to the host",
+     "none of them stays on the device; those that are being copied come on top",
+     {{{Category::kActivation, 0}}},
+     true},
+    {"tensor and sequence parallel over 8 GPUs",
+     "parameters, their gradients and states, and activations are split evenly; gathered inputs come on top",
+     {{{Category::kOptimizerState, kShard},
+       {Category::kGradient, kShard},
+       {Category::kParameter, kShard},
+       {Category::kActivation, kShard}}},
      true},
     {"8-bit optimizer states", "the states are float32 now", {{{Category::kOptimizerState, kEightBit}}}, true},
     {"optimizer states offloaded to the host",
@@ -54,7 +78,61 @@ constexpr Change kChanges[] = {
      {{{Category::kParameter, 0.5}}},
      false}};
 
+bool is_kept_score(const StackFacts& stack, Category category) {
+  return stack.attention && (category == Category::kActivation || category == Category::kTemporary);
+}
+bool is_optimizers_temporary(const StackFacts& stack, Category category) {
+  return stack.role == MemoryRole::kOptimizer && category == Category::kTemporary;
+}
+bool is_activation(const StackFacts&, Category category) { return category == Category::kActivation; }
+
+constexpr PartChange kPartChanges[] = {
+    {"flash attention: torch.nn.functional.scaled_dot_product_attention",
+     "what attention itself makes is never written", 0, is_kept_score},
+    {"fused optimizer (fused=True)", "its step makes no temporary tensors", 0, is_optimizers_temporary}};
+bool is_of_model(const StackFacts& stack, Category category) {
+  switch (category) {
+    case Category::kParameter:
+    case Category::kGradient:
+    case Category::kOptimizerState:
+    case Category::kActivation:
+    case Category::kTemporary:
+      return stack.role != MemoryRole::kWorkspace;
+    default:
+      return false;
+  }
+}
+constexpr PartChange kHalf = {"bf16 for all of it (model.to(torch.bfloat16))",
+                              "it is float32 now; small updates may round to nothing", 0.5, is_of_model};
+constexpr PartChange kAutocast = {"bf16 activations (torch.autocast)", "activations are float32 now", 0.5, is_activation};
+
 int64_t scaled(int64_t bytes, double factor) { return std::llround(static_cast<double>(bytes) * factor); }
+
+// The peak with each allocation's bytes times its factor.
+template <class FactorOf>
+int64_t peak_of(const MemorySnapshot& snapshot, const MemoryHistory& history, FactorOf&& factor_of) {
+  int64_t highest = 0;
+  walk_levels<int64_t>(
+      snapshot, history, [&](size_t i) { return scaled(history.allocations[i].bytes, factor_of(i)); },
+      [&](uint32_t, int64_t level) { highest = std::max(highest, level); });
+  return highest;
+}
+
+// Of lines within each other the one that saves most, and one more.
+template <class Add>
+void add_checkpoints(const MemorySnapshot& snapshot, const MemoryHistory& history,
+                     const std::vector<CheckpointSite>& sites, Add&& add) {
+  constexpr size_t kShown = 2;
+  for (size_t i = 0; i < std::min(sites.size(), kShown); ++i) {
+    const CheckpointSite& site = sites[i];
+    add(fmt::format("activation checkpointing of the {} modules that {} ({}:{}) calls", site.calls, site.line.function,
+                    site.line.file, site.line.line),
+        "each keeps its input and is computed again in the backward pass, one at a time",
+        checkpointed_peak(snapshot, history, site));
+  }
+}
+
+constexpr double kWorthSaying = 0.01;  // of the peak
 
 Factors factors_of(const Change& change) {
   Factors factors;
@@ -67,51 +145,36 @@ Factors factors_of(const Change& change) {
 
 int64_t scaled_peak(const MemorySnapshot& snapshot, const MemoryHistory& history,
                     const std::vector<CategoryOf>& categories, const Factors& factors) {
-  const auto bytes = [&](size_t i) {
-    return scaled(history.allocations[i].bytes, factors[static_cast<size_t>(categories[i].category)]);
-  };
-  int64_t level = 0;
-  size_t next = 0;
-  std::vector<size_t> freed_before;  // of before the first event, in the order in which they are freed
-  for (; next < history.allocations.size() && history.allocations[next].made == Allocation::kOutside; ++next) {
-    level += bytes(next);
-    if (history.allocations[next].freed != Allocation::kOutside) freed_before.push_back(next);
-  }
-  int64_t highest = level;
-  size_t before = 0;
-  std::vector<uint32_t> live(snapshot.events.count_addresses());  // place in allocations + 1
-  for (uint32_t row = history.first; row < history.end; ++row) {
-    const AllocationAction action = snapshot.events.action(row);
-    if (action == AllocationAction::kAlloc) {
-      live[snapshot.events.address_place(row)] = static_cast<uint32_t>(next + 1);
-      level += bytes(next++);
-      highest = std::max(highest, level);
-    } else if (action == AllocationAction::kFreeCompleted) {
-      uint32_t& place = live[snapshot.events.address_place(row)];
-      if (place != 0)
-        level -= bytes(place - 1);
-      else if (before < freed_before.size())
-        level -= bytes(freed_before[before++]);
-      place = 0;
-    }
-  }
-  return highest;
+  return peak_of(snapshot, history, [&](size_t i) { return factors[static_cast<size_t>(categories[i].category)]; });
 }
 
 std::vector<SavingRow> memory_savings(const MemorySnapshot& snapshot, const MemoryHistory& history,
-                                      const std::vector<CategoryOf>& categories) {
-  constexpr double kWorthSaying = 0.01;
+                                      const StackBook& stacks, const std::vector<CategoryOf>& categories) {
   const bool trains = std::any_of(categories.begin(), categories.end(), [](const CategoryOf& c) {
     return c.category == Category::kGradient || c.category == Category::kOptimizerState;
   });
   std::vector<SavingRow> rows;
-  for (const Change& change : kChanges) {
-    if (change.trains != trains) continue;
-    const int64_t peak = scaled_peak(snapshot, history, categories, factors_of(change));
+  const auto add = [&](std::string text, std::string_view assumes, int64_t peak) {
     const int64_t saved = history.peak_bytes - peak;
-    if (static_cast<double>(saved) < kWorthSaying * static_cast<double>(history.peak_bytes)) continue;
-    rows.push_back({std::string(change.text), std::string(change.assumes), peak, saved});
-  }
+    if (static_cast<double>(saved) >= kWorthSaying * static_cast<double>(history.peak_bytes))
+      rows.push_back({std::move(text), std::string(assumes), peak, saved});
+  };
+  // Which modules to compute again follows from the lines that call them, if there are any.
+  const std::vector<CheckpointSite> sites =
+      trains ? checkpoint_sites(snapshot, history, stacks, categories) : std::vector<CheckpointSite>();
+  for (const Change& change : kChanges)
+    if (change.trains == trains && (sites.empty() || change.text != kEveryBlock))
+      add(std::string(change.text), change.assumes, scaled_peak(snapshot, history, categories, factors_of(change)));
+  const auto add_part = [&](const PartChange& change) {
+    add(std::string(change.text), change.assumes, peak_of(snapshot, history, [&](size_t i) {
+          const StackFacts& stack = stacks.of(history.allocations[i].stack);
+          return change.applies(stack, categories[i].category) ? change.factor : 1;
+        }));
+  };
+  for (const PartChange& change : kPartChanges) add_part(change);
+  if (trains) add_part(kHalf);
+  if (trains && !stacks.has_autocast()) add_part(kAutocast);
+  add_checkpoints(snapshot, history, sites, add);
   std::stable_sort(rows.begin(), rows.end(),
                    [](const SavingRow& a, const SavingRow& b) { return a.saved_bytes > b.saved_bytes; });
   return rows;

@@ -9,6 +9,7 @@
 #include "analyse/memory/lifetimes.h"
 #include "analyse/memory/memory_categories.h"
 #include "analyse/memory/snapshot_section.h"
+#include "analyse/memory/stack_facts.h"
 
 namespace profgpu {
 
@@ -18,6 +19,6 @@ int64_t scaled_peak(const MemorySnapshot& snapshot, const MemoryHistory& history
 
 /// Changes that lower the peak by at least a hundredth, what saves most first.
 std::vector<SavingRow> memory_savings(const MemorySnapshot& snapshot, const MemoryHistory& history,
-                                      const std::vector<CategoryOf>& categories);
+                                      const StackBook& stacks, const std::vector<CategoryOf>& categories);
 
 }  // namespace profgpu

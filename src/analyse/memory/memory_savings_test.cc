@@ -50,7 +50,7 @@ TEST(MemorySavings, AnotherMomentBecomesThePeak) {
 
 TEST(MemorySavings, WhatSavesMostComesFirstAndNothingIsBelowZero) {
   const Analysed a(training());
-  const std::vector<SavingRow> rows = memory_savings(a.snapshot, a.history, a.categories);
+  const std::vector<SavingRow> rows = memory_savings(a.snapshot, a.history, a.stacks, a.categories);
   ASSERT_FALSE(rows.empty());
   for (size_t i = 0; i < rows.size(); ++i) {
     EXPECT_GT(rows[i].saved_bytes, 0);

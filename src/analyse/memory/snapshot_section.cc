@@ -5,7 +5,10 @@
 #include <algorithm>
 
 #include "analyse/memory/allocator_replay.h"
+#include "analyse/memory/batch_fit.h"
+#include "analyse/memory/category_levels.h"
 #include "analyse/memory/category_timeline.h"
+#include "analyse/memory/early_frees.h"
 #include "analyse/memory/lifetimes.h"
 #include "analyse/memory/memory_growth.h"
 #include "analyse/memory/memory_peak.h"
@@ -159,14 +162,41 @@ std::string place_of(const std::string& function, const std::string& file, int32
   return file.empty() ? function : fmt::format("{} ({}:{})", function, file, line);
 }
 
+// What is said of the device whose peak is highest.
+void describe_device(const MemorySnapshot& snapshot, const MemoryHistory& history, const StackBook& stacks,
+                     std::optional<int64_t> capacity_bytes, SnapshotSection& out) {
+  const MemoryPhases phases(snapshot, history, stacks);
+  const std::vector<CategoryOf> categories = memory_categories(snapshot, history, stacks, phases);
+  out.peak_allocated_bytes = history.peak_bytes;
+  if (history.peak_row) out.peak_event = *history.peak_row - history.first;
+  if (phases.has_steps())
+    out.steps = static_cast<int64_t>(phases.step_ends().size()) + (phases.is_optimizing() ? 1 : 0);
+  out.peak = snapshot_peak(snapshot, history, stacks, phases, categories);
+  out.spike = peak_spike(snapshot, history, stacks, categories);
+  out.duplicate_parameter_bytes = duplicate_parameters(history, stacks, categories);
+  out.growth = growing_lines(growing_stacks(history, categories, stacks, phases.step_ends()), stacks);
+  out.early_frees = early_frees(snapshot, history, stacks, phases, categories);
+  out.savings = memory_savings(snapshot, history, stacks, categories);
+  // Where an allocation failed, the process had all that was reserved and all that was free.
+  if (!capacity_bytes && out.oom && out.oom->device == history.device && out.oom->reserved_bytes)
+    capacity_bytes = *out.oom->reserved_bytes + out.oom->device_free_bytes;
+  const SnapshotDevice* device =
+      first_where(out.devices, [&](const SnapshotDevice& d) { return d.device == history.device; });
+  out.batch = batch_fit(snapshot, history, stacks, categories, capacity_bytes,
+                        device != nullptr ? device->peak_reserved_bytes : std::nullopt);
+  out.replay = snapshot_replay(snapshot, history);
+  out.category_timeline = category_levels(snapshot, history, categories, out.timeline);
+}
+
 }  // namespace
 
 std::string HolderRow::place() const { return place_of(function, file, line); }
 std::string GrowingLine::place() const { return place_of(function, file, line); }
 std::string OutOfMemory::place() const { return place_of(function, file, line); }
+std::string EarlyFreeRow::place() const { return place_of(function, file, line); }
 std::string PeakSpike::place() const { return place_of(function, file, line); }
 
-SnapshotSection snapshot_section(const MemorySnapshot& snapshot) {
+SnapshotSection snapshot_section(const MemorySnapshot& snapshot, std::optional<int64_t> capacity_bytes) {
   SnapshotSection out;
   const StackBook stacks(snapshot);
   const std::vector<MemoryHistory> histories = memory_histories(snapshot);
@@ -194,20 +224,12 @@ SnapshotSection snapshot_section(const MemorySnapshot& snapshot) {
     if (pinned != nullptr) out.pinned = pinned_memory(snapshot, *pinned, stacks, {});
     return out;
   }
-  const MemoryPhases phases(snapshot, *highest, stacks);
-  const std::vector<CategoryOf> categories = memory_categories(snapshot, *highest, stacks, phases);
-  out.peak_allocated_bytes = highest->peak_bytes;
-  if (highest->peak_row) out.peak_event = *highest->peak_row - highest->first;
-  if (phases.has_steps())
-    out.steps = static_cast<int64_t>(phases.step_ends().size()) + (phases.is_optimizing() ? 1 : 0);
-  out.peak = snapshot_peak(snapshot, *highest, stacks, phases, categories);
-  out.spike = peak_spike(snapshot, *highest, stacks, categories);
-  out.duplicate_parameter_bytes = duplicate_parameters(*highest, stacks, categories);
-  out.growth = growing_lines(growing_stacks(*highest, categories, stacks, phases.step_ends()), stacks);
-  if (pinned != nullptr) out.pinned = pinned_memory(snapshot, *pinned, stacks, phases.step_ends());
-  out.savings = memory_savings(snapshot, *highest, categories);
-  out.replay = snapshot_replay(snapshot, *highest);
   out.oom = out_of_memory(snapshot, histories, stacks);
+  describe_device(snapshot, *highest, stacks, capacity_bytes, out);
+  if (pinned != nullptr) {
+    const MemoryPhases phases(snapshot, *highest, stacks);
+    out.pinned = pinned_memory(snapshot, *pinned, stacks, phases.step_ends());
+  }
   return out;
 }
 
@@ -238,7 +260,31 @@ std::string peak_sentence(const SnapshotSection& snapshot, std::optional<int64_t
   }
   text += parts;
   if (peak.unused_bytes && *peak.unused_bytes > 0) text += "; reserved but unused " + bytes(*peak.unused_bytes);
+  if (snapshot.outside && snapshot.outside->own_bytes)
+    text += "; outside PyTorch " + bytes(*snapshot.outside->own_bytes);
   return text + ".";
+}
+
+std::string batch_sentence(const BatchFit& batch) {
+  const auto bytes = [](int64_t n) { return format_bytes(static_cast<double>(n)); };
+  std::string text = fmt::format("Twice the batch would peak at {}", bytes(batch.double_peak_bytes));
+  const std::string most = bytes(batch.double_high_bytes);
+  if (most != bytes(batch.double_peak_bytes)) text += fmt::format(" (up to {})", most);
+  text += fmt::format(": {} at the peak grow with it", bytes(batch.scaling_bytes));
+  if (batch.largest && batch.largest_low && batch.largest_high)
+    text += fmt::format("; the largest that fits in {} is {:.1f} times this one ({:.1f} to {:.1f})",
+                        bytes(*batch.capacity_bytes), *batch.largest, *batch.largest_low, *batch.largest_high);
+  return text + ".";
+}
+
+std::string early_free_sentence(const EarlyFreeRow& row) {
+  const auto bytes = [](int64_t n) { return format_bytes(static_cast<double>(n)); };
+  if (row.category == MemoryCategory::kGradient)
+    return fmt::format("{} of gradients are held at the peak after the step that used them: zero_grad() right after "
+                       "step() would lower the peak by {}.",
+                       bytes(row.bytes), bytes(row.saved_bytes));
+  return fmt::format("{} of {} from {} are held at the peak although their step is over: del would lower the peak by {}.",
+                     bytes(row.bytes), category_words(row.category), row.place(), bytes(row.saved_bytes));
 }
 
 }  // namespace profgpu

@@ -196,6 +196,75 @@ struct SavingRow {
   }
 };
 
+/// What is held at the peak and is no longer needed.
+struct EarlyFreeRow {
+  MemoryCategory category = MemoryCategory::kUnknown;
+  std::string function, file;  ///< of gradients empty
+  int32_t line = 0;
+  int64_t bytes = 0;                         ///< at the peak
+  int64_t peak_bytes = 0, saved_bytes = 0;  ///< had all of that line been freed in time
+
+  [[nodiscard]] std::string place() const;
+  void fields(auto&& v) const {
+    v("category", memory_category_name(category)), v("function", unless_empty(function)), v("file", unless_empty(file));
+    v("line", only_if(line > 0, line)), v("held_bytes", bytes), v("peak_bytes", peak_bytes);
+    v("saved_bytes", saved_bytes);
+  }
+};
+
+/// How the peak follows the batch, from this one run: what a forward and a backward pass make grows with it, the rest
+/// does not. Batches are in parts of this run's.
+struct BatchFit {
+  int64_t fixed_bytes = 0, scaling_bytes = 0;  ///< at the peak
+  /// With twice the batch; the second: all that is not known grows.
+  int64_t double_peak_bytes = 0, double_high_bytes = 0;
+  std::optional<int64_t> capacity_bytes;  ///< for all that is reserved; none: not known
+  /// The largest that fits. Lower bound: all that is not known grows; upper: nothing is reserved but unused.
+  std::optional<double> largest, largest_low, largest_high;
+
+  void fields(auto&& v) const {
+    v("fixed_bytes", fixed_bytes), v("scaling_bytes", scaling_bytes), v("double_peak_bytes", double_peak_bytes);
+    v("double_high_bytes", double_high_bytes), v("capacity_bytes", capacity_bytes), v("largest", largest);
+    v("largest_low", largest_low), v("largest_high", largest_high);
+  }
+};
+
+/// What the device's memory holds besides PyTorch's, by its samples: the highest of each.
+struct OutsideMemory {
+  std::optional<int64_t> capacity_bytes, used_bytes;  ///< of the device
+  std::optional<int64_t> process_bytes;               ///< of the process that the snapshot is of
+  std::optional<int64_t> own_bytes;    ///< of that process, and not reserved by PyTorch: context, NCCL, cuBLAS
+  std::optional<int64_t> other_bytes;  ///< of other processes
+
+  void fields(auto&& v) const {
+    v("capacity_bytes", capacity_bytes), v("used_bytes", used_bytes), v("process_bytes", process_bytes);
+    v("own_bytes", own_bytes), v("other_bytes", other_bytes);
+  }
+};
+
+/// What is held at a time, by category.
+struct CategoryPoint {
+  int64_t event = 0;
+  std::optional<int64_t> time_ns;
+  std::optional<int64_t> reserved_bytes;
+  std::optional<int64_t> pending_free_bytes;  ///< of what is allocated: freed, but other streams may still use it
+  std::array<int64_t, kMemoryCategories> bytes{};
+
+  void fields(auto&& v) const {
+    v("event", event), v("time_ns", time_ns), v("reserved_bytes", reserved_bytes);
+    v("pending_free_bytes", pending_free_bytes);
+    const auto held = [&](MemoryCategory c) { return bytes[static_cast<size_t>(c)]; };
+    int64_t others = 0;
+    for (const int64_t b : bytes) others += b;
+    for (const MemoryCategory c :
+         {MemoryCategory::kParameter, MemoryCategory::kGradient, MemoryCategory::kOptimizerState,
+          MemoryCategory::kActivation, MemoryCategory::kTemporary})
+      v(std::string(memory_category_name(c)) + "_bytes", held(c)), others -= held(c);
+    v("other_bytes", others);
+  }
+};
+constexpr size_t kCategoryPoints = 100;
+
 /// The peak: what is said of it on the first screen.
 struct SnapshotPeak {
   std::optional<int32_t> device;
@@ -233,9 +302,13 @@ struct SnapshotSection {
   std::optional<PinnedMemory> pinned;  ///< none: not recorded
   std::optional<OutOfMemory> oom;
   std::optional<PeakSpike> spike;
+  std::vector<EarlyFreeRow> early_frees;  ///< largest first; at most ten
   std::vector<SavingRow> savings;        ///< largest first
+  std::optional<BatchFit> batch;          ///< none: nothing of a forward pass is held at the peak
+  std::optional<OutsideMemory> outside;   ///< none: no samples of the device's memory
   std::optional<SnapshotReplay> replay;  ///< none: no history, or over four million events
   std::vector<SnapshotPoint> timeline;   ///< of the peak's device: at most 500 points; keeps every peak
+  std::vector<CategoryPoint> category_timeline;  ///< the same at at most 100 points
 
   void fields(auto&& v) const {
     const bool full = !categories_only;
@@ -246,15 +319,22 @@ struct SnapshotSection {
     v("steps", steps), v("duplicate_parameter_bytes", duplicate_parameter_bytes);
     v("allocator_settings", unless_empty(allocator_settings)), v("devices", devices), v("states", states);
     v("peak", peak), v("growth", growth), v("pinned", pinned), v("oom", oom), v("spike", spike);
-    v("savings", savings), v("replay", replay), v("timeline", timeline);
+    v("early_frees", early_frees), v("savings", savings), v("batch", batch), v("outside", outside);
+    v("replay", replay), v("timeline", timeline), v("category_timeline", category_timeline);
   }
 };
 
-SnapshotSection snapshot_section(const MemorySnapshot& snapshot);
+/// `capacity_bytes`: of the device, where it is known.
+SnapshotSection snapshot_section(const MemorySnapshot& snapshot, std::optional<int64_t> capacity_bytes = {});
 
 /// "Peak 6.53 GiB at step 1, optimizer: activations 2.1 GiB (of which attention 0.4), ...; reserved but unused 410
 /// MiB." `capacity_bytes`: of the device, where it is known.
 std::string peak_sentence(const SnapshotSection& snapshot, std::optional<int64_t> capacity_bytes);
+/// "Twice the batch would peak at 21.3 GiB: 8.1 GiB at the peak grow with it; the largest that fits in 80.0 GiB is 4.2
+/// times this one (3.9 to 4.4)."
+std::string batch_sentence(const BatchFit& batch);
+/// "zero_grad() right after step() would lower the peak by 1.2 GiB."
+std::string early_free_sentence(const EarlyFreeRow& row);
 /// "optimizer states"
 std::string_view category_words(MemoryCategory category);
 

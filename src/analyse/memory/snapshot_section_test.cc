@@ -209,6 +209,52 @@ TEST(SnapshotSection, TellsCopiesOfAModelFromLayersAlike) {
   EXPECT_EQ(copied({4000, 40, 4000, 40}, {4000, 40, 4000, 40}), std::nullopt);  // weights and biases of alike layers
 }
 
+TEST(SnapshotSection, CopiesOfParametersTellHowManyStatesThereAre) {
+  const auto bytes = [](int64_t states, MemoryCategory category) {
+    SnapshotBuilder b;
+    std::vector<SnapshotBuilder::Block> blocks;
+    uint64_t address = 0x100000;
+    for (int64_t size = 4096; size <= 65536; size *= 2) {
+      b.alloc(address += 0x20000, size / 2, SnapshotBuilder::kForward);
+      for (int64_t i = 0; i <= states; ++i) blocks.push_back({address += 0x20000, size, size});
+    }
+    b.segment(0, 0x1000000, 64 * kMiB, blocks);
+    MemorySnapshot snapshot = b.finish();
+    snapshot.annotations.push_back({1, snapshot.strings.intern("Optimizer.zero_grad#AdamW.zero_grad"), 0, true});
+    return bytes_of(snapshot_section(snapshot), category);
+  };
+  constexpr int64_t kModel = 2 * 65536 - 4096;
+  EXPECT_EQ(bytes(0, MemoryCategory::kParameter), kModel);
+  EXPECT_EQ(bytes(0, MemoryCategory::kUnknown), 0);
+  EXPECT_EQ(bytes(2, MemoryCategory::kParameter), kModel);
+  EXPECT_EQ(bytes(2, MemoryCategory::kOptimizerState), 2 * kModel);
+}
+
+TEST(SnapshotSection, AnOptimizerThatAllocatesNothingHasStepsByItsRanges) {
+  SnapshotBuilder b;
+  for (int step = 0; step < 3; ++step) {  // nine events of 10 us each
+    b.alloc(0x10000, 4096, SnapshotBuilder::kForward);
+    b.alloc(0x20000, 2048, SnapshotBuilder::kBackward);
+    b.free(0x10000, 4096);
+    b.alloc(0x30000, 512, SnapshotBuilder::kBackward);
+    b.free(0x20000, 2048);
+    b.free(0x30000, 512);
+  }
+  MemorySnapshot snapshot = b.finish();
+  EXPECT_FALSE(snapshot_section(snapshot).steps);
+  const StringId name = snapshot.strings.intern("Optimizer.step#SGD.step");
+  const int64_t begin = snapshot.events.time_us(0);
+  snapshot.annotations.push_back({begin - 90, name, 0, true});   // of a step before the first event
+  snapshot.annotations.push_back({begin - 80, name, 0, false});
+  for (int64_t step = 0; step < 3; ++step) {
+    snapshot.annotations.push_back({begin + 90 * step + 44, name, 0, true});
+    snapshot.annotations.push_back({begin + 90 * step + 45, name, 0, false});
+  }
+  const SnapshotSection s = snapshot_section(snapshot);
+  EXPECT_EQ(s.steps, 3);
+  EXPECT_EQ(bytes_of(s, MemoryCategory::kGradient), 2048);
+}
+
 TEST(SnapshotSection, NothingGivesNothing) {
   const SnapshotSection s = snapshot_section(MemorySnapshot());
   EXPECT_EQ(s.peak_allocated_bytes, 0);

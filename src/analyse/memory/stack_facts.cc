@@ -25,6 +25,7 @@ struct FrameFacts {
   bool python = false, library = false;
   bool engine = false, accumulates = false, optimizer = false, module = false, forward = false, init = false;
   bool communicates = false, cache = false, workspace = false, attention = false, op = false, collector = false;
+  bool zeroes = false, autocast = false;
 };
 
 // Paths of Python's own library and of installed packages.
@@ -63,6 +64,8 @@ FrameFacts python_facts(std::string_view name, std::string_view file) {
   const std::string low = lowered(last);
   f.attention = has_any(low, {"attention", "attn", "softmax"});
   f.collector = last == "collect" && file.ends_with("gc.py");
+  f.zeroes = last == "zero_grad";
+  f.autocast = file.ends_with("torch/amp/autocast_mode.py");
   return f;
 }
 
@@ -74,6 +77,7 @@ FrameFacts native_facts(std::string_view name) {
   f.workspace = has_any(name, {"Workspace", "workspace", "CUDABlasHandle", "cublasCreate", "cudnnCreate"});
   f.op = name.starts_with(kOps);
   f.collector = has_any(name, {"gc_collect", "PyGC_Collect"});
+  f.autocast = has(name, "at::autocast::");
   return f;
 }
 
@@ -105,6 +109,7 @@ class StackReading {
     facts_.role = role();
     facts_.attention = attention_ && facts_.role != MemoryRole::kOptimizer;
     facts_.collector = seen_.collector;
+    facts_.zeroes_gradients = seen_.zeroes;
     return std::move(facts_);
   }
 
@@ -128,6 +133,7 @@ class StackReading {
     seen_.engine |= f.engine, seen_.accumulates |= f.accumulates, seen_.optimizer |= f.optimizer;
     seen_.forward |= f.forward, seen_.communicates |= f.communicates, seen_.cache |= f.cache;
     seen_.workspace |= f.workspace, seen_.collector |= f.collector, seen_.python |= f.python;
+    seen_.zeroes |= f.zeroes;
     any_ = true;
   }
   [[nodiscard]] MemoryRole role() const {
@@ -151,6 +157,12 @@ class StackReading {
   bool python_ = false, attention_ = false, any_ = false;
 };
 
+// PyTorch's own modules call others only to pass on what they get.
+ModuleCall call_of(const FrameFacts& f, std::string_view file) {
+  if (!f.python || !f.forward) return ModuleCall::kNone;
+  return has(file, "torch/nn/modules/") ? ModuleCall::kPyTorchs : ModuleCall::kPrograms;
+}
+
 // The last two parts say where it is; what is before differs between machines.
 std::string short_path(std::string_view path) {
   const size_t last = path.rfind('/');
@@ -169,6 +181,8 @@ StackBook::StackBook(const MemorySnapshot& snapshot) : snapshot_(snapshot) {
     const MemoryFrame& f = stacks.frame(i);
     frames.push_back(facts_of(snapshot.strings[f.name], snapshot.strings[f.file]));
     native_ |= !frames.back().python;
+    autocast_ |= frames.back().autocast;
+    modules_.push_back(call_of(frames.back(), snapshot.strings[f.file]));
   }
   facts_.reserve(stacks.stacks());
   for (uint32_t s = 0; s < stacks.stacks(); ++s) {
@@ -179,14 +193,16 @@ StackBook::StackBook(const MemorySnapshot& snapshot) : snapshot_(snapshot) {
 
 MemoryLine StackBook::line(uint32_t stack) const {
   const StackFacts& facts = of(stack);
-  if (facts.line != UINT32_MAX) {
-    const MemoryFrame& f = snapshot_.stacks.frame(facts.line);
-    return {std::string(snapshot_.strings[f.name]), short_path(snapshot_.strings[f.file]), f.line};
-  }
+  if (facts.line != UINT32_MAX) return line_of_frame(facts.line);
   if (!facts.node.empty()) return {facts.node, "", 0};
   if (facts.role == MemoryRole::kGradient) return {"AccumulateGrad", "", 0};
   if (const std::string name = op(stack); !name.empty()) return {"aten::" + name, "", 0};
   return {facts.role == MemoryRole::kUnknown ? "(no stack recorded)" : "(library code)", "", 0};
+}
+
+MemoryLine StackBook::line_of_frame(uint32_t frame) const {
+  const MemoryFrame& f = snapshot_.stacks.frame(frame);
+  return {std::string(snapshot_.strings[f.name]), short_path(snapshot_.strings[f.file]), f.line};
 }
 
 std::string StackBook::op(uint32_t stack) const {

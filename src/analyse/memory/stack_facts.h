@@ -27,10 +27,14 @@ struct StackFacts {
   MemoryRole role = MemoryRole::kUnknown;
   bool attention = false;      ///< within attention, but in none of its layers
   bool collector = false;      ///< Python's garbage collector is in it
+  bool zeroes_gradients = false;
   uint32_t line = UINT32_MAX;  ///< frame of the program's own code, the innermost; else of a library; UINT32_MAX: none
   StringId op;                 ///< outermost "at::_ops::NAME::call" that the line calls; invalid: none
   std::string node;            ///< of the backward pass: "MulBackward0"; else empty
 };
+
+/// Whose module's forward a frame is.
+enum class ModuleCall : uint8_t { kNone, kPyTorchs, kPrograms };
 
 /// The line of code that an allocation counts for.
 struct MemoryLine {
@@ -52,12 +56,16 @@ class StackBook {
   /// Whether frames of C++ were recorded: else what autograd's own threads allocate has no stack at all.
   [[nodiscard]] bool has_native_frames() const { return native_; }
   [[nodiscard]] bool empty() const { return facts_.empty(); }
+  [[nodiscard]] bool has_autocast() const { return autocast_; }
+  [[nodiscard]] ModuleCall module_call(uint32_t frame) const { return modules_[frame]; }
+  [[nodiscard]] MemoryLine line_of_frame(uint32_t frame) const;
 
  private:
   const MemorySnapshot& snapshot_;
   std::vector<StackFacts> facts_;
   StackFacts none_;
-  bool native_ = false;
+  std::vector<ModuleCall> modules_;  ///< by frame
+  bool native_ = false, autocast_ = false;
 };
 
 }  // namespace profgpu

@@ -3,6 +3,7 @@
 #include "analyse/memory/lifetimes.h"
 #include "analyse/memory/memory_categories.h"
 #include "analyse/memory/memory_phases.h"
+#include "analyse/rank/memory.h"
 
 namespace profgpu {
 namespace {
@@ -31,7 +32,8 @@ void add_device(const MemorySnapshot& snapshot, const MemoryHistory& device, con
 
 Snapshot Snapshot::compute(const Facts& facts) {
   const auto& all = facts.trace().snapshots;
-  return {all.empty() ? std::nullopt : std::optional(snapshot_section(*all.back()))};
+  if (all.empty()) return {};
+  return {snapshot_section(*all.back(), facts.get<Memory>().capacity_bytes)};
 }
 
 SnapshotHistory SnapshotHistory::compute(const Facts& facts) {

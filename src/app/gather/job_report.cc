@@ -9,6 +9,7 @@
 #include "analyse/job/work_comparison.h"
 #include "analyse/rank/clock_scale.h"
 #include "analyse/rank/first_use.h"
+#include "analyse/rank/outside_memory.h"
 #include "analyse/rank/rank_report.h"
 #include "analyse/rank/replay.h"
 #include "app/gather/archive.h"
@@ -230,7 +231,7 @@ void add_telemetry(const JobRead& read, const JobSamples& samples, Evidence& evi
   }
 }
 
-// What samples beside traces add to each rank: its energy, and the clock that its device had.
+// What samples beside traces add to each rank: its energy, what else is in its device's memory, and its clock.
 void add_sampled(const SampleLog& samples, JobRead& read, Report& report) {
   if (read.ranks.empty() || samples.empty()) return;
   std::vector<const RankDigest*> digests;
@@ -240,6 +241,9 @@ void add_sampled(const SampleLog& samples, JobRead& read, Report& report) {
   report.energy = std::move(energy.job);
   // On the hosts' own clocks, as the digests' steps are.
   const std::vector<std::optional<uint32_t>> devices = sampled_devices(digests, read.samples);
+  for (size_t i = 0; i < read.ranks.size(); ++i)
+    if (auto& snapshot = read.ranks[i].report.snapshot; snapshot && devices[i])
+      snapshot->outside = outside_memory(read.samples, *devices[i], digests[i]->rank, *snapshot);
   for (size_t i = 0; i < read.ranks.size(); ++i)
     if (devices[i])
       if (const auto clock = sampled_clock(*digests[i], read.samples, *devices[i]))

@@ -89,12 +89,20 @@ Result<Trace> read_snapshot(const std::string& path, const ImportOptions& option
   }
   rows.snapshot.path = path;
   rows.snapshot.cut = read.cut;
+  if (rows.unread > 0 && rows.snapshot.segments.empty() && rows.snapshot.traces.empty())
+    return Error{path + ": no segment and no event of it can be read: their dicts have other keys, or one key at a time",
+                 "pickle protocol 0 writes keys one at a time: write it again, pickle.dump(snapshot, file, protocol=4)"};
   for (const DeviceEvents& d : rows.snapshot.traces) trace.events += static_cast<int64_t>(d.count);
   const bool timed = rows.snapshot.first_us != AllocationEvent::kNoTime;
   trace.windows = {timed ? Interval{1000 * rows.snapshot.first_us, 1000 * rows.snapshot.last_us} : Interval{}};
   trace.snapshots = {std::make_shared<const MemorySnapshot>(std::move(rows.snapshot))};
   trace.cut_off = read.cut;
   if (Status status = add_ends(source, path, read, trace); !status) return status.error();
+  // A cut file has one that is not whole; that it is cut is said already.
+  if (rows.unread > 0 && !read.cut)
+    trace.issues.push_back({TraceIssueKind::kDamaged, rows.unread,
+                            fmt::format("{} {} of the snapshot lack a size or blocks; they are left out", rows.unread,
+                                        rows.unread == 1 ? "segment or event" : "segments and events")});
   if (rows.out_of_range > 0)
     trace.issues.push_back(
         {TraceIssueKind::kOutOfRange, rows.out_of_range,

@@ -197,8 +197,7 @@ PickleValue SnapshotRows::event(const PickleObjects& objects, const Members& mem
   kind.category = members.text(kCategory);
   AllocationEvent e;
   e.kind = snapshot.events.kind(kind);
-  e.address = static_cast<uint64_t>(
-      objects.integer(members.of(kind.action == AllocationAction::kOom ? kDeviceFree : kAddr)).value_or(0));
+  e.address = objects.address(members.of(kind.action == AllocationAction::kOom ? kDeviceFree : kAddr)).value_or(0);
   e.size = size_of(objects, members.of(kSize));
   e.time_us = objects.integer(members.of(kTimeUs)).value_or(AllocationEvent::kNoTime);
   if (e.time_us < 0 || e.time_us > kMaxTime_us) {
@@ -225,7 +224,7 @@ void SnapshotRows::add_history(const PickleObjects& objects, PickleValue history
 
 PickleValue SnapshotRows::block(const PickleObjects& objects, const Members& members) {
   MemoryBlock b;
-  b.address = static_cast<uint64_t>(objects.integer(members.of(kAddress)).value_or(0));
+  b.address = objects.address(members.of(kAddress)).value_or(0);
   b.size = size_of(objects, members.of(kSize));
   b.requested = members.has(kRequestedSize) ? size_of(objects, members.of(kRequestedSize)) : b.size;
   const StringId state = members.text(kState);
@@ -241,7 +240,7 @@ PickleValue SnapshotRows::segment(const PickleObjects& objects, const Members& m
   MemorySegment s;
   const int64_t device = objects.integer(members.of(kDevice)).value_or(0);
   s.device = device >= 0 && device < static_cast<int64_t>(kMaxDevices) ? static_cast<int32_t>(device) : 0;
-  s.address = static_cast<uint64_t>(objects.integer(members.of(kAddress)).value_or(0));
+  s.address = objects.address(members.of(kAddress)).value_or(0);
   s.total = size_of(objects, members.of(kTotalSize));
   s.stream = objects.integer(members.of(kStream)).value_or(0);
   s.large = members.text(kSegmentType) != StringId(kSmall);
@@ -270,7 +269,12 @@ PickleValue SnapshotRows::segment(const PickleObjects& objects, const Members& m
   return PickleValue::rows(kSegments, static_cast<uint32_t>(segments_.size() - 1));
 }
 
+void SnapshotRows::count_unread(std::span<const PickleValue> items) {
+  unread += std::ranges::count_if(items, [](PickleValue v) { return v.is(PickleKind::kDict); });
+}
+
 void SnapshotRows::add_segments(const PickleObjects& objects, PickleValue list, PickleValue pinned) {
+  count_unread(objects.items(list));
   for (const PickleValue v : objects.items(list))
     for (uint32_t n = 0; v.is_of(kSegments) && n < v.count(); ++n) snapshot.segments.push_back(segments_[v.row() + n]);
   for (const PickleValue v : objects.items(pinned))
@@ -289,6 +293,7 @@ bool SnapshotRows::are_consecutive(std::span<const PickleValue> runs) {
 }
 
 void SnapshotRows::add_trace(int32_t device, std::span<const PickleValue> runs) {
+  count_unread(runs);
   AllocationEvents& events = snapshot.events;
   while (!runs.empty() && !runs.back().is_of(kEvents)) runs = runs.first(runs.size() - 1);   // where a file is cut
   size_t count = 0, first = events.size();

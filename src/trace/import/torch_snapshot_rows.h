@@ -24,6 +24,7 @@ class SnapshotRows {
   bool finish(const PickleObjects& objects, PickleValue root);
 
   MemorySnapshot snapshot;
+  int64_t unread = 0;        ///< segments and events that lack what makes them one
   int64_t out_of_range = 0;  ///< rows with sizes or times that no device has
 
  private:
@@ -38,6 +39,7 @@ class SnapshotRows {
   uint32_t stack_of(const PickleObjects& objects, PickleValue frames);
   void add_history(const PickleObjects& objects, PickleValue history, bool sized, MemoryBlock& block);
   void add_segments(const PickleObjects& objects, PickleValue list, PickleValue pinned);
+  void count_unread(std::span<const PickleValue> items);
   static bool are_consecutive(std::span<const PickleValue> runs);
   void add_trace(int32_t device, std::span<const PickleValue> runs);
   void add_traces(const PickleObjects& objects, PickleValue list);

@@ -1,0 +1,109 @@
+#include "analyse/memory/batch_fit.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "analyse/memory/level_courses.h"
+
+namespace profgpu {
+namespace {
+
+enum class Growth : uint8_t { kFixed, kGrows, kUnclear };
+
+/// Whether it grows with the batch.
+Growth growth_of(const Allocation& a, MemoryCategory category, const StackBook& stacks,
+                 const std::set<int64_t>& fixed_sizes) {
+  const MemoryRole role = stacks.of(a.stack).role;
+  switch (category) {
+    case MemoryCategory::kActivation:
+    case MemoryCategory::kInput:
+    case MemoryCategory::kCache:
+      return Growth::kGrows;
+    case MemoryCategory::kTemporary:
+      if (role == MemoryRole::kOptimizer || role == MemoryRole::kParameter) return Growth::kFixed;
+      // Gradients of parameters before they are added, and copies of parameters in another type.
+      return fixed_sizes.contains(a.bytes) ? Growth::kUnclear : Growth::kGrows;
+    case MemoryCategory::kAutograd:
+    case MemoryCategory::kUnknown:
+      return Growth::kUnclear;
+    default:
+      return Growth::kFixed;
+  }
+}
+
+/// Bytes of a level by how they grow.
+struct Parts {
+  int64_t fixed = 0, grows = 0, unclear = 0;
+
+  static Parts of(Growth growth, int64_t bytes) {
+    return {growth == Growth::kFixed ? bytes : 0, growth == Growth::kGrows ? bytes : 0,
+            growth == Growth::kUnclear ? bytes : 0};
+  }
+  Parts& operator+=(const Parts& p) {
+    fixed += p.fixed, grows += p.grows, unclear += p.unclear;
+    return *this;
+  }
+  Parts& operator-=(const Parts& p) {
+    fixed -= p.fixed, grows -= p.grows, unclear -= p.unclear;
+    return *this;
+  }
+};
+
+/// The largest batch of which fixed + batch * grows stays within the capacity at every event.
+class Largest {
+ public:
+  explicit Largest(double capacity) : capacity_(capacity) {}
+  void add(int64_t fixed, int64_t grows) {
+    if (grows > 0) batch_ = std::min(batch_, (capacity_ - static_cast<double>(fixed)) / static_cast<double>(grows));
+  }
+  [[nodiscard]] std::optional<double> batch() const {
+    return std::isfinite(batch_) ? std::optional(std::max(batch_, 0.0)) : std::nullopt;
+  }
+
+ private:
+  double capacity_, batch_ = INFINITY;
+};
+
+}  // namespace
+
+std::optional<BatchFit> batch_fit(const MemorySnapshot& snapshot, const MemoryHistory& history,
+                                  const StackBook& stacks, const std::vector<CategoryOf>& categories,
+                                  std::optional<int64_t> capacity_bytes, std::optional<int64_t> peak_reserved_bytes) {
+  std::set<int64_t> fixed_sizes;
+  for (size_t i = 0; i < categories.size(); ++i)
+    if (categories[i].category == MemoryCategory::kParameter || categories[i].category == MemoryCategory::kGradient)
+      fixed_sizes.insert(history.allocations[i].bytes);
+  std::vector<Growth> growth;
+  growth.reserve(categories.size());
+  for (size_t i = 0; i < categories.size(); ++i)
+    growth.push_back(growth_of(history.allocations[i], categories[i].category, stacks, fixed_sizes));
+  BatchFit fit;
+  // What is reserved for a byte that is allocated.
+  const double overhead = peak_reserved_bytes && history.peak_bytes > 0
+                              ? std::max(1.0, static_cast<double>(*peak_reserved_bytes) / static_cast<double>(history.peak_bytes))
+                              : 1.0;
+  const auto capacity = static_cast<double>(capacity_bytes.value_or(0));
+  Largest likely(capacity / overhead), low(capacity / overhead), high(capacity);
+  bool before_first = true;
+  walk_levels<Parts>(
+      snapshot, history, [&](size_t i) { return Parts::of(growth[i], history.allocations[i].bytes); },
+      [&](uint32_t row, const Parts& p) {
+        fit.double_peak_bytes = std::max(fit.double_peak_bytes, p.fixed + p.unclear + 2 * p.grows);
+        fit.double_high_bytes = std::max(fit.double_high_bytes, p.fixed + 2 * (p.unclear + p.grows));
+        likely.add(p.fixed + p.unclear, p.grows);
+        high.add(p.fixed + p.unclear, p.grows);
+        low.add(p.fixed, p.unclear + p.grows);
+        const bool at_peak = history.peak_row ? !before_first && row == *history.peak_row : before_first;
+        before_first = false;
+        if (at_peak) fit.fixed_bytes = p.fixed + p.unclear, fit.scaling_bytes = p.grows;
+      });
+  if (fit.scaling_bytes <= 0) return std::nullopt;
+  if (capacity_bytes) {
+    fit.capacity_bytes = capacity_bytes;
+    fit.largest = likely.batch(), fit.largest_low = low.batch(), fit.largest_high = high.batch();
+  }
+  return fit;
+}
+
+}  // namespace profgpu

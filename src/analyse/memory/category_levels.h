@@ -1,0 +1,17 @@
+// What is held by category over time.
+#pragma once
+
+#include <vector>
+
+#include "analyse/memory/lifetimes.h"
+#include "analyse/memory/memory_categories.h"
+#include "analyse/memory/snapshot_section.h"
+
+namespace profgpu {
+
+/// At the highest of the timeline's points in each of at most kCategoryPoints stretches. `timeline`: of this device.
+std::vector<CategoryPoint> category_levels(const MemorySnapshot& snapshot, const MemoryHistory& history,
+                                           const std::vector<CategoryOf>& categories,
+                                           const std::vector<SnapshotPoint>& timeline);
+
+}  // namespace profgpu
