@@ -77,12 +77,15 @@ Grouped grouped_rows(const Rows& rows, const std::vector<const Blocks<Row>*>& ta
 // By start, then `less`.
 template <class Row, class Less>
 void sort_group(const std::vector<const Blocks<Row>*>& tables, Grouped& grouped, size_t g, Less&& less) {
-  const auto start = [&](uint32_t p) { return ordered((*tables[Rows::shard_of(p)])[Rows::row_of(p)].start_ns); };
-  std::vector<uint32_t> spare;
-  const uint32_t first = grouped.bounds[g];
-  const std::span<uint32_t> of_group(grouped.places.data() + first, grouped.bounds[g + 1] - first);
-  sort_rows(of_group, spare, start);
-  sort_ties(of_group, start, less);
+  const std::span<uint32_t> places =
+      std::span(grouped.places).subspan(grouped.bounds[g], grouped.bounds[g + 1] - grouped.bounds[g]);
+  std::vector<SortKey> keys;   // room for a while: a start by its place is a look-up in memory far apart
+  keys.reserve(places.size());
+  for (const uint32_t p : places)
+    keys.push_back({ordered((*tables[Rows::shard_of(p)])[Rows::row_of(p)].start_ns), p});
+  radix_sort(keys);
+  sort_ties(keys, less);
+  std::ranges::transform(keys, places.begin(), &SortKey::row);
 }
 
 void map_strings(Rows& rows, Trace& trace) {
