@@ -327,6 +327,57 @@ def nsight_lines(n):
             f'| profgpu, all threads | {n["all_threads_s"]:.2f} |', '', f'In memory: {n["trace_bytes"] / n["events"]:.1f} bytes a row.']
 
 
+def work_verdicts(w):
+    """Rows of the table of targets."""
+    added = max(row['added_pct'] for row in w['rows'])
+    yield (f'| work and limits: at most {w["target_pct"]} % of the report without them, {w["text_bytes"] / 1e6:.0f} MB of text | {added:.1f} % | '
+           f'{"met" if added <= w["target_pct"] else "missed"} |')
+
+
+def work_lines(w):
+    yield from ['', '## Work and limits', '',
+                f'{where(w["machine"])}. `bench/work.py`: a trace with shapes, {w["text_bytes"] / 1e6:.0f} MB of text, read and reported with all analyses and as if no operator '
+                f'had work and no device a limit, in turns. Median (least–most) of {w["runs"]} runs.', '',
+                '| threads | with s | without s | more |', '| --- | --- | --- | ---: |']
+    for row in w['rows']:
+        yield f'| {row["threads"]} | {spread(row["with_s"], "%.3f")} | {spread(row["without_s"], "%.3f")} | {row["added_pct"]:.1f} % |'
+
+
+def snapshot_verdicts(s):
+    """Rows of the table of targets."""
+    for row in s['rows']:
+        what = f'memory snapshot of {row["bytes"] / 1e6:.0f} MB, stacks {row["stacks"]}'
+        yield (f'| {what}: {s["target_mb_s"]} MB/s | {row["mb_s"]["median"]:.0f} MB/s | '
+               f'{"met" if row["mb_s"]["median"] >= s["target_mb_s"] else "missed"} |')
+        yield (f'| {what}: peak memory at most {s["target_memory"]:.0%} of the file | {row["of_file"]:.0%} | '
+               f'{"met" if row["of_file"] <= s["target_memory"] else "missed"} |')
+
+
+def snapshot_lines(s):
+    yield from ['', '## Memory snapshots', '',
+                f'{where(s["machine"])}. `bench/snapshot.py`: a training job\'s history of allocations, its stacks written out for each event or shared by events that have the '
+                f'same. `profgpu analyze --json`, the whole report included, file in the page cache. Median (least–most) of {s["runs"]} runs.', '',
+                '| stacks | file | MB/s | processor s | peak memory | of the file |', '| --- | ---: | --- | ---: | ---: | ---: |']
+    for row in s['rows']:
+        yield (f'| {row["stacks"]} | {row["bytes"] / 1e6:.0f} MB | {spread(row["mb_s"], "%.0f")} | {row["cpu_s"]["median"]:.2f} | {row["peak_bytes"] / 1e6:.0f} MB | '
+               f'{row["of_file"]:.2f} |')
+
+
+def logs_verdicts(r):
+    """Rows of the table of targets."""
+    for row in r['rows'][:1]:
+        yield (f'| training log, {row["lines"]}: {r["target_mb_s"]} MB per second of CPU time | {row["mb_s"]:.0f} MB/s | '
+               f'{"met" if row["mb_s"] >= r["target_mb_s"] else "missed"} |')
+
+
+def logs_lines(r):
+    yield from ['', '## Training logs', '',
+                f'{where(r["machine"])}. `bench/logs.py`: `profgpu analyze --json` of logs in memory, the whole report included, best of three. A line that reports a step becomes '
+                'a row of the report.', '', '| lines | file | MB per second of CPU time |', '| --- | ---: | ---: |']
+    for row in r['rows']:
+        yield f'| {row["lines"]} | {row["bytes"] / 1e6:.0f} MB | {row["mb_s"]:.0f} |'
+
+
 def job_lines(r):
     m = r['machine']
     lines = ['', '## Jobs of many ranks', '', f'`bench/job.py` {where(m, "on")}. Simulated jobs with what they planted known.']
@@ -471,7 +522,7 @@ def whole_runs_lines(result):
 
 SECTIONS = (('end_to_end', whole_runs_lines), ('peers', peers_lines), ('sampler', sampler_lines), ('top', top_lines), ('exporter', exporter_lines),
             ('day', day_lines), ('recorder', recorder_lines), ('inject', inject_lines), ('switches', switch_lines), ('page', page_lines), ('page_frames', frame_lines),
-            ('export', export_lines), ('nsight', nsight_lines), ('job', job_lines), ('python', python_lines), ('truth', truth_lines), ('python_hook', hook_lines), ('build', build_lines))
+            ('export', export_lines), ('nsight', nsight_lines), ('work', work_lines), ('snapshot', snapshot_lines), ('logs', logs_lines), ('job', job_lines), ('python', python_lines), ('truth', truth_lines), ('python_hook', hook_lines), ('build', build_lines))
 
 
 def sections_of(page):
@@ -482,10 +533,12 @@ def sections_of(page):
 def targets(build, old):
     """Rows of what was measured now; of the rest those of before."""
     end_to_end, peers, sampler, top, cold, nsight = (load(build, name) for name in ('end_to_end', 'peers', 'sampler', 'top', 'build', 'nsight'))
+    work, snapshot, logs = (load(build, name) for name in ('work', 'snapshot', 'logs'))
     rows = {}
     for line in [*old.split('\n')[4:], *(verdicts(end_to_end, peers) if end_to_end else ()), *(sampler_verdicts(sampler) if sampler else ()),
                  *(top_verdicts(top) if top else ()), *(build_verdicts(cold) if cold else ()),
-                 *(nsight_verdicts(nsight) if nsight else ())]:
+                 *(nsight_verdicts(nsight) if nsight else ()), *(work_verdicts(work) if work else ()),
+                 *(snapshot_verdicts(snapshot) if snapshot else ()), *(logs_verdicts(logs) if logs else ())]:
         rows[line.split('|')[1]] = line
     return '\n'.join(['## Targets', '', '| target | measured | |', '| --- | --- | --- |', *rows.values()])
 
@@ -501,7 +554,8 @@ def main():
             new |= sections_of('\n'.join(lines(result)))
     new |= sections_of('\n'.join(leaf_lines(build)))
     headings = ['Whole runs', 'Beside HolisticTraceAnalysis', 'Sampling devices', 'The screen', 'The exporter', 'A day of samples', 'Recording',
-                'Recording without a GPU', 'Context switches', 'The page of an HTML report', 'The timeline of the page', 'Exports and queries', 'Exports of Nsight Systems', 'Jobs of many ranks', 'The Python package', 'How true samples are', 'The Python hook', 'Building', 'Hot leaves']
+                'Recording without a GPU', 'Context switches', 'The page of an HTML report', 'The timeline of the page', 'Exports and queries', 'Exports of Nsight Systems', 'Work and limits',
+                'Memory snapshots', 'Training logs', 'Jobs of many ranks', 'The Python package', 'How true samples are', 'The Python hook', 'Building', 'Hot leaves']
     unknown = set(new) - set(headings)
     if unknown:
         raise SystemExit(f'no place for {", ".join(unknown)}')

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
@@ -191,6 +192,7 @@ T little_endian(const char* p) {
 ///
 /// The last two get what came since the container was opened or, where that became rows already, `before`. They return
 /// rows to take its place, or nothing: then it is kept. Rows among the items may stand for several, see count().
+/// sequence() may be asked twice for the same items.
 template <class Sink>
 class PickleReader {
  public:
@@ -369,12 +371,13 @@ class PickleReader {
 
   // The memo: four bytes each. What does not fit them is kept apart.
   static constexpr int kIndexBits = 28;
+  static constexpr uint32_t kTextTag = 9;
   [[nodiscard]] uint32_t packed(Value value) {
     constexpr uint32_t kMask = (1U << kIndexBits) - 1;
     const auto with = [](uint32_t tag, uint32_t index) { return tag << kIndexBits | index; };
     // Tags 0 to 8 are tables of rows, whose numbers are mostly small.
     if (value.is(PickleKind::kRows) && value.table() <= 8 && value.row() < kMask) return with(value.table(), value.row());
-    if (value.is(PickleKind::kText) && value.index() < kMask) return with(9, value.index());
+    if (value.is(PickleKind::kText) && value.index() < kMask) return with(kTextTag, value.index());
     if (value.is(PickleKind::kSequence)) return with(10, value.index());
     if (value.is(PickleKind::kDict)) return with(11, value.index());
     apart_.push_back(value);
@@ -383,7 +386,7 @@ class PickleReader {
   [[nodiscard]] Value unpacked(uint32_t entry) const {
     const uint32_t tag = entry >> kIndexBits, index = entry & ((1U << kIndexBits) - 1);
     if (tag <= 8) return Value::rows(tag, index);
-    if (tag == 9) return Value::text(index);
+    if (tag == kTextTag) return Value::text(index);
     if (tag == 10) return Value::sequence(index);
     if (tag == 11) return Value::dict(index);
     return apart_[index];
@@ -461,6 +464,98 @@ class PickleReader {
         name = std::string(sink_.text_of(module.index())) + " " + std::string(sink_.text_of(what.index()));
     }
     return fail(pickle::refused(op, at, name));
+  }
+
+  // Most of a large file are dicts of few members whose keys, texts and rows stand in the memo: read at once, they need
+  // neither stack nor container. None: the dict that comes next is no such one, and nothing was read.
+  std::optional<Step> small_dict() {
+    constexpr size_t kAhead = 1024, kLongestArgument = 12, kMostMembers = 16;
+    const size_t there = window_.ensure(kAhead);
+    if (there <= kLongestArgument || memo_.size() + kAhead > PickleLimits::kMemo) return std::nullopt;
+    const char *p = window_.at() + 1, *const end = window_.at() + there - kLongestArgument;
+    const size_t memo = memo_.size();
+    const auto give_up = [&] {
+      memo_.resize(memo);
+      return std::nullopt;
+    };
+    const bool kept = reserve_memo(p);
+    if (*p++ != '(') return give_up();
+    std::array<Value, 2 * kMostMembers> members;
+    size_t n = 0;
+    for (; p < end && *p != 'u'; n += 2) {
+      if (n == members.size()) return give_up();
+      members[n] = known(p);
+      if (!members[n].is(PickleKind::kText) || p >= end) return give_up();
+      members[n + 1] = *p == ']' ? known_rows(p, end) : small_value(p);
+      if (members[n + 1].is_nothing()) return give_up();
+    }
+    if (p >= end || n == 0) return give_up();
+    window_.skip(static_cast<size_t>(p + 1 - window_.at()));
+    const std::span<const Value> items = std::span(members).first(n);
+    const Value rows = sink_.dict(objects_, Value(), items);
+    if (!rows.is_nothing()) {
+      if (kept) memo_[memo] = packed(rows);
+      return push(rows);
+    }
+    if (Step opened = open(true); opened != Step::kGoOn) return opened;
+    Container& container = objects_.containers_.back();
+    if (kept) memo_[memo] = packed(top()), container.memo = static_cast<uint32_t>(memo);
+    return keep(container, items, true);
+  }
+  // The next place in the memo, if the opcode at `p` says so; it is set later.
+  bool reserve_memo(const char*& p) {
+    const char op = *p;
+    if (op == '\x94') ++p;
+    else if (op == 'q' && static_cast<uint8_t>(p[1]) == memo_.size()) p += 2;
+    else if (op == 'r' && pickle::little_endian<uint32_t>(p + 1) == memo_.size()) p += 5;
+    else return false;
+    memo_.push_back(kUnset);
+    return true;
+  }
+  // A text or a row that the memo has; else nothing.
+  Value known(const char*& p) {
+    uint32_t index = 0;
+    if (*p == 'h') index = static_cast<uint8_t>(p[1]), p += 2;
+    else if (*p == 'j') index = pickle::little_endian<uint32_t>(p + 1), p += 5;
+    else return {};
+    if (index >= memo_.size() || memo_[index] >> kIndexBits > kTextTag) return {};
+    return unpacked(memo_[index]);
+  }
+  // A list of rows that the memo has, as the sink's rows; else nothing.
+  Value known_rows(const char*& p, const char* end) {
+    const size_t place = memo_.size();
+    const bool kept = reserve_memo(++p);
+    if (*p++ != '(') return {};
+    scratch_.clear();
+    while (p < end && *p != 'e') {
+      const Value item = known(p);
+      if (!item.is(PickleKind::kRows)) return {};
+      scratch_.push_back(item);
+    }
+    if (p++ >= end || scratch_.empty()) return {};
+    const Value rows = sink_.sequence(objects_, Value(), scratch_);
+    if (kept && !rows.is_nothing()) memo_[place] = packed(rows);
+    return rows;
+  }
+  Value small_value(const char*& p) {
+    const char* const argument = p + 1;
+    switch (static_cast<uint8_t>(*p)) {
+      case 'K': p += 2; return Value::small_integer(static_cast<uint8_t>(*argument));
+      case 'M': p += 3; return Value::small_integer(pickle::little_endian<uint16_t>(argument));
+      case 'J': p += 5; return Value::small_integer(pickle::little_endian<int32_t>(argument));
+      case 'N': ++p; return Value::none();
+      case 0x88: ++p; return Value::boolean(true);
+      case 0x89: ++p; return Value::boolean(false);
+      case 0x8a: {   // LONG1
+        const auto bytes = static_cast<uint8_t>(*argument);
+        if (bytes == 0 || bytes > 8) return {};
+        const int unused = 64 - 8 * bytes;
+        const int64_t x = static_cast<int64_t>(pickle::little_endian<uint64_t>(argument + 1) << unused) >> unused;
+        p += 2 + bytes;
+        return x <= Value::kMaxInline && x >= -Value::kMaxInline ? Value::small_integer(x) : Value();
+      }
+      default: return known(p);
+    }
   }
 
   // Closes what is open, from the innermost container on; a dict's last key without value goes.
@@ -543,7 +638,10 @@ typename PickleReader<Sink>::Step PickleReader<Sink>::step() {
       if (marks_.size() >= PickleLimits::kDepth) return fail(pickle::too_large("deeper nesting", at));
       marks_.push_back(stack_.size());
       return Step::kGoOn;
-    case '}': take(0); return open(true);    // EMPTY_DICT
+    case '}':   // EMPTY_DICT
+      if (const auto done = small_dict()) return *done;
+      take(0);
+      return open(true);
     case ']':                                // EMPTY_LIST
     case 0x8f: take(0); return open(false);  // EMPTY_SET
     case 'u': take(0); return fill_from_mark(true);    // SETITEMS

@@ -91,30 +91,53 @@ void index_launches(Trace& trace) {
 
 namespace {
 
-// The innermost op of the thread that is open at `time`.
-HostId op_at(const Trace& trace, uint32_t thread, int64_t time) {
-  const HostTable& h = trace.host;
-  const Thread& t = trace.threads[thread];
-  const auto first = h.start_ns.begin();
-  const auto it = std::upper_bound(first + t.begin.value, first + t.end.value, time);
-  if (it == first + t.begin.value) return {};
-  HostId at(static_cast<size_t>(it - first - 1));
-  while (at.valid() && (h.end_ns(at) < time || h.kind[at.value] != HostKind::kOp)) at = h.parent[at.value];
-  return at;
-}
+/// Finds ops by time. Successive times are near each other, so that the search begins where the last one ended and
+/// takes steps of twice the length each.
+class OpFinder {
+ public:
+  explicit OpFinder(const Trace& trace) : trace_(trace), h_(trace.host), last_(trace.threads.size()) {
+    for (size_t t = 0; t < last_.size(); ++t) last_[t] = trace.threads[t].begin.value;
+  }
+  /// The innermost op of the thread that is open at `time`.
+  HostId operator()(uint32_t thread, int64_t time) {
+    const size_t first = trace_.threads[thread].begin.value, after = first_after(thread, time);
+    if (after == first) return {};
+    HostId at(after - 1);
+    while (at.valid() && (h_.end_ns(at) < time || h_.kind[at.value] != HostKind::kOp)) at = h_.parent[at.value];
+    return at;
+  }
+
+ private:
+  // The first row of the thread that starts after `time`.
+  size_t first_after(uint32_t thread, int64_t time) {
+    const size_t first = trace_.threads[thread].begin.value, end = trace_.threads[thread].end.value;
+    size_t low = last_[thread], high = low, step = 16;   // rows before `low` start by then, those from `high` on later
+    for (; low > first && h_.start_ns[low - 1] > time; step *= 2) high = low, low -= std::min(step, low - first);
+    if (high == low)
+      for (; high < end && h_.start_ns[high] <= time; step *= 2) low = high, high += std::min(step, end - high);
+    const auto starts = h_.start_ns.begin();
+    const auto found = std::upper_bound(starts + static_cast<ptrdiff_t>(low), starts + static_cast<ptrdiff_t>(high), time);
+    return last_[thread] = static_cast<size_t>(found - starts);
+  }
+
+  const Trace& trace_;
+  const HostTable& h_;
+  std::vector<size_t> last_;   // by thread
+};
 
 void link_backward(Trace& trace, std::vector<FlowEnd> flows) {
   radix_sort(flows);
   sort_ties(std::span(flows), OwnKey(), [](const FlowEnd& a, const FlowEnd& b) {
     return std::tie(b.is_start, a.time_ns, a.thread) < std::tie(a.is_start, b.time_ns, b.thread);
   });
+  OpFinder forward_at(trace), backward_at(trace);
   for (size_t i = 0; i < flows.size();) {
     size_t j = i;
     while (j < flows.size() && flows[j].id == flows[i].id) ++j;
-    const HostId forward = flows[i].is_start ? op_at(trace, flows[i].thread, flows[i].time_ns) : HostId();
+    const HostId forward = flows[i].is_start ? forward_at(flows[i].thread, flows[i].time_ns) : HostId();
     for (size_t k = i + 1; forward.valid() && k < j; ++k) {
       if (flows[k].is_start) continue;
-      const HostId backward = op_at(trace, flows[k].thread, flows[k].time_ns);
+      const HostId backward = backward_at(flows[k].thread, flows[k].time_ns);
       if (backward.valid()) trace.backward_links.push_back({forward, backward});
     }
     i = j;

@@ -119,8 +119,17 @@ uint32_t AllocationEvents::kind(const AllocationKind& kind) {
   return static_cast<uint32_t>(kinds_.size() - 1);
 }
 
+void AllocationEvents::push_kind(uint32_t kind) {
+  if (wide_kind_.size() == 0 && kind > UINT8_MAX) {
+    for (size_t i = 0; i < kind_.size(); ++i) wide_kind_.push_back(kind_[i]);
+    kind_.clear();
+  }
+  if (kind > UINT8_MAX || wide_kind_.size() > 0) wide_kind_.push_back(kind);
+  else kind_.push_back(static_cast<uint8_t>(kind));
+}
+
 void AllocationEvents::push(const AllocationEvent& event) {
-  kind_.push_back(event.kind);
+  push_kind(event.kind);
   address_.push_back(addresses_.place(event.address));
   size_.push_back(sizes_.place(static_cast<uint64_t>(event.size)));
   stack_.push_back(event.stack);
@@ -138,7 +147,7 @@ void AllocationEvents::push(const AllocationEvent& event) {
 }
 
 void AllocationEvents::push_copy(size_t i) {
-  kind_.push_back(kind_[i]);
+  push_kind(wide_kind_.size() > 0 ? wide_kind_[i] : kind_[i]);
   address_.push_back(address_[i]);
   size_.push_back(size_[i]);
   stack_.push_back(stack_[i]);
@@ -161,9 +170,9 @@ int64_t AllocationEvents::time_us(size_t i) const {
 }
 
 size_t AllocationEvents::memory_bytes() const {
-  const size_t columns =
-      kind_.size() + address_.size() + size_.size() + stack_.size() + since_base_us_.size() + 2 * time_us_.size();
-  return 4 * columns + sizeof(AllocationKind) * kinds_.capacity() + addresses_.memory_bytes() + sizes_.memory_bytes();
+  const size_t columns = wide_kind_.size() + address_.size() + size_.size() + stack_.size() + since_base_us_.size() +
+                         2 * time_us_.size();
+  return kind_.size() + 4 * columns + sizeof(AllocationKind) * kinds_.capacity() + addresses_.memory_bytes() + sizes_.memory_bytes();
 }
 
 size_t MemorySnapshot::memory_bytes() const {

@@ -120,15 +120,17 @@ struct AllocationEvent {
   static constexpr int64_t kNoTime = -1;
 };
 
-/// Events in 20 bytes each, in the order of the file.
+/// Events in 17 bytes each, in the order of the file.
 class AllocationEvents {
  public:
   uint32_t kind(const AllocationKind& kind);
   void push(const AllocationEvent& event);
   void push_copy(size_t i);
-  [[nodiscard]] size_t size() const { return kind_.size(); }
-  [[nodiscard]] AllocationAction action(size_t i) const { return kinds_[kind_[i]].action; }
-  [[nodiscard]] const AllocationKind& kind_of(size_t i) const { return kinds_[kind_[i]]; }
+  [[nodiscard]] size_t size() const { return stack_.size(); }
+  [[nodiscard]] AllocationAction action(size_t i) const { return kind_of(i).action; }
+  [[nodiscard]] const AllocationKind& kind_of(size_t i) const {
+    return kinds_[wide_kind_.size() > 0 ? wide_kind_[i] : kind_[i]];
+  }
   [[nodiscard]] uint64_t address(size_t i) const { return addresses_[address_[i]]; }
   /// Its place among all distinct addresses, which count_addresses() counts.
   [[nodiscard]] uint32_t address_place(size_t i) const { return address_[i]; }
@@ -143,8 +145,11 @@ class AllocationEvents {
  private:
   static constexpr uint32_t kUnknownTime = UINT32_MAX;
   void widen();
+  void push_kind(uint32_t kind);
   std::vector<AllocationKind> kinds_;
-  Blocks<uint32_t> kind_, address_, size_, stack_;
+  Blocks<uint8_t> kind_;
+  Blocks<uint32_t> wide_kind_;  ///< instead, where they do not fit 8 bits
+  Blocks<uint32_t> address_, size_, stack_;
   DistinctNumbers addresses_, sizes_;
   int64_t base_us_ = AllocationEvent::kNoTime;
   Blocks<uint32_t> since_base_us_;

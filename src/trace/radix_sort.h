@@ -99,17 +99,6 @@ void radix_sort(std::vector<T>& values) {
   if (from.data() != values.data()) values.swap(spare);
 }
 
-/// Sorts rows by `key(row)`; `spare` is room that calls share. Runs are merged as they are, without room for keys.
-template <class Key>
-void sort_rows(std::span<uint32_t> rows, std::vector<uint32_t>& spare, Key key) {
-  if (merge_runs(rows, spare, key)) return;
-  std::vector<SortKey> keys;
-  keys.reserve(rows.size());
-  for (const uint32_t row : rows) keys.push_back({key(row), row});
-  radix_sort(keys);
-  std::transform(keys.begin(), keys.end(), rows.begin(), [](const SortKey& k) { return k.row; });
-}
-
 /// Sorts each run of equal keys by `less`.
 template <class T, class Key, class Less>
 void sort_ties(std::span<T> values, Key key, Less&& less) {

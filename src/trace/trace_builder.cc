@@ -5,6 +5,7 @@
 #include <numeric>
 #include <span>
 
+#include "base/tasks.h"
 #include "base/text.h"
 #include "trace/radix_sort.h"
 
@@ -13,7 +14,13 @@ namespace {
 
 /// The shards' rows as one sequence, in the order of the input's pieces, with ids of the trace's own tables.
 struct Rows {
+  explicit Rows(std::deque<Shard>& all) : shards(all) {
+    for (const Shard& shard : all) host_of.push_back(&shard.host), activity_of.push_back(&shard.activity);
+  }
+
   std::deque<Shard>& shards;
+  std::vector<const Blocks<HostRow>*> host_of;           // of each shard
+  std::vector<const Blocks<ActivityRow>*> activity_of;
   std::vector<std::vector<StringId>> strings;
   std::vector<std::vector<uint32_t>> threads;
   std::vector<std::vector<uint16_t>> queues;
@@ -24,17 +31,20 @@ struct Rows {
   static uint32_t place(size_t shard, size_t row) { return static_cast<uint32_t>(shard << kRowBits | row); }
   static size_t shard_of(uint32_t place) { return place >> kRowBits; }
   static size_t row_of(uint32_t place) { return place & ((1u << kRowBits) - 1); }
-  [[nodiscard]] const HostRow& host(uint32_t p) const { return shards[shard_of(p)].host[row_of(p)]; }
-  [[nodiscard]] const ActivityRow& activity(uint32_t p) const { return shards[shard_of(p)].activity[row_of(p)]; }
-
+  [[nodiscard]] const HostRow& host(uint32_t p) const { return (*host_of[shard_of(p)])[row_of(p)]; }
+  [[nodiscard]] const ActivityRow& activity(uint32_t p) const { return (*activity_of[shard_of(p)])[row_of(p)]; }
 };
 
-// Places of the rows of `table` by group, then start, then `less`. `bounds` are where each group's begin, and one more
-// for the end. `group` takes a shard and a row of it. Pieces are taken in the order of the input, so that most rows are
-// sorted.
-template <class Row, class Group, class Less>
-std::vector<uint32_t> sorted_rows(const Rows& rows, Blocks<Row> Shard::* table, size_t Shard::Piece::* begin,
-                                 std::vector<uint32_t>& bounds, Group&& group, Less&& less) {
+/// Places of a table's rows by group, in the order of the input; sort_group() puts those of one group in order.
+struct Grouped {
+  std::vector<uint32_t> places;
+  std::vector<uint32_t> bounds;   ///< where each group's begin, and one more for the end
+};
+
+// `group` takes a shard and a row of it. Pieces are taken in the order of the input, so that most rows are sorted.
+template <class Row, class Group>
+Grouped grouped_rows(const Rows& rows, const std::vector<const Blocks<Row>*>& tables, size_t Shard::Piece::* begin,
+                     size_t groups, Group&& group) {
   struct Part {
     uint32_t order;
     size_t shard, first, end;
@@ -42,7 +52,7 @@ std::vector<uint32_t> sorted_rows(const Rows& rows, Blocks<Row> Shard::* table, 
   std::vector<Part> parts;
   for (size_t s = 0; s < rows.shards.size(); ++s) {
     const auto& pieces = rows.shards[s].pieces;
-    const size_t size = (rows.shards[s].*table).size();
+    const size_t size = tables[s]->size();
     if (pieces.empty()) parts.push_back({0, s, 0, size});
     for (size_t i = 0; i < pieces.size(); ++i)
       parts.push_back({pieces[i].order, s, pieces[i].*begin, i + 1 < pieces.size() ? pieces[i + 1].*begin : size});
@@ -50,25 +60,32 @@ std::vector<uint32_t> sorted_rows(const Rows& rows, Blocks<Row> Shard::* table, 
   std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.order < b.order; });
   const auto each = [&](auto&& fn) {
     for (const Part& p : parts) {
-      const Blocks<Row>& block = rows.shards[p.shard].*table;
-      for (size_t r = p.first; r < p.end; ++r) fn(group(p.shard, block[r]), p.shard, r, block[r]);
+      for (size_t r = p.first; r < p.end; ++r) fn(group(p.shard, (*tables[p.shard])[r]), p.shard, r);
     }
   };
-  each([&](size_t g, size_t, size_t, const Row&) { ++bounds[g + 1]; });
+  Grouped all;
+  std::vector<uint32_t>& bounds = all.bounds;
+  bounds.resize(groups + 1);
+  each([&](size_t g, size_t, size_t) { ++bounds[g + 1]; });
   std::partial_sum(bounds.begin(), bounds.end(), bounds.begin());
   std::vector<uint32_t> at = bounds;
-  std::vector<uint32_t> order(bounds.back());
-  each([&](size_t g, size_t s, size_t r, const Row&) { order[at[g]++] = Rows::place(s, r); });
-  const auto start = [&](uint32_t p) {
-    return ordered((rows.shards[Rows::shard_of(p)].*table)[Rows::row_of(p)].start_ns);
-  };
-  std::vector<uint32_t> spare;
-  for (size_t g = 0; g + 1 < bounds.size(); ++g) {
-    const std::span<uint32_t> of_group(order.data() + bounds[g], bounds[g + 1] - bounds[g]);
-    sort_rows(of_group, spare, start);
-    sort_ties(of_group, start, less);
-  }
-  return order;
+  all.places.resize(bounds.back());
+  each([&](size_t g, size_t s, size_t r) { all.places[at[g]++] = Rows::place(s, r); });
+  return all;
+}
+
+// By start, then `less`.
+template <class Row, class Less>
+void sort_group(const std::vector<const Blocks<Row>*>& tables, Grouped& grouped, size_t g, Less&& less) {
+  const std::span<uint32_t> places =
+      std::span(grouped.places).subspan(grouped.bounds[g], grouped.bounds[g + 1] - grouped.bounds[g]);
+  std::vector<SortKey> keys;   // room for a while: a start by its place is a look-up in memory far apart
+  keys.reserve(places.size());
+  for (const uint32_t p : places)
+    keys.push_back({ordered((*tables[Rows::shard_of(p)])[Rows::row_of(p)].start_ns), p});
+  radix_sort(keys);
+  sort_ties(keys, less);
+  std::ranges::transform(keys, places.begin(), &SortKey::row);
 }
 
 void map_strings(Rows& rows, Trace& trace) {
@@ -195,26 +212,27 @@ void sort_small_tables(Trace& trace) {
   });
 }
 
-// Host rows by thread, then start, then longest first; ties by what is usually outside, then name, so that the order of
+Grouped host_by_thread(const Rows& rows, Trace& trace) {
+  Grouped host = grouped_rows(rows, rows.host_of, &Shard::Piece::host_begin, trace.threads.size(),
+                              [&](size_t s, const HostRow& row) { return rows.threads[s][row.thread]; });
+  for (size_t t = 0; t < trace.threads.size(); ++t) {
+    trace.threads[t].begin = HostId(host.bounds[t]);
+    trace.threads[t].end = HostId(host.bounds[t + 1]);
+  }
+  return host;
+}
+
+// Host rows of a thread by start, then longest first; ties by what is usually outside, then name, so that the order of
 // the input does not matter.
-std::vector<uint32_t> sorted_host(const Rows& rows, Trace& trace) {
-  std::vector<uint32_t> bounds(trace.threads.size() + 1);
-  const auto thread_of = [&](size_t s, const HostRow& row) { return rows.threads[s][row.thread]; };
-  const auto less = [&](uint32_t a, uint32_t b) {
+void sort_thread(const Rows& rows, const Trace& trace, Grouped& host, size_t thread) {
+  sort_group(rows.host_of, host, thread, [&](uint32_t a, uint32_t b) {
     const HostRow &x = rows.host(a), &y = rows.host(b);
     if (x.duration_ns != y.duration_ns) return x.duration_ns > y.duration_ns;
     if (x.kind != y.kind) return x.kind < y.kind;
     if (x.link != y.link) return x.link < y.link;
     return trace.strings[rows.strings[Rows::shard_of(a)][x.name.value]] <
            trace.strings[rows.strings[Rows::shard_of(b)][y.name.value]];
-  };
-  std::vector<uint32_t> order =
-      sorted_rows(rows, &Shard::host, &Shard::Piece::host_begin, bounds, thread_of, less);
-  for (size_t t = 0; t < trace.threads.size(); ++t) {
-    trace.threads[t].begin = HostId(bounds[t]);
-    trace.threads[t].end = HostId(bounds[t + 1]);
-  }
-  return order;
+  });
 }
 
 template <class... Columns>
@@ -226,24 +244,30 @@ void reserve(size_t size, Columns&... columns) {
 // hundreds.
 constexpr ptrdiff_t kMaxOverlapping = 64;
 
-// The stack of each thread: a range's parent is the one that ends first of those before it that contain all of it.
+// The stack of a thread: a range's parent is the one that ends first of those before it that contain all of it.
 // Ranges may overlap without one containing the other (two clocks): the stack is kept by end, earliest on top.
-void nest(Trace& trace) {
-  HostTable& h = trace.host;
-  h.parent.assign(h.size(), {});
+void nest(const Thread& thread, HostTable& h) {
   std::vector<HostId> stack;
-  for (const Thread& thread : trace.threads) {
-    stack.clear();
-    for (uint32_t i = thread.begin.value; i < thread.end.value; ++i) {
-      const int64_t end = h.start_ns[i] + h.duration_ns[i];
-      while (!stack.empty() && h.end_ns(stack.back()) <= h.start_ns[i]) stack.pop_back();
-      auto at = stack.end();
-      while (at != stack.begin() && h.end_ns(at[-1]) < end) --at;
-      if (at != stack.begin()) h.parent[i] = at[-1];
-      if (stack.end() - at > kMaxOverlapping) at = stack.erase(at, stack.end());
-      stack.insert(at, HostId(i));
-    }
+  for (uint32_t i = thread.begin.value; i < thread.end.value; ++i) {
+    const int64_t end = h.start_ns[i] + h.duration_ns[i];
+    while (!stack.empty() && h.end_ns(stack.back()) <= h.start_ns[i]) stack.pop_back();
+    auto at = stack.end();
+    while (at != stack.begin() && h.end_ns(at[-1]) < end) --at;
+    if (at != stack.begin()) h.parent[i] = at[-1];
+    if (stack.end() - at > kMaxOverlapping) at = stack.erase(at, stack.end());
+    stack.insert(at, HostId(i));
   }
+}
+
+// Threads by how many rows they have, most first, so that none of them is left for the end.
+std::vector<size_t> by_rows(const Trace& trace) {
+  std::vector<size_t> threads(trace.threads.size());
+  std::iota(threads.begin(), threads.end(), size_t{0});
+  std::stable_sort(threads.begin(), threads.end(), [&](size_t a, size_t b) {
+    const Thread &x = trace.threads[a], &y = trace.threads[b];
+    return x.end.value - x.begin.value > y.end.value - y.begin.value;
+  });
+  return threads;
 }
 
 // What belongs to a row, of pairs that ascend by row; null if nothing does.
@@ -266,12 +290,11 @@ void join_side_tables(const Rows& rows, const std::vector<uint32_t>& order, cons
   }
 }
 
-void build_host(const Rows& rows, Trace& trace, int threads) {
+void build_host(const Rows& rows, const std::vector<uint32_t>& order, Trace& trace, int threads) {
   for (Shard& shard : rows.shards) {
     for (const auto& [row, call] : shard.host_collectives) shard.host[row].more = true;
     for (const auto& [row, text] : shard.host_arguments) shard.host[row].more = true;
   }
-  const std::vector<uint32_t> order = sorted_host(rows, trace);
   HostTable& h = trace.host;
   const auto times = [&] {
     reserve(order.size(), h.start_ns, h.duration_ns);
@@ -306,7 +329,6 @@ void build_activity(const Rows& rows, Trace& trace) {
   std::vector<uint32_t> device_of_queue(trace.queues.size());
   for (size_t q = 1; q < trace.queues.size(); ++q)
     device_of_queue[q] = device_of_queue[q - 1] + (trace.queues[q].device != trace.queues[q - 1].device);
-  std::vector<uint32_t> bounds(trace.device_rows.size() + 1);
   const auto device_of = [&](size_t s, const ActivityRow& row) { return device_of_queue[rows.queues[s][row.queue]]; };
   const auto queue_of = [&](uint32_t p) { return rows.queues[Rows::shard_of(p)][rows.activity(p).queue]; };
   const auto name_of = [&](uint32_t p) { return rows.strings[Rows::shard_of(p)][rows.activity(p).name.value]; };
@@ -317,12 +339,14 @@ void build_activity(const Rows& rows, Trace& trace) {
     if (x.correlation != y.correlation) return x.correlation < y.correlation;
     return trace.strings[name_of(a)] < trace.strings[name_of(b)];
   };
-  const std::vector<uint32_t> order =
-      sorted_rows(rows, &Shard::activity, &Shard::Piece::activity_begin, bounds, device_of, less);
+  Grouped by_device =
+      grouped_rows(rows, rows.activity_of, &Shard::Piece::activity_begin, trace.device_rows.size(), device_of);
   for (size_t d = 0; d < trace.device_rows.size(); ++d) {
-    trace.device_rows[d].begin = ActivityId(bounds[d]);
-    trace.device_rows[d].end = ActivityId(bounds[d + 1]);
+    sort_group(rows.activity_of, by_device, d, less);
+    trace.device_rows[d].begin = ActivityId(by_device.bounds[d]);
+    trace.device_rows[d].end = ActivityId(by_device.bounds[d + 1]);
   }
+  const std::vector<uint32_t>& order = by_device.places;
   std::erase_if(trace.device_rows, [](const Trace::DeviceRows& d) { return d.begin == d.end; });
   ActivityTable& a = trace.activity;
   reserve(order.size(), a.start_ns, a.duration_ns, a.name, a.queue, a.kind, a.correlation, a.args);
@@ -354,7 +378,7 @@ std::map<TraceIssueKind, int64_t> TraceBuilder::issue_counts() const {
 }
 
 Trace TraceBuilder::finish(int threads) {
-  Rows rows{shards_, {}, {}, {}, {}, {}, {}};
+  Rows rows(shards_);
   uint32_t op_args = 0, activity_args = 0;
   for (const Shard& shard : shards_) {
     rows.op_args_base.push_back(op_args);
@@ -367,15 +391,26 @@ Trace TraceBuilder::finish(int threads) {
   map_queues(rows, trace_);
   map_collectives(rows, trace_);
   std::vector<FlowEnd> flows;
+  Grouped host;
   const auto others = [&] {
     flows = map_other_tables(rows, trace_);
     sort_small_tables(trace_);
+  };
+  side_by_side(threads, [&] { host = host_by_thread(rows, trace_); }, others);
+  const std::vector<size_t> all_threads = by_rows(trace_);
+  Tasks tasks;
+  for (const size_t t : all_threads) tasks.add([&, t] { sort_thread(rows, trace_, host, t); });
+  tasks.add([&] {
     build_activity(rows, trace_);
     for (Shard& shard : shards_) shard.activity.clear();
-  };
-  side_by_side(threads, [&] { build_host(rows, trace_, threads); }, others);
-  shards_.clear();   // before more columns are filled: memory is at its peak here
-  nest(trace_);
+  });
+  tasks.run(threads);
+  build_host(rows, host.places, trace_, threads);
+  host = {};
+  shards_.clear();   // before more columns are filled
+  trace_.host.parent.assign(trace_.host.size(), {});
+  for (const size_t t : all_threads) tasks.add([&, t] { nest(trace_.threads[t], trace_.host); });
+  tasks.run(threads);
   link(trace_, std::move(flows), threads);
   return std::move(trace_);
 }

@@ -118,7 +118,7 @@ class TraceBuilder {
   Trace& header() { return trace_; }
   /// What importing threads counted. Call once they are done, before finish().
   [[nodiscard]] std::map<TraceIssueKind, int64_t> issue_counts() const;
-  /// Sorts, nests and links, on up to two threads. The builder is empty afterwards.
+  /// Sorts, nests and links. The builder is empty afterwards.
   Trace finish(int threads);
 
  private:

@@ -33,6 +33,7 @@ struct Event {
   uint32_t row;      // of Model::launches, waits or the activity table
   EventKind kind;
 };
+uint64_t sort_key(const Event& event) { return ordered(event.time); }
 
 /// What an activity waited for; times as recorded.
 struct Start {
@@ -151,14 +152,8 @@ std::vector<Event> in_order(const Trace& trace, const std::vector<Wait>& waits) 
   for (uint32_t i = 0; i < trace.activity.size(); ++i)
     events.push_back({trace.activity.start_ns[i], i, EventKind::kActivity});
   for (uint32_t i = 0; i < waits.size(); ++i) events.push_back({waits[i].end, i, EventKind::kWaitEnd});
-  std::vector<SortKey> keys;
-  keys.reserve(events.size());
-  for (uint32_t i = 0; i < events.size(); ++i) keys.push_back({ordered(events[i].time), i});
-  radix_sort(keys);
-  std::vector<Event> sorted;
-  sorted.reserve(events.size());
-  for (const SortKey& k : keys) sorted.push_back(events[k.row]);
-  return sorted;
+  radix_sort(events);
+  return events;
 }
 
 std::vector<Run> find_runs(const Facts& facts) {

@@ -14,6 +14,7 @@
 #include "analyse/rank/names.h"
 #include "base/statistics.h"
 #include "base/text.h"
+#include "trace/radix_sort.h"
 
 namespace profgpu {
 namespace {
@@ -148,7 +149,7 @@ void set_training_kinds(const Facts& facts, std::vector<Step>& steps) {
     if (const uint32_t name = trace.host.name[i].value;
         names.autograd[name] || (names.phase[name] == Phase::kOptimizer && trace.host.kind[i] != HostKind::kPython))
       times.push_back(trace.host.start_ns[i]);
-  std::sort(times.begin(), times.end());
+  radix_sort(times);
   for (Step& s : steps) {
     const auto next = std::lower_bound(times.begin(), times.end(), s.start_ns);
     if (s.batch.kind == StepKind::kUnknown && next != times.end() && *next < s.interval().end)
@@ -233,8 +234,9 @@ void mark_warmup(std::span<Step> steps) {
 // Each profiler window has its own warm-up and end.
 void mark_left_out(const Trace& trace, std::span<Step> steps) {
   std::vector<int64_t> launches;
+  launches.reserve(trace.launching.size());
   for (const HostId call : trace.launching) launches.push_back(trace.host.start_ns[call.value]);
-  std::ranges::sort(launches);
+  radix_sort(launches);
   for (size_t w = 0; w < trace.windows.size(); ++w) {
     const int64_t end = w + 1 < trace.windows.size() ? trace.windows[w + 1].start : INT64_MAX;
     const auto next = std::ranges::find_if(steps, [&](const Step& s) { return s.start_ns >= end; });

@@ -141,6 +141,7 @@ class RunsOfKernels {
     work_.by_name.assign(trace_.strings.size(), Precision::kUnknown);
     named_.assign(trace_.strings.size(), false);
     run_of_op_.assign(trace_.host.size(), DeviceWork::kNone);
+    work_.runs.reserve(static_cast<size_t>(std::ranges::count(kind_, WorkKind::kCompute)));
     for (uint32_t i = 0; i < trace_.activity.size(); ++i)
       if (trace_.activity.kind[i] == ActivityKind::kKernel && kind_[i] == WorkKind::kCompute) add(ActivityId(i));
     list_unknown();

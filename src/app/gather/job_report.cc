@@ -69,7 +69,7 @@ void add_facts(const Facts& facts, Tasks& tasks) {
 RankResult reduced(int rank, const Facts& facts, const Thresholds& thresholds, int threads) {
   RankResult result;
   Tasks tasks;
-  add_facts<Steps, OpWorks, Phases, FirstUse, Ops, Idle, KernelLaunches>(facts, tasks);
+  add_facts<Ops, Phases, FirstUse, DeviceWork, Idle, KernelLaunches>(facts, tasks);
   tasks.add([&] { result.digest = rank_digest(rank, facts); });
   add_facts<Kernels, Replay, RunLimits, Roofline, MeasuredSteps, Quality>(facts, tasks);
   add_rank_diagnosis({0, &facts}, thresholds, result.diagnosis, tasks);

@@ -10,9 +10,11 @@
 #include <thread>
 
 #include "analyse/rank/steps.h"
+#include "analyse/rank/work.h"
 #include "app/gather/job_report.h"
 #include "base/hash.h"
 #include "trace/import/input_units.h"
+#include "trace/radix_sort.h"
 #include "trace/sample_file.h"
 #include "trace/trace_builder.h"
 
@@ -84,6 +86,8 @@ constexpr int kNotNumbered = 0;   // which rank it is is known when all are read
 void reduce(Trace read, const JobOptions& options, int threads, bool keep, UnitOutcome& out) {
   auto trace = std::make_unique<TraceFacts>(std::move(read), options.analysis);
   const Facts& facts = trace->facts;
+  // Nearly all that follows needs the steps; what operators compute does not.
+  if (!options.outline) side_by_side(threads, [&] { facts.get<Steps>(); }, [&] { facts.get<OpWorks>(); });
   if (facts.get<Steps>().steps.empty()) return;
   if (options.outline) {
     out.result.emplace().digest = rank_digest(kNotNumbered, facts);

@@ -231,9 +231,11 @@ void KinetoReader::end_of_events(const WindowResult& result, const Window& windo
   if (result.end != WindowResult::End::kArrayEnd) return;
   reading_.array_closed = true;
   std::string tail(window.begin() + result.offset + 1, window.end());
-  std::string more(kWindowBytes, '\0');
-  while (source_->end() == TextSource::End::kOpen && tail.size() < kLongestHeader)
-    tail.append(more.data(), source_->read(more.data(), more.size()));
+  while (source_->end() == TextSource::End::kOpen && tail.size() < kLongestHeader) {
+    const size_t size = tail.size();
+    tail.resize(size + kWindowBytes);
+    tail.resize(size + source_->read(tail.data() + size, kWindowBytes));
+  }
   reading_.closed = read_tail(tail, object_, header);
 }
 
