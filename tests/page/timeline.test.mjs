@@ -1,7 +1,7 @@
 // The timeline in a page, by pointer, touch and keyboard.
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import { analyzed, closeBrowser, opened, samplesBeside, simulated } from './pages.mjs';
+import { analyzed, closeBrowser, samplesBeside, simulated, text, visited } from './pages.mjs';
 
 let one, job, cut;
 before(() => {
@@ -12,18 +12,13 @@ before(() => {
 });
 after(closeBrowser);
 
-async function visit(file, use, options = {}) {
-  const { page, wrong, close } = await opened(file, { view: 'timeline', ...options });
-  try {
+function visit(file, use, options) {
+  return visited(file, async (page) => {
     await page.waitForSelector('#view-timeline[data-detail="finished"]');
     await use(page);
-    assert.deepEqual(wrong, []);
-  } finally {
-    await close();
-  }
+  }, { view: 'timeline', ...options });
 }
 
-const text = (page, selector) => page.locator(selector).first().innerText();
 const status = (page) => page.locator('.tl-status').textContent();
 
 async function inView(page) {

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { after, before, describe, it } from 'node:test';
-import { analyzed, closeBrowser, opened, pageOfEvents, path, samplesBeside, settled, simulated } from './pages.mjs';
+import { analyzed, cells, closeBrowser, memorySnapshot, pageOfEvents, path, samplesBeside, settled, simulated, text, visited } from './pages.mjs';
 
 let one, job, hung, turns;
 before(() => {
@@ -14,18 +14,7 @@ before(() => {
 });
 after(closeBrowser);
 
-async function visit(file, view, use, options = {}) {
-  const { page, wrong, close } = await opened(file, { view, ...options });
-  try {
-    await use(page);
-    assert.deepEqual(wrong, []);
-  } finally {
-    await close();
-  }
-}
-
-const text = (page, selector) => page.locator(selector).first().innerText();
-const cells = (page, view, column) => page.locator(`#view-${view} table.data tbody tr[data-row] td:nth-child(${column})`).allInnerTexts();
+const visit = (file, view, use, options) => visited(file, use, { view, ...options });
 
 describe('overview', () => {
   it('says the verdict and every finding with cost, change and severity', () => visit(one, '', async (page) => {

@@ -152,7 +152,7 @@ export class Timeline {
     this.draw();
   }
 
-  /** What is in view and selected: "t" from and to, then an event's number, a gap or a span, and the search. */
+  /** What is in view and selected: "t" from and to, then an event's number, a gap or a span, the search, pinned tracks. */
   get place(): URLSearchParams {
     const { event, gap, span } = this.selection_;
     const { start, end } = this.viewport_;
@@ -161,6 +161,8 @@ export class Timeline {
     else if (gap) place.set('gap', [gap.rank, gap.gap.device, gap.gap.start].join('_'));
     else if (span) place.set('span', [span.rank, Math.round(span.start), Math.round(span.end)].join('_'));
     if (this.search_.query) place.set('q', this.search_.query.text);
+    const pinned = this.layout_.pinned.map((view) => this.model_.tracks.indexOf(view.model));
+    if (pinned.length > 0) place.set('pin', pinned.join('_'));
     return place;
   }
 
@@ -181,6 +183,11 @@ export class Timeline {
     });
     const text = place.get('q');
     if (text) this.search(text);
+    for (const at of (place.get('pin') ?? '').split('_')) {
+      const track = at === '' ? undefined : this.model_.tracks[Number(at)];
+      if (track && !this.layout_.pinned.some((view) => view.model === track)) this.layout_.pin(track);
+    }
+    this.folded();
   }
 
   search(text: string): void {

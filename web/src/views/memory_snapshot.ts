@@ -3,6 +3,7 @@
 
 import { categoryTitle } from '../categories';
 import { append, button, copyButton, element, shown, type Child } from './dom';
+import { factList } from './facts';
 import { FlameGraph, type FlameWords } from './flame';
 import { legend } from './bars';
 import {
@@ -214,7 +215,7 @@ export class SnapshotView {
     const frame = (of: (typeof frames)[number]) => element('li', { class: isPython(of) ? null : 'native' }, shown(frameText({ ...of, file: shortPath(of.file) }), 300));
     return [
       element('h3', {}, bytes(sizes[allocation]), line && element('span', { class: 'quiet' }, ` ${shown(line.name, 80)}`)),
-      element('dl', { class: 'facts one' }, ...pairs.flatMap(([name, value]) => [element('dt', {}, name), element('dd', {}, value)])),
+      factList(pairs, 'one'),
       element('p', { class: 'tools' },
         button('Zoom to its life', {}, () => this.timeline_.show(made[allocation]! - 0.1 * (end[allocation]! - made[allocation]!), end[allocation]! + 0.1 * (end[allocation]! - made[allocation]!))),
         line && button('All of this function', { title: 'Searches stacks for it' }, () => this.searchFor(line.name)),
