@@ -38,7 +38,8 @@ ListItem finding_item(const Report& report, const Finding& f) {
     item.below.push_back({{"change: "}, is_code(text) ? code(text) : Run{text, Run::As::kLines}});
   for (const std::string& text : f.evidence) item.below.push_back({{text}});
   for (const Place& p : f.where)
-    item.below.push_back({{"in " + location_text(p) + ": " + format_duration(per_step(report, f, p.ns)) + per_step_text(report)}});
+    item.below.push_back({{fmt::format("in {}: {}{}", location_text(p), format_duration(per_step(report, f, p.ns)),
+                                       per_step_text(report))}});
   return item;
 }
 

@@ -49,7 +49,7 @@ async function overviewReads(page, markdown, findings) {
   for (const [name, ns, share] of step.rows) assert.match(sums, new RegExp(`\\b${escaped(name)} ${escaped(ns)} ${escaped(share)}`), `the phase ${name}`);
   for (const line of lines.filter((said) => /^- \*\*GPU \d+\*\* busy/.test(said))) {
     const [, device, busy, idle, causes] = /\*\*(GPU \d+)\*\* busy (\S+ %), idle (\S+ %)(?:: ([^;]*))?/.exec(line);
-    const section = plain(await page.locator('.sums section', { has: page.locator(`h2:text-is("${device}"), h2:text("${device} ")`) }).first().innerText());
+    const section = plain(await page.locator('.sums h2').evaluateAll((all, name) => all.find((heading) => heading.firstChild.textContent === name).parentElement.innerText, device));
     assert.ok(section.includes(`busy ${busy} of `), `${device}: ${busy} in ${section}`);
     assert.ok(section.includes(`idle ${idle}`), `${device}: ${idle} in ${section}`);
     for (const cause of (causes ?? '').split(', ').filter(Boolean)) {

@@ -134,11 +134,12 @@ function settleAfterInput(page) {
   settles = true;
 }
 
-/** Opens a file. PAGE_SLOWDOWN=N makes the page run N times slower, as on a machine that stalls. `wrong` fills with everything that a report must not do: errors, console messages, requests. */
-export async function opened(file, { script = true, size = [1280, 800], theme = 'light', view = '', ready = true, free = false } = {}) {
+/** Opens a file; `first` runs in the page before its own script. PAGE_SLOWDOWN=N makes the page run N times slower, as on a machine that stalls. `wrong` fills with everything that a report must not do: errors, console messages, requests. */
+export async function opened(file, { script = true, size = [1280, 800], theme = 'light', view = '', ready = true, free = false, first } = {}) {
   const context = await (await browser()).newContext({
     javaScriptEnabled: script, offline: true, colorScheme: theme, viewport: { width: size[0], height: size[1] }, bypassCSP: free,
   });
+  if (first) await context.addInitScript(first);
   const page = await context.newPage();
   const wrong = [];
   page.on('pageerror', (error) => wrong.push(`error: ${error.message}`));

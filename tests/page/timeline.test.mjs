@@ -118,6 +118,10 @@ describe('what it shows', () => {
         await page.mouse.move(plot.x + plot.width / 2, plot.y + 10);
         assert.match(await text(page, '.tip'), /busy \d+ %|matrix multiplication|optimizer/, scrolled ? 'after scrolling' : 'at the top');
       }
+      await page.waitForFunction(() => /[?&]pin=\d+/.test(location.hash));
+      await page.reload();
+      await page.waitForSelector('.tl-pinnings .tl-title');
+      assert.match(await text(page, '.tl-pinnings'), /^stream \d+/);
       await page.locator('.tl-pinnings .tl-pin').click();
       assert.equal(await page.locator('.tl-pinnings .tl-title').count(), 0);
     }));

@@ -85,7 +85,8 @@ void add_initial_blocks(const MemorySnapshot& snapshot, const MemoryHistory& his
     for (uint32_t b = s.first_block; b < s.first_block + s.blocks; ++b) {
       const MemoryBlock& block = snapshot.blocks[b];
       if (block.state != BlockState::kAllocated || pairing.is_live(block.address)) continue;
-      pairing.add_held({Allocation::kOutside, Allocation::kOutside, block.stack, s.pool, block.requested}, block.address);
+      pairing.add_held({Allocation::kOutside, Allocation::kOutside, block.stack, s.pool, block.requested},
+                       block.address);
     }
   }
 }

@@ -115,6 +115,19 @@ TEST(Evidence, GapsAreLongestFirstWithWhatStandsAround) {
   EXPECT_EQ(page_gaps(facts, 0, 1).size(), 2U);   // one of each cause
 }
 
+TEST(Evidence, GapsHaveWhatIsIdleBeforeTheFirstActivity) {
+  HandTrace t;
+  t.range("ProfilerStep#1", 0, 400).kernel("a", 290, 295, 300, 400);
+  const Trace trace = t.build();
+  const Facts facts(trace, {});
+  const auto gaps = page_gaps(facts, 0);
+  ASSERT_EQ(gaps.size(), 1U);
+  EXPECT_EQ(gaps[0].start_ns, 0);
+  EXPECT_EQ(gaps[0].duration_ns, 300'000);
+  EXPECT_EQ(gaps[0].after, "");
+  EXPECT_EQ(gaps[0].before, "a");
+}
+
 TEST(Evidence, HistogramsHoldEveryCall) {
   test::TraceRows rows;
   rows.op("aten::mm", 0, 10);

@@ -4,7 +4,7 @@ import type { EventTrack, Gap, PageData, Track, TrackKind } from '../page_data';
 import { button, element, shown } from './dom';
 import { duration } from './quantity';
 import type { Context, Stretch } from './view';
-import { isLeftOut, words, type Finding, type Place, type RankReport, type SeenAt } from './report';
+import { isLeftOut, isWholeTrace, words, type Finding, type Place, type RankReport, type SeenAt } from './report';
 
 export interface Evidence extends Stretch {
   /** What is seen there: "longest gap of data loading". */
@@ -169,7 +169,7 @@ function stepEvidence(context: Context, rank: RankReport, { at, step }: SeenAt):
   const at_peak = at === 'memory_peak' && peak !== undefined ? all.find((s) => s.start_ns <= peak && peak <= s.end_ns) : undefined;
   if (at_peak) return { ...at_peak, text: `the step with the peak${whose}` };
   const { from_ns = all[0]!.start_ns, to_ns = all[all.length - 1]!.end_ns } = measured(data, rank);
-  return { start_ns: from_ns, end_ns: to_ns, text: `the measured steps${whose}` };
+  return { start_ns: from_ns, end_ns: to_ns, text: isWholeTrace(rank) ? `the whole trace${whose}` : `the measured steps${whose}` };
 }
 
 // The rank that the figures are of; else the one in view, if the finding is of it, too.

@@ -63,7 +63,7 @@ function placeItem(finding: Finding, place: Place, context: Context): HTMLElemen
   const file = place.file === null ? '' : ` (${place.file}:${place.line ?? 0})`;
   const name = shown(place.name + file, 400);
   const seen = placeEvidence(finding, place, context);
-  return element('li', { class: 'at' }, 'in ',
+  return element('li', { class: 'at' }, element('span', { class: 'time' }, 'in '),
     seen ? showButton(name, { class: 'place', title: `Shows ${shown(seen.text, 120)}` }, seen, finding, context) : name,
     element('span', { class: 'time' }, `: ${analysis.has_steps ? `${time} per step` : time}`));
 }
