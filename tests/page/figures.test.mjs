@@ -45,7 +45,7 @@ async function overviewReads(page, markdown, findings) {
   const { lines, step } = wordsOf(markdown);
   const sums = plain(await text(page, '.sums'));
   // Engines' steps are of the host, which only Markdown says.
-  if (step.title) assert.ok(sums.includes(step.title.slice('### '.length).replace(' on the host', '')), `"${step.title}" is not in ${sums.slice(0, 200)}`);
+  if (step.title) assert.ok(sums.includes(step.title.slice('### '.length).replace(/ on the host|, rank \d+/g, '')), `"${step.title}" is not in ${sums.slice(0, 200)}`);
   for (const [name, ns, share] of step.rows) assert.match(sums, new RegExp(`\\b${escaped(name)} ${escaped(ns)} ${escaped(share)}`), `the phase ${name}`);
   for (const line of lines.filter((said) => /^- \*\*GPU \d+\*\* busy/.test(said))) {
     const [, device, busy, idle, causes] = /\*\*(GPU \d+)\*\* busy (\S+ %), idle (\S+ %)(?:: ([^;]*))?/.exec(line);
@@ -65,7 +65,7 @@ async function overviewReads(page, markdown, findings) {
     const [, cost, per_step = ''] = /costs \*\*([^*]+)\*\*( per step)?/.exec(lines[at]) ?? [];
     if (cost) assert.ok(item.includes(`${cost}${per_step} `), `${rule}: ${cost}${per_step} in ${item}`);
     const places = [];
-    for (let k = at + 1; lines[k]?.startsWith('    - '); k++) if (lines[k].startsWith('    - in ')) places.push(lines[k]);
+    for (let k = at + 1; lines[k]?.startsWith('    - '); k++) if (/^ {4}- in .*: [\d.,]+ (?:ns|µs|ms|s)(?: per step)?$/.test(lines[k])) places.push(lines[k]);
     assert.equal(places.length, where.length, rule);
     for (const place of places) {
       const [, ns] = /: ([^:]*)$/.exec(place);

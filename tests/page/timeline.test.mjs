@@ -280,6 +280,7 @@ describe('picking', () => {
       await page.mouse.move(x + 200, y, { steps: 4 });
       await page.mouse.up();
       assert.match(await text(page, '.tl-panel'), /What ran[\s\S]*\d ×\s+[\d.]+ ms\s+[\d.]+ %/);
+      assert.ok(await page.locator('.tl-panel').evaluate((panel) => panel.scrollWidth <= panel.clientWidth), 'figures are beyond the edge');
       await page.locator('.tl-panel select').selectOption({ label: 'by stream' });
       assert.match(await text(page, '.tl-ran'), /stream \d+/);
       // The address leads back to the span, at the whole run too, where the view begins before the run.
