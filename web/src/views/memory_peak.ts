@@ -92,7 +92,8 @@ export function peakExplained(snapshot: SnapshotSection, search: (text: string) 
   return [
     element('h2', {}, 'The peak explained', element('span', { class: 'quiet' }, 'categories add up to the peak; a line is the innermost of the program’s own')),
     peakCategories(snapshot),
-    spike && element('p', { class: 'spike' }, `A short-lived allocation sets the peak: ${shown(placeText(spike), 300)} holds ${bytes(spike.held_bytes)} for at most ` +
+    // Where both read the same, another allocation sets a peak that is as high.
+    spike && bytes(spike.peak_without_bytes) !== bytes(snapshot.peak.allocated_bytes) && element('p', { class: 'spike' }, `A short-lived allocation sets the peak: ${shown(placeText(spike), 300)} holds ${bytes(spike.held_bytes)} for at most ` +
       `${counted(spike.lifetime_events, 'event')}. Without it the peak would be ${bytes(spike.peak_without_bytes)}.`),
     holders(snapshot, search),
     plainTable('Grows with each step', ['Line', 'Category', 'Cause', 'Per step', 'Held'], growing.slice(0, 20).map((line) => [

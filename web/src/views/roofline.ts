@@ -207,7 +207,7 @@ export const roofline: View = {
     if (distance && distance.parts.length > 0) root.append(waterfall(distance, actions));
     if (rows) root.append(element('h2', {}, 'Roofline', element('span', { class: 'quiet' }, 'area: time; click a point to see its longest call in the timeline')), rows.root);
     const use = data.ranks[context.rank_index]?.utilization.filter(({ step }) => step < rank.steps.length) ?? [];
-    if (use.length > 0) {
+    if (use.length > 0 && !isWholeTrace(rank)) {
       const windows = stepStretches(data, rank);
       const chart = utilizationChart(rank.steps, use, rank.roofline?.mfu_pct ?? null, (step) => context.show(windows[step]!));
       root.append(element('h2', {}, 'Utilization by step', element('span', { class: 'quiet' }, 'click a bar to see it in the timeline; the view Steps has the numbers')), chart.root);
