@@ -36,29 +36,24 @@ async function pointOn(page, title, share) {
   return { x: plot.x + share * plot.width, y: line.y + 9 };
 }
 
-/** A part of a canvas, by way of a copy: reading the canvas itself would make the browser paint it otherwise. */
-function pixels(page, selector, width, height) {
-  return page.evaluate(
-    ([selector, width, height]) => {
-      const canvas = document.querySelector(selector);
-      const copy = new OffscreenCanvas(width ?? canvas.width, height ?? canvas.height).getContext('2d', {
-        willReadFrequently: true,
-      });
-      copy.drawImage(canvas, 0, 0);
-      return [...copy.getImageData(0, 0, copy.canvas.width, copy.canvas.height).data];
-    },
-    [selector, width, height],
-  );
+/** Of a canvas, by way of a copy, since reading the canvas itself would make the browser paint it otherwise: its first
+ * pixel, how many pixels have a colour of their own (not the ground, not a shade of grey), and whether anything is drawn. */
+function drawn(page, selector = '.tl-plot canvas') {
+  return page.evaluate((of) => {
+    const canvas = document.querySelector(of);
+    const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext('2d', { willReadFrequently: true });
+    copy.drawImage(canvas, 0, 0);
+    const { data } = copy.getImageData(0, 0, canvas.width, canvas.height);
+    let [coloured, any] = [0, false];
+    for (let i = 0; i < data.length; i += 4) {
+      if (Math.max(data[i], data[i + 1], data[i + 2]) - Math.min(data[i], data[i + 1], data[i + 2]) > 60) coloured++;
+      any ||= data[i + 3] > 0;
+    }
+    return { first: [...data.slice(0, 4)], coloured, any };
+  }, selector);
 }
 
-/** How many pixels of the plot have a colour of their own: not the ground, not a shade of grey. */
-async function colouredPixels(page) {
-  const data = await pixels(page, '.tl-plot canvas');
-  let coloured = 0;
-  for (let i = 0; i < data.length; i += 4)
-    if (Math.max(data[i], data[i + 1], data[i + 2]) - Math.min(data[i], data[i + 1], data[i + 2]) > 60) coloured++;
-  return coloured;
-}
+const colouredPixels = async (page) => (await drawn(page)).coloured;
 
 describe('what it shows', () => {
   it('draws tracks with titles, and names what is under the pointer', () =>
@@ -79,7 +74,7 @@ describe('what it shows', () => {
 
   it('draws again in dark colours', () =>
     visit(one, async (page) => {
-      const ground = () => pixels(page, '.tl-plot canvas', 1, 1);
+      const ground = async () => (await drawn(page)).first;
       const light = await ground();
       await page.emulateMedia({ colorScheme: 'dark' });
       await inView(page);
@@ -233,8 +228,7 @@ describe('picking', () => {
       assert.match(await panel(), /Launched 1 on the device/);
       await page.locator('.tl-panel .tl-link').last().click();
       assert.equal(await text(page, '.tl-panel h3'), kernel);
-      const arrows = (await pixels(page, '.tl-overlay')).some((value) => value > 0);
-      assert.ok(arrows, 'nothing is drawn over the plot');
+      assert.ok((await drawn(page, '.tl-overlay')).any, 'nothing is drawn over the plot');
       await page.locator('.tl-plot').focus();
       await page.keyboard.press('f');
       assert.ok((await inView(page)) < 1e6);

@@ -5,6 +5,7 @@ import { categoryTitle } from '../categories';
 import type { PageData } from '../page_data';
 import { shown } from '../views/dom';
 import { duration } from '../views/quantity';
+import { settled } from '../views/settled';
 import { isDark, onTheme } from '../views/theme';
 import { hideTip, showTip } from '../views/tooltip';
 import { drawAxis, kAxis } from './axis';
@@ -31,7 +32,6 @@ import { Viewport } from './viewport';
 import { showTimelineKeys } from './key_list';
 
 const kMinimap = 44;
-const kSettled_ms = 250;
 
 export interface Target {
   event?: number;
@@ -62,7 +62,7 @@ export class Timeline {
   private pointer_: { x: number; y: number } | undefined;
   private hit_: Hit | undefined;
   private rows_known_ = 0;
-  private settling_: ReturnType<typeof setTimeout> | undefined;
+  private readonly settled_ = settled(() => this.moved_());
 
   /** `moved`: what is in view or selected is another. */
   constructor(
@@ -133,7 +133,7 @@ export class Timeline {
     this.detail_.dispose();
     this.search_.clear();
     cancelAnimationFrame(this.frame_);
-    clearTimeout(this.settling_);
+    this.settled_.cancel();
     hideTip();
     this.root_.replaceChildren();
   }
@@ -213,8 +213,7 @@ export class Timeline {
     this.minimap_.draw(ratio);
     this.titles_.draw(height, scroll);
     this.view_.span_text.textContent = `${duration(this.viewport_.span)} in view`;
-    clearTimeout(this.settling_);
-    this.settling_ = setTimeout(() => this.moved_(), kSettled_ms);
+    this.settled_.soon();
     this.hover();
   }
 

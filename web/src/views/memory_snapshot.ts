@@ -13,6 +13,7 @@ import { peakExplained, snapshotFacts, snapshotNotes } from './memory_peak';
 import { MemoryState } from './memory_state';
 import { MemoryTimeline } from './memory_timeline';
 import { bytes, count, counted, duration, percent } from './quantity';
+import { settled } from './settled';
 import type { Arrangement, Piece } from './memory_strip';
 import type { SnapshotData } from '../page_data';
 import type { SnapshotSection } from './report';
@@ -49,7 +50,7 @@ export class SnapshotView {
   private flame_of_ = 'peak';
   private native_ = false;
   private arranged_: Arrangement = 'category';
-  private settling_: ReturnType<typeof setTimeout> | undefined;
+  private readonly settled_ = settled(() => this.remember_(this.place));
   private flaming_ = 0;
   private readonly usual_: SnapshotData['histories'][number] | undefined;   // of the device that is shown at first
 
@@ -67,7 +68,7 @@ export class SnapshotView {
   }
 
   dispose(): void {
-    clearTimeout(this.settling_);
+    this.settled_.cancel();
     cancelAnimationFrame(this.flaming_);
     this.flaming_ = 0;
     this.timeline_.dispose();
@@ -274,8 +275,7 @@ export class SnapshotView {
   // The address
 
   private changed(): void {
-    clearTimeout(this.settling_);
-    this.settling_ = setTimeout(() => this.remember_(this.place), 250);
+    this.settled_.soon();
   }
 
   private get place(): URLSearchParams {

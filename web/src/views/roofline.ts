@@ -7,6 +7,7 @@ import { factList } from './facts';
 import { beyond, boundOf, categoryOfBound, kBoundTitles, rooflineColumns, stretchOf } from './roofline_rows';
 import { ceilings, nameOf, RooflinePlot } from './roofline_plot';
 import { bytes, count, counted, duration, flops, gbps, kUnknown, number, percent } from './quantity';
+import { settled } from './settled';
 import { DataTable } from './table';
 import { utilizationChart } from './utilization';
 import { waterfall } from './waterfall';
@@ -14,7 +15,6 @@ import { isWholeTrace, type Roofline, type RooflineRow } from './report';
 import { placeOf, rankName, type Context, type View } from './view';
 
 const kPartBounds: Record<string, string> = { products: 'compute', memory_bound: 'memory', small_kernels: 'latency', recomputation: 'recomputed', unknown_work: 'unknown' };
-const kSettled_ms = 250;      // keys walk through many rows
 const kLeastKnown_pct = 70;   // as the report's first screen: figures of a run of which more is unknown would mislead
 
 /** "This step is 3.4 times its limit (MFU 29 %)"; null where too little is known. */
@@ -62,7 +62,7 @@ class Rows {
   private readonly buttons_: HTMLButtonElement[];
   private rows_: RooflineRow[] = [];
   private picked_: RooflineRow | undefined;
-  private settling_: ReturnType<typeof setTimeout> | undefined;
+  private readonly settled_ = settled(() => this.remember());
 
   constructor(private readonly context_: Context, private readonly roofline_: Roofline) {
     this.names_ = new Map(context_.rank.kernels.map((kernel) => [kernel.name, kernel.short_name || kernel.name]));
@@ -85,7 +85,7 @@ class Rows {
   }
 
   dispose(): void {
-    clearTimeout(this.settling_);
+    this.settled_.cancel();
     this.plot_.dispose();
   }
 
@@ -115,11 +115,10 @@ class Rows {
 
   private changed(): void {
     this.filter();
-    this.remember();
+    this.settled_.now();
   }
 
   private remember(): void {
-    clearTimeout(this.settling_);
     const row = this.picked_ ? this.rows_.indexOf(this.picked_) : -1;
     this.context_.remember(roofline, placeOf({
       of: this.rows_ === this.roofline_.kernels ? 'kernels' : '', bound: this.bound_.value, q: this.search_.value, row: row < 0 ? '' : String(row),
@@ -164,8 +163,7 @@ class Rows {
   private pick(row: RooflineRow): void {
     this.plot_.mark(row);
     this.picked_ = row;
-    clearTimeout(this.settling_);
-    this.settling_ = setTimeout(() => this.remember(), kSettled_ms);
+    this.settled_.soon();
     const pairs: [string, string][] = [
       ['Calls', count(row.count)], ['Total', duration(row.total_ns)], ['Limit', duration(row.limit_ns)], ['Over it', duration(beyond(row))],
       ['Of limit', percent(row.limit_pct)], ['Bound', row.recomputed ? 'recomputed' : row.bound], ['FLOPs', flops(row.flops)], ['Bytes', bytes(row.bytes)],

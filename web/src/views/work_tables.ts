@@ -8,6 +8,7 @@ import { histogram } from './histogram';
 import { originList, originsOf } from './origins';
 import { count, duration, kUnknown, number, percent } from './quantity';
 import { words, type Kernel, type Op } from './report';
+import { settled } from './settled';
 import { DataTable, timeColumn as time, type Column } from './table';
 import { placeOf, rankName, type Context, type View } from './view';
 
@@ -25,8 +26,6 @@ interface Searchable<Row> {
 /** What the address says of the tables: set by a table when it is made. */
 const filters = new Map<string, (place: URLSearchParams) => void>();
 
-const kSettled_ms = 250;   // keys walk through many rows
-
 // Search and, where rows have categories, a choice of them; says how many rows are left.
 function filterTools<Row>(of: Searchable<Row>, view: View, context: Context): { root: HTMLElement; picked(): void } {
   const search = element('input', { type: 'search', placeholder: `Search ${of.what}`, 'aria-label': `Search ${of.what}`, spellcheck: 'false' });
@@ -41,16 +40,14 @@ function filterTools<Row>(of: Searchable<Row>, view: View, context: Context): { 
     of.table.show(rows);
     left.textContent = rows.length === of.rows.length ? `${count(rows.length)} ${of.what}` : `${count(rows.length)} of ${count(of.rows.length)} ${of.what}`;
   };
-  const remember = () => {
-    clearTimeout(settling);
+  const remember = settled(() => {
     const picked = of.picked();
     context.remember(view, placeOf({ q: search.value, category: select.value, row: picked === undefined ? '' : String(of.rows.indexOf(picked)) }));
-  };
+  });
   const changed = () => {
     apply();
-    remember();
+    remember.now();
   };
-  let settling: ReturnType<typeof setTimeout> | undefined;
   search.addEventListener('input', changed);
   select.addEventListener('change', changed);
   filters.set(view.id, (place) => {
@@ -63,10 +60,7 @@ function filterTools<Row>(of: Searchable<Row>, view: View, context: Context): { 
   apply();
   return {
     root: element('div', { class: 'tools' }, search, categories.length > 1 && select, left),
-    picked() {
-      clearTimeout(settling);
-      settling = setTimeout(remember, kSettled_ms);
-    },
+    picked: () => remember.soon(),
   };
 }
 
