@@ -23,12 +23,14 @@ bool is_code(std::string_view text) {
   return text.find('\n') == text.npos && text.find(". ") == text.npos && text.find_first_of("(=") != text.npos;
 }
 
+std::string per_step_text(const Report& report) { return is_whole_trace(report) ? "" : " per step"; }
+
 ListItem finding_item(const Report& report, const Finding& f) {
   const std::optional<double> cost = cost_of_step(report, f);
   const std::string ranks = ranks_concerned(report, f);
   ListItem item{{strong(f.rule), {fmt::format(" ({})", severity_name(f.severity))}}};
   if (cost) {
-    item.runs.insert(item.runs.end(), {{" costs "}, strong(format_duration(*cost, 2)), {" per step"}});
+    item.runs.insert(item.runs.end(), {{" costs "}, strong(format_duration(*cost, 2)), {per_step_text(report)}});
     if (f.cost_pct) item.runs.push_back({" (" + format_percent(*f.cost_pct, 0) + ")"});
   }
   item.runs.push_back({": " + (ranks.empty() ? "" : ranks + ": ") + f.what});
@@ -36,7 +38,8 @@ ListItem finding_item(const Report& report, const Finding& f) {
     item.below.push_back({{"change: "}, is_code(text) ? code(text) : Run{text, Run::As::kLines}});
   for (const std::string& text : f.evidence) item.below.push_back({{text}});
   for (const Place& p : f.where)
-    item.below.push_back({{"in " + location_text(p) + ": " + format_duration(per_step(report, f, p.ns)) + " a step"}});
+    item.below.push_back({{fmt::format("in {}: {}{}", location_text(p), format_duration(per_step(report, f, p.ns)),
+                                       per_step_text(report))}});
   return item;
 }
 

@@ -76,6 +76,10 @@ std::string folder_of_inputs(const Report& report) {
   return common;
 }
 
+bool is_whole_trace(const Report& report) {
+  return !report.ranks.empty() && report.ranks.front().steps.is_whole_trace();
+}
+
 StepOverview step_overview(const RankReport& rank) {
   const bool steps = rank.steps.marked();
   StepOverview out{steps ? "A step" : "The whole trace", {}};

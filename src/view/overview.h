@@ -34,6 +34,8 @@ struct DeviceOverview {
 /// What several files are called together: the folder that all of them lie in, or "". Not for one or two of them.
 std::string folder_of_inputs(const Report& report);
 
+/// Whether nothing marks steps, so that costs are of the whole trace.
+bool is_whole_trace(const Report& report);
 StepOverview step_overview(const RankReport& rank);
 /// By id.
 std::vector<DeviceOverview> device_overviews(const RankReport& rank);

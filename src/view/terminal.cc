@@ -22,10 +22,9 @@ constexpr int kMaxLinesOfText = 3;       // of one text from a file
 constexpr int kPartGap = 3;
 
 std::string counted_steps(const Report& report) {
-  const bool whole = !report.ranks.empty() && report.ranks.front().steps.is_whole_trace();
   const int64_t count = report.measured_steps + report.warmup_steps + report.incomplete_steps;
   if (count <= 0) return {};
-  if (whole) return has_times(report.ranks.front()) ? ", no steps marked" : "";
+  if (is_whole_trace(report)) return has_times(report.ranks.front()) ? ", no steps marked" : "";
   std::string text = ", " + plural(count, "step", "steps");
   std::string left_out;
   if (report.warmup_steps > 0) append_listed(left_out, format_count(report.warmup_steps) + " warm-up");

@@ -1,9 +1,7 @@
 // Each finding's button shows what the finding names: rank, device, step, and the very time that its text says.
 import assert from 'node:assert/strict';
-import { existsSync, readdirSync } from 'node:fs';
-import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { analyzed, closeBrowser, documentOf, opened, root, simulated } from './pages.mjs';
+import { analyzed, closeBrowser, documentOf, opened, realTraces, simulated } from './pages.mjs';
 
 after(closeBrowser);
 
@@ -83,7 +81,7 @@ describe('evidence of simulated jobs', () => {
   });
 });
 
-const kReal = join(root, '..', 'shared', 'traces');
-describe('evidence of real traces', { skip: existsSync(kReal) ? false : 'no real traces here' }, () => {
-  for (const name of existsSync(kReal) ? readdirSync(kReal).filter((file) => /\.json(\.gz)?$/.test(file)) : []) drives(name, () => join(kReal, name));
+const kReal = realTraces();
+describe('evidence of real traces', { skip: kReal.length > 0 ? false : 'no real traces here' }, () => {
+  for (const { name, file } of kReal) drives(name, () => file);
 });

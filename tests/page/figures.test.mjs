@@ -2,10 +2,8 @@
 // terminal and Markdown.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { existsSync, readdirSync } from 'node:fs';
-import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { analyzed, closeBrowser, documentOf, opened, program, root, simulated } from './pages.mjs';
+import { analyzed, closeBrowser, documentOf, program, realTraces, simulated, text, visited } from './pages.mjs';
 
 after(closeBrowser);
 
@@ -28,12 +26,89 @@ function printed(trace, ...words) {
   return execFileSync(program, ['analyze', '--quiet', trace, ...words], { stdio: ['ignore', 'pipe', 'pipe'], maxBuffer: 1 << 28 }).toString();
 }
 
+/** What a report in Markdown says, as its words. */
+function wordsOf(markdown) {
+  const lines = markdown.split('\n').map((line) => line.replace(/\\([^\w\s])/g, '$1').replace(/&lt;/g, '<').replace(/&gt;/g, '>').replace(/&amp;/g, '&'));
+  const from = (title) => {
+    const at = lines.findIndex((line) => title.test(line));
+    const rest = at < 0 ? [] : lines.slice(at + 1);
+    return { title: lines[at], rows: rest.slice(0, rest.findIndex((line) => line.startsWith('#'))).filter((line) => line.startsWith('| ')).slice(2).map((line) => line.split(/ *\| */).slice(1, -1)) };
+  };
+  return { lines, step: from(/^### (A step of|The whole trace,) /), kernels: from(/^### Top kernels/) };
+}
+
+const plain = (said) => said.replace(/\u00a0/g, ' ').replace(/\s+/g, ' ').trim();
+const escaped = (said) => said.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
+
+/** The step, its phases, each device and each finding read the same on the page and in Markdown. */
+async function overviewReads(page, markdown, findings) {
+  const { lines, step } = wordsOf(markdown);
+  const sums = plain(await text(page, '.sums'));
+  // Engines' steps are of the host, which only Markdown says.
+  if (step.title) assert.ok(sums.includes(step.title.slice('### '.length).replace(/ on the host|, rank \d+/g, '')), `"${step.title}" is not in ${sums.slice(0, 200)}`);
+  for (const [name, ns, share] of step.rows) assert.match(sums, new RegExp(`\\b${escaped(name)} ${escaped(ns)} ${escaped(share)}`), `the phase ${name}`);
+  for (const line of lines.filter((said) => /^- \*\*GPU \d+\*\* busy/.test(said))) {
+    const [, device, busy, idle, causes] = /\*\*(GPU \d+)\*\* busy (\S+ %), idle (\S+ %)(?:: ([^;]*))?/.exec(line);
+    const section = plain(await page.locator('.sums h2').evaluateAll((all, name) => all.find((heading) => heading.firstChild.textContent === name).parentElement.innerText, device));
+    assert.ok(section.includes(`busy ${busy} of `), `${device}: ${busy} in ${section}`);
+    assert.ok(section.includes(`idle ${idle}`), `${device}: ${idle} in ${section}`);
+    for (const cause of (causes ?? '').split(', ').filter(Boolean)) {
+      const [, name, share] = /^(.*) (<?[\d.]+ %)$/.exec(cause);
+      assert.match(sums, new RegExp(`${escaped(name)} [\\d.,]+ \\S+ ${escaped(share)}`), `${device}: ${cause}`);
+    }
+    const [, rest] = /busy (\S+ % of the (?:recorded time|time with requests))/.exec(line) ?? [];
+    if (rest) assert.ok(section.includes(rest), `${device}: ${rest} in ${section}`);
+  }
+  for (const [i, { rule, where }] of findings.entries()) {
+    const at = lines.findIndex((said) => said.startsWith(`${i + 1}. **${rule}**`));
+    const item = plain(await page.locator('.finding').nth(i).innerText());
+    const [, cost, per_step = ''] = /costs \*\*([^*]+)\*\*( per step)?/.exec(lines[at]) ?? [];
+    if (cost) assert.ok(item.includes(`${cost}${per_step} `), `${rule}: ${cost}${per_step} in ${item}`);
+    const places = [];
+    for (let k = at + 1; lines[k]?.startsWith('    - '); k++) if (/^ {4}- in .*: [\d.,]+ (?:ns|µs|ms|s)(?: per step)?$/.test(lines[k])) places.push(lines[k]);
+    assert.equal(places.length, where.length, rule);
+    for (const place of places) {
+      const [, ns] = /: ([^:]*)$/.exec(place);
+      assert.match(item, new RegExp(`: ${escaped(ns)}(?! per step per)`), `${rule}: ${place}`);
+    }
+  }
+}
+
+/** The largest kernels of Markdown in the table of kernels, with their calls and times. */
+async function kernelsRead(page, markdown) {
+  await page.evaluate(() => { location.hash = 'kernels'; });
+  await page.waitForSelector('#view-kernels:not([hidden])');
+  const { kernels } = wordsOf(markdown);
+  if (kernels.rows.length === 0) return;
+  const rows = (await page.locator('#view-kernels tr[data-row]').allInnerTexts()).map(plain);
+  for (const row of kernels.rows) {
+    const [calls, total, mean, share] = row.slice(-4);
+    assert.ok(rows.some((of) => of.includes(` ${calls} ${total} ${share} ${mean} `)), `${row.join(' ')} in\n${rows.slice(0, 8).join('\n')}`);
+  }
+}
+
+/** The share of the peak rate and the distance from the limit, in the view that owns them and in the overview. */
+async function limitsRead(page, { roofline, distance }) {
+  const said = await page.locator('.verdict .distance').count() > 0 ? await text(page, '.verdict .distance') : null;
+  if (said === null || !roofline) return;
+  await page.locator('.verdict .distance a').click();
+  const facts = plain(await text(page, '#view-roofline .facts'));
+  assert.equal(plain(await text(page, '#view-roofline p.distance')), plain(said));
+  const [, mfu] = /MFU ([\d.]+) %/.exec(plain(said)) ?? [];
+  if (mfu) assert.ok(Math.abs(Number(mfu) - roofline.mfu_pct) <= 0.51 && facts.includes(`MFU ${roofline.mfu_pct === 100 ? 100 : roofline.mfu_pct.toFixed(1)} %`), `${mfu} and ${facts}`);
+  const measured = (await page.locator('.waterfall tr[data-part="measured"] td.num').first().innerText()).trim();
+  same(measured, distance.wall_ns / Math.max(1, distance.steps), 'the measured time');
+}
+
 async function compare(name, trace) {
   const document = documentOf(trace);
-  const { saving, findings, verdict } = document;
   const terminal = printed(trace, '--section', 'findings', '--width', '200');
   const markdown = printed(trace, '--format', 'markdown');
-  const { page, close } = await opened(analyzed(`figures-${name}`, trace));
+  await visited(analyzed(`figures-${name}`, trace), (page) => readEverywhere(page, document, terminal, markdown));
+}
+
+async function readEverywhere(page, document, terminal, markdown) {
+  const { saving, findings, verdict } = document;
   const said = /from ([\d.,]+ \S+) to (?:about )?([\d.,]+ (?:ns|µs|ms|s))/.exec(verdict);
   assert.equal(saving !== null, said !== null, `the verdict and saving: ${verdict}`);
   if (saving) {
@@ -49,10 +124,17 @@ async function compare(name, trace) {
     same((await page.locator('.finding').nth(i).locator('.cost b').innerText()).replace(' per step', ''), cost, `${finding.rule} on the page`);
     const on_terminal = new RegExp(`[◆▲○] ${finding.rule} .*?([\\d.,]+ (?:ns|µs|ms|s))(?: +<?[\\d.]+ %)?$`, 'm').exec(terminal);
     same(on_terminal?.[1] ?? '', cost, `${finding.rule} on a terminal`);
-    const in_markdown = new RegExp(`${finding.rule}\\*\\* \\([a-z]+\\) costs \\*\\*([^*]+)\\*\\* per step`).exec(markdown);
+    const in_markdown = new RegExp(`${finding.rule}\\*\\* \\([a-z]+\\) costs \\*\\*([^*]+)\\*\\*`).exec(markdown);
     same(in_markdown?.[1] ?? '', cost, `${finding.rule} in Markdown`);
   }
-  await close();
+  await overviewReads(page, markdown, findings);
+  const [, number] = /^rank (\d+)/.exec(await rankShown(page)) ?? [];
+  await limitsRead(page, document.ranks.find((of) => number === undefined || of.rank === Number(number)) ?? {});
+  await kernelsRead(page, markdown);
+}
+
+async function rankShown(page) {
+  return (await page.locator('#rank').count()) > 0 ? page.locator('#rank option:checked').innerText() : '';
 }
 
 describe('figures of simulated jobs', () => {
@@ -65,8 +147,7 @@ describe('figures of simulated jobs', () => {
   it('of a job are equal everywhere', () => compare('job', late));
 });
 
-const kReal = join(root, '..', 'shared', 'traces');
-describe('figures of real traces', { skip: existsSync(kReal) ? false : 'no real traces here' }, () => {
-  for (const name of existsSync(kReal) ? readdirSync(kReal).filter((file) => /\.json(\.gz)?$/.test(file)) : [])
-    it(name, () => compare(name, join(kReal, name)));
+const kReal = realTraces();
+describe('figures of real traces', { skip: kReal.length > 0 ? false : 'no real traces here' }, () => {
+  for (const { name, file } of kReal) it(name, () => compare(name, file));
 });

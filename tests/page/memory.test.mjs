@@ -1,10 +1,9 @@
 // The view of memory snapshots: what it shows equals the report, and is hovered, picked, searched and walked.
 import assert from 'node:assert/strict';
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
-import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { analyzed, closeBrowser, documentOf, memorySnapshot, opened, root, settled, simulated } from './pages.mjs';
+import {
+  analyzed, axeSource, closeBrowser, documentOf, memorySnapshot, realFiles, settled, simulated, text, violations, visited,
+} from './pages.mjs';
 
 let pickle, file;
 before(() => {
@@ -13,17 +12,7 @@ before(() => {
 });
 after(closeBrowser);
 
-async function visit(of, use, { view = 'memory', ...options } = {}) {
-  const { page, wrong, close } = await opened(of, { view, ...options });
-  try {
-    await use(page);
-    assert.deepEqual(wrong, []);
-  } finally {
-    await close();
-  }
-}
-
-const text = (page, selector) => page.locator(selector).first().innerText();
+const visit = (of, use, options) => visited(of, use, { view: 'memory', ...options });
 const plot = (page) => page.locator('.memstack canvas').first();
 const detail = (page) => text(page, '.snapshot .detail');
 
@@ -201,20 +190,14 @@ describe('every size and reader', () => {
 
   for (const theme of ['light', 'dark']) {
     it(`passes axe in ${theme} colours`, async (t) => {
-      let axe;
-      try {
-        axe = readFileSync(createRequire(join(root, 'web', 'package.json')).resolve('axe-core/axe.min.js'), 'utf8');
-      } catch {
-        return t.skip('axe-core is not installed');
-      }
+      const axe = axeSource();
+      if (!axe) return t.skip('axe-core is not installed');
       return visit(file, async (page) => {
         await page.evaluate(axe);
         const at = await overHeld(page);
         await page.mouse.click(at.x, at.y);
         await settled(page);
-        const found = await page.evaluate(async () => (await globalThis.axe.run(document, { resultTypes: ['violations'] })).violations
-          .map(({ id, nodes }) => `${id}: ${nodes[0].html.slice(0, 160)}`));
-        assert.deepEqual(found, []);
+        assert.deepEqual(await violations(page), []);
       }, { theme, free: true });
     });
   }
@@ -237,11 +220,10 @@ describe('beside the trace of its process', () => {
   }));
 });
 
-const kReal = join(root, '..', 'shared', 'snapshots');
-describe('real snapshots', { skip: existsSync(kReal) ? false : 'no real snapshots here' }, () => {
-  for (const name of existsSync(kReal) ? readdirSync(kReal).filter((entry) => entry.endsWith('.pickle')) : []) {
+const kReal = realFiles('snapshots', /\.pickle$/);
+describe('real snapshots', { skip: kReal.length > 0 ? false : 'no real snapshots here' }, () => {
+  for (const { name, file: of } of kReal) {
     it(name, () => {
-      const of = join(kReal, name);
       const { snapshot } = documentOf(of).ranks[0];
       return visit(analyzed(`snapshot-${name}`, of), async (page) => {
         const event = snapshot.peak_event ?? -1;

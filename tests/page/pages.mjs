@@ -1,7 +1,8 @@
 // Pages that the built program makes of simulated and hand-written traces, and a browser to open them in.
 // PROFGPU and KINETO_SIM name the programs.
+import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -133,11 +134,12 @@ function settleAfterInput(page) {
   settles = true;
 }
 
-/** Opens a file. PAGE_SLOWDOWN=N makes the page run N times slower, as on a machine that stalls. `wrong` fills with everything that a report must not do: errors, console messages, requests. */
-export async function opened(file, { script = true, size = [1280, 800], theme = 'light', view = '', ready = true, free = false } = {}) {
+/** Opens a file; `first` runs in the page before its own script. PAGE_SLOWDOWN=N makes the page run N times slower, as on a machine that stalls. `wrong` fills with everything that a report must not do: errors, console messages, requests. */
+export async function opened(file, { script = true, size = [1280, 800], theme = 'light', view = '', ready = true, free = false, first } = {}) {
   const context = await (await browser()).newContext({
     javaScriptEnabled: script, offline: true, colorScheme: theme, viewport: { width: size[0], height: size[1] }, bypassCSP: free,
   });
+  if (first) await context.addInitScript(first);
   const page = await context.newPage();
   const wrong = [];
   page.on('pageerror', (error) => wrong.push(`error: ${error.message}`));
@@ -157,6 +159,46 @@ export async function opened(file, { script = true, size = [1280, 800], theme = 
   if (kSlowdown) await (await context.newCDPSession(page)).send('Emulation.setCPUThrottlingRate', { rate: kSlowdown });
   return { page, wrong, close: () => context.close() };
 }
+
+/** Opens a file, uses the page, and closes it; fails if the page did anything that a report must not do. */
+export async function visited(file, use, options = {}) {
+  const { page, wrong, close } = await opened(file, options);
+  try {
+    await use(page);
+    assert.deepEqual(wrong, []);
+  } finally {
+    await close();
+  }
+}
+
+/** What the first such element says. */
+export const text = (page, selector) => page.locator(selector).first().innerText();
+
+/** Cells of a column of a view's table, from 1. */
+export const cells = (page, view, column) => page.locator(`#view-${view} table.data tbody tr[data-row] td:nth-child(${column})`).allInnerTexts();
+
+/** The source of axe, a checker of accessibility; undefined where it is not installed. */
+export function axeSource() {
+  try {
+    return readFileSync(createRequire(join(root, 'web', 'package.json')).resolve('axe-core/axe.min.js'), 'utf8');
+  } catch {
+    return undefined;   // npm ci --prefix web brings it
+  }
+}
+
+/** What axe, whose source the page has run, finds there. */
+export function violations(page) {
+  return page.evaluate(async () => (await globalThis.axe.run(document, { resultTypes: ['violations'] })).violations
+    .map(({ id, nodes }) => `${id}: ${nodes[0].html.slice(0, 160)}`));
+}
+
+/** Real files of a folder beside the project; empty where it is not there. */
+export function realFiles(folder, pattern) {
+  const place = join(root, '..', 'shared', folder);
+  return existsSync(place) ? readdirSync(place).filter((name) => pattern.test(name)).map((name) => ({ name, file: join(place, name) })) : [];
+}
+
+export const realTraces = () => realFiles('traces', /\.json(\.gz)?$/);
 
 /** A file where the rest of the project keeps what tests leave behind. */
 export function kept(...names) {

@@ -1,9 +1,7 @@
 // The roofline view: parts that add up, points that can be hovered, walked and followed to the timeline.
 import assert from 'node:assert/strict';
-import { existsSync } from 'node:fs';
-import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { analyzed, closeBrowser, documentOf, opened, root, simulated } from './pages.mjs';
+import { analyzed, closeBrowser, documentOf, realTraces, simulated, text, visited } from './pages.mjs';
 
 let trace, file, document;
 before(() => {
@@ -13,17 +11,7 @@ before(() => {
 });
 after(closeBrowser);
 
-async function visit(of, use, options = {}) {
-  const { page, wrong, close } = await opened(of, { view: 'roofline', ...options });
-  try {
-    await use(page);
-    assert.deepEqual(wrong, []);
-  } finally {
-    await close();
-  }
-}
-
-const text = (page, selector) => page.locator(selector).first().innerText();
+const visit = (of, use, options) => visited(of, use, { view: 'roofline', ...options });
 const inPanel = (page, wanted) => page.waitForFunction((part) => document.querySelector('.tl-panel')?.textContent.includes(part), wanted);
 
 /** Parts of the waterfall add up to the limit and to what was measured, exactly, and each begins where the last one ends. */
@@ -149,11 +137,11 @@ describe('without shapes', () => {
   });
 });
 
-const kReal = join(root, '..', 'shared', 'traces');
-describe('real traces', { skip: existsSync(kReal) ? false : 'no real traces here' }, () => {
-  for (const name of ['h100-vit-classifier', 'h100-qwen', 'mi300-bert-small', 'mi300-torch-compile', 'a100-alexnet', 'vllm-decode-graph', 'a100-cupti-counters']) {
+const kWithWork = /^(h100-vit-classifier|h100-qwen|mi300-bert-small|mi300-torch-compile|a100-alexnet|vllm-decode-graph|a100-cupti-counters)\./;
+const kReal = realTraces().filter(({ name }) => kWithWork.test(name));
+describe('real traces', { skip: kReal.length > 0 ? false : 'no real traces here' }, () => {
+  for (const { name, file: of } of kReal) {
     it(name, () => {
-      const of = join(kReal, `${name}.json.gz`);
       const { distance } = documentOf(of).ranks[0];
       return visit(analyzed(`roofline-${name}`, of), async (page) => {
         if (distance.parts.length > 0) await addsUp(page, distance);

@@ -1,7 +1,7 @@
 // The timeline in a page, by pointer, touch and keyboard.
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import { analyzed, closeBrowser, opened, samplesBeside, simulated } from './pages.mjs';
+import { analyzed, closeBrowser, samplesBeside, simulated, text, visited } from './pages.mjs';
 
 let one, job, cut;
 before(() => {
@@ -12,18 +12,13 @@ before(() => {
 });
 after(closeBrowser);
 
-async function visit(file, use, options = {}) {
-  const { page, wrong, close } = await opened(file, { view: 'timeline', ...options });
-  try {
+function visit(file, use, options) {
+  return visited(file, async (page) => {
     await page.waitForSelector('#view-timeline[data-detail="finished"]');
     await use(page);
-    assert.deepEqual(wrong, []);
-  } finally {
-    await close();
-  }
+  }, { view: 'timeline', ...options });
 }
 
-const text = (page, selector) => page.locator(selector).first().innerText();
 const status = (page) => page.locator('.tl-status').textContent();
 
 async function inView(page) {
@@ -41,29 +36,24 @@ async function pointOn(page, title, share) {
   return { x: plot.x + share * plot.width, y: line.y + 9 };
 }
 
-/** A part of a canvas, by way of a copy: reading the canvas itself would make the browser paint it otherwise. */
-function pixels(page, selector, width, height) {
-  return page.evaluate(
-    ([selector, width, height]) => {
-      const canvas = document.querySelector(selector);
-      const copy = new OffscreenCanvas(width ?? canvas.width, height ?? canvas.height).getContext('2d', {
-        willReadFrequently: true,
-      });
-      copy.drawImage(canvas, 0, 0);
-      return [...copy.getImageData(0, 0, copy.canvas.width, copy.canvas.height).data];
-    },
-    [selector, width, height],
-  );
+/** Of a canvas, by way of a copy, since reading the canvas itself would make the browser paint it otherwise: its first
+ * pixel, how many pixels have a colour of their own (not the ground, not a shade of grey), and whether anything is drawn. */
+function drawn(page, selector = '.tl-plot canvas') {
+  return page.evaluate((of) => {
+    const canvas = document.querySelector(of);
+    const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext('2d', { willReadFrequently: true });
+    copy.drawImage(canvas, 0, 0);
+    const { data } = copy.getImageData(0, 0, canvas.width, canvas.height);
+    let [coloured, any] = [0, false];
+    for (let i = 0; i < data.length; i += 4) {
+      if (Math.max(data[i], data[i + 1], data[i + 2]) - Math.min(data[i], data[i + 1], data[i + 2]) > 60) coloured++;
+      any ||= data[i + 3] > 0;
+    }
+    return { first: [...data.slice(0, 4)], coloured, any };
+  }, selector);
 }
 
-/** How many pixels of the plot have a colour of their own: not the ground, not a shade of grey. */
-async function colouredPixels(page) {
-  const data = await pixels(page, '.tl-plot canvas');
-  let coloured = 0;
-  for (let i = 0; i < data.length; i += 4)
-    if (Math.max(data[i], data[i + 1], data[i + 2]) - Math.min(data[i], data[i + 1], data[i + 2]) > 60) coloured++;
-  return coloured;
-}
+const colouredPixels = async (page) => (await drawn(page)).coloured;
 
 describe('what it shows', () => {
   it('draws tracks with titles, and names what is under the pointer', () =>
@@ -84,7 +74,7 @@ describe('what it shows', () => {
 
   it('draws again in dark colours', () =>
     visit(one, async (page) => {
-      const ground = () => pixels(page, '.tl-plot canvas', 1, 1);
+      const ground = async () => (await drawn(page)).first;
       const light = await ground();
       await page.emulateMedia({ colorScheme: 'dark' });
       await inView(page);
@@ -123,6 +113,10 @@ describe('what it shows', () => {
         await page.mouse.move(plot.x + plot.width / 2, plot.y + 10);
         assert.match(await text(page, '.tip'), /busy \d+ %|matrix multiplication|optimizer/, scrolled ? 'after scrolling' : 'at the top');
       }
+      await page.waitForFunction(() => /[?&]pin=\d+/.test(location.hash));
+      await page.reload();
+      await page.waitForSelector('.tl-pinnings .tl-title');
+      assert.match(await text(page, '.tl-pinnings'), /^stream \d+/);
       await page.locator('.tl-pinnings .tl-pin').click();
       assert.equal(await page.locator('.tl-pinnings .tl-title').count(), 0);
     }));
@@ -234,8 +228,7 @@ describe('picking', () => {
       assert.match(await panel(), /Launched 1 on the device/);
       await page.locator('.tl-panel .tl-link').last().click();
       assert.equal(await text(page, '.tl-panel h3'), kernel);
-      const arrows = (await pixels(page, '.tl-overlay')).some((value) => value > 0);
-      assert.ok(arrows, 'nothing is drawn over the plot');
+      assert.ok((await drawn(page, '.tl-overlay')).any, 'nothing is drawn over the plot');
       await page.locator('.tl-plot').focus();
       await page.keyboard.press('f');
       assert.ok((await inView(page)) < 1e6);
@@ -281,6 +274,7 @@ describe('picking', () => {
       await page.mouse.move(x + 200, y, { steps: 4 });
       await page.mouse.up();
       assert.match(await text(page, '.tl-panel'), /What ran[\s\S]*\d ×\s+[\d.]+ ms\s+[\d.]+ %/);
+      assert.ok(await page.locator('.tl-panel').evaluate((panel) => panel.scrollWidth <= panel.clientWidth), 'figures are beyond the edge');
       await page.locator('.tl-panel select').selectOption({ label: 'by stream' });
       assert.match(await text(page, '.tl-ran'), /stream \d+/);
       // The address leads back to the span, at the whole run too, where the view begins before the run.

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { after, before, describe, it } from 'node:test';
-import { analyzed, closeBrowser, opened, pageOfEvents, path, samplesBeside, settled, simulated } from './pages.mjs';
+import { analyzed, cells, closeBrowser, memorySnapshot, pageOfEvents, path, samplesBeside, settled, simulated, text, visited } from './pages.mjs';
 
 let one, job, hung, turns;
 before(() => {
@@ -14,18 +14,7 @@ before(() => {
 });
 after(closeBrowser);
 
-async function visit(file, view, use, options = {}) {
-  const { page, wrong, close } = await opened(file, { view, ...options });
-  try {
-    await use(page);
-    assert.deepEqual(wrong, []);
-  } finally {
-    await close();
-  }
-}
-
-const text = (page, selector) => page.locator(selector).first().innerText();
-const cells = (page, view, column) => page.locator(`#view-${view} table.data tbody tr[data-row] td:nth-child(${column})`).allInnerTexts();
+const visit = (file, view, use, options) => visited(file, use, { view, ...options });
 
 describe('overview', () => {
   it('says the verdict and every finding with cost, change and severity', () => visit(one, '', async (page) => {
@@ -118,6 +107,53 @@ describe('no finding', () => {
   it('shows no such list beside warnings', () => visit(one, '', async (page) => assert.equal(await page.locator('.unchecked, .largest').count(), 0)));
 });
 
+describe('a trace without steps', () => {
+  const kernel = (i) => [
+    { ph: 'X', cat: 'cuda_runtime', name: 'cudaLaunchKernel', pid: 1, tid: 1, ts: 100 * i, dur: 5, args: { correlation: i + 1 } },
+    { ph: 'X', cat: 'kernel', name: 'gemm_a', pid: 0, tid: 7, ts: 100 * i + 20, dur: 40, args: { device: 0, stream: 7, correlation: i + 1 } },
+  ];
+  const file = () => pageOfEvents('unmarked', Array.from({ length: 30 }, (_, i) => kernel(i)).flat());
+
+  it('has costs of the whole trace, and no steps to show', () => visit(file(), '', async (page) => {
+    assert.match(await text(page, '.verdict'), /no steps marked/);
+    assert.match(await text(page, '.sums h2'), /^The whole trace, [\d.]+ ms/);
+    assert.match(await text(page, '.finding .cost b'), /^[\d.]+ [mµ]s$/);
+    assert.doesNotMatch(await text(page, '.findings'), /per step/);
+    assert.match(await text(page, '.typical h2'), /^The whole trace/);
+    await page.keyboard.press('3');
+    assert.match(await text(page, '#view-steps .nothing'), /prof\.step\(\)/);
+  }));
+});
+
+describe('a memory snapshot', () => {
+  it('has its peak in the overview, by category and line', () => visit(analyzed('peak', memorySnapshot('peak', { events: 20 })), '', async (page) => {
+    const rows = await page.locator('.peak .bars tr').allInnerTexts();
+    assert.ok(rows.length > 1);
+    assert.match(rows[0], /[KMG]iB\s+[\d.]+ %/);
+    assert.match(await text(page, '.columns'), /Largest holders[\s\S]*blocks?\s+[\d.]+ [KMG]iB/);
+    await page.locator('.peak a').click();
+    assert.ok(await page.locator('#view-memory').isVisible());
+  }));
+});
+
+describe('idle time at the ends of a step', () => {
+  it('is in the sums, the typical step and the timeline alike', () => {
+    // The host prepares for 60 of 100 ms before the first kernel.
+    const events = [
+      { ph: 'X', cat: 'user_annotation', name: 'ProfilerStep#1', pid: 1, tid: 1, ts: 0, dur: 100_000 },
+      { ph: 'X', cat: 'cuda_runtime', name: 'cudaLaunchKernel', pid: 1, tid: 1, ts: 59_990, dur: 5, args: { correlation: 1 } },
+      { ph: 'X', cat: 'kernel', name: 'gemm_a', pid: 0, tid: 7, ts: 60_000, dur: 40_000, args: { device: 0, stream: 7, correlation: 1 } },
+    ];
+    return visit(pageOfEvents('edge', events), '', async (page) => {
+      const [, cause] = /Idle by cause[^\n]*\n+(?:.*\n)??(host bound|data loading|unknown)\s+60\.0 ms/.exec(await text(page, '.sums')) ?? assert.fail(await text(page, '.sums'));
+      assert.match(await text(page, '.typical'), new RegExp(`GPU 0\\s+${cause} 60\\.0 ms`));
+      await page.keyboard.press('2');
+      await page.keyboard.press('g');
+      assert.match(await text(page, '.tl-panel h3'), /^Idle for 60\.00 ms/);
+    });
+  });
+});
+
 describe('under the verdict', () => {
   it('stand the step before and after, and a typical step', () => visit(one, '', async (page) => {
     const [, from, to] = /from ([\d.]+ ms) to about ([\d.]+ ms)/.exec(await text(page, '.verdict .sentence').then((t) => t.replace(/\u00a0/g, ' ')));
@@ -146,6 +182,37 @@ describe('addresses', () => {
     await page.reload();
     await page.waitForSelector('.tl-panel h3');
     assert.equal(await text(page, '.tl-panel h3'), picked);
+  }));
+});
+
+describe('addresses of what is picked', () => {
+  for (const [view, at] of [['kernels', 2], ['ops', 1], ['roofline', 1]]) {
+    it(`lead back to a row of ${view}`, () => visit(one, view, async (page) => {
+      await page.locator(`#view-${view} tr[data-row="${at}"]`).click();
+      const picked = await text(page, `#view-${view} .detail h3`);
+      await page.waitForFunction(() => /[?&]row=\d+/.test(location.hash));
+      await page.reload();
+      await page.waitForSelector(`#view-${view} .detail h3`);
+      assert.equal(await text(page, `#view-${view} .detail h3`), picked);
+      assert.equal(await page.locator(`#view-${view} tr.active`).getAttribute('data-row'), String(at));
+    }));
+  }
+
+  it('lead back to a part of the flame graph and to a function', () => visit(one, 'flame', async (page) => {
+    await page.locator('#view-flame canvas').first().focus();
+    for (const key of ['ArrowDown', 'ArrowDown', 'ArrowDown', 'Enter']) await page.keyboard.press(key);
+    const trail = await text(page, '.trail');
+    assert.match(new URL(page.url()).hash, /[?&]at=\d+/);
+    await page.reload();
+    await page.waitForSelector('html.ready');
+    assert.equal(await text(page, '.trail'), trail);
+    await page.locator('#view-flame button[data-layout="sandwich"]').click();
+    await page.locator('.sandwich tr[data-row="1"]').click();
+    assert.match(new URL(page.url()).hash, /as=sandwich&function=\d+/);
+    await page.reload();
+    await page.waitForSelector('html.ready');
+    assert.match(await text(page, '.sandwich'), /Called by, innermost first/);
+    assert.equal(await page.locator('.sandwich tr.active').getAttribute('data-row'), '1');
   }));
 });
 
@@ -439,6 +506,23 @@ describe('layout', () => {
       }
     }, { size: [width, 800] }));
   }
+});
+
+describe('a phone', () => {
+  it('shows names and times of kernels, and tools whose words do not break', () => visit(one, 'kernels', async (page) => {
+    for (const [view, title] of [['kernels', 'Total'], ['roofline', 'Total'], ['ops', 'CPU self']]) {
+      await page.evaluate((id) => { location.hash = id; }, view);
+      await settled(page);
+      const heading = await page.locator(`#view-${view} th button`, { hasText: title }).first().boundingBox();
+      assert.ok(heading.x + heading.width <= 375, `${title} of ${view} ends at ${heading.x + heading.width}`);
+    }
+    await page.keyboard.press('2');
+    const tall = await page.locator('.tl-tools button').evaluateAll((all) => all.filter((button) => button.getBoundingClientRect().height > 36).map((button) => button.textContent));
+    assert.deepEqual(tall, []);
+    const cut = await page.locator('.tl-title:not([hidden]) small').evaluateAll((all) => all.filter((range) =>
+      range.getBoundingClientRect().bottom > range.closest('.tl-title').getBoundingClientRect().bottom + 0.5).map((range) => range.textContent));
+    assert.deepEqual(cut, []);
+  }, { size: [375, 812] }));
 });
 
 describe('paper', () => {

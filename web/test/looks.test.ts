@@ -9,6 +9,7 @@ import { Model } from '../src/timeline/model';
 import { shadesOf } from '../src/timeline/palette';
 import { originOf } from '../src/timeline/relations';
 import { calleesOf, callersOf, flameOf, isAsleep, sumsByName } from '../src/views/flame_tree';
+import { bytes, duration, percent } from '../src/views/quantity';
 import { isRunnable } from '../src/views/runnable';
 import { PackWriter } from './pack_writer';
 
@@ -163,4 +164,13 @@ test('what ran in a span adds up, cut at its ends and bottom-up', () => {
   const part = by_name(true, 22, 28);
   assert.equal(Object.values(part).reduce((sum, [, ns]) => sum + ns, 0), 6);
   assert.deepEqual(part['cudaLaunchKernel'], [1, 3]);
+});
+
+test('numbers exactly between two round to the even one, as in the program', () => {
+  for (const [ns, said] of [[848_500, '848 µs'], [849_500, '850 µs'], [-848_500, '-848 µs'], [848_501, '849 µs'], [2_500_000_000, '2.50 s'], [12_250, '12.2 µs'], [12_350, '12.3 µs']] as const)
+    assert.equal(duration(ns), said);
+  for (const [pct, said] of [[0.25, '0.2 %'], [0.75, '0.8 %'], [12.5, '12.5 %'], [99.95, '100.0 %'], [6.35, '6.3 %']] as const) assert.equal(percent(pct), said);
+  assert.equal(percent(12.5, 0), '12 %');
+  assert.equal(percent(13.5, 0), '14 %');
+  assert.equal(bytes(1.125 * 2 ** 20), '1.12 MiB');
 });

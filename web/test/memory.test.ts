@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { parsePack } from '../src/pack';
-import { flameOfHeld, HeldHistory, stateAt, Stacks } from '../src/views/memory_model';
+import { flameOfHeld, HeldHistory, lineOf, stateAt, Stacks } from '../src/views/memory_model';
 import { kShades, MemoryStrip, type Arrangement, type Inks } from '../src/views/memory_strip';
 import { syntheticSnapshot } from './synthetic_snapshot';
 
@@ -148,4 +148,29 @@ test('a damaged history is read as far as it makes sense', () => {
   strip.paint(new Uint32Array(100 * 50), 50, { from: 0, to: held.events + 1, low: 0, high: 1e9 }, 'category', inks, undefined, -1);
   stateAt(held, held.events);
   flameOfHeld(stacks, held, held.heldAt(held.peak), true);
+});
+
+test('the line of an allocation is the program’s, else the node of autograd, else what asked the allocator', () => {
+  const frame = (name: string, file = '') => ({ name, file, line: file === '' ? 0 : 12 });
+  const allocator = [frame('torch::unwind::unwind()'), frame('c10::cuda::CUDACachingAllocator::Native::allocate(unsigned long)'), frame('at::detail::empty_cuda()')];
+  const line = (...frames: ReturnType<typeof frame>[]) => lineOf([...allocator, ...frames])?.name;
+  assert.equal(line(frame('linear', '/usr/lib/python3.12/site-packages/torch/nn/functional.py'), frame('forward', '/home/me/model.py')), 'forward');
+  assert.equal(line(frame('linear', '/usr/lib/python3.12/site-packages/torch/nn/functional.py')), 'linear');
+  assert.equal(line(frame('at::bmm()'), frame('torch::autograd::generated::BmmBackward0::apply(std::vector<at::Tensor>&&)')), 'BmmBackward0');
+  assert.equal(line(frame('at::native::cat()'), frame('main')), 'at::native::cat()');
+  assert.equal(lineOf(allocator)?.name, 'torch::unwind::unwind()');
+  assert.equal(lineOf([]), undefined);
+});
+
+test('lanes are those of what was prepared last', () => {
+  const { held } = history(2000);
+  const strip = new MemoryStrip(held);
+  const lanes = (from: number, to: number) => {
+    strip.prepare({ from, to, low: 0, high: 1 }, 200);
+    return strip.lanes();
+  };
+  const [early, whole] = [lanes(0, 20), lanes(0, held.events + 1)];
+  assert.equal(strip.lanes(), whole);   // not worked out again
+  const sum = (all: typeof whole) => all.reduce((bytes, { high }) => bytes + high, 0);
+  assert.ok(sum(early) < sum(whole));
 });

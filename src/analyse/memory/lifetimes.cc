@@ -34,6 +34,10 @@ class Pairing {
     before_.push_back(a);
     history_.initial_bytes += a.bytes;
   }
+  void add_held(const Allocation& a, uint64_t address) {
+    history_.initial_addresses.push_back(address);
+    add_before(a);
+  }
   // Which are known only now; the level of every event is higher by what was there before the first.
   void finish() {
     history_.truncated = !before_.empty();
@@ -81,7 +85,8 @@ void add_initial_blocks(const MemorySnapshot& snapshot, const MemoryHistory& his
     for (uint32_t b = s.first_block; b < s.first_block + s.blocks; ++b) {
       const MemoryBlock& block = snapshot.blocks[b];
       if (block.state != BlockState::kAllocated || pairing.is_live(block.address)) continue;
-      pairing.add_before({Allocation::kOutside, Allocation::kOutside, block.stack, s.pool, block.requested});
+      pairing.add_held({Allocation::kOutside, Allocation::kOutside, block.stack, s.pool, block.requested},
+                       block.address);
     }
   }
 }

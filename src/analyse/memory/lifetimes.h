@@ -33,6 +33,8 @@ struct MemoryHistory {
   std::optional<uint32_t> peak_row;     ///< none: before the first event
   /// Reserved before the first event; none where the file ends early, so that what came later is not known.
   std::optional<int64_t> initial_reserved_bytes;
+  /// Of the allocations that no event makes or frees, in their order.
+  std::vector<uint64_t> initial_addresses;
   bool truncated = false;  ///< something was freed, or is there, of which no event tells the making
 
   /// The row of the peak, or the one before the first where the level only falls.

@@ -4,7 +4,6 @@
 #include <map>
 #include <tuple>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "analyse/memory/lifetimes.h"
 #include "analyse/memory/memory_categories.h"
@@ -91,21 +90,6 @@ Window window_of(const MemoryHistory& history, uint32_t most) {
   const uint32_t peak = history.peak_row.value_or(history.first) - history.first;
   const uint32_t begin = std::min(peak > most / 2 ? peak - most / 2 : 0, count - most);
   return {history.first + begin, history.first + begin + most};
-}
-
-// Blocks that are held and that no event made, in the order in which memory_histories() adds them.
-std::vector<uint64_t> initial_blocks(const MemorySnapshot& snapshot, const MemoryHistory& history) {
-  std::unordered_set<uint64_t> made;
-  for (const Allocation& a : history.allocations)
-    if (a.made != Allocation::kOutside && a.freed == Allocation::kOutside) made.insert(snapshot.events.address(a.made));
-  std::vector<uint64_t> addresses;
-  for (const MemorySegment& s : snapshot.segments) {
-    if (s.device != history.device) continue;
-    for (uint32_t b = s.first_block; b < s.first_block + s.blocks; ++b)
-      if (snapshot.blocks[b].state == BlockState::kAllocated && !made.contains(snapshot.blocks[b].address))
-        addresses.push_back(snapshot.blocks[b].address);
-  }
-  return addresses;
 }
 
 /// What was reserved when, from the snapshot's segments back to the first event. Memory that is mapped and released in
@@ -200,13 +184,12 @@ class HistoryWriter {
   }
 
   void add_allocations(const std::vector<CategoryOf>& categories, StackTree& stacks) {
-    const std::vector<uint64_t> initial = initial_blocks(snapshot_, history_);
     size_t next_initial = 0;
     for (const bool before : {true, false})   // what was made before the window is first
       for (size_t i = 0; i < history_.allocations.size(); ++i) {
         const Allocation& a = history_.allocations[i];
         if (before != (a.made == Allocation::kOutside || a.made < window_.first)) continue;
-        const Hold hold{a.made, a.freed, a.bytes, address_of(a, initial, next_initial), 0};
+        const Hold hold{a.made, a.freed, a.bytes, address_of(a, next_initial), 0};
         if (!window_.holds(hold)) continue;
         window_.add(hold, out_.allocations);
         allocated_at_.push_back(hold.address);
@@ -215,10 +198,10 @@ class HistoryWriter {
                                                  static_cast<int>(categories[i].certainty)));
       }
   }
-  uint64_t address_of(const Allocation& a, const std::vector<uint64_t>& initial, size_t& next_initial) const {
+  uint64_t address_of(const Allocation& a, size_t& next_initial) const {
     if (a.made != Allocation::kOutside) return snapshot_.events.address(a.made);
     if (a.freed != Allocation::kOutside) return snapshot_.events.address(a.freed);
-    return next_initial < initial.size() ? initial[next_initial++] : 0;
+    return next_initial < history_.initial_addresses.size() ? history_.initial_addresses[next_initial++] : 0;
   }
 
   void add_segments() {

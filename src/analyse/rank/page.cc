@@ -185,11 +185,13 @@ size_t histogram_bin(int64_t ns, int64_t from_ns, int64_t to_ns) {
 
 std::vector<PageGap> page_gaps(const Facts& facts, int64_t shift_ns, size_t most) {
   std::vector<PageGap> all;
-  for (const DeviceIdle& idle : facts.get<Idle>().devices)
+  for (const DeviceIdle& idle : facts.get<Idle>().devices) {
+    const std::vector<Gap> gaps = idle.all();
     for (size_t c = 0; c < kIdleCauses; ++c)
       for (const Gap* gap :
-           longest_gaps(idle.gaps, most, [&](const Gap& g) { return g.cause == static_cast<IdleCause>(c); }))
+           longest_gaps(gaps, most, [&](const Gap& g) { return g.cause == static_cast<IdleCause>(c); }))
         all.push_back(page_gap(facts.trace(), idle.device, *gap, shift_ns));
+  }
   std::ranges::stable_sort(all, std::greater(), &PageGap::duration_ns);
   return all;
 }

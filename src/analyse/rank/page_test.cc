@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
+#include <string>
 
 #include "tests/support/hand_trace.h"
 #include "tests/support/trace_rows.h"
@@ -104,15 +106,33 @@ TEST(Evidence, GapsAreLongestFirstWithWhatStandsAround) {
   const Trace trace = t.build();
   const Facts facts(trace, {});
   const auto gaps = page_gaps(facts, 1'000);
-  ASSERT_EQ(gaps.size(), 2U);
+  ASSERT_EQ(gaps.size(), 3U);   // and the time before the first kernel
   EXPECT_EQ(gaps[0].start_ns, 201'000);
   EXPECT_EQ(gaps[0].duration_ns, 100'000);
   EXPECT_EQ(gaps[0].cause, "host_bound");
   EXPECT_EQ(gaps[0].after, "b");
   EXPECT_EQ(gaps[0].before, "c");
   EXPECT_EQ(gaps[0].host, "preparing");
-  EXPECT_EQ(gaps[1].cause, "dependency");
-  EXPECT_EQ(page_gaps(facts, 0, 1).size(), 2U);   // one of each cause
+  const auto between = std::ranges::find(gaps, 101'000, &PageGap::start_ns);
+  ASSERT_NE(between, gaps.end());
+  EXPECT_EQ(between->cause, "dependency");
+  const auto one_of_each = page_gaps(facts, 0, 1);
+  std::set<std::string> causes;
+  for (const PageGap& gap : one_of_each) EXPECT_TRUE(causes.insert(std::string(gap.cause)).second) << gap.cause;
+  for (const PageGap& gap : gaps) EXPECT_TRUE(causes.contains(std::string(gap.cause))) << gap.cause;
+}
+
+TEST(Evidence, GapsHaveWhatIsIdleBeforeTheFirstActivity) {
+  HandTrace t;
+  t.range("ProfilerStep#1", 0, 400).kernel("a", 290, 295, 300, 400);
+  const Trace trace = t.build();
+  const Facts facts(trace, {});
+  const auto gaps = page_gaps(facts, 0);
+  ASSERT_EQ(gaps.size(), 1U);
+  EXPECT_EQ(gaps[0].start_ns, 0);
+  EXPECT_EQ(gaps[0].duration_ns, 300'000);
+  EXPECT_EQ(gaps[0].after, "");
+  EXPECT_EQ(gaps[0].before, "a");
 }
 
 TEST(Evidence, HistogramsHoldEveryCall) {

@@ -252,7 +252,7 @@ void Timeline::add_device(size_t index) {
 
 void Timeline::add_idle(const DeviceIdle& idle, const std::string& group) {
   write(
-      track(group, "idle, by cause", "idle"), false, idle.gaps,
+      track(group, "idle, by cause", "idle"), false, idle.all(),
       [&](const Gap& g) { return event(g.time(), PageCategory::of(g.cause)); },
       [&](const Gap& g) { return page_.strings.of(words(idle_cause_name(g.cause))); });
 }

@@ -12,6 +12,7 @@
 #include "analyse/rank/kernels.h"
 #include "analyse/rank/ops.h"
 #include "analyse/rank/work.h"
+#include "analyse/report/quantity.h"
 #include "analyse/rules/measure.h"
 
 namespace profgpu {
@@ -184,12 +185,13 @@ std::optional<double> fusable_value(const Measured& m) {
 
 void describe_fusable(const Measured& m, Finding& f) {
   const Chosen c = fusable(m);
+  const std::string kernels = format_count(static_cast<int64_t>(c.kernels.size()));
   f.what = fmt::format("{:.0f} % of kernel time is in chains of elementwise kernels and copies", *f.value);
   f.why = fmt::format("Each of these {} kernels reads its input from memory and writes its result back for the next. "
                       "A fused kernel keeps it in registers.",
-                      c.kernels.size());
+                      kernels);
   f.evidence.push_back(fmt::format("{} in {} kernels; one kernel for each chain could take as little as {}",
-                                   per_step_text(m, c.ns), c.kernels.size(), per_step_text(m, longest_of_chains(c))));
+                                   per_step_text(m, c.ns), kernels, per_step_text(m, longest_of_chains(c))));
   show_kernels(m, c.kernels, f);
   if (m.known_utilization_pct() < kMinBusyPct) f.severity = Severity::kInfo;
 }

@@ -5,6 +5,7 @@
 
 #include "analyse/rank/frameworks.h"
 #include "analyse/rank/launch.h"
+#include "analyse/report/quantity.h"
 #include "analyse/rules/measure.h"
 
 namespace profgpu {
@@ -120,7 +121,7 @@ void describe_host_bound_launches(const Measured& m, Finding& f) {
   if (in_one_place && 2 * work.long_gaps_ns > work.gaps_ns) describe_host_work(m, f);
   else if (2 * work.unrecorded_ns > work.gaps_ns) describe_unrecorded_work(m, work.unrecorded_ns, f);
   else describe_late_launches(m, f);
-  f.evidence.push_back(fmt::format("{} launches; median launch latency {}", launch.launches,
+  f.evidence.push_back(fmt::format("{} launches; median launch latency {}", format_count(launch.launches),
                                    format_duration(launch.median_latency_ns.value_or(0))));
   add_blocked_thread(f, m, IdleCause::kHostBound);
 }
@@ -162,7 +163,7 @@ void describe_short_kernels(const Measured& m, Finding& f) {
   f.what = "most kernels finish faster than they can be launched";
   f.why = fmt::format("{} of the kernels are shorter than their launch call, so the host can't stay ahead.",
                       format_percent(*f.value));
-  f.evidence.push_back(fmt::format("{} of {} kernels are short", too_short, all));
+  f.evidence.push_back(fmt::format("{} of {} kernels are short", format_count(too_short), format_count(all)));
   if (m.idle_ns(IdleCause::kLaunchLatency) > m.idle_ns(IdleCause::kHostBound))
     f.seen.of = idle_cause_name(IdleCause::kLaunchLatency);
   show_kernels(m, short_kernels(m), f);

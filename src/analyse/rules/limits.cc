@@ -188,9 +188,9 @@ void describe_slow_products(const Measured& m, Finding& f) {
     const SlowOp& op = slow.ops[i];
     const std::optional<SizeReason> reason = size_reason(m, op);
     const auto ns = static_cast<double>(op.ns);
-    f.evidence.push_back(fmt::format("{}: at {} of its limit, {:.3g} of {:.4g} TFLOP/s, {}{}", op_text(m, op),
-                                     format_percent(100 * limit_part(op), 0), op.flops / ns / 1e3,
-                                     op.flops / op.least_ns / 1e3, per_step_text(m, op.ns),
+    f.evidence.push_back(fmt::format("{}: at {} of its limit, {} of {} TFLOP/s, {}{}", op_text(m, op),
+                                     format_percent(100 * limit_part(op), 0), format_number(op.flops / ns / 1e3),
+                                     format_number(op.flops / op.least_ns / 1e3), per_step_text(m, op.ns),
                                      reason ? "; " + reason->text : ""));
     const std::string_view fix = reason ? reason->fix : other_kernels(m, op);
     if (std::ranges::count(f.fix, fix) == 0) f.fix.emplace_back(fix);
@@ -220,16 +220,17 @@ void describe_memory_bound(const Measured& m, Finding& f) {
   const DeviceLimits& limits = *m.facts().get<Limits>().device;
   f.what =
       fmt::format("memory-bound kernels at less than half of the memory's rate take {:.0f} % of the time", *f.value);
-  f.why = fmt::format("To read their inputs and write their outputs once they need {} of their time at {:.4g} GB/s.",
-                      format_percent(least_pct(slow), 0), limits.memory_gbps);
+  f.why = fmt::format("To read their inputs and write their outputs once they need {} of their time at {}.",
+                      format_percent(least_pct(slow), 0), format_gbps(limits.memory_gbps));
   for (size_t i = 0; i < std::min(kNamedOps, slow.ops.size()); ++i) {
     const SlowOp& op = slow.ops[i];
     const std::string before = neighbor(m, op.kernel, -1), after = neighbor(m, op.kernel, 1);
     std::string partners = before.empty() ? "" : "after " + before;
     if (!after.empty()) append_listed(partners, "before " + after);
-    f.evidence.push_back(fmt::format("{}: at {} of its limit, {:.4g} GB/s, {}{}", op_text(m, op),
-                                     format_percent(100 * limit_part(op), 0), op.bytes / static_cast<double>(op.ns),
-                                     per_step_text(m, op.ns), partners.empty() ? "" : "; runs " + partners));
+    f.evidence.push_back(fmt::format("{}: at {} of its limit, {}, {}{}", op_text(m, op),
+                                     format_percent(100 * limit_part(op), 0),
+                                     format_gbps(op.bytes / static_cast<double>(op.ns)), per_step_text(m, op.ns),
+                                     partners.empty() ? "" : "; runs " + partners));
   }
   show_and_price(m, slow, f);
 }

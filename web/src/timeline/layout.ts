@@ -6,7 +6,7 @@ import { TrackEvents, type Model, type TrackModel } from './model';
 const narrow = typeof innerWidth === 'number' && innerWidth <= 600;
 export const kRow = 18;
 export const kSingleRow = narrow ? 32 : 22;
-export const kCounter = 36;
+export const kCounter = narrow ? 46 : 36;   // on a phone its range is on a line of its own
 export const kHeading = narrow ? 32 : 24;
 const kBelowTrack = 4;
 const kMostBands = 6;

@@ -2,7 +2,7 @@
 // busy.
 
 import { categoryColour } from '../categories';
-import { inkOn, luminance, mix, quietInkOn, rgbOf, type Rgb } from '../contrast';
+import { inkOn, luminance, mix, pixelOf, quietInkOn, rgbOf, type Rgb } from '../contrast';
 
 export interface Palette {
   bg: string;
@@ -70,19 +70,15 @@ export function shadesOf(bg: Rgb, muted: Rgb, colours: Rgb[]): Shades {
     const colour = colours[category] ?? kGrey;
     const faint = faintOf(bg, colour);
     for (let share = 0; share < 256; share++) {
-      shades[category * 256 + share] = pixel(mix(bg, colour, 0.1 + (0.9 * share) / 255));
-      dimmed[category * 256 + share] = pixel(mix(bg, faint, 0.1 + (0.9 * share) / 255));
+      shades[category * 256 + share] = pixelOf(mix(bg, colour, 0.1 + (0.9 * share) / 255));
+      dimmed[category * 256 + share] = pixelOf(mix(bg, faint, 0.1 + (0.9 * share) / 255));
     }
-    edges[category] = pixel(mix(colour, luminance(bg) < kDark ? bg : [0, 0, 0], 0.35));
-    dimmed_edges[category] = pixel(bg);
+    edges[category] = pixelOf(mix(colour, luminance(bg) < kDark ? bg : [0, 0, 0], 0.35));
+    dimmed_edges[category] = pixelOf(bg);
   }
   const ink = colours.map(inkOn);
   const dimmed_ink = colours.map((colour) => quietInkOn(faintOf(bg, colour), muted));
   return { ink, dimmed_ink, shades, dimmed, edges, dimmed_edges };
-}
-
-function pixel([r, g, b]: Rgb): number {
-  return ((255 << 24) | (Math.round(b) << 16) | (Math.round(g) << 8) | Math.round(r)) >>> 0;
 }
 
 // A canvas knows every way of writing a colour, and answers with one of two.

@@ -87,7 +87,9 @@ export class Shortcuts {
   private readonly listener_ = (event: KeyboardEvent): void => {
     const target = event.target instanceof HTMLElement ? event.target : document.body;
     const inside = this.root_.contains(target);
-    if ((!inside && target !== document.body) || !this.onScreen() || document.querySelector('dialog[open]')) return;
+    // The key that opens the timeline leaves the focus on its tab.
+    const free = target === document.body || target.closest('.tabs') !== null;
+    if ((!inside && !free) || !this.onScreen() || document.querySelector('dialog[open]')) return;
     if (target.isContentEditable || /^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName)) return;
     const action = this.actionFor(event, inside, target);
     if (!action) return;

@@ -5,6 +5,7 @@ import { categoryTitle } from '../categories';
 import type { PageData } from '../page_data';
 import { shown } from '../views/dom';
 import { duration } from '../views/quantity';
+import { settled } from '../views/settled';
 import { isDark, onTheme } from '../views/theme';
 import { hideTip, showTip } from '../views/tooltip';
 import { drawAxis, kAxis } from './axis';
@@ -31,7 +32,6 @@ import { Viewport } from './viewport';
 import { showTimelineKeys } from './key_list';
 
 const kMinimap = 44;
-const kSettled_ms = 250;
 
 export interface Target {
   event?: number;
@@ -62,7 +62,7 @@ export class Timeline {
   private pointer_: { x: number; y: number } | undefined;
   private hit_: Hit | undefined;
   private rows_known_ = 0;
-  private settling_: ReturnType<typeof setTimeout> | undefined;
+  private readonly settled_ = settled(() => this.moved_());
 
   /** `moved`: what is in view or selected is another. */
   constructor(
@@ -133,7 +133,7 @@ export class Timeline {
     this.detail_.dispose();
     this.search_.clear();
     cancelAnimationFrame(this.frame_);
-    clearTimeout(this.settling_);
+    this.settled_.cancel();
     hideTip();
     this.root_.replaceChildren();
   }
@@ -152,7 +152,7 @@ export class Timeline {
     this.draw();
   }
 
-  /** What is in view and selected: "t" from and to, then an event's number, a gap or a span, and the search. */
+  /** What is in view and selected: "t" from and to, then an event's number, a gap or a span, the search, pinned tracks. */
   get place(): URLSearchParams {
     const { event, gap, span } = this.selection_;
     const { start, end } = this.viewport_;
@@ -161,6 +161,8 @@ export class Timeline {
     else if (gap) place.set('gap', [gap.rank, gap.gap.device, gap.gap.start].join('_'));
     else if (span) place.set('span', [span.rank, Math.round(span.start), Math.round(span.end)].join('_'));
     if (this.search_.query) place.set('q', this.search_.query.text);
+    const pinned = this.layout_.pinned.map((view) => this.model_.tracks.indexOf(view.model));
+    if (pinned.length > 0) place.set('pin', pinned.join('_'));
     return place;
   }
 
@@ -181,6 +183,11 @@ export class Timeline {
     });
     const text = place.get('q');
     if (text) this.search(text);
+    for (const at of (place.get('pin') ?? '').split('_')) {
+      const track = at === '' ? undefined : this.model_.tracks[Number(at)];
+      if (track && !this.layout_.pinned.some((view) => view.model === track)) this.layout_.pin(track);
+    }
+    this.folded();
   }
 
   search(text: string): void {
@@ -206,8 +213,7 @@ export class Timeline {
     this.minimap_.draw(ratio);
     this.titles_.draw(height, scroll);
     this.view_.span_text.textContent = `${duration(this.viewport_.span)} in view`;
-    clearTimeout(this.settling_);
-    this.settling_ = setTimeout(() => this.moved_(), kSettled_ms);
+    this.settled_.soon();
     this.hover();
   }
 

@@ -1,7 +1,8 @@
 // Where no rule warns of anything: where the time goes all the same, and what this recording cannot tell. No all-clear.
 
 import { element, shown } from './dom';
-import { count, duration, percent } from './quantity';
+import { placeText } from './memory_peak';
+import { bytes, count, counted, duration, percent } from './quantity';
 import type { Check, RankReport } from './report';
 import type { Context } from './view';
 
@@ -9,8 +10,8 @@ const kMostRows = 6;
 
 interface Row {
   name: string;
-  calls: number;
-  ns: number;
+  times: string;
+  amount: string;
   share: string;
 }
 
@@ -18,22 +19,27 @@ function largest(title: string, note: string, link: string, rows: Row[]): HTMLEl
   if (rows.length === 0) return null;
   return element('section', {}, element('h2', {}, title, element('span', { class: 'quiet' }, note)),
     element('table', { class: 'largest' }, element('tbody', {}, ...rows.slice(0, kMostRows).map((row) => element('tr', {},
-      element('th', { scope: 'row', title: shown(row.name, 600) }, shown(row.name, 90)), element('td', { class: 'num' }, `${count(row.calls)} ×`),
-      element('td', { class: 'num' }, duration(row.ns)), element('td', { class: 'num share' }, row.share))))),
+      element('th', { scope: 'row', title: shown(row.name, 600) }, shown(row.name, 90)), element('td', { class: 'num' }, row.times),
+      element('td', { class: 'num' }, row.amount), element('td', { class: 'num share' }, row.share))))),
     rows.length > kMostRows && element('p', {}, element('a', { href: link }, `All ${count(rows.length)}`)));
 }
 
 function largestKernels(rank: RankReport): HTMLElement | null {
   const rows = [...rank.kernels].sort((a, b) => b.total_ns - a.total_ns)
-    .map((k) => ({ name: k.short_name || k.name, calls: k.count, ns: k.total_ns, share: percent(k.kernel_pct) }));
+    .map((k) => ({ name: k.short_name || k.name, times: `${count(k.count)} ×`, amount: duration(k.total_ns), share: percent(k.kernel_pct) }));
   return largest('Largest kernels', 'of the kernels’ summed time', '#kernels', rows);
 }
 
 function largestHostRanges(rank: RankReport): HTMLElement | null {
   const whole = rank.ops.reduce((sum, op) => sum + op.cpu_self_ns, 0);
   const rows = [...rank.ops].filter((op) => op.cpu_self_ns > 0).sort((a, b) => b.cpu_self_ns - a.cpu_self_ns)
-    .map((op) => ({ name: op.name, calls: op.calls, ns: op.cpu_self_ns, share: percent((100 * op.cpu_self_ns) / (whole || 1)) }));
+    .map((op) => ({ name: op.name, times: `${count(op.calls)} ×`, amount: duration(op.cpu_self_ns), share: percent((100 * op.cpu_self_ns) / (whole || 1)) }));
   return largest('Largest host ranges', 'their own time, of all host ranges’', '#ops', rows);
+}
+
+function largestHolders({ snapshot }: RankReport): HTMLElement | null {
+  const rows = (snapshot?.peak.holders ?? []).map((h) => ({ name: placeText(h), times: counted(h.blocks, 'block'), amount: bytes(h.held_bytes), share: percent(h.peak_pct) }));
+  return largest('Largest holders', 'lines that hold memory at the peak', '#memory', rows);
 }
 
 // Checks that nobody can answer, by what would answer them.
@@ -50,5 +56,5 @@ function notChecked(checks: Check[]): HTMLElement | null {
 /** What stands in the place of warnings; empty where there are some. */
 export function insteadOfWarnings({ analysis, rank }: Context): HTMLElement[] {
   if (analysis.findings.some((finding) => finding.severity !== 'info')) return [];
-  return [largestKernels(rank), largestHostRanges(rank), notChecked(analysis.checklist)].filter((part) => part !== null);
+  return [largestKernels(rank), largestHostRanges(rank), largestHolders(rank), notChecked(analysis.checklist)].filter((part) => part !== null);
 }

@@ -68,12 +68,16 @@ export function hatch(painter: CanvasRenderingContext2D, x: number, y: number, w
   painter.restore();
 }
 
+/** 1, 2 or 5 of a power of ten, at least as much. */
+export function roundStep(least: number): number {
+  const power = 10 ** Math.floor(Math.log10(least));
+  return [1, 2, 5, 10].map((n) => n * power).find((step) => step >= least)!;
+}
+
 /** Round numbers from 0 to `most`, at most `wanted` of them and as many as fit; of time in ns they are round in its unit. */
 export function roundMarks(most: number, wanted: number): number[] {
   if (!(most > 0)) return [0];
-  const rough = most / Math.max(1, wanted);
-  const power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].map((n) => n * power).find((n) => n >= rough)!;
+  const step = roundStep(most / Math.max(1, wanted));
   const marks: number[] = [];
   for (let at = 0; at <= most * 1.0001; at += step) marks.push(at);
   return marks;

@@ -1,10 +1,10 @@
 // Where in the timeline a finding can be seen: exactly what its `seen` names, else the longest of its kind, else the steps.
 
 import type { EventTrack, Gap, PageData, Track, TrackKind } from '../page_data';
-import { shown } from './dom';
+import { button, element, shown } from './dom';
 import { duration } from './quantity';
 import type { Context, Stretch } from './view';
-import { isLeftOut, words, type Finding, type Place, type RankReport, type SeenAt } from './report';
+import { isLeftOut, isWholeTrace, words, type Finding, type Place, type RankReport, type SeenAt } from './report';
 
 export interface Evidence extends Stretch {
   /** What is seen there: "longest gap of data loading". */
@@ -18,6 +18,8 @@ export function isEventTrack(track: Track): track is EventTrack {
 /** Of what a finding is about; anything where it does not say. */
 interface Bounds {
   device?: number | null;
+  /** By row of the page's args: whether an event may have it. */
+  args?: boolean[];
   from_ns?: number;
   to_ns?: number;
 }
@@ -25,7 +27,7 @@ interface Bounds {
 /** The longest event on tracks of a kind whose name and category are asked for; undefined if there is none. */
 export function longestEvent(
   data: PageData, rank: number, kinds: TrackKind[], wanted: (name: string, category: string) => boolean,
-  { device = null, from_ns = -Infinity, to_ns = Infinity }: Bounds = {},
+  { device = null, args, from_ns = -Infinity, to_ns = Infinity }: Bounds = {},
 ): Stretch | undefined {
   let found: Stretch | undefined;
   let longest = -1;
@@ -36,9 +38,11 @@ export function longestEvent(
     const categories = data.column(track.category);
     const starts = data.column(track.start, 'delta');
     const durations = data.column(track.duration);
+    const called_with = args && data.column(track.args);
     const answers = new Map<number, boolean>();
     for (let i = 0; i < durations.length; i++) {
       if (durations[i]! <= longest || starts[i]! < from_ns || starts[i]! > to_ns) continue;
+      if (called_with && !args![called_with[i] ?? 0]) continue;
       const key = names[i]! * 256 + categories[i]!;
       let answer = answers.get(key);
       if (answer === undefined) answers.set(key, (answer = wanted(data.strings[names[i]!] ?? '', data.categories[categories[i]!] ?? '')));
@@ -86,14 +90,9 @@ function measured(data: PageData, rank: RankReport): Bounds {
   return all.length === 0 ? {} : { from_ns: all[0]!.start_ns, to_ns: all[all.length - 1]!.end_ns };
 }
 
-function gapEvidence(data: PageData, rank_index: number, { of, device }: SeenAt): Evidence | undefined {
-  const gap = data.ranks[rank_index]?.gaps.find((g) => g.cause === of && (device === null || g.device === device));
-  return gap && gapStretch(data, rank_index, gap, 'the longest gap');
-}
-
-/** The longest gap of a cause on the rank in view. */
-export function evidenceOfGap({ data, rank_index }: Context, cause: string): Evidence | undefined {
-  const gap = data.ranks[rank_index]?.gaps.find((g) => g.cause === cause);
+/** The longest gap of a cause, of a device if one is named. */
+export function evidenceOfGap(data: PageData, rank_index: number, cause: string | null, device: number | null = null): Evidence | undefined {
+  const gap = data.ranks[rank_index]?.gaps.find((g) => g.cause === cause && (device === null || g.device === device));
   return gap && gapStretch(data, rank_index, gap, 'the longest gap');
 }
 
@@ -170,7 +169,7 @@ function stepEvidence(context: Context, rank: RankReport, { at, step }: SeenAt):
   const at_peak = at === 'memory_peak' && peak !== undefined ? all.find((s) => s.start_ns <= peak && peak <= s.end_ns) : undefined;
   if (at_peak) return { ...at_peak, text: `the step with the peak${whose}` };
   const { from_ns = all[0]!.start_ns, to_ns = all[all.length - 1]!.end_ns } = measured(data, rank);
-  return { start_ns: from_ns, end_ns: to_ns, text: `the measured steps${whose}` };
+  return { start_ns: from_ns, end_ns: to_ns, text: isWholeTrace(rank) ? `the whole trace${whose}` : `the measured steps${whose}` };
 }
 
 // The rank that the figures are of; else the one in view, if the finding is of it, too.
@@ -198,9 +197,20 @@ export function evidenceOf(finding: Finding, context: Context): Evidence | undef
   const { seen } = finding;
   const found = exactEvidence(context, rank_index, seen)
     ?? (seen.step !== null ? undefined
-      : seen.at === 'longest_gap' ? gapEvidence(data, rank_index, seen)
+      : seen.at === 'longest_gap' ? evidenceOfGap(data, rank_index, seen.of, seen.device)
       : seen.at === 'longest_kernel' ? kernelEvidence(data, rank, seen)
       : seen.at === 'longest_phase' ? phaseEvidence(data, rank, seen)
       : seen.at === 'longest_wait' ? waitEvidence(context, finding.ranks) : undefined);
   return found ?? stepEvidence(context, rank, seen);
+}
+
+/** A button that shows a call in the timeline, and what is said where the file's timeline holds none. */
+export function findButton(context: Context, find: () => Stretch | undefined): HTMLElement[] {
+  const missing = element('p', { class: 'quiet', role: 'status', hidden: true }, 'The timeline in this file holds no call of it: other steps were kept. --html-steps chooses them.');
+  const see = button('Find the longest in the timeline', { class: 'see' }, () => {
+    const found = find();
+    if (found) context.show(found);
+    else missing.hidden = false;
+  });
+  return [see, missing];
 }

@@ -2,7 +2,7 @@
 
 import { copyButton, element, button, shown, svg } from './dom';
 import { evidenceOf, placeEvidence, type Evidence } from './evidence';
-import { duration, percent } from './quantity';
+import { counted, duration, percent } from './quantity';
 import { isRunnable } from './runnable';
 import type { Analysis, Finding, Place, Severity } from './report';
 import type { Context } from './view';
@@ -38,7 +38,7 @@ function costOf(finding: Finding, analysis: Analysis): HTMLElement {
   const bar = element('span', { class: 'bar' });
   bar.style.width = `${Math.min(100, finding.cost_pct ?? 0)}%`;
   const cost = duration(perStep(finding.cost_ns, finding, analysis), 2);
-  const marked = analysis.measured_steps > 0;
+  const marked = analysis.has_steps;
   return element('div', { class: 'cost', title: marked ? 'What a step would not take without this cause, as the trace’s dependencies tell' : null },
     element('b', {}, marked ? `${cost} per step` : cost), element('span', { class: 'share' }, percent(finding.cost_pct, 0)),
     element('span', { class: 'track', 'aria-hidden': 'true' }, bar));
@@ -63,9 +63,9 @@ function placeItem(finding: Finding, place: Place, context: Context): HTMLElemen
   const file = place.file === null ? '' : ` (${place.file}:${place.line ?? 0})`;
   const name = shown(place.name + file, 400);
   const seen = placeEvidence(finding, place, context);
-  return element('li', {}, 'in ',
+  return element('li', { class: 'at' }, element('span', { class: 'time' }, 'in '),
     seen ? showButton(name, { class: 'place', title: `Shows ${shown(seen.text, 120)}` }, seen, finding, context) : name,
-    `: ${analysis.measured_steps > 0 ? `${time} per step` : time}`);
+    element('span', { class: 'time' }, `: ${analysis.has_steps ? `${time} per step` : time}`));
 }
 
 function findingItem(finding: Finding, context: Context): HTMLElement {
@@ -103,8 +103,8 @@ export function rangesOf(numbers: number[]): string {
 }
 
 export function findingList(context: Context): HTMLElement {
-  const { findings, measured_steps: steps } = context.analysis;
-  const scale = steps > 0 ? `average time lost per step (${steps} step${steps > 1 ? 's' : ''})` : '';
+  const { findings, has_steps, measured_steps: steps } = context.analysis;
+  const scale = has_steps ? `average time lost per step (${counted(steps, 'step')})` : steps > 0 ? 'time lost in the whole trace' : '';
   return element('section', { class: 'findings', 'aria-labelledby': 'findings-title' },
     element('h2', { id: 'findings-title' }, 'Findings', element('span', { class: 'quiet' }, findings.length > 0 ? ['most expensive first', scale].filter(Boolean).join('; ') : '')),
     findings.length === 0

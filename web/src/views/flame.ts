@@ -12,7 +12,7 @@ import { DataTable, timeColumn } from './table';
 import { colour, isDark } from './theme';
 import { hideTip, showTip } from './tooltip';
 import type { FlameTree, PageData } from '../page_data';
-import { withoutEvents, type Context, type View } from './view';
+import { placeOf, rankName, withoutEvents, type Context, type View } from './view';
 
 const kRow = 20;
 const kLeastPixels = 0.7;
@@ -47,6 +47,8 @@ export class FlameGraph {
   private found_: Uint8Array | undefined;
   private search_ = '';
   private top_ = 0;       // the node across the whole width
+  /** Another node is across the whole width. */
+  zoomed: () => void = () => {};
   private chosen_ = -1;   // under the pointer, or chosen by keys
 
   constructor(private readonly categories_: string[], private flame_: Flame, private measure_: Measure, private readonly words_: FlameWords = kTimes) {
@@ -89,6 +91,15 @@ export class FlameGraph {
 
   reset(): void {
     this.zoomTo(0);
+  }
+
+  get top(): number {
+    return this.top_;
+  }
+
+  /** To a node that an address names. */
+  zoom(node: number): void {
+    if (Number.isInteger(node) && node > 0 && node < this.flame_.parent.length) this.zoomTo(node);
   }
 
   // Out as far as there are hits in view.
@@ -144,6 +155,7 @@ export class FlameGraph {
     if (node < 0) return;
     this.top_ = node;
     this.layOut();
+    this.zoomed();
   }
 
   // Moves among what is drawn: callers above, callees below, siblings beside.
@@ -234,6 +246,9 @@ class Sandwich {
   private shown_: FlameGraph[] = [];
   private rows_: NameSums[] = [];
   private text_ = '';
+  /** Index of the name that is picked; -1: none. */
+  name = -1;
+  picked: () => void = () => {};
 
   constructor(private readonly data_: PageData, private flame_: Flame, private measure_: Measure) {
     const name = (row: NameSums) => this.flame_.names[row.name] ?? '';
@@ -245,7 +260,10 @@ class Sandwich {
         timeColumn('self', 'CPU self', (row) => row.host_self), timeColumn('total', 'CPU total', (row) => row.host),
         timeColumn('device', 'GPU', (row) => row.device, 'Of what it and all below it launched'),
       ],
-      picked: (row) => this.pick(row.name),
+      picked: (row) => {
+        this.pick(row.name);
+        this.picked();
+      },
     });
     this.root.append(this.table_.root, this.graphs_);
     this.graphs_.append(element('p', { class: 'quiet' }, 'Pick a function to see who calls it and what it calls.'));
@@ -268,7 +286,13 @@ class Sandwich {
     this.shown_ = [];
   }
 
+  choose(name: number): void {
+    const row = this.rows_.find((of) => of.name === name);
+    if (row) this.table_.choose(row);
+  }
+
   private pick(name: number): void {
+    this.name = name;
     this.dispose();
     this.graphs_.replaceChildren();
     for (const [title, of] of [['Called by, innermost first', callersOf], ['Calls', calleesOf]] as const) {
@@ -289,7 +313,7 @@ export const flame: View = {
   absent: (context) => withoutEvents(context) ?? (treesOf(context).length > 0 ? null
     : 'The trace holds no operators of the host. Record them with ProfilerActivity.CPU; with_stack=True adds Python frames.'),
   mount(root, context) {
-    const { data, analysis, rank } = context;
+    const { data, rank } = context;
     const trees = treesOf(context);
     const awake = trees.filter((tree) => !isAsleep(data, tree));
     const together = awake.length > 0 ? awake : trees;
@@ -337,8 +361,11 @@ export const flame: View = {
     };
     const usual = threads.value;
     const remember = () => {
-      const place = { q: search.value, by: measure === 'host' ? '' : measure, as: sandwich.root.hidden ? '' : 'sandwich', thread: threads.value === usual ? '' : threads.value };
-      context.remember(flame, new URLSearchParams(Object.entries(place).filter(([, text]) => text !== '')));
+      const [is_tree, whole] = [sandwich.root.hidden, threads.value === usual];
+      context.remember(flame, placeOf({
+        q: search.value, by: measure === 'host' ? '' : measure, as: is_tree ? '' : 'sandwich', thread: whole ? '' : threads.value,
+        at: is_tree && graph.top > 0 ? String(graph.top) : '', function: !is_tree && sandwich.name >= 0 ? String(sandwich.name) : '',
+      }));
     };
     search.addEventListener('input', find);
     threads.addEventListener('change', () => choose(measure));
@@ -346,13 +373,14 @@ export const flame: View = {
       target.addEventListener(what, remember);
     root.append(
       element('h2', {}, 'Flame graph', element('span', { class: 'quiet' },
-        `${analysis.ranks.length > 1 ? `rank ${rank.rank}; ` : ''}callers above, widest first; click to zoom`
+        [rankName(context), 'callers above, widest first; click to zoom'].filter(Boolean).join('; ')
           + (left_out > 0 ? `; without ${counted(left_out, 'thread')} that only ${left_out === 1 ? 'waits' : 'wait'}` : ''))),
       element('div', { class: 'tools' }, element('div', { class: 'group', role: 'group', 'aria-label': 'What widths show' }, ...buttons),
         element('div', { class: 'group', role: 'group', 'aria-label': 'Arrangement' }, ...layouts), threads, search,
         button('Show all', {}, () => graph.reset())), graph.root, sandwich.root);
     choose('host');
     arrange('tree');
+    graph.zoomed = sandwich.picked = remember;
     go_to = (place) => {
       const thread = place.get('thread');
       if (thread !== null && trees[Number(thread)]) threads.value = thread;
@@ -360,6 +388,8 @@ export const flame: View = {
       choose(place.get('by') === 'device' && launches ? 'device' : 'host');
       arrange(place.get('as') === 'sandwich' ? 'sandwich' : 'tree');
       find();
+      graph.zoom(Number(place.get('at') ?? NaN));
+      sandwich.choose(Number(place.get('function') ?? NaN));
     };
     return () => {
       go_to = undefined;

@@ -4,7 +4,7 @@ import { cssColour, cssInk } from './colours';
 import { button, element, shown } from './dom';
 import { isEventTrack, stepStretches } from './evidence';
 import { duration, percent } from './quantity';
-import { isLeftOut, words } from './report';
+import { isLeftOut, isWholeTrace, words } from './report';
 import { categoryTitle } from '../categories';
 import type { EventTrack } from '../page_data';
 import type { Context, Stretch } from './view';
@@ -107,7 +107,7 @@ function typicalStep(context: Context): HTMLElement | null {
   if (!step || phases.length + on_device.length === 0) return null;
   const named = rank.steps[step.index]!;
   const whose = analysis.ranks.length > 1 ? `, rank ${rank.rank}` : '';
-  const one = analysis.measured_steps > 1 ? `A typical step: ${words(shown(named.name, 60))}` : shown(named.name, 60);
+  const one = isWholeTrace(rank) ? 'The whole trace' : analysis.measured_steps > 1 ? `A typical step: ${words(shown(named.name, 60))}` : shown(named.name, 60);
   return element('section', { class: 'typical' },
     element('h2', {}, one, element('span', { class: 'quiet' }, `${duration(step.stretch.end_ns - step.stretch.start_ns)}${whose}`),
       button('Open in timeline', { class: 'see', 'aria-label': `Open in timeline: ${shown(named.name, 60)}` }, () => context.show(step.stretch))),

@@ -1,13 +1,14 @@
 // Device memory over time, and what held it at the peak.
 
 import { append, element, shown, type Child } from './dom';
+import { factList } from './facts';
 import { bytes, count, counted, duration, kUnknown, percent } from './quantity';
 import { seriesPlot, zoomTools, type Line, type SeriesPlot } from './series_plot';
 import { DataTable } from './table';
 import { peakExplained, snapshotFacts, snapshotNotes } from './memory_peak';
 import { SnapshotView } from './memory_snapshot';
 import type { MemoryOverTime } from '../page_data';
-import { withoutEvents, type Context, type View } from './view';
+import { rankName, withoutEvents, type Context, type View } from './view';
 
 type Held = MemoryOverTime['held'][number];
 
@@ -27,8 +28,7 @@ function summary(context: Context): HTMLElement {
     ['Growth per step', bytes(growth)], ['Fragmentation', percent(memory?.fragmentation_pct)],
     ['cudaMalloc, cudaFree', count(memory?.allocator_calls)],
   ];
-  return element('dl', { class: 'facts wide' }, ...pairs.filter(([, value]) => value !== kUnknown)
-    .flatMap(([name, value]) => [element('dt', {}, name), element('dd', {}, value)]));
+  return factList(pairs, 'wide');
 }
 
 const kFramework = /^(torch\/|<built-in|aten::)/;
@@ -114,9 +114,8 @@ let of_snapshot: SnapshotView | undefined;
 function mountSnapshot(root: HTMLElement, context: Context): (() => void) | undefined {
   const section = context.rank.snapshot;
   const data = context.data.ranks[context.rank_index]?.snapshot;
-  const whose = context.analysis.ranks.length > 1 ? `rank ${context.rank.rank}` : '';
   if (!section && !data) return undefined;
-  root.append(element('h2', {}, 'Memory snapshot', element('span', { class: 'quiet' }, whose)));
+  root.append(element('h2', {}, 'Memory snapshot', element('span', { class: 'quiet' }, rankName(context))));
   if (data && data.histories.length > 0) {
     const view = new SnapshotView(context, data, section ?? null, (place) => context.remember(memory, place));
     root.append(view.root);

@@ -97,10 +97,28 @@ export function frameText({ name, file, line }: Frame): string {
 
 const kLibrary = /site-packages|dist-packages|\/lib\/python\d|^<|\btorch\//;
 
-/** The line of the program: its innermost Python frame outside of libraries, else of all; else the innermost frame. */
+/** "MulBackward0" of torch::autograd::generated::MulBackward0::apply(...): threads of autograd have no frames of Python. */
+function autogradNode(frames: Frame[]): string | undefined {
+  for (const { name } of frames) {
+    const found = /\b(\w+Backward\w*|AccumulateGrad)::/.exec(name);
+    if (found) return found[1]!;
+  }
+  return undefined;
+}
+
+/** What every stack begins with: the allocator, and what records the stack. */
+const kAllocator = /^(?:torch::(?:unwind|CapturedTraceback|cuda)|c10::|(?:at::TensorBase )?at::detail)/;
+
+/**
+ * The line of the program: its innermost Python frame outside of libraries, else of all; else the node of autograd, else
+ * the innermost frame outside of the allocator.
+ */
 export function lineOf(frames: Frame[]): Frame | undefined {
   const python = frames.filter(isPython);
-  return python.find(({ file }) => !kLibrary.test(file)) ?? python[0] ?? frames[0];
+  const found = python.find(({ file }) => !kLibrary.test(file)) ?? python[0];
+  if (found) return found;
+  const node = autogradNode(frames);
+  return node ? { name: node, file: '', line: 0 } : frames.find(({ name }) => !kAllocator.test(name)) ?? frames[0];
 }
 
 /** Lives of allocations or segments, by number. */
@@ -255,16 +273,6 @@ function eventsOf({ count, made, end }: Lives, events: number): Int32Array {
   return of;
 }
 
-// "MulBackward0" of torch::autograd::generated::MulBackward0::apply(...), else the innermost frame.
-function autogradNode(stacks: Stacks, node: number): string {
-  const frames = stacks.frames(node);
-  for (const { name } of frames) {
-    const found = /\b(\w+Backward\w*|AccumulateGrad)::/.exec(name);
-    if (found) return found[1]!;
-  }
-  return frames[0] ? frameText(frames[0]) : '(no stack recorded)';
-}
-
 /** What allocations hold, as a call tree; `host` are bytes, `calls` blocks. Without frames of C++ where `python`. */
 export function flameOfHeld(stacks: Stacks, history: HeldHistory, held: number[], python: boolean): Flame {
   const names: string[] = [];
@@ -302,7 +310,10 @@ export function flameOfHeld(stacks: Stacks, history: HeldHistory, held: number[]
     const node = history.node[i] ?? 0;
     let row = node > 0 ? rowOf(node) : child(0, nameOf(history.allocations.made[i] === 0 ? '(before the recording)' : '(no stack recorded)'));
     // Threads of autograd have no frames of Python.
-    if (row === 0) row = child(child(0, nameOf('(C++ alone)')), nameOf(autogradNode(stacks, node)));
+    if (row === 0) {
+      const line = lineOf(stacks.frames(node));
+      row = child(child(0, nameOf('(C++ alone)')), nameOf(line ? frameText(line) : '(no stack recorded)'));
+    }
     rows[row].self += history.allocations.bytes[i];
     for (let up = row; up >= 0; up = rows[up].parent) {
       rows[up].bytes += history.allocations.bytes[i];

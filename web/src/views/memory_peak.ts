@@ -2,6 +2,7 @@
 
 import { barList } from './bars';
 import { element, shown, type Child } from './dom';
+import { factList } from './facts';
 import { colourName, kMemoryCategories } from './memory_model';
 import { bytes, count, counted, kUnknown, percent } from './quantity';
 import { DataTable, type Column } from './table';
@@ -11,7 +12,8 @@ import { categoryTitle } from '../categories';
 type Holder = SnapshotSection['peak']['holders'][number];
 type Place = { function: string; file: string | null; line: number | null };
 
-function placeText({ function: name, file, line }: Place): string {
+/** "forward (model.py:12)" */
+export function placeText({ function: name, file, line }: Place): string {
   return file === null ? name : `${name} (${file}:${line})`;
 }
 
@@ -27,8 +29,7 @@ export function snapshotFacts(snapshot: SnapshotSection): HTMLElement {
     ['Events', count(snapshot.events)], ['At the end', bytes(snapshot.allocated_bytes)], ['Reserved', bytes(snapshot.reserved_bytes)],
     ['Segments', count(snapshot.segments)], ['Allocator settings', snapshot.allocator_settings ?? kUnknown],
   ];
-  return element('dl', { class: 'facts wide' }, ...pairs.filter(([, value]) => value !== kUnknown)
-    .flatMap(([name, value]) => [element('dt', {}, name), element('dd', {}, shown(value, 200))]));
+  return factList(pairs.map(([name, value]) => [name, shown(value, 200)]), 'wide');
 }
 
 /** What a reader must know before anything else. */
@@ -48,7 +49,7 @@ export function snapshotNotes(snapshot: SnapshotSection): HTMLElement | null {
   return element('ul', { 'class': 'warn', 'aria-label': 'What to know about the snapshot' }, ...notes.map((text) => element('li', {}, shown(text, 800))));
 }
 
-function categories({ peak }: SnapshotSection): HTMLElement | null {
+export function peakCategories({ peak }: SnapshotSection): HTMLElement | null {
   if (peak.categories.length === 0) return null;
   const sure = (c: SnapshotSection['peak']['categories'][number]) => [
     c.blocks === null ? '' : counted(c.blocks, 'block'), c.certain_bytes > 0 ? `${bytes(c.certain_bytes)} certain` : '',
@@ -90,8 +91,9 @@ export function peakExplained(snapshot: SnapshotSection, search: (text: string) 
   const growing = [...snapshot.growth.map((line) => ({ ...line, where: '' })), ...(pinned?.growth ?? []).map((line) => ({ ...line, where: 'pinned host memory: ' }))];
   return [
     element('h2', {}, 'The peak explained', element('span', { class: 'quiet' }, 'categories add up to the peak; a line is the innermost of the program’s own')),
-    categories(snapshot),
-    spike && element('p', { class: 'spike' }, `A short-lived allocation sets the peak: ${shown(placeText(spike), 300)} holds ${bytes(spike.held_bytes)} for at most ` +
+    peakCategories(snapshot),
+    // Where both read the same, another allocation sets a peak that is as high.
+    spike && bytes(spike.peak_without_bytes) !== bytes(snapshot.peak.allocated_bytes) && element('p', { class: 'spike' }, `A short-lived allocation sets the peak: ${shown(placeText(spike), 300)} holds ${bytes(spike.held_bytes)} for at most ` +
       `${counted(spike.lifetime_events, 'event')}. Without it the peak would be ${bytes(spike.peak_without_bytes)}.`),
     holders(snapshot, search),
     plainTable('Grows with each step', ['Line', 'Category', 'Cause', 'Per step', 'Held'], growing.slice(0, 20).map((line) => [

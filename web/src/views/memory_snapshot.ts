@@ -3,6 +3,7 @@
 
 import { categoryTitle } from '../categories';
 import { append, button, copyButton, element, shown, type Child } from './dom';
+import { factList } from './facts';
 import { FlameGraph, type FlameWords } from './flame';
 import { legend } from './bars';
 import {
@@ -12,6 +13,7 @@ import { peakExplained, snapshotFacts, snapshotNotes } from './memory_peak';
 import { MemoryState } from './memory_state';
 import { MemoryTimeline } from './memory_timeline';
 import { bytes, count, counted, duration, percent } from './quantity';
+import { settled } from './settled';
 import type { Arrangement, Piece } from './memory_strip';
 import type { SnapshotData } from '../page_data';
 import type { SnapshotSection } from './report';
@@ -48,7 +50,7 @@ export class SnapshotView {
   private flame_of_ = 'peak';
   private native_ = false;
   private arranged_: Arrangement = 'category';
-  private settling_: ReturnType<typeof setTimeout> | undefined;
+  private readonly settled_ = settled(() => this.remember_(this.place));
   private flaming_ = 0;
   private readonly usual_: SnapshotData['histories'][number] | undefined;   // of the device that is shown at first
 
@@ -66,7 +68,7 @@ export class SnapshotView {
   }
 
   dispose(): void {
-    clearTimeout(this.settling_);
+    this.settled_.cancel();
     cancelAnimationFrame(this.flaming_);
     this.flaming_ = 0;
     this.timeline_.dispose();
@@ -214,7 +216,7 @@ export class SnapshotView {
     const frame = (of: (typeof frames)[number]) => element('li', { class: isPython(of) ? null : 'native' }, shown(frameText({ ...of, file: shortPath(of.file) }), 300));
     return [
       element('h3', {}, bytes(sizes[allocation]), line && element('span', { class: 'quiet' }, ` ${shown(line.name, 80)}`)),
-      element('dl', { class: 'facts one' }, ...pairs.flatMap(([name, value]) => [element('dt', {}, name), element('dd', {}, value)])),
+      factList(pairs, 'one'),
       element('p', { class: 'tools' },
         button('Zoom to its life', {}, () => this.timeline_.show(made[allocation]! - 0.1 * (end[allocation]! - made[allocation]!), end[allocation]! + 0.1 * (end[allocation]! - made[allocation]!))),
         line && button('All of this function', { title: 'Searches stacks for it' }, () => this.searchFor(line.name)),
@@ -273,8 +275,7 @@ export class SnapshotView {
   // The address
 
   private changed(): void {
-    clearTimeout(this.settling_);
-    this.settling_ = setTimeout(() => this.remember_(this.place), 250);
+    this.settled_.soon();
   }
 
   private get place(): URLSearchParams {

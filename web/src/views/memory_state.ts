@@ -3,7 +3,7 @@
 import { colourOf } from './colours';
 import { button, element } from './dom';
 import { drawing, hatch } from './drawing';
-import { colourName, stateAt, type HeldHistory, type Placed } from './memory_model';
+import { colourName, kMemoryCategories, stateAt, type HeldHistory, type Placed } from './memory_model';
 import { bytes, count, counted, percent } from './quantity';
 import { colour } from './theme';
 import { hideTip, showTip } from './tooltip';
@@ -19,6 +19,21 @@ interface Drawn {
   segment: Placed;
   from: number;
   to: number;
+}
+
+/** Colours of a picture: looked up once, not for each block. */
+interface StateInks {
+  categories: string[];
+  chosen: string;
+  free: string;
+  line: string;
+  edge: string;
+}
+
+function inksNow(): StateInks {
+  return {
+    categories: kMemoryCategories.map((_, c) => colourOf(colourName(c))), chosen: colour('text'), free: colour('raised'), line: colour('line'), edge: colour('quiet'),
+  };
 }
 
 export interface StateActions {
@@ -113,30 +128,30 @@ export class MemoryState {
     this.place(width);
     // Its height follows from its width.
     if (rows !== this.rows_) return this.refresh();
-    painter.fillStyle = colour('back');
-    const free = colour('raised');
+    const inks = inksNow();
     for (const { segment, from, to } of this.drawn_) {
       this.ribbon(from, to, width, (x, y, wide) => {
-        painter.fillStyle = free;
+        painter.fillStyle = inks.free;
         painter.fillRect(x, y, wide, kRow);
-        hatch(painter, x, y, wide, kRow, colour('line'));
+        hatch(painter, x, y, wide, kRow, inks.line);
       });
       const scale = (to - from) / Math.max(1, segment.bytes);
-      for (const i of segment.blocks) this.block(painter, i, from + (this.history_.allocations.address[i] - segment.address) * scale, scale, to, width);
+      const start = (i: number) => from + (this.history_.allocations.address[i] - segment.address) * scale;
+      for (const i of segment.blocks) this.block(painter, inks, i, start(i), scale, to, width);
       this.ribbon(from, to, width, (x, y, wide) => {
-        painter.strokeStyle = colour('quiet');
+        painter.strokeStyle = inks.edge;
         painter.lineWidth = 1;
         painter.strokeRect(x + 0.5, y + 0.5, Math.max(0, wide - 1), kRow - 1);
       });
     }
   }
 
-  private block(painter: CanvasRenderingContext2D, i: number, from: number, scale: number, most: number, width: number): void {
+  private block(painter: CanvasRenderingContext2D, inks: StateInks, i: number, from: number, scale: number, most: number, width: number): void {
     const { allocations, category } = this.history_;
     const to = Math.min(most, from + allocations.bytes[i] * scale);
     painter.globalAlpha = this.matches !== undefined && !this.matches[i] ? 0.25 : 1;
+    painter.fillStyle = i === this.chosen ? inks.chosen : inks.categories[category[i]]!;
     this.ribbon(from, Math.max(to, from + 0.5), width, (x, y, wide) => {
-      painter.fillStyle = i === this.chosen ? colour('text') : colourOf(colourName(category[i]));
       painter.fillRect(x, y + 1, wide > 3 ? wide - 0.7 : wide, kRow - 2);
     });
     painter.globalAlpha = 1;

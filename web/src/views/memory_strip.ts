@@ -54,7 +54,7 @@ export class MemoryStrip {
   private small_ = new Float64Array(0);
   private columns_ = 0;
   private least_ = 0;
-  private lane_high_ = new Float64Array(kCategories);
+  private lanes_: { category: number; high: number }[] | undefined;   // of what was prepared last
 
   /** By chunk of allocations: the last moment at which one of them ends. */
   private readonly chunk_ends_: Float64Array;
@@ -73,6 +73,7 @@ export class MemoryStrip {
   /** Works out what is seen of a stretch in so many columns. */
   prepare({ from, to }: Stretch, columns: number): void {
     this.columns_ = columns;
+    this.lanes_ = undefined;
     this.sample(from, to, columns);
     const { bytes, count } = this.history.allocations;
     const { category } = this.history;
@@ -143,7 +144,7 @@ export class MemoryStrip {
 
   /** The highest level of each category in the stretch, for lanes of its own scale. */
   private laneHeights(): Float64Array {
-    const high = this.lane_high_;
+    const high = new Float64Array(kCategories);
     const columns = this.columns_;
     const level = new Float64Array(kCategories * (columns + 1));
     for (let k = 0; k < this.seen_.count; k++) {
@@ -153,7 +154,6 @@ export class MemoryStrip {
       level[at + this.seen_.last[k]] -= this.history.allocations.bytes[id];
     }
     for (let c = 0; c < kCategories; c++) {
-      high[c] = 0;
       let sum = 0;
       for (let x = 0; x < columns; x++) {
         sum += level[c * (columns + 1) + x];
@@ -165,7 +165,8 @@ export class MemoryStrip {
 
   /** Categories with a lane, by their highest level, and that level. */
   lanes(): { category: number; high: number }[] {
-    return Array.from(this.laneHeights(), (high, category) => ({ category, high })).filter(({ high }) => high > 0).sort((a, b) => b.high - a.high);
+    return (this.lanes_ ??= Array.from(this.laneHeights(), (high, category) => ({ category, high }))
+      .filter(({ high }) => high > 0).sort((a, b) => b.high - a.high));
   }
 
   /** Fills the picture, one word a pixel, `height` rows. `matches`: by allocation; undefined: no search. */

@@ -1,9 +1,9 @@
 // The active memory: everything that is held, stacked over the events; to hover, pick, zoom and walk by keys.
 
-import { hexOf, mix, rgbOf, type Rgb } from '../contrast';
+import { hexOf, mix, pixelOf, rgbOf } from '../contrast';
 import { colourOf } from './colours';
 import { element } from './dom';
-import { drawing } from './drawing';
+import { drawing, roundStep } from './drawing';
 import { colourName, kMemoryCategories, type HeldHistory } from './memory_model';
 import { kLaneTitle, kShades, MemoryStrip, type Arrangement, type Inks, type Piece, type Stretch } from './memory_strip';
 import { brief, bytes, count } from './quantity';
@@ -284,12 +284,12 @@ export class MemoryTimeline {
       const base = rgbOf(colourOf(colourName(c)));
       for (let s = 0; s < kShades; s++) {
         const shaded = mix(base, isDark() ? [0, 0, 0] : [255, 255, 255], (0.32 * s) / (kShades - 1));
-        full[c * kShades + s] = word(shaded);
-        dimmed[c * kShades + s] = word(mix(back, mix(shaded, [128, 128, 128], 0.5), 0.3));
-        edge[c * kShades + s] = word(mix(shaded, isDark() ? back : [0, 0, 0], 0.3));
+        full[c * kShades + s] = pixelOf(shaded);
+        dimmed[c * kShades + s] = pixelOf(mix(back, mix(shaded, [128, 128, 128], 0.5), 0.3));
+        edge[c * kShades + s] = pixelOf(mix(shaded, isDark() ? back : [0, 0, 0], 0.3));
       }
     });
-    return { full, dimmed, edge, chosen: word(rgbOf(colour('text'))) };
+    return { full, dimmed, edge, chosen: pixelOf(rgbOf(colour('text'))) };
   }
 
   private draw(painter: CanvasRenderingContext2D, width: number, height: number): void {
@@ -371,7 +371,7 @@ export class MemoryTimeline {
     painter.textBaseline = 'middle';
     const { from, to } = this.stretch_;
     const first = this.history_.of.first;
-    const step = roundStep((to - from) / Math.max(2, Math.floor(this.wide / 90)));
+    const step = roundStep(Math.max(1, (to - from) / Math.max(2, Math.floor(this.wide / 90))));
     for (let mark = Math.ceil((from + first) / step) * step; mark <= to + first; mark += step) {
       const x = this.x(mark - first + 1);
       if (x > kLeft + 14 && x < kLeft + this.wide - 24) painter.fillText(count(mark), x, tall + 13);
@@ -423,12 +423,6 @@ export class MemoryTimeline {
   }
 }
 
-/** 1, 2 or 5 of a power of ten, at least as much and at least 1. */
-function roundStep(least: number): number {
-  const power = 10 ** Math.max(0, Math.floor(Math.log10(least)));
-  return [1, 2, 5, 10].map((n) => n * power).find((step) => step >= least)!;
-}
-
 function highestBy(levels: Float64Array, count: number, columns: number) {
   return Float64Array.from({ length: columns }, (_, x) => {
     let most = 0;
@@ -443,8 +437,4 @@ function reservedPeak({ reserved, segments }: HeldHistory): number[] {
   let most = 0;
   for (let m = 0; m < reserved.length; m++) most = Math.max(most, reserved[m]);
   return [most];
-}
-
-function word([r, g, b]: Rgb): number {
-  return ((255 << 24) | (Math.round(b) << 16) | (Math.round(g) << 8) | Math.round(r)) >>> 0;
 }

@@ -5,10 +5,11 @@ import { barList, stackedBar, type Part } from './bars';
 import { element, shown } from './dom';
 import { findingList } from './finding_list';
 import { hero } from './hero';
-import { count, counted, duration, inUnit, percent } from './quantity';
+import { peakCategories } from './memory_peak';
+import { bytes, count, counted, duration, inUnit, percent } from './quantity';
 import { distanceSentence } from './roofline';
-import { isPhase, words, type Check, type Cluster, type Device, type RankReport } from './report';
-import type { Context, View } from './view';
+import { isPhase, isWholeTrace, words, type Check, type Cluster, type Device, type Idle, type RankReport } from './report';
+import { rankName, type Context, type View } from './view';
 
 const kChecks = { pass: '✓', fail: '✗', unknown: '?' } as const;
 
@@ -34,17 +35,25 @@ function share(ns: number, whole: number): number {
 }
 
 function stepSection(context: Context): HTMLElement | null {
-  const { analysis, rank } = context;
-  const many = analysis.ranks.length > 1;
+  const { rank } = context;
   const average = rank.average_step;
   const phases = (average?.phases ?? rank.phases).filter((phase) => phase.wall_ns > 0);
   if (phases.length === 0) return null;
   const hangs = rank.average_step?.includes_hang ? ' with the one that hangs' : '';
-  const title = average ? `A step of ${duration(average.duration_ns)}${hangs}` : 'Phases of the steps';
+  const whose = isWholeTrace(rank) ? 'The whole trace,' : 'A step of';
+  const title = average ? `${whose} ${duration(average.duration_ns)}${hangs}` : 'Phases of the steps';
   const parts = phases.map((phase) => ({
     name: isPhase(phase.name) ? words(phase.name) : shown(phase.name, 60), ns: phase.wall_ns, pct: phase.wall_pct, category: phase.name === 'other' ? 'other_phase' : isPhase(phase.name) ? phase.name : 'own_phase',
   }));
-  return element('section', {}, element('h2', {}, title, element('span', { class: 'quiet' }, many ? `rank ${rank.rank}` : '')), barList(parts));
+  return element('section', {}, element('h2', {}, title, element('span', { class: 'quiet' }, rankName(context))), barList(parts));
+}
+
+// What a memory snapshot holds at its peak.
+function peakSection({ snapshot }: RankReport): HTMLElement | null {
+  const categories = snapshot && peakCategories(snapshot);
+  return categories && element('section', { class: 'peak' },
+    element('h2', {}, 'Memory at the peak', element('span', { class: 'quiet' }, `${bytes(snapshot.peak.allocated_bytes)} allocated of ${bytes(snapshot.peak.reserved_bytes)} reserved`)),
+    categories, element('p', {}, element('a', { href: '#memory' }, 'Over time, and by stack')));
 }
 
 // Nobody is a straggler, but somebody else is late in each step.
@@ -75,7 +84,7 @@ function servingSection(rank: RankReport): HTMLElement | null {
     ...[count(kind.count), duration(kind.median_ns), duration(kind.p95_ns), mean(kind.sequences), mean(kind.tokens),
       percent(kind.graph_pct)].map((text) => element('td', { class: 'num' }, text))));
   return element('section', {}, element('h2', {}, 'Engine steps'),
-    element('table', {}, element('thead', {}, element('tr', {}, element('td'), ...titles.map((title) => element('th', { scope: 'col' }, title)))),
+    element('table', { class: 'engine' }, element('thead', {}, element('tr', {}, element('td'), ...titles.map((title) => element('th', { scope: 'col' }, title)))),
       element('tbody', {}, ...rows)),
     said.length > 0 && element('ul', {}, ...said.map((text) => element('li', {}, unbroken(text)))));
 }
@@ -95,8 +104,18 @@ function deviceParts(device: Device): Part[] {
   ];
 }
 
-function deviceNotes(device: Device): string {
-  const notes = [`busy ${percent(device.window_utilization_pct)} of ${duration(device.window_ns)}`];
+const kNotable_pct = 3;   // of the window: less is not worth a second figure
+
+// Of time without records, or without requests, a verdict knows nothing: it is of the rest.
+function busyOfTheRest(device: Device, idle: Idle[]): string | null {
+  const of = (cause: string) => idle.find((row) => row.device === device.id && row.cause === cause)?.window_pct ?? 0;
+  const without = of('untraced_work') + of('no_requests');
+  if (without < kNotable_pct || without >= 100) return null;
+  return `${percent((100 * (device.window_utilization_pct ?? 0)) / (100 - without))} of ${of('no_requests') > of('untraced_work') ? 'the time with requests' : 'the recorded time'}`;
+}
+
+function deviceNotes(device: Device, idle: Idle[]): string {
+  const notes = [[`busy ${percent(device.window_utilization_pct)} of ${duration(device.window_ns)}`, busyOfTheRest(device, idle)].filter(Boolean).join(', ')];
   if (device.communication_ns > 0) notes.push(`communication ${duration(device.communication_ns)}, ${device.overlap_pct ? percent(device.overlap_pct) : 'none'} of it overlapped with compute`);
   if (device.memory_ns > 0) notes.push(`copies ${duration(device.memory_ns)}`);
   return notes.join('; ');
@@ -120,7 +139,7 @@ function deviceSections(rank: RankReport): HTMLElement[] {
     }));
     return [
       element('section', {},
-        element('h2', {}, `GPU ${device.id}`, element('span', { class: 'quiet' }, deviceNotes(device))),
+        element('h2', {}, `GPU ${device.id}`, element('span', { class: 'quiet' }, deviceNotes(device, rank.idle))),
         stackedBar(deviceParts(device), `Time of GPU ${device.id}`),
         kernels.length > 0 && element('h3', { class: 'small' }, 'Kernels by kind, of their summed time'),
         kernels.length > 0 && stackedBar(kernels, 'Kernels by kind')),
@@ -140,7 +159,8 @@ function provenance(context: Context): string {
   const steps = analysis.measured_steps + analysis.warmup_steps + analysis.incomplete_steps;
   const parts = [
     analysis.ranks.length > 1 ? counted(analysis.ranks.length, 'rank') : '', shown(context.rank.frameworks.join(', '), 200),
-    events > 0 ? counted(events, 'event') : '', formats, steps > 0 ? `${counted(steps, 'step')}${left_out}` : '',
+    events > 0 ? counted(events, 'event') : '', formats,
+    steps > 0 && !analysis.has_steps && isWholeTrace(analysis.ranks[0]!) ? 'no steps marked' : steps > 0 ? `${counted(steps, 'step')}${left_out}` : '',
     duration(data.span_ns),
   ];
   return parts.filter(Boolean).join(' · ');
@@ -190,7 +210,7 @@ export const overview: View = {
     const checks = checklist(context);
     const after = next(context);
     const sums = element('div', { class: 'sums' });
-    for (const part of [turns, step, servingSection(rank), ...deviceSections(rank), checks, after]) if (part) sums.append(part);
+    for (const part of [turns, peakSection(rank), step, servingSection(rank), ...deviceSections(rank), checks, after]) if (part) sums.append(part);
     root.append(element('div', { class: 'columns' }, element('div', {}, findingList(context), ...insteadOfWarnings(context)), sums));
   },
 };

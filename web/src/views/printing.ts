@@ -2,7 +2,7 @@
 
 import { element, shown } from './dom';
 import { bytes, count, duration, fieldText, kUnknown, percent } from './quantity';
-import { titleOfCategory } from './memory_peak';
+import { placeText, titleOfCategory } from './memory_peak';
 import { overview } from './overview';
 import { waterfall } from './waterfall';
 import type { Context } from './view';
@@ -38,7 +38,7 @@ function printed(context: Context): HTMLElement {
       ['Operator', (r) => shown(r.shapes === null ? r.name : `${r.name} ${r.shapes}`, 120)], ['Bound', (r) => r.bound], ['Calls', (r) => count(r.count), true],
       ['Total', (r) => duration(r.total_ns), true], ['Of limit', (r) => percent(r.limit_pct), true], ['TFLOP/s', (r) => fieldText(r.tflops, ''), true]] }),
     printedTable({ title: 'Memory at the peak, by line', rows: snapshot?.peak.holders ?? [], columns: [
-      ['Line', (h) => shown(h.file === null ? h.function : `${h.function} (${h.file}:${h.line})`, 120)], ['Category', (h) => titleOfCategory(h.category)],
+      ['Line', (h) => shown(placeText(h), 120)], ['Category', (h) => titleOfCategory(h.category)],
       ['Blocks', (h) => count(h.blocks), true], ['Held', (h) => bytes(h.held_bytes), true], ['Of the peak', (h) => percent(h.peak_pct), true]] }),
     printedTable({ title: 'Steps', rows: rank.steps, columns: [
       ['Step', (s) => shown(s.name, 80)], ['Duration', (s) => duration(s.duration_ns), true], ['GPU busy', (s) => duration(s.device_busy_ns), true],

@@ -8,6 +8,14 @@ function separated(digits: string): string {
   return rest === undefined ? grouped : `${grouped}.${rest}`;
 }
 
+/** As the program rounds: of two that are equally near, the even one. */
+export function fixed(x: number, decimals: number): string {
+  const halves = Math.abs(x) * 2 ** (decimals + 1);   // odd where x lies exactly between two
+  if (halves % 2 !== 1 || halves > 2 ** 50) return x.toFixed(decimals);
+  const below = (halves * 5 ** decimals - 1) / 2;
+  return (below % 2 === 0 ? (Math.sign(x) * below) / 10 ** decimals : x).toFixed(decimals);
+}
+
 function decimalsFor(magnitude: number, digits: number): number {
   return magnitude <= 0 ? 0 : Math.max(0, digits - Math.floor(Math.log10(magnitude)) - 1);
 }
@@ -15,8 +23,8 @@ function decimalsFor(magnitude: number, digits: number): number {
 // Rounding may add a digit: 9.996 with three digits is "10.0", not "10.00".
 function significant(x: number, digits: number): string {
   const decimals = Math.min(20, decimalsFor(Math.abs(x), digits));
-  const rounded = Math.abs(Number(x.toFixed(decimals)));
-  return separated(x.toFixed(Math.min(decimals, decimalsFor(rounded, digits))));
+  const rounded = Math.abs(Number(fixed(x, decimals)));
+  return separated(fixed(x, Math.min(decimals, decimalsFor(rounded, digits))));
 }
 
 function scaled(x: number, names: string[], ratio: number, digits: number): string {
@@ -70,7 +78,7 @@ export function percent(pct: Maybe, decimals = 1): string {
   if (!known(pct)) return kUnknown;
   const least = 10 ** -decimals;
   if (pct !== 0 && Math.abs(pct) < least / 2) return `${pct < 0 ? '>-' : '<'}${least.toFixed(decimals)} %`;
-  return `${pct === 100 ? '100' : pct.toFixed(decimals)} %`;
+  return `${pct === 100 ? '100' : fixed(pct, decimals)} %`;
 }
 
 export function gbps(x: Maybe): string {

@@ -3,7 +3,7 @@
 import { legend } from './bars';
 import { cssColour } from './colours';
 import { button, element, shown } from './dom';
-import { bytes, count, duration, gbps, kUnknown, percent } from './quantity';
+import { bytes, count, counted, duration, gbps, kUnknown, percent } from './quantity';
 import { type Cluster, type Collective, type Device, type RankReport, words } from './report';
 import { DataTable, timeColumn as time, type Column } from './table';
 import type { Context, View } from './view';
@@ -131,7 +131,7 @@ export const ranks: View = {
       const table = new DataTable<RankRow>({ label: 'Ranks', columns: rankColumns(context, longest), most_rows: 24 });
       table.show(rows);
       const spread = analysis.cluster?.step_spread_pct;
-      root.append(element('h2', {}, `${analysis.ranks.length} ranks`,
+      root.append(element('h2', {}, counted(analysis.ranks.length, 'rank'),
         element('span', { class: 'quiet' }, spread === undefined || spread === null ? '' : `steps differ by ${percent(spread)}`)), legend(kParts), table.root);
       const said = analysis.cluster ? jobSentences(analysis.cluster) : [];
       if (said.length > 0) root.append(element('ul', { class: 'job' }, ...said.map((text) => element('li', {}, shown(text, 400)))));

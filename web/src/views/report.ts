@@ -28,7 +28,10 @@ export interface RankReport extends Omit<RankSections, 'average_step' | 'serving
   limits?: Limits | null; roofline?: Roofline | null; distance?: Distance | null;
 }
 export interface Analysis {
-  verdict: string; saving: StepSaving | null; measured_steps: number; warmup_steps: number; incomplete_steps: number; inputs: Input[]; ranks: RankReport[];
+  verdict: string; saving: StepSaving | null; measured_steps: number;
+  /** Whether costs are of a step, and not of the whole trace. */
+  has_steps: boolean;
+  warmup_steps: number; incomplete_steps: number; inputs: Input[]; ranks: RankReport[];
   cluster: Cluster | null; findings: Finding[]; checklist: Check[]; next: string[];
 }
 
@@ -66,11 +69,17 @@ export function analysisOf(document: Record<string, unknown>): Analysis {
   return {
     verdict: typeof document.verdict === 'string' ? document.verdict : '',
     saving: (document.saving as StepSaving | null | undefined) ?? null,
-    measured_steps: stepped ? Number(document.measured_steps ?? 0) : 0, warmup_steps: Number(document.warmup_steps ?? 0),
+    measured_steps: stepped ? Number(document.measured_steps ?? 0) : 0,
+    has_steps: stepped && Number(document.measured_steps ?? 0) > 0 && !(ranks[0] && isWholeTrace(ranks[0])), warmup_steps: Number(document.warmup_steps ?? 0),
     incomplete_steps: Number(document.incomplete_steps ?? 0),
     inputs, ranks: ranks.length > 0 ? ranks : [kNoRank], findings, cluster: (document.cluster as Cluster | null | undefined) ?? null,
     checklist: list<Check>(document.checklist).map((check) => ({ ...check, record: check.record ?? null })), next: list<string>(document.next),
   };
+}
+
+/** Nothing marks steps: the only one is all of it. */
+export function isWholeTrace({ steps }: RankReport): boolean {
+  return steps.length === 1 && steps[0]!.name === 'trace';
 }
 
 /** Warm-up, or cut short by the end of the recording: in no average. */

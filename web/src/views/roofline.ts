@@ -2,23 +2,20 @@
 
 import { legend } from './bars';
 import { append, button, element, shown } from './dom';
-import { evidenceOfGap, stepStretches } from './evidence';
+import { evidenceOfGap, findButton, stepStretches } from './evidence';
+import { factList } from './facts';
 import { beyond, boundOf, categoryOfBound, kBoundTitles, rooflineColumns, stretchOf } from './roofline_rows';
 import { ceilings, nameOf, RooflinePlot } from './roofline_plot';
 import { bytes, count, counted, duration, flops, gbps, kUnknown, number, percent } from './quantity';
+import { settled } from './settled';
 import { DataTable } from './table';
 import { utilizationChart } from './utilization';
 import { waterfall } from './waterfall';
-import type { RankReport, Roofline, RooflineRow } from './report';
-import type { Context, View } from './view';
+import { isWholeTrace, type Roofline, type RooflineRow } from './report';
+import { placeOf, rankName, type Context, type View } from './view';
 
 const kPartBounds: Record<string, string> = { products: 'compute', memory_bound: 'memory', small_kernels: 'latency', recomputation: 'recomputed', unknown_work: 'unknown' };
 const kLeastKnown_pct = 70;   // as the report's first screen: figures of a run of which more is unknown would mislead
-
-/** Nothing marks steps: the only one is all of it. */
-function isWholeTrace({ steps }: RankReport): boolean {
-  return steps.length === 1 && steps[0]!.name === 'trace';
-}
 
 /** "This step is 3.4 times its limit (MFU 29 %)"; null where too little is known. */
 export function distanceSentence({ rank }: Context): string | null {
@@ -32,15 +29,15 @@ export function distanceSentence({ rank }: Context): string | null {
 
 function facts({ rank }: Context): HTMLElement {
   const { limits, roofline, distance } = rank;
+  const rates = ceilings(limits);
   const pairs: [string, string][] = [
     ['MFU', percent(roofline?.mfu_pct)], ['HFU', percent(roofline?.hfu_pct)], ['MBU', percent(roofline?.mbu_pct)],
     ['Limit known for', roofline?.known_pct == null ? kUnknown : `${percent(roofline.known_pct, 0)} of kernel time`],
     ['Limit', distance?.limit_ns == null ? kUnknown : duration(distance.limit_ns / Math.max(1, distance.steps)) + (isWholeTrace(rank) ? '' : ' per step')],
     ['Device', limits?.device ?? kUnknown], ['Memory', gbps(limits?.memory_gbps)],
-    ['Peak rates', ceilings(limits).map(({ tflops, precisions }) => `${precisions.map((p) => p.toUpperCase()).join(', ')} ${number(tflops)}`).join('; ') + ' TFLOP/s'],
+    ['Peak rates', rates.length === 0 ? kUnknown : `${rates.map(({ tflops, precisions }) => `${precisions.map((p) => p.toUpperCase()).join(', ')} ${number(tflops)}`).join('; ')} TFLOP/s`],
   ];
-  return element('dl', { class: 'facts wide' }, ...pairs.filter(([name, value]) => value !== kUnknown && (name !== 'Peak rates' || ceilings(limits).length > 0))
-    .flatMap(([name, value]) => [element('dt', {}, name), element('dd', {}, shown(value, 300))]));
+  return factList(pairs.map(([name, value]) => [name, shown(value, 300)]), 'wide');
 }
 
 function notes({ rank }: Context): HTMLElement | null {
@@ -64,6 +61,8 @@ class Rows {
   private readonly names_: Map<string, string>;
   private readonly buttons_: HTMLButtonElement[];
   private rows_: RooflineRow[] = [];
+  private picked_: RooflineRow | undefined;
+  private readonly settled_ = settled(() => this.remember());
 
   constructor(private readonly context_: Context, private readonly roofline_: Roofline) {
     this.names_ = new Map(context_.rank.kernels.map((kernel) => [kernel.name, kernel.short_name || kernel.name]));
@@ -82,9 +81,11 @@ class Rows {
         this.bound_, this.search_, this.left_),
       this.keys_, this.plot_.root, element('div', { class: 'beside' }, this.table_.root, this.panel_));
     this.show(roofline_.ops.length > 0 ? roofline_.ops : roofline_.kernels);
+    this.filter();
   }
 
   dispose(): void {
+    this.settled_.cancel();
     this.plot_.dispose();
   }
 
@@ -114,8 +115,14 @@ class Rows {
 
   private changed(): void {
     this.filter();
-    const place = { of: this.rows_ === this.roofline_.kernels ? 'kernels' : '', bound: this.bound_.value, q: this.search_.value };
-    this.context_.remember(roofline, new URLSearchParams(Object.entries(place).filter(([, text]) => text !== '')));
+    this.settled_.now();
+  }
+
+  private remember(): void {
+    const row = this.picked_ ? this.rows_.indexOf(this.picked_) : -1;
+    this.context_.remember(roofline, placeOf({
+      of: this.rows_ === this.roofline_.kernels ? 'kernels' : '', bound: this.bound_.value, q: this.search_.value, row: row < 0 ? '' : String(row),
+    }));
   }
 
   goTo(place: URLSearchParams): void {
@@ -123,8 +130,11 @@ class Rows {
     this.bound_.value = place.get('bound') ?? '';
     this.search_.value = place.get('q') ?? '';
     this.filter();
+    const row = this.rows_[Number(place.get('row') ?? NaN)];
+    if (row) this.table_.choose(row);
   }
 
+  // Of these; what is in view follows with `filter`.
   private show(rows: RooflineRow[]): void {
     this.rows_ = rows;
     this.buttons_.forEach((made, i) => made.setAttribute('aria-pressed', String(rows === [this.roofline_.ops, this.roofline_.kernels][i])));
@@ -133,7 +143,6 @@ class Rows {
     this.bound_.replaceChildren(element('option', { value: '' }, 'All bounds'), ...bounds.map((bound) => element('option', { value: bound }, kBoundTitles[bound]!)));
     this.bound_.value = bounds.includes(kept) ? kept : '';
     this.keys_.replaceChildren(legend([...new Map(rows.map((row) => [kBoundTitles[boundOf(row)]!, categoryOfBound(row)] as const))]));
-    this.filter();
   }
 
   private filter(): void {
@@ -153,12 +162,8 @@ class Rows {
 
   private pick(row: RooflineRow): void {
     this.plot_.mark(row);
-    const missing = element('p', { class: 'quiet', role: 'status', hidden: true }, 'The timeline in this file holds no call of it: other steps were kept. --html-steps chooses them.');
-    const see = button('Find the longest in the timeline', { class: 'see' }, () => {
-      const stretch = stretchOf(this.context_, row);
-      if (stretch) this.context_.show(stretch);
-      else missing.hidden = false;
-    });
+    this.picked_ = row;
+    this.settled_.soon();
     const pairs: [string, string][] = [
       ['Calls', count(row.count)], ['Total', duration(row.total_ns)], ['Limit', duration(row.limit_ns)], ['Over it', duration(beyond(row))],
       ['Of limit', percent(row.limit_pct)], ['Bound', row.recomputed ? 'recomputed' : row.bound], ['FLOPs', flops(row.flops)], ['Bytes', bytes(row.bytes)],
@@ -167,8 +172,8 @@ class Rows {
     this.panel_.replaceChildren();
     append(this.panel_, [
       element('h3', {}, shown(this.name(row), 300)),
-      element('dl', { class: 'facts' }, ...pairs.flatMap(([title, value]) => [element('dt', {}, title), element('dd', {}, value)])),
-      row.kernel && element('p', {}, 'Most time in ', element('code', {}, shown(row.kernel, 300))), see, missing]);
+      factList(pairs), row.kernel && element('p', {}, 'Most time in ', element('code', {}, shown(row.kernel, 300))),
+      ...findButton(this.context_, () => stretchOf(this.context_, row))]);
   }
 }
 
@@ -188,20 +193,19 @@ export const roofline: View = {
     const actions = (part: string) => {
       const bound = kPartBounds[part];
       if (bound) return rows?.has(bound) ? { title: 'Shows what it is made of', act: () => rows.choose(bound) } : undefined;
-      const gap = part.startsWith('idle: ') ? evidenceOfGap(context, part.slice('idle: '.length)) : undefined;
+      const gap = part.startsWith('idle: ') ? evidenceOfGap(data, context.rank_index, part.slice('idle: '.length)) : undefined;
       return gap && { title: `Shows ${gap.text} in the timeline`, act: () => context.show(gap) };
     };
     in_view = rows;
     const made: { dispose(): void }[] = rows ? [rows] : [];
     const { distance } = rank;
-    const whose = context.analysis.ranks.length > 1 ? `rank ${rank.rank}` : '';
     const sentence = distanceSentence(context);
-    append(root, [element('h2', {}, 'Distance from the limit', element('span', { class: 'quiet' }, whose)),
+    append(root, [element('h2', {}, 'Distance from the limit', element('span', { class: 'quiet' }, rankName(context))),
       sentence && element('p', { class: 'distance' }, sentence), facts(context), notes(context)]);
     if (distance && distance.parts.length > 0) root.append(waterfall(distance, actions));
     if (rows) root.append(element('h2', {}, 'Roofline', element('span', { class: 'quiet' }, 'area: time; click a point to see its longest call in the timeline')), rows.root);
     const use = data.ranks[context.rank_index]?.utilization.filter(({ step }) => step < rank.steps.length) ?? [];
-    if (use.length > 0) {
+    if (use.length > 0 && !isWholeTrace(rank)) {
       const windows = stepStretches(data, rank);
       const chart = utilizationChart(rank.steps, use, rank.roofline?.mfu_pct ?? null, (step) => context.show(windows[step]!));
       root.append(element('h2', {}, 'Utilization by step', element('span', { class: 'quiet' }, 'click a bar to see it in the timeline; the view Steps has the numbers')), chart.root);

@@ -190,9 +190,10 @@ export class RooflinePlot {
     painter.beginPath();
     painter.rect(kLeft, 0, width - kLeft - kRight, height - kBottom);
     painter.clip();
-    this.roofs(painter, scale, width);
+    const labels = this.roofs(painter, scale, width);
     const order = this.points_.map((_, i) => i).sort((a, b) => this.points_[b]!.row.total_ns - this.points_[a]!.row.total_ns);
     for (const i of order) this.point(painter, i);
+    for (const label of labels) label();
     painter.restore();
     if (this.points_.length > 0) return;
     painter.fillStyle = colour('quiet');
@@ -248,7 +249,9 @@ export class RooflinePlot {
     painter.restore();
   }
 
-  private roofs(painter: CanvasRenderingContext2D, scale: Scale, width: number): void {
+  // Returns what writes their names, which stand above the points.
+  private roofs(painter: CanvasRenderingContext2D, scale: Scale, width: number): (() => void)[] {
+    const labels: (() => void)[] = [];
     const gbps = this.limits_?.memory_gbps ?? null;
     const used = new Set(this.points_.map((point) => point.row.precision));
     const all = ceilings(this.limits_);
@@ -269,16 +272,19 @@ export class RooflinePlot {
       const label = `${precisions.map((p) => p.toUpperCase()).join(', ')} ${number(tflops)}`;
       if (y - label_y < 13) continue;
       label_y = y;
-      painter.textAlign = 'right';
-      painter.textBaseline = 'bottom';
-      ground(painter, label, right - 2, y - 2);
-      painter.fillStyle = is_used ? colour('text') : colour('quiet');
-      painter.fillText(label, right - 2, y - 2);
+      labels.push(() => {
+        painter.textAlign = 'right';
+        painter.textBaseline = 'bottom';
+        ground(painter, label, right - 2, y - 2);
+        painter.fillStyle = is_used ? colour('text') : colour('quiet');
+        painter.fillText(label, right - 2, y - 2);
+      });
     }
-    if (gbps !== null) this.slope(painter, scale, gbps, all[0]?.tflops ?? 10 ** scale.y[1]);
+    if (gbps !== null) labels.push(this.slope(painter, scale, gbps, all[0]?.tflops ?? 10 ** scale.y[1]));
+    return labels;
   }
 
-  private slope(painter: CanvasRenderingContext2D, scale: Scale, gbps: number, highest: number): void {
+  private slope(painter: CanvasRenderingContext2D, scale: Scale, gbps: number, highest: number): () => void {
     const from = 10 ** scale.x[0];
     const start = { x: this.x(scale, from), y: this.y(scale, (from * gbps) / 1000) };
     const end = { x: this.x(scale, (1000 * highest) / gbps), y: this.y(scale, highest) };
@@ -288,18 +294,20 @@ export class RooflinePlot {
     painter.moveTo(start.x, start.y);
     painter.lineTo(end.x, end.y);
     painter.stroke();
-    painter.save();
     // Along the part of the slope that is in the plot.
     const low = { x: start.y > kHeight - kBottom ? this.x(scale, (1000 * 10 ** scale.y[0]) / gbps) : start.x, y: Math.min(start.y, kHeight - kBottom) };
-    painter.translate(low.x + 0.35 * (end.x - low.x), low.y + 0.35 * (end.y - low.y));
-    painter.rotate(Math.atan2(end.y - low.y, end.x - low.x));
-    painter.textAlign = 'center';
-    painter.textBaseline = 'bottom';
     const label = `memory ${number(gbps)} GB/s`;
-    ground(painter, label, 0, -3);
-    painter.fillStyle = colour('text');
-    painter.fillText(label, 0, -3);
-    painter.restore();
+    return () => {
+      painter.save();
+      painter.translate(low.x + 0.35 * (end.x - low.x), low.y + 0.35 * (end.y - low.y));
+      painter.rotate(Math.atan2(end.y - low.y, end.x - low.x));
+      painter.textAlign = 'center';
+      painter.textBaseline = 'bottom';
+      ground(painter, label, 0, -3);
+      painter.fillStyle = colour('text');
+      painter.fillText(label, 0, -3);
+      painter.restore();
+    };
   }
 }
 

@@ -2,7 +2,7 @@
 
 import { swatch } from './bars';
 import { shown } from './dom';
-import { isEventTrack, longestEvent, withMargin } from './evidence';
+import { longestEvent, withMargin } from './evidence';
 import { count, fieldText, number, percent } from './quantity';
 import { timeColumn, type Column } from './table';
 import { element } from './dom';
@@ -11,7 +11,7 @@ import type { RooflineRow } from './report';
 
 const kBounds: Record<string, string> = { compute: 'limit:products', memory: 'limit:memory_bound', latency: 'limit:small_kernels' };
 export const kBoundTitles: Record<string, string> = {
-  compute: 'bound by compute', memory: 'bound by memory', latency: 'too small for the GPU', unknown: 'limit not known', recomputed: 'recomputation',
+  compute: 'bound by compute', memory: 'bound by memory', latency: 'bound by latency: too small for the GPU', unknown: 'limit not known', recomputed: 'recomputation',
 };
 
 /** As the part of the distance that it adds to. */
@@ -24,43 +24,24 @@ export function categoryOfBound(row: RooflineRow): string {
 }
 
 const squeezed = (text: string) => text.replace(/\s/g, '');
+/** Long texts of the timeline are cut. */
+const isSame = (cut: string, whole: string) => cut === whole || (cut.endsWith('…') && whole.startsWith(cut.slice(0, -1)));
 
-// Calls with the row's shapes, where the timeline has the arguments.
-function longestCall({ data, rank }: Context, { name, shapes }: RooflineRow): Stretch | undefined {
-  if (shapes === null) return undefined;
-  const wanted = squeezed(shapes);
-  const has_shapes = data.args.map((args) => args.shapes !== undefined && squeezed(args.shapes) === wanted);
-  let found: Stretch | undefined;
-  let longest = -1;
-  for (const track of data.tracks) {
-    if (!isEventTrack(track) || track.rank !== rank.rank || track.kind !== 'thread' || track.args === undefined) continue;
-    const names = data.column(track.name);
-    const args = data.column(track.args);
-    const starts = data.column(track.start, 'delta');
-    const durations = data.column(track.duration);
-    for (let i = 0; i < durations.length; i++) {
-      if (durations[i]! <= longest || !has_shapes[args[i]!] || data.strings[names[i]!] !== name) continue;
-      longest = durations[i]!;
-      found = { start_ns: starts[i]!, end_ns: starts[i]! + longest, target: { event: track.first + i } };
-    }
-  }
-  return found;
-}
-
-/** The longest call of the kernel or operator; undefined where the file's timeline holds none. */
-export function stretchOf(context: Context, row: RooflineRow): Stretch | undefined {
-  const { data, rank } = context;
-  const kinds = row.shapes === null && rank.kernels.some((kernel) => kernel.name === row.name) ? (['stream'] as const) : (['thread'] as const);
-  const found = longestCall(context, row) ?? longestEvent(data, rank.rank, [...kinds], (name) => name === row.name);
+/** The longest call of the kernel, or of the operator with these shapes; undefined where the file's timeline holds none. */
+export function stretchOf({ data, rank }: Context, { name, shapes }: RooflineRow): Stretch | undefined {
+  const is_kernel = shapes === null && rank.kernels.some((kernel) => kernel.name === name);
+  const wanted = shapes === null ? '' : squeezed(shapes);
+  const args = shapes === null ? undefined : data.args.map((of) => of.shapes !== undefined && isSame(squeezed(of.shapes), wanted));
+  const found = longestEvent(data, rank.rank, [is_kernel ? 'stream' : 'thread'], (of) => of === name, { args });
   return found && withMargin(found, data.span_ns, 2);
 }
 
 export function rooflineColumns(whole_ns: number, name: (row: RooflineRow) => string): Column<RooflineRow>[] {
   return [
     { key: 'name', title: 'Name', wide: true, cell: (row) => element('span', {}, swatch(categoryOfBound(row)), shown(name(row))), order: name },
-    { key: 'bound', title: 'Bound', cell: (row) => (row.recomputed ? 'recomputed' : row.bound), order: boundOf },
+    { key: 'bound', title: 'Bound', roomy: true, cell: (row) => (row.recomputed ? 'recomputed' : row.bound), order: boundOf },
     { key: 'precision', title: 'Precision', spare: true, cell: (row) => (row.precision ?? '').toUpperCase(), order: (row) => row.precision },
-    { key: 'count', title: 'Calls', numeric: true, cell: (row) => count(row.count), order: (row) => row.count },
+    { key: 'count', title: 'Calls', numeric: true, roomy: true, cell: (row) => count(row.count), order: (row) => row.count },
     timeColumn('total', 'Total', (row) => row.total_ns, 'Device time of all calls in the measured steps'),
     { key: 'share', title: 'Of all', spare: true, numeric: true, cell: (row) => percent((100 * row.total_ns) / (whole_ns || 1)), order: (row) => row.total_ns },
     timeColumn('beyond', 'Over limit', (row) => beyond(row), 'What its time is above the shortest that the device could take'),

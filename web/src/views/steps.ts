@@ -1,15 +1,12 @@
 // A bar for each step; a click shows it in the timeline.
 
 import { legend } from './bars';
-import { colourOf } from './colours';
 import { button, element, shown } from './dom';
-import { drawing, hatch, roundMarks } from './drawing';
 import { isEventTrack, stepStretches } from './evidence';
 import { brief, duration, kUnknown, percent } from './quantity';
-import { isLeftOut, words, type RankReport, type Step } from './report';
+import { isLeftOut, isWholeTrace, words, type RankReport, type Step } from './report';
+import { StepBars } from './step_bars';
 import { DataTable } from './table';
-import { colour } from './theme';
-import { hideTip, showTip } from './tooltip';
 import type { Context, View } from './view';
 import type { PageData, Utilization } from '../page_data';
 
@@ -21,9 +18,6 @@ interface Piece {
 type Split = 'device' | 'phases';
 
 const kChartHeight = 260;
-const kLeft = 64;
-const kBottom = 22;
-const kTop = 8;
 const kLeastRest = 0.001;
 const kPhaseOrder = ['data_loading', 'forward', 'backward', 'optimizer', 'communication', 'checkpoint', 'own_phase', 'other_phase'];
 
@@ -71,132 +65,15 @@ function median(values: number[]): number {
   return sorted.length > 0 ? sorted[Math.floor((sorted.length - 1) / 2)]! : 0;
 }
 
-class StepChart {
-  readonly root = element('div', { class: 'chart' });
-  private readonly drawing_;
-  private hovered_ = -1;
-  private pieces_: Piece[][] = [];
-
-  constructor(private readonly steps_: Step[], private readonly picked_: (index: number) => void) {
-    this.drawing_ = drawing('Durations of the steps; the table below has the numbers', kChartHeight, (p, w, h) => this.draw(p, w, h));
-    const { canvas } = this.drawing_;
-    this.root.append(canvas);
-    canvas.addEventListener('pointermove', (event) => this.hover(event));
-    canvas.addEventListener('pointerleave', () => this.leave());
-    canvas.addEventListener('click', (event) => {
-      const at = this.at(event);
-      if (at >= 0) this.picked_(at);
-    });
-  }
-
-  split(pieces: Piece[][]): void {
-    this.pieces_ = pieces;
-    this.drawing_.refresh();
-  }
-
-  dispose(): void {
-    this.drawing_.dispose();
-    hideTip();
-  }
-
-  private slot(width: number): number {
-    return Math.min(110, (width - kLeft - 8) / this.steps_.length);
-  }
-
-  private at(event: MouseEvent): number {
-    const box = this.drawing_.canvas.getBoundingClientRect();
-    const index = Math.floor((event.clientX - box.left - kLeft) / this.slot(box.width));
-    return index >= 0 && index < this.steps_.length ? index : -1;
-  }
-
-  private leave(): void {
-    this.hovered_ = -1;
-    hideTip();
-    this.drawing_.refresh();
-  }
-
-  private hover(event: PointerEvent): void {
-    const at = this.at(event);
-    if (at < 0) return this.leave();
-    const step = this.steps_[at]!;
-    const parts = (this.pieces_[at] ?? []).map((p) => `${p.name}  ${duration(p.ns)}  ${percent((100 * p.ns) / step.duration_ns)}`);
-    showTip(event.clientX, event.clientY, [
-      `${shown(step.name, 80)}  ${duration(step.duration_ns)}`, isLeftOut(step) && `${step.warmup ? 'warm-up' : 'incomplete'}: left out of averages`, ...parts]);
-    if (at !== this.hovered_) {
-      this.hovered_ = at;
-      this.drawing_.refresh();
-    }
-  }
-
-  private draw(painter: CanvasRenderingContext2D, width: number, height: number): void {
-    const most = Math.max(...this.steps_.map((s) => s.duration_ns), 1);
-    const scale = (height - kTop - kBottom) / most;
-    const base = height - kBottom;
-    this.axes(painter, width, base, most, scale);
-    const slot = this.slot(width);
-    const gap = slot > 4 ? Math.min(6, slot * 0.15) : 0;
-    this.steps_.forEach((step, i) => {
-      const x = kLeft + i * slot + gap / 2;
-      let top = base;
-      for (const piece of this.pieces_[i] ?? []) {
-        const tall = piece.ns * scale;
-        painter.fillStyle = colourOf(piece.category);
-        painter.fillRect(x, top - tall, slot - gap, tall);
-        top -= tall;
-      }
-      if (isLeftOut(step)) hatch(painter, x, base - step.duration_ns * scale, slot - gap, step.duration_ns * scale, colour('back'));
-      if (i === this.hovered_) {
-        painter.strokeStyle = colour('text');
-        painter.lineWidth = 1.5;
-        painter.strokeRect(x, base - step.duration_ns * scale, slot - gap, step.duration_ns * scale);
-      }
-    });
-    this.numbers(painter, slot, base);
-    this.medianLine(painter, width, base, scale);
-  }
-
-  private axes(painter: CanvasRenderingContext2D, width: number, base: number, most: number, scale: number): void {
-    painter.font = '11px system-ui, sans-serif';
-    painter.textAlign = 'right';
-    painter.textBaseline = 'middle';
-    painter.lineWidth = 1;
-    for (const mark of roundMarks(most, 5)) {
-      const y = Math.round(base - mark * scale) + 0.5;
-      painter.strokeStyle = colour('line');
-      painter.beginPath();
-      painter.moveTo(kLeft, y);
-      painter.lineTo(width, y);
-      painter.stroke();
-      painter.fillStyle = colour('quiet');
-      painter.fillText(brief(duration(mark)), kLeft - 8, y);
-    }
-  }
-
-  private numbers(painter: CanvasRenderingContext2D, slot: number, base: number): void {
-    painter.textAlign = 'center';
-    painter.fillStyle = colour('quiet');
-    const every = Math.ceil(40 / slot);
-    this.steps_.forEach((step, i) => {
-      if (i % every === 0) painter.fillText(String(step.index ?? i), kLeft + (i + 0.5) * slot, base + 12);
-    });
-  }
-
-  private medianLine(painter: CanvasRenderingContext2D, width: number, base: number, scale: number): void {
-    const middle = median(this.steps_.filter((s) => !isLeftOut(s)).map((s) => s.duration_ns));
-    if (this.steps_.length < 3 || middle === 0) return;
-    const y = Math.round(base - middle * scale) + 0.5;
-    const end = Math.min(width, kLeft + this.steps_.length * this.slot(width));
-    painter.strokeStyle = colour('text');
-    painter.setLineDash([4, 3]);
-    painter.beginPath();
-    painter.moveTo(kLeft, y);
-    painter.lineTo(end, y);
-    painter.stroke();
-    painter.setLineDash([]);
-    painter.textAlign = 'left';
-    painter.fillStyle = colour('text');
-    if (end + 110 < width) painter.fillText(`median ${duration(middle)}`, end + 8, y);
-  }
+function stepChart(steps: Step[], pieces: () => Piece[][], open: (step: number) => void): StepBars {
+  const middle = median(steps.filter((s) => !isLeftOut(s)).map((s) => s.duration_ns));
+  return new StepBars(steps, {
+    label: 'Durations of the steps; the table below has the numbers', height: kChartHeight, marks: 5, open,
+    most: Math.max(...steps.map((s) => s.duration_ns), 1), text: (ns) => brief(duration(ns)),
+    level: steps.length < 3 || middle === 0 ? undefined : { amount: middle, text: `median ${duration(middle)}` },
+    parts: (step) => (pieces()[step] ?? []).map(({ ns, category }) => ({ amount: ns, category })),
+    lines: (step) => (pieces()[step] ?? []).map((p) => `${p.name}  ${duration(p.ns)}  ${percent((100 * p.ns) / steps[step]!.duration_ns)}`),
+  });
 }
 
 function piecesLegend(pieces: Piece[][], someLeftOut: boolean): HTMLElement {
@@ -232,8 +109,8 @@ export const steps: View = {
   id: 'steps',
   title: 'Steps',
   of_rank: true,
-  absent: ({ rank }) => (rank.steps.length > 0 ? null
-    : 'No steps were found. Call prof.step() once an iteration, or name the ranges that are steps with --step-pattern.'),
+  absent: ({ rank }) => (rank.steps.length > 0 && !isWholeTrace(rank) ? null
+    : 'No steps are marked. Call prof.step() once an iteration, or name the ranges that are steps with --step-pattern.'),
   mount(root, context: Context) {
     const { rank, data } = context;
     const by_phase = phasePieces(data, rank);
@@ -241,11 +118,12 @@ export const steps: View = {
     const windows = stepStretches(data, rank);
     const open = (index: number) => context.show(windows[index]!);
     const use = new Map((data.ranks[context.rank_index]?.utilization ?? []).flatMap((of) => (rank.steps[of.step] ? [[rank.steps[of.step]!, of] as const] : [])));
-    const chart = new StepChart(rank.steps, open);
+    let pieces = by_device;
+    const chart = stepChart(rank.steps, () => pieces, open);
     const key = element('div');
     const choose = (split: Split) => {
-      const pieces = split === 'phases' ? by_phase : by_device;
-      chart.split(pieces);
+      pieces = split === 'phases' ? by_phase : by_device;
+      chart.refresh();
       key.replaceChildren(piecesLegend(pieces, rank.steps.some(isLeftOut)));
       for (const b of buttons) b.setAttribute('aria-pressed', String(b.dataset.split === split));
     };

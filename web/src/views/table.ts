@@ -13,6 +13,8 @@ export interface Column<Row> {
   wide?: boolean;
   /** Left out where the window is not wide. */
   spare?: boolean;
+  /** Left out on a phone, where others say more. */
+  roomy?: boolean;
   cell(row: Row): Child;
   /** What rows are sorted by; unknown values stand last. Without it the column cannot be sorted. */
   order?(row: Row): number | string | null | undefined;
@@ -66,8 +68,10 @@ export class DataTable<Row> {
     this.sort();
   }
 
-  get rows(): Row[] {
-    return this.rows_;
+  /** Picks a row that is in view. */
+  choose(row: Row): void {
+    const at = this.rows_.indexOf(row);
+    if (at >= 0) this.pick(at);
   }
 
   private heading(column: Column<Row>): HTMLElement {
@@ -151,7 +155,7 @@ export class DataTable<Row> {
 }
 
 function kindOf<Row>(column: Column<Row>): string | null {
-  return [column.numeric && 'num', column.wide && 'wide', column.spare && 'spare'].filter(Boolean).join(' ') || null;
+  return [column.numeric && 'num', column.wide && 'wide', column.spare && 'spare', column.roomy && 'roomy'].filter(Boolean).join(' ') || null;
 }
 
 function sorted<Row>(rows: Row[], order: NonNullable<Column<Row>['order']>, descending: boolean): Row[] {

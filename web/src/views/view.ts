@@ -27,6 +27,16 @@ export interface Context {
   remember(view: View, place: URLSearchParams): void;
 }
 
+/** "rank 3", where there are others; "" otherwise. */
+export function rankName({ analysis, rank }: Context): string {
+  return analysis.ranks.length > 1 ? `rank ${rank.rank}` : '';
+}
+
+/** What `remember` takes; without what is empty. */
+export function placeOf(entries: Record<string, string>): URLSearchParams {
+  return new URLSearchParams(Object.entries(entries).filter(([, text]) => text !== ''));
+}
+
 /** Why nothing is known of the chosen rank but its report; null where its events are on the page. */
 export function withoutEvents({ data, rank }: Context): string | null {
   return data.without_events.includes(rank.rank)

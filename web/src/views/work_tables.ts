@@ -1,29 +1,33 @@
 // Kernels and operators: every row, sorted and searched; a kernel's durations beside the table.
 
 import { swatch } from './bars';
-import { append, button, copyButton, element, shown } from './dom';
-import { longestEvent, withMargin } from './evidence';
+import { append, copyButton, element, shown } from './dom';
+import { findButton, longestEvent, withMargin } from './evidence';
+import { factList } from './facts';
 import { histogram } from './histogram';
 import { originList, originsOf } from './origins';
 import { count, duration, kUnknown, number, percent } from './quantity';
 import { words, type Kernel, type Op } from './report';
+import { settled } from './settled';
 import { DataTable, timeColumn as time, type Column } from './table';
-import type { Context, View } from './view';
+import { placeOf, rankName, type Context, type View } from './view';
 
 interface Searchable<Row> {
   table: DataTable<Row>;
   rows: Row[];
+  /** The one that is picked. */
+  picked(): Row | undefined;
   /** What a row is searched by. */
   text(row: Row): string;
   category?(row: Row): string;
   what: string;
 }
 
-/** What the address says of the tables' filters: set by a table when it is made. */
+/** What the address says of the tables: set by a table when it is made. */
 const filters = new Map<string, (place: URLSearchParams) => void>();
 
 // Search and, where rows have categories, a choice of them; says how many rows are left.
-function filterTools<Row>(of: Searchable<Row>, view: View, context: Context): HTMLElement {
+function filterTools<Row>(of: Searchable<Row>, view: View, context: Context): { root: HTMLElement; picked(): void } {
   const search = element('input', { type: 'search', placeholder: `Search ${of.what}`, 'aria-label': `Search ${of.what}`, spellcheck: 'false' });
   const left = element('span', { class: 'quiet', role: 'status' });
   const categories = of.category ? [...new Set(of.rows.map(of.category))].sort() : [];
@@ -36,9 +40,13 @@ function filterTools<Row>(of: Searchable<Row>, view: View, context: Context): HT
     of.table.show(rows);
     left.textContent = rows.length === of.rows.length ? `${count(rows.length)} ${of.what}` : `${count(rows.length)} of ${count(of.rows.length)} ${of.what}`;
   };
+  const remember = settled(() => {
+    const picked = of.picked();
+    context.remember(view, placeOf({ q: search.value, category: select.value, row: picked === undefined ? '' : String(of.rows.indexOf(picked)) }));
+  });
   const changed = () => {
     apply();
-    context.remember(view, new URLSearchParams([['q', search.value], ['category', select.value]].filter(([, text]) => text !== '')));
+    remember.now();
   };
   search.addEventListener('input', changed);
   select.addEventListener('change', changed);
@@ -46,9 +54,14 @@ function filterTools<Row>(of: Searchable<Row>, view: View, context: Context): HT
     search.value = place.get('q') ?? '';
     select.value = place.get('category') ?? '';
     apply();
+    const row = of.rows[Number(place.get('row') ?? NaN)];
+    if (row !== undefined) of.table.choose(row);
   });
   apply();
-  return element('div', { class: 'tools' }, search, categories.length > 1 && select, left);
+  return {
+    root: element('div', { class: 'tools' }, search, categories.length > 1 && select, left),
+    picked: () => remember.soon(),
+  };
 }
 
 function swatched(category: string, text: string): HTMLElement {
@@ -58,8 +71,8 @@ function swatched(category: string, text: string): HTMLElement {
 function kernelColumns(devices: number): Column<Kernel>[] {
   const columns: Column<Kernel>[] = [
     { key: 'name', title: 'Kernel', wide: true, cell: (k) => swatched(k.category, shown(k.short_name || k.name)), order: (k) => k.short_name },
-    { key: 'category', title: 'Category', cell: (k) => words(k.category), order: (k) => k.category },
-    { key: 'count', title: 'Calls', numeric: true, cell: (k) => count(k.count), order: (k) => k.count },
+    { key: 'category', title: 'Category', roomy: true, cell: (k) => words(k.category), order: (k) => k.category },
+    { key: 'count', title: 'Calls', numeric: true, roomy: true, cell: (k) => count(k.count), order: (k) => k.count },
     time('total', 'Total', (k) => k.total_ns, 'Sum of the durations'),
     { key: 'share', title: 'Of kernels', help: 'Share of the summed time of the device’s kernels', numeric: true, cell: (k) => percent(k.kernel_pct), order: (k) => k.kernel_pct },
     time('mean', 'Mean', (k) => k.mean_ns), { ...time<Kernel>('median', 'Median', (k) => k.median_ns), spare: true },
@@ -68,10 +81,6 @@ function kernelColumns(devices: number): Column<Kernel>[] {
   ];
   if (devices > 1) columns.splice(1, 0, { key: 'device', title: 'GPU', numeric: true, cell: (k) => String(k.device), order: (k) => k.device });
   return columns;
-}
-
-function facts(pairs: [string, string][]): HTMLElement {
-  return element('dl', { class: 'facts' }, ...pairs.flatMap(([name, value]) => [element('dt', {}, name), element('dd', {}, value)]));
 }
 
 const kMostName = 20000;  // characters that a detail shows of a name
@@ -84,16 +93,14 @@ function fullName(name: string): HTMLElement {
 function kernelDetail(panel: HTMLElement, kernel: Kernel, context: Context): () => void {
   const spread = context.data.ranks[context.rank_index]?.kernels.find((k) => k.device === kernel.device && k.name === kernel.name);
   const chart = spread && histogram(spread.histogram, kernel.category, [{ name: 'median', ns: kernel.median_ns }, { name: 'p95', ns: kernel.p95_ns }]);
-  const find = () => {
+  const longest = () => {
     const found = longestEvent(context.data, context.rank.rank, ['stream'], (name) => name === kernel.name, { device: kernel.device });
-    if (found) context.show(withMargin(found, context.data.span_ns, 2));
-    else missing.hidden = false;
+    return found && withMargin(found, context.data.span_ns, 2);
   };
-  const missing = element('p', { class: 'quiet', role: 'status', hidden: true }, 'The timeline in this file holds no call of it: other steps were kept. --html-steps chooses them.');
   panel.replaceChildren();
   append(panel, [
     element('h3', {}, swatched(kernel.category, shown(kernel.short_name, 200))), fullName(kernel.name),
-    facts([['Calls', count(kernel.count)], ['Total', duration(kernel.total_ns)], ['Min', duration(kernel.min_ns)], ['Median', duration(kernel.median_ns)],
+    factList([['Calls', count(kernel.count)], ['Total', duration(kernel.total_ns)], ['Min', duration(kernel.min_ns)], ['Median', duration(kernel.median_ns)],
       ['Mean', duration(kernel.mean_ns)], ['p95', duration(kernel.p95_ns)], ['Max', duration(kernel.max_ns)], ['Std dev', duration(kernel.stddev_ns)],
       ['GPU', String(kernel.device)], ['Tensor cores', kernel.tensor_cores === null ? kUnknown : kernel.tensor_cores ? 'yes' : 'no']]),
     element('h4', {}, 'Distribution of durations'),
@@ -101,7 +108,7 @@ function kernelDetail(panel: HTMLElement, kernel: Kernel, context: Context): () 
     originList('Launched from: operator, module, source line',
       originsOf(context.data, context.rank.rank).filter((row) => row.kernel === kernel.name && row.device === `GPU ${kernel.device}`),
       (row) => [row.op || 'no operator', row.module, row.source], context),
-    button('Find the longest in the timeline', { class: 'see' }, find), missing]);
+    ...findButton(context, longest)]);
   panel.hidden = false;
   return () => chart?.dispose();
 }
@@ -117,28 +124,31 @@ export const kernels: View = {
     const panel = element('aside', { class: 'detail', 'aria-label': 'The kernel that is picked', 'aria-live': 'polite' },
       element('p', { class: 'quiet' }, 'Pick a row to see its full name and how its durations are spread.'));
     let dispose: (() => void) | undefined;
+    let chosen: Kernel | undefined;
     const table = new DataTable<Kernel>({
       label: 'Kernels', columns: kernelColumns(rank.devices.length), sorted: 'total',
       picked: (kernel) => {
         dispose?.();
+        chosen = kernel;
         dispose = kernelDetail(panel, kernel, context);
+        tools.picked();
       },
     });
-    const tools = filterTools({ table, rows: rank.kernels, text: (k) => `${k.name} ${k.short_name}`, category: (k) => k.category, what: 'kernels' }, kernels, context);
-    root.append(element('h2', {}, 'Kernels', ofRank(context)), tools, element('div', { class: 'beside' }, table.root, panel));
+    const tools = filterTools({ table, rows: rank.kernels, picked: () => chosen, text: (k) => `${k.name} ${k.short_name}`, category: (k) => k.category, what: 'kernels' }, kernels, context);
+    root.append(element('h2', {}, 'Kernels', ofRank(context)), tools.root, element('div', { class: 'beside' }, table.root, panel));
     return () => dispose?.();
   },
   goTo: (place) => filters.get('kernels')?.(place),
 };
 
-function ofRank(context: Context): HTMLElement | null {
-  return context.analysis.ranks.length > 1 ? element('span', { class: 'quiet' }, `rank ${context.rank.rank}`) : null;
+function ofRank(context: Context): HTMLElement {
+  return element('span', { class: 'quiet' }, rankName(context));
 }
 
 function opColumns(rows: Op[]): Column<Op>[] {
   const columns: Column<Op>[] = [
     { key: 'name', title: 'Op', wide: true, cell: (op) => shown(op.name), order: (op) => op.name },
-    { key: 'calls', title: 'Calls', numeric: true, cell: (op) => count(op.calls), order: (op) => op.calls },
+    { key: 'calls', title: 'Calls', numeric: true, roomy: true, cell: (op) => count(op.calls), order: (op) => op.calls },
     time('cpu_self', 'CPU self', (op) => op.cpu_self_ns, 'Time on the host without the ops that it called'),
     time('cpu_total', 'CPU total', (op) => op.cpu_total_ns, 'Time on the host with the ops that it called'),
     time('device_self', 'GPU self', (op) => op.device_self_ns, 'Summed time of the kernels and copies that it launched itself'),
@@ -164,27 +174,28 @@ export const ops: View = {
     const whole = rank.ops.reduce((sum, op) => sum + op.cpu_self_ns, 0);
     const short = new Map(rank.kernels.map((k) => [k.name, k.short_name] as const));
     const on_device = rank.ops.reduce((sum, op) => sum + op.device_self_ns, 0);
+    let chosen: Op | undefined;
     const table = new DataTable<Op>({
       label: 'Ops', columns: opColumns(rank.ops), sorted: 'cpu_self',
       picked: (op) => {
-        const missing = element('p', { class: 'quiet', role: 'status', hidden: true }, 'The timeline in this file holds no call of it.');
+        chosen = op;
+        tools.picked();
         panel.replaceChildren();
         append(panel, [
           element('h3', {}, shown(op.name, 200)), fullName(op.name),
-          facts([['Calls', count(op.calls)], ['CPU self', `${duration(op.cpu_self_ns)}, ${percent((100 * op.cpu_self_ns) / (whole || 1))} of all ops`],
+          factList([['Calls', count(op.calls)], ['CPU self', `${duration(op.cpu_self_ns)}, ${percent((100 * op.cpu_self_ns) / (whole || 1))} of all ops`],
             ['CPU total', duration(op.cpu_total_ns)], ['GPU self', `${duration(op.device_self_ns)}, ${percent((100 * op.device_self_ns) / (on_device || 1))} of all ops`],
             ['GPU total', duration(op.device_total_ns)], ['FLOP', number(op.flops)]]),
           originList('Launched: kernels and copies, by source line', originsOf(data, rank.rank).filter((row) => row.op === op.name),
             (row) => [short.get(row.kernel) ?? row.kernel, row.module, row.source], context),
-          button('Find the longest in the timeline', { class: 'see' }, () => {
+          ...findButton(context, () => {
             const found = longestEvent(data, rank.rank, ['thread', 'step'], (name) => name === op.name);
-            if (found) context.show(withMargin(found, data.span_ns));
-            else missing.hidden = false;
-          }), missing]);
+            return found && withMargin(found, data.span_ns);
+          })]);
       },
     });
-    const tools = filterTools({ table, rows: rank.ops, text: (op) => op.name, what: 'ops' }, ops, context);
-    root.append(element('h2', {}, 'Ops', ofRank(context)), tools, element('div', { class: 'beside' }, table.root, panel));
+    const tools = filterTools({ table, rows: rank.ops, picked: () => chosen, text: (op) => op.name, what: 'ops' }, ops, context);
+    root.append(element('h2', {}, 'Ops', ofRank(context)), tools.root, element('div', { class: 'beside' }, table.root, panel));
   },
   goTo: (place) => filters.get('ops')?.(place),
 };
