@@ -230,7 +230,8 @@ Outcome bench(const Arguments& arguments) {
   const int width = c->width > 0 ? c->width : output_width();
   Lines lines = bench_lines(end->result, compared, width);
   if (c->output.empty() && c->saved.empty()) append_apart(lines, next_lines({"profgpu bench -o machine.json"}, width));
-  const Status shown = write_stdout(c->json ? json : rendered(lines, width, output_colour(c->colour)));
+  const Status shown =
+      c->json ? write_stdout(json) : write_text(rendered(lines, width, output_colour(c->colour)));
   return shown ? outcome_of(*c, *end, compared) : Outcome(shown);
 }
 

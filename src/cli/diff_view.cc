@@ -21,6 +21,7 @@ struct DiffTable {
   std::string title;
   Grid grid;
   size_t left_out = 0;       ///< rows
+  bool texts_below = false;  ///< the last column goes below the rows of a screen that is too narrow for it
 };
 
 struct DiffView {
@@ -179,6 +180,7 @@ DiffTable number_table(std::string title, const std::vector<NumberChange>& rows)
 
 DiffTable finding_table(const std::vector<FindingChange>& rows) {
   DiffTable t{"Findings", Grid({{""}, {"rule"}, {"cost before", true}, {"after, per step", true}, {"what is seen"}})};
+  t.texts_below = true;
   const auto cost = [](const std::optional<double>& ns) {
     return ns ? format_duration(*ns) : std::string(kUnknownText);
   };
@@ -340,9 +342,35 @@ Lines title_lines(const Diff& diff, int width) {
   return lines;
 }
 
+// The last column's texts below their rows, which have the other columns.
+Lines lines_with_texts_below(const Grid& grid, int width) {
+  constexpr int kTextIndent = 6;   // behind the word for the change
+  Grid figures({grid.columns().begin(), grid.columns().end() - 1});
+  std::vector<Lines> below;   // each row
+  for (const std::vector<Cell>& row : grid.rows()) {
+    const bool first = std::any_of(row.begin(), row.end() - 1, [](const Cell& c) { return !c.text.empty(); });
+    if (first) figures.add_row({row.begin(), row.end() - 1}), below.emplace_back();
+    if (!below.empty()) append(below.back(), wrapped_after(Line().skip(kTextIndent), row.back().text, width));
+  }
+  const Lines drawn = figures.lines(width);
+  if (drawn.size() != below.size() + 1) return grid.lines(width);   // it is in blocks
+  Lines out{drawn.front()};
+  for (size_t i = 0; i < below.size(); ++i) {
+    out.push_back(drawn[i + 1]);
+    append(out, std::move(below[i]));
+  }
+  return out;
+}
+
 Lines table_lines(const DiffTable& table, int width) {
   Lines lines{Line(table.title, Style::kStrong)};
-  for (const Line& line : table.grid.lines(width > 2 ? width - 2 : 0)) lines.push_back(Line().skip(2).add(line));
+  const int room = width > 2 ? width - 2 : 0;
+  const Lines natural = table.grid.lines(0);
+  const bool fits = room == 0 || std::ranges::all_of(natural, [&](const Line& l) { return l.width() <= room; });
+  const Lines drawn = fits                ? natural
+                      : table.texts_below ? lines_with_texts_below(table.grid, room)
+                                          : table.grid.lines(room);
+  for (const Line& line : drawn) lines.push_back(Line().skip(2).add(line));
   if (table.left_out > 0) lines.push_back(Line(fmt::format("  … and {} more: --top", table.left_out), Style::kFaint));
   return lines;
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "analyse/report/text.h"
 #include "analyse/rules/rule.h"
 #include "app/analyze.h"
 #include "app/export/run.h"
@@ -19,6 +20,7 @@ namespace profgpu {
 namespace {
 
 constexpr int kRulesWidth = 88;
+constexpr int kListWidth = 120;   // a line for each entry, if it fits
 
 std::vector<std::string> rule_ids() {
   std::vector<std::string> ids;
@@ -31,7 +33,8 @@ Outcome list_rules(const Arguments&) {
   size_t widest = 0;
   for (const Rule* r : rules()) widest = std::max(widest, r->id.size());
   std::string out;
-  for (const Rule* r : rules()) out += fmt::format("{:<{}}  {}\n", r->id, widest, r->summary);
+  for (const Rule* r : rules())
+    out += wrap(r->summary, text_width(kListWidth), padded_right(std::string(r->id), static_cast<int>(widest) + 2));
   return write_text(out + "\nNext: profgpu explain RULE\n");
 }
 
@@ -46,7 +49,7 @@ Outcome list_formats(const Arguments&) {
   for (const Exporter* e : exporters()) width = std::max(width, e->name.size());
   std::string out = "Reads\n";
   const auto add = [&](std::string_view name, std::string_view summary) {
-    out += fmt::format("  {:<{}}  {}\n", name, width, summary);
+    out += wrap(summary, text_width(kListWidth), fmt::format("  {:<{}}  ", name, width));
   };
   for (const Importer* i : importers()) {
     add(i->name, i->summary);
@@ -62,17 +65,18 @@ Outcome list_formats(const Arguments&) {
 }  // namespace
 
 Result<std::string> explanation(const std::string& id) {
-  if (const Topic* topic = find_topic(id)) return topic_text(*topic, kRulesWidth);
+  const int width = text_width(kRulesWidth);
+  if (const Topic* topic = find_topic(id)) return topic_text(*topic, width);
   const Rule* rule = find_rule(id);
   if (!rule) return no_such_rule(id);
-  std::string out = fmt::format("{}: {}\n\n", rule->id, rule->summary);
-  out += wrap(rule->meaning, kRulesWidth, "") + "\nHow it is computed\n" + wrap(rule->computation, kRulesWidth, "  ");
+  std::string out = wrap(fmt::format("{}: {}", rule->id, rule->summary), width, "") + "\n";
+  out += wrap(rule->meaning, width, "") + "\nHow it is computed\n" + wrap(rule->computation, width, "  ");
   out += fmt::format("  Default threshold: {}{}{}; change it with --threshold {}=VALUE.\n\nWhat to change, best first\n",
                      rule->threshold, rule->unit.empty() ? "" : " ", rule->unit, rule->id);
-  for (std::string_view advice : rule->advice) out += wrap(advice, kRulesWidth, "  - ");
+  for (std::string_view advice : rule->advice) out += wrap(advice, width, "  - ");
   if (!rule->by_framework.empty()) out += "\nBy framework, if the trace shows it\n";
   for (const FrameworkFix& f : rule->by_framework)
-    out += wrap(fmt::format("{}: {}", framework_name(f.of), f.fix), kRulesWidth, "  - ");
+    out += wrap(fmt::format("{}: {}", framework_name(f.of), f.fix), width, "  - ");
   return out + "\nNext: profgpu analyze PATH --section findings   ·   profgpu rules\n";
 }
 

@@ -196,8 +196,8 @@ Status Log::write(const Reading& taken) {
   }
   const bool again = options_.header && written_ > 0 && written_ % kHeaderEvery == 0;
   if (again && options_.rows.format == LogFormat::kTable && stdout_is_terminal())
-    if (Status written = file_.write(rows_.header()); !written) return written;
-  return file_.write(row);
+    if (Status written = file_.write(for_locale(rows_.header())); !written) return written;
+  return file_.write(options_.rows.format == LogFormat::kTable ? for_locale(row) : row);
 }
 
 bool Log::waits_for_rates(const Reading& reading) {

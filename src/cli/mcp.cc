@@ -96,7 +96,7 @@ Outcome mcp(const Arguments& arguments) {
 extern const Command kMcp;
 const Command kMcp{
     .name = "mcp",
-    .summary = "Model Context Protocol server for AI agents, on standard input and output",
+    .summary = "Model Context Protocol server for AI agents, on stdin and stdout",
     .groups = {{"Transport",
                 {{"--http PORT", "answer HTTP on 127.0.0.1 instead of standard input; 0: any free port"}}}},
     .examples = {{"profgpu mcp",

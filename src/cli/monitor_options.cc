@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "cli/log_file.h"
 #include "cli/output.h"
+#include "cli/terminal.h"
 #include "devices/system_files.h"
 #include "trace/sample_file.h"
 
@@ -83,17 +84,27 @@ Result<MonitorCommand> monitor_command(const Arguments& arguments) {
   return command;
 }
 
+namespace {
+
+constexpr int kHelpWidth = 120;
+
+}  // namespace
+
 std::string alert_help(const std::vector<AlertRule>& alerts) {
+  const int width = text_width(kHelpWidth);
+  const auto entry = [&](std::string_view left, int cells, std::string_view right) {
+    return wrap(right, width, fmt::format("  {:<{}} ", left, cells));
+  };
   std::string out = "Active alerts:\n";
   for (const AlertRule& rule : alerts) {
-    out += fmt::format("  {}: {}\n", rule.name, rule.condition);
-    if (!rule.advice.empty()) out += fmt::format("      {}\n", rule.advice);
+    out += fmt::format("  {}: {}\n", rule.name, rule.condition);   // whole, so that it can be copied
+    if (!rule.advice.empty()) out += wrap(rule.advice, width, "      ");
   }
   out += "\nConditions can use every metric that `profgpu log --help-query` lists, and:\n";
-  for (const AlertFigure& f : alert_figures()) out += fmt::format("  {:<18} {:<4} {}\n", f.name, f.unit, f.help);
-  out += fmt::format("  {:<23} {}\n  {:<23} {}\n", "mean(METRIC, TIME)",
-                     "its mean over that time, once half of it is known", "increase(METRIC, TIME)",
-                     "how much a counter grew in that time");
+  for (const AlertFigure& f : alert_figures()) 
+    out += entry(fmt::format("{:<18} {:<4}", f.name, f.unit), 23, f.help);
+  out += entry("mean(METRIC, TIME)", 23, "its mean over that time, once half of it is known");
+  out += entry("increase(METRIC, TIME)", 23, "how much a counter grew in that time");
   return out +
          "\nForm of an alert:\n"
          "  NAME: METRIC > LEVEL [until LEVEL] [and METRIC < LEVEL ...] [for TIME] [clear after TIME] [severity "

@@ -31,7 +31,8 @@ constexpr int kWidth = 88;
 constexpr int kOverviewWidth = 100;   // a line for each command
 constexpr int kIndent = 28;  // where explanations begin
 
-std::string entry(const std::string& left, std::string_view right, int width = kWidth) {
+std::string entry(const std::string& left, std::string_view right, int most = kWidth) {
+  const int width = text_width(most);
   const std::string head = "  " + left;
   if (display_width(head) + 2 > kIndent) return head + "\n" + wrap(right, width, std::string(kIndent, ' '));
   return wrap(right, width, padded_right(head, kIndent));
@@ -50,8 +51,9 @@ std::string command_help(const Command& command) {
       out += entry((flag.short_name.empty() ? "    " : "") + std::string(flag.synopsis), flag_explanation(flag));
   }
   if (!command.examples.empty()) out += "\nExamples\n";
-  for (const Example& e : command.examples) out += fmt::format("  {}\n{}", e.command, wrap(e.says, kWidth, "      "));
-  if (!command.notes.empty()) out += "\n" + wrap(command.notes, kWidth, "");
+  const int width = text_width(kWidth);
+  for (const Example& e : command.examples) out += fmt::format("  {}\n{}", e.command, wrap(e.says, width, "      "));
+  if (!command.notes.empty()) out += "\n" + wrap(command.notes, width, "");
   return out;
 }
 

@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "cli/lists.h"
 #include "cli/output.h"
+#include "cli/terminal.h"
 #include "cli/trace_command.h"
 
 namespace profgpu {
@@ -25,17 +26,19 @@ std::string_view type_name(Datum::Kind kind) {
 }  // namespace
 
 std::string table_list() {
+  constexpr int kTablesWidth = 120;
+  const int width = text_width(kTablesWidth);
   std::string out;
   for (const DataTable* t : data_tables()) {
-    out += fmt::format("{}: {}\n", t->name, t->summary);
+    out += wrap(fmt::format("{}: {}", t->name, t->summary), width, "");
     for (const DataColumn& c : t->columns) {
       const std::string_view unit = unit_in_name(c.name);
-      out += fmt::format("  {:<24}  {:<16}  {}\n", c.name, unit.empty() ? type_name(c.kind) : unit, c.meaning);
+      out += wrap(c.meaning, width, fmt::format("  {:<24}  {:<16}  ", c.name, unit.empty() ? type_name(c.kind) : unit));
     }
     out += '\n';
   }
   out += "Views\n";
-  for (const DataView& v : data_views()) out += fmt::format("  {:<14}  {}\n", v.name, v.summary);
+  for (const DataView& v : data_views()) out += wrap(v.summary, width, fmt::format("  {:<14}  ", v.name));
   out += "\nNext: profgpu query PATH \"select ...\"\n";
   return out;
 }

@@ -48,6 +48,7 @@ bool stdout_is_terminal() { return ::isatty(STDOUT_FILENO) == 1; }
 bool stderr_is_terminal() { return ::isatty(STDERR_FILENO) == 1; }
 
 int output_width() { return width_of(STDOUT_FILENO); }
+int text_width(int most) { return std::min(output_width(), most); }
 int message_width() { return width_of(STDERR_FILENO); }
 bool output_colour(Colour when) { return colour_of(when, stdout_is_terminal()); }
 bool message_colour(Colour when) { return colour_of(when, stderr_is_terminal()); }

@@ -19,6 +19,8 @@ Colour colour_option(const Arguments& arguments);
 
 /// Columns of standard output: COLUMNS, else the terminal's own, else 100.
 int output_width();
+/// For running text on standard output: at most so many columns, since longer lines are harder to read.
+int text_width(int most);
 /// Whether to color standard output: kAuto does on a terminal unless NO_COLOR is set or TERM is dumb.
 bool output_colour(Colour when);
 /// The same for standard error, which gets the summary of a run.

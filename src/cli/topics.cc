@@ -64,7 +64,7 @@ const Topic* find_topic(std::string_view name) {
 }
 
 std::string topic_text(const Topic& topic, int width) {
-  std::string out = fmt::format("{}: {}\n", topic.name, topic.summary);
+  std::string out = wrap(fmt::format("{}: {}", topic.name, topic.summary), width, "");
   for (const Topic::Part& part : topic.parts) {
     out += fmt::format("\n{}\n", part.title);
     for (const std::string_view entry : part.entries) out += wrap(entry, width, "  - ");

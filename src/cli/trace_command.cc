@@ -43,6 +43,7 @@ Status TraceCommand::write(std::string_view text) const {
 
 Result<TraceCommand> trace_command(const Arguments& arguments) {
   TraceCommand c;
+  c.shown.width = 0;   // unless --width says otherwise: as wide as the output
   c.read.paths = arguments.positional;
   c.samples = arguments.values("--samples");
   c.read.paths.insert(c.read.paths.end(), c.samples.begin(), c.samples.end());

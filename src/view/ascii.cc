@@ -1,5 +1,6 @@
 #include "view/ascii.h"
 
+#include <bit>
 #include <cstdint>
 #include <map>
 
@@ -9,14 +10,21 @@
 namespace profgpu {
 namespace {
 
+// A cell of braille dots, by how many there are.
+std::string_view likeness_of_dots(uint32_t dots) {
+  static constexpr std::string_view kFillings[] = {" ", ".", ".", ":", ":", "=", "+", "*", "#"};
+  return kFillings[std::popcount(dots)];
+}
+
 std::string_view likeness(uint32_t c) {
+  if (c >= 0x2800 && c < 0x2900) return likeness_of_dots(c - 0x2800);
   static const std::map<uint32_t, std::string_view> kAscii = {
       {U'█', "#"}, {U'▉', "#"}, {U'▊', "#"}, {U'▋', "#"}, {U'▌', "="}, {U'▍', "="}, {U'▎', "-"}, {U'▏', "-"},
       {U'▁', "."}, {U'▂', ":"}, {U'▃', "-"}, {U'▄', "="}, {U'▅', "+"}, {U'▆', "*"}, {U'▇', "%"}, {U'·', "-"},
-      {U'–', "-"}, {U'…', "~"}, {U'°', " "}, {U'×', "x"}, {U'↑', "^"}, {U'↓', "v"}, {U'→', ">"}, {U'▲', "^"},
-      {U'▼', "v"}, {U'├', "|"}, {U'└', "`"}, {U'─', "-"}, {U'│', "|"}, {U'µ', "u"}, {U'●', "*"}, {U'○', "o"},
-      {U'░', "."}, {U'◆', "#"}, {U'✓', "+"}, {U'✗', "x"}, {U'−', "-"}, {U'≥', ">"}, {U'≤', "<"}, {U'‹', "<"}, {U'›', ">"},
-      {U'’', "'"}, {U'“', "\""}, {U'”', "\""}, {U'≈', "~"}, {U'±', "~"}, {U'²', "2"}, {U'³', "3"},
+      {U'–', "-"}, {U'…', "~"}, {U'°', " "}, {U'×', "x"}, {U'↑', "^"}, {U'↓', "v"}, {U'→', ">"}, {U'←', "<"},
+      {U'▲', "^"}, {U'▼', "v"}, {U'├', "|"}, {U'┴', "+"}, {U'└', "`"}, {U'─', "-"}, {U'│', "|"}, {U'µ', "u"},
+      {U'●', "*"}, {U'○', "o"}, {U'░', "."}, {U'◆', "#"}, {U'✓', "+"}, {U'✗', "x"}, {U'−', "-"}, {U'≥', ">"}, {U'≤', "<"},
+      {U'‹', "<"}, {U'›', ">"}, {U'’', "'"}, {U'“', "\""}, {U'”', "\""}, {U'≈', "~"}, {U'±', "~"}, {U'²', "2"}, {U'³', "3"},
   };
   const auto it = kAscii.find(c);
   return it == kAscii.end() ? "?" : it->second;

@@ -54,19 +54,28 @@ Line& Line::whole() {
 
 Line& Line::to_column(int column) { return skip(std::max(column - width_, width_ > 0 ? 1 : 0)); }
 
-void Line::append_to(std::string& out, int width, bool colour) const {
-  if (whole_) width = 0;
+Line Line::cut_to(int width) const {
+  if (width_ <= width) return *this;
   size_t end = spans_.size();
   while (end > 0 && is_blank(spans_[end - 1].text)) --end;
-  int left = width > 0 ? width : width_;
-  for (size_t i = 0; i < end && left > 0; ++i) {
+  Line out;
+  for (size_t i = 0; i < end && out.width_ < width; ++i) {
     // If nothing after this fits, the mark of the cut must be here.
-    const bool cut = width > 0 && width_ > width && i + 1 < end;
-    std::string text = spans_[i].text;
-    const int cells = display_width(text);
-    if (cells > left || (cut && cells == left)) text = truncated(text + (cut ? "…" : ""), left);
-    if (i + 1 == end) text.erase(text.find_last_not_of(' ') + 1);
-    left -= display_width(text);
+    const bool more = i + 1 < end;
+    const int left = width - out.width_, cells = display_width(spans_[i].text);
+    const bool cut = cells > left || (more && cells == left);
+    out.add(cut ? truncated(spans_[i].text + (more ? "…" : ""), left) : spans_[i].text, spans_[i].style);
+  }
+  return out;
+}
+
+void Line::append_to(std::string& out, int width, bool colour) const {
+  if (width > 0 && width_ > width && !whole_) return cut_to(width).append_to(out, 0, colour);
+  size_t end = spans_.size();
+  while (end > 0 && is_blank(spans_[end - 1].text)) --end;
+  for (size_t i = 0; i < end; ++i) {
+    std::string_view text = spans_[i].text;
+    if (i + 1 == end) text = text.substr(0, text.find_last_not_of(' ') + 1);
     const std::string_view escape = colour ? kEscapes[static_cast<size_t>(spans_[i].style)] : "";
     out.append(escape).append(text).append(escape.empty() ? "" : kReset);
   }

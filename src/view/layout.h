@@ -39,6 +39,8 @@ class Line {
   };
   friend bool operator==(const Line&, const Line&) = default;
   [[nodiscard]] int width() const { return width_; }
+  /// At most `width` cells, with "…" where something is cut off.
+  [[nodiscard]] Line cut_to(int width) const;
   [[nodiscard]] const std::vector<Span>& spans() const { return spans_; }
   void append_to(std::string& out, int width, bool colour) const;
 

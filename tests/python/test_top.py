@@ -64,7 +64,9 @@ def test_sizes(terminal, width, height):
     text = t.wait(lambda s: s.count('/79.6 GiB') == 8 and 'h help' in s)
     lines = text.split('\n')
     assert len(lines[0]) <= width and '8 × NVIDIA H100 80GB HBM3' in lines[0] and 'driver 550.54.15' in lines[0]
-    assert lines[1].startswith('GPU utilization')
+    assert re.match(r'CPU +\S* +(\d+|–)( %)? .*memory .*/[\d.]+ GiB', lines[1]), lines[1]
+    assert lines[2].startswith('GPU utilization')
+    assert 'now' in text or height == 24, 'a time axis where there is room for charts'
     for i in range(8):
         assert any(re.match(rf'{i}  ?[ >] .* 55\.9/79\.6 GiB .*500/700 W .*61 °C .*1830 MHz', line) for line in lines), text
     assert 'no process is on a device' in text
@@ -98,9 +100,9 @@ def test_keys(terminal, child):
     t.keys('t')
     t.wait(r'└ sleep 90')
     t.keys('d')
-    assert t.wait('clocks    SM 1830').split('\n')[1].startswith('GPU 0')
+    assert t.wait('clocks       SM 1830').split('\n')[2].startswith('GPU 0')
     t.keys('Right')
-    t.wait(lambda s: s.split('\n')[1].startswith('GPU 1'))
+    t.wait(lambda s: s.split('\n')[2].startswith('GPU 1'))
     t.keys('Escape', 'u')
     assert re.search(r'\n\S+ +2 +10\.2 GiB +60 %', t.wait('host memory'))
     t.keys('l')
@@ -154,7 +156,7 @@ def test_a_device_is_lost_and_another_hangs(terminal):
     t.wait('select a process')
     t.keys('h')
     first = t.wait('/79.6 GiB')
-    t.wait(lambda s: '/79.6 GiB' in s and s.split('\n')[2] != first.split('\n')[2])
+    t.wait(lambda s: '/79.6 GiB' in s and s.split('\n')[3] != first.split('\n')[3])
     t.keys('q')
     assert t.exit_code(3) == 0 and restored(t)
 
@@ -219,6 +221,10 @@ def test_plain_terminals(terminal):
     t.wait('/79.6 GiB')
     text = t.screen(colours=True)
     assert '###' in text and text.isascii()
+    t.keys('d')
+    text = t.wait('clocks       SM 1830')
+    assert text.isascii() and '?' not in text, text
+    text = t.screen(colours=True)
     assert not re.search(r'\x1b\[[0-9;]*3[0-7]', text), 'colours in spite of NO_COLOR'
     dumb = terminal(100, 24, scenario=EIGHT, env={'TERM': 'dumb'})
     assert dumb.exit_code() == 0

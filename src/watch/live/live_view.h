@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "devices/backend.h"
+#include "devices/host_load.h"
 #include "devices/host_process.h"
 #include "trace/sample.h"
 #include "watch/live/snapshot.h"
@@ -56,6 +57,7 @@ struct LiveHost {
   std::string driver;               ///< empty: not known, or not the same for all devices
   std::string trouble;              ///< why there is no news: "does not answer since 14:03:22"; empty: none
   bool here = false;                ///< its processes run on this machine: they can be sent signals
+  HostLoad load = {};               ///< of this machine only
 };
 
 struct LiveView {

@@ -20,6 +20,7 @@ namespace profgpu {
 namespace {
 
 constexpr std::chrono::seconds kLookUpDeadline{1};
+constexpr std::chrono::seconds kHostDeadline{3};   // between looks at this machine's load
 constexpr size_t kMaxParents = 256;
 
 struct Slot {
@@ -40,6 +41,7 @@ struct LocalSource::State {
   [[nodiscard]] bool all_fresh(int64_t now) const;
   void look_up_processes();
   void look_up_once(HostProcesses& processes, RecordedJobs& jobs);
+  void look_at_host(HostLoadWatch& watch);
   void query_topology();
 
   const std::shared_ptr<Backend> backend;
@@ -59,6 +61,7 @@ struct LocalSource::State {
   std::map<int64_t, HostProcess> known;
   std::vector<HostProcess> parents;
   std::vector<std::string> job_lines;
+  HostLoad load;
   LiveTopology topology;
   int64_t rounds = 0;         // of looking up processes
   bool due = false, stopping = false, looking_up = false, querying = false, queried = false;
@@ -75,7 +78,7 @@ LocalSource::State::State(std::shared_ptr<Backend> b, const LocalSourceOptions& 
     LiveDevice& device = slots[d].device;
     device.info = {backend, &infos[d]};
     while (device.host < hosts.size() && hosts[device.host].name != name) ++device.host;
-    if (device.host == hosts.size()) hosts.push_back({name, common_driver(infos, options.devices), "", !recorded});
+    if (device.host == hosts.size()) hosts.push_back({name, common_driver(infos, options.devices), "", !recorded, {}});
   }
 }
 
@@ -157,16 +160,28 @@ void LocalSource::State::look_up_once(HostProcesses& processes, RecordedJobs& jo
   ++rounds;
 }
 
+void LocalSource::State::look_at_host(HostLoadWatch& watch) {
+  const HostLoad look = watch.look();
+  const std::lock_guard lock(mutex);
+  load = look;
+}
+
 void LocalSource::State::look_up_processes() {
   HostProcesses processes;
   RecordedJobs jobs;
+  HostLoadWatch host;
+  if (!recorded) look_at_host(host);
   std::unique_lock lock(mutex);
   while (true) {
-    changed.wait(lock, [&] { return due || stopping; });
+    // This machine's load is news even if no device answers.
+    const auto wanted = [&] { return due || stopping; };
+    if (recorded) changed.wait(lock, wanted);
+    else changed.wait_for(lock, kHostDeadline, wanted);
     if (stopping) break;
-    due = false;
+    const bool processes_due = std::exchange(due, false);
     lock.unlock();
-    if (!recorded) look_up_once(processes, jobs);
+    if (!recorded) look_at_host(host);
+    if (!recorded && processes_due) look_up_once(processes, jobs);
     if (news) news();
     lock.lock();
   }
@@ -262,6 +277,8 @@ LiveView LocalSource::view() {
   }
   view.parents = s.parents;
   view.lines = s.job_lines;
+  for (LiveHost& host : view.hosts)
+    if (host.here) host.load = s.load;
   return view;
 }
 

@@ -171,7 +171,7 @@ LiveView RemoteSource::view() {
   const std::lock_guard lock(s.mutex);
   for (const State::Host& host : s.hosts) {
     const std::string driver = host.page.devices.empty() ? "" : host.page.devices.front().info.driver_version;
-    view.hosts.push_back({host.shown, driver, host.tried ? s.trouble(host) : "not polled yet", false});
+    view.hosts.push_back({host.shown, driver, host.tried ? s.trouble(host) : "not polled yet", false, {}});
     for (const ExporterDevice& d : host.page.devices)
       if (!d.jobs.empty())
         view.lines.push_back(fmt::format("{}, GPU {}: job {}", host.shown, d.info.label(), fmt::join(d.jobs, ", ")));

@@ -69,30 +69,10 @@ std::vector<CellRun> changed_cells(const FrameLine& before, const FrameLine& aft
   return runs;
 }
 
-std::vector<std::string> graph(const std::vector<float>& columns, double most, int rows) {
-  static constexpr std::string_view kHeights[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
-  std::vector<std::string> out(static_cast<size_t>(std::max(rows, 0)));
-  for (const float value : columns) {
-    const int eighths =
-        std::isnan(value)
-            ? 0
-            : std::clamp(static_cast<int>(std::lround(most > 0 ? value / most * rows * 8 : 0)), 1, rows * 8);
-    for (int r = 0; r < rows; ++r)
-      out[static_cast<size_t>(rows - 1 - r)] += kHeights[std::clamp(eighths - r * 8, 0, 8)];
-  }
-  return out;
-}
-
-double largest(const std::vector<float>& columns) {
-  double most = 0;
-  for (const float v : columns)
-    if (!std::isnan(v)) most = std::max<double>(most, v);
-  return most;
-}
-
 namespace {
 
 constexpr int kMinWidth = 30, kMinHeight = 6;   // below, there is no room for anything useful
+constexpr int kMinHostHeight = 16;
 constexpr int kMaxAdviceLines = 4, kMaxLines = 3;
 
 // "8 × NVIDIA H100 80GB HBM3"; of several models only how many.
@@ -136,6 +116,61 @@ void add_title(Frame& frame, const TopModel& model, int width, bool printed) {
     cut = std::move(line);
   }
   frame.add(std::move(cut.to_column(room + 2).add(right, model.paused() ? Style::kWarn : Style::kFaint)));
+}
+
+/// Which figures of the host there is room for.
+struct HostCells {
+  bool swap = false, averages = false, load = false;
+  int bar = 0, curve = 0;
+};
+
+std::string load_average(const HostLoad& load, bool all) {
+  std::string text = fmt::format("load {:.2f}", *load.load_1);
+  if (all && load.load_5 && load.load_15) text += fmt::format(" {:.2f} {:.2f}", *load.load_5, *load.load_15);
+  return load.cpus ? text + fmt::format(" of {} CPUs", *load.cpus) : text;
+}
+
+// The host's CPUs and memory, as much of it as fits: bars first.
+void add_host(Frame& frame, const TopModel& model, int width) {
+  constexpr int kMinBars = 20, kMaxBar = 24, kMinCurve = 16, kMaxCurve = 60, kApart = 2;
+  const HostLoad& load = model.view().hosts[0].load;
+  const std::string memory = gib_pair(load.memory_used_bytes, load.memory_bytes);
+  const std::string swap = load.swap_bytes.value_or(0) > 0 ? gib_pair(load.swap_used_bytes, load.swap_bytes) : "";
+  const auto texts = [&](const HostCells& c) {
+    int used = display_width("CPU   100 %  memory  ") + display_width(memory);
+    if (c.swap) used += kApart + display_width("swap ") + display_width(swap);
+    if (c.load) used += kApart + display_width(load_average(load, c.averages));
+    return used;
+  };
+  HostCells cells;
+  for (const HostCells& c : {HostCells{true, true, true, 0, 0}, {true, false, true, 0, 0}, {false, true, true, 0, 0},
+                             {false, false, true, 0, 0}, {false, false, false, 0, 0}}) {
+    cells = {c.swap && !swap.empty(), c.averages, c.load && load.load_1, 0, 0};
+    if (texts(cells) + (c.swap || c.averages ? kMinBars : 0) <= width) break;
+  }
+  const int spare = std::max(width - texts(cells), 0);
+  cells.bar = spare / 2 < 3 ? 0 : std::min(spare / 2, kMaxBar);
+  if (spare - 2 * cells.bar - kApart >= kMinCurve) cells.curve = std::min(spare - 2 * cells.bar - kApart, kMaxCurve);
+  Line line("CPU ", Style::kFaint);
+  const auto cpu = ratio(load.cpu_pct, 100);
+  add_bar(line, cpu, cells.bar, limit_look);
+  line.add(padded_left(rounded(load.cpu_pct, " %"), 5), heat(cpu, 0.95, 2)).skip(kApart);
+  if (cells.curve > 0) {
+    const HostHistory& h = model.histories().host();
+    add_curve(line, columns(h.cpu, h.seconds, model.interval_ns(), cells.curve), 100, limit_look);
+    line.skip(kApart);
+  }
+  line.add("memory ", Style::kFaint);
+  const auto used = ratio(load.memory_used_bytes, load.memory_bytes);
+  add_bar(line, used, cells.bar, full_look);
+  line.add(memory, heat(used, 0.9, 0.97));
+  const Style swapping = heat(ratio(load.swap_used_bytes, load.swap_bytes), 0.5, 0.9);
+  if (cells.swap) line.skip(kApart).add("swap ", Style::kFaint).add(swap, swapping);
+  if (cells.load) {
+    const bool over = load.cpus && *load.load_1 > static_cast<double>(*load.cpus);
+    line.skip(kApart).add(load_average(load, cells.averages), over ? Style::kWarn : Style::kPlain);
+  }
+  frame.add(line.cut_to(width));
 }
 
 void add_host_troubles(Frame& frame, const LiveView& view) {
@@ -261,6 +296,9 @@ Frame top_frame(const TopModel& model, int width, int height) {
     return frame;
   }
   add_title(frame, model, width, height == 0);
+  const std::vector<LiveHost>& hosts = model.view().hosts;
+  if (hosts.size() == 1 && hosts[0].load.time_ns != 0 && (height == 0 || height >= kMinHostHeight))
+    add_host(frame, model, width);
   add_host_troubles(frame, model.view());
   const int above = frame.next();
   const int rows = height > 0 ? height - above - 1 : 0;

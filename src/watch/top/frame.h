@@ -71,12 +71,4 @@ struct CellRun {
 /// Where `after` differs from `before` on a screen of `width` cells; what is behind a line's end is blank.
 std::vector<CellRun> changed_cells(const FrameLine& before, const FrameLine& after, int width);
 
-// Curves as a few rows of block characters.
-
-/// `rows` texts, the uppermost first, of one cell for each of `columns`; `most` fills them. Blank where it is NaN; what
-/// is 0 has the lowest block.
-std::vector<std::string> graph(const std::vector<float>& columns, double most, int rows);
-/// The largest that is known; 0 if there is none.
-double largest(const std::vector<float>& columns);
-
 }  // namespace profgpu

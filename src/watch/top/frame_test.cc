@@ -78,9 +78,10 @@ std::string text_of(const Frame& frame) {
   return out;
 }
 
-void expect_screen(const std::string& name, const TopModel& model, int width, int height) {
-  const std::string path = fmt::format("tests/screens/{}_{}x{}.txt", name, width, height);
-  const std::string got = text_of(top_frame(model, width, height));
+constexpr std::pair<int, int> kSizes[] = {{80, 24}, {100, 30}, {120, 40}, {200, 60}};
+
+void expect_file(const std::string& name, const std::string& got) {
+  const std::string path = "tests/screens/" + name + ".txt";
   if (std::getenv("PROFGPU_UPDATE_SCREENS")) std::ofstream(path) << got;
   std::ifstream file(path);
   std::stringstream want;
@@ -88,17 +89,36 @@ void expect_screen(const std::string& name, const TopModel& model, int width, in
   EXPECT_EQ(got, want.str()) << path;
 }
 
-constexpr std::pair<int, int> kSizes[] = {{80, 24}, {120, 40}, {200, 60}};
+void expect_screen(const std::string& name, const TopModel& model, int width, int height) {
+  expect_file(fmt::format("{}_{}x{}", name, width, height), text_of(top_frame(model, width, height)));
+}
+
+// A letter for the look of each cell, so that a reader sees which figure has which color.
+std::string looks_of(const Frame& frame) {
+  static constexpr std::string_view kLetters = ".SfgwbncGIB";   // by Style
+  std::string out;
+  for (const FrameLine& l : frame.lines) {
+    std::string line;
+    for (const Line::Span& s : l.line.spans())
+      line.append(static_cast<size_t>(display_width(s.text)),
+                  l.reversed ? 'R' : s.text.find_first_not_of(' ') == std::string::npos
+                                         ? ' '
+                                         : kLetters[static_cast<size_t>(s.style)]);
+    out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  }
+  return out;
+}
 
 TEST_F(TopScreens, OverviewsAreAsTheyWereLookedAt) {
-  for (const auto& [name, devices] : {std::pair{"one", 1}, {"eight", 8}, {"sixteen", 16}})
+  for (const auto& [name, devices] : {std::pair{"one", 1}, {"four", 4}, {"eight", 8}, {"sixteen", 16}})
     for (const auto& [width, height] : kSizes)
       expect_screen(name, watched(static_cast<size_t>(devices)), width, height);
 }
 
 TEST_F(TopScreens, PagesAreAsTheyWereLookedAt) {
   for (const auto& [width, height] : kSizes) {
-    TopModel model = watched(8);
+    TopModel model(sample::kSecond_ns);
+    for (int64_t s = 0; s <= 90; ++s) model.take(sample::talkative(sample::view(8, s)));
     model.press({KeyPress::Kind::kRight});
     type(model, "d");
     expect_screen("device", model, width, height);
@@ -165,13 +185,57 @@ TEST_F(TopScreens, HostileNamesReachNoTerminal) {
   }
 }
 
-TEST_F(TopScreens, AsciiIsAsWideAndHasNothingElse) {
-  for (const FrameLine& l : top_frame(watched(8), 120, 40).lines)
-    for (const Line::Span& s : l.line.spans()) {
-      const std::string text = ascii_text(s.text);
-      for (const char c : text) EXPECT_TRUE(c >= 0x20 && c < 0x7f) << s.text;
-      EXPECT_EQ(display_width(text), display_width(s.text)) << s.text;
+TEST_F(TopScreens, ColorsAreAsTheyWereLookedAt) {
+  for (const auto& [name, devices] : {std::pair{"one", 1}, {"eight", 8}})
+    expect_file(std::string(name) + "_100x30_looks",
+                looks_of(top_frame(watched(static_cast<size_t>(devices)), 100, 30)));
+}
+
+TEST_F(TopScreens, AsciiIsAsTheyWereLookedAt) {
+  for (const auto& [name, devices] : {std::pair{"one", 1}, {"eight", 8}}) {
+    std::string text;
+    for (const FrameLine& l : top_frame(watched(static_cast<size_t>(devices)), 100, 30).lines) {
+      std::string line;
+      l.line.append_to(line, 0, false);
+      text += ascii_text(line) + "\n";
     }
+    expect_file(std::string(name) + "_100x30_ascii", text);
+  }
+}
+
+TEST_F(TopScreens, AsciiIsAsWideAndHasNothingElse) {
+  TopModel model(sample::kSecond_ns);
+  for (int64_t s = 0; s <= 20; ++s) model.take(sample::talkative(sample::view(8, s)));
+  model.take(LiveTopology(8, std::vector<std::string>(8, "NV18")));
+  for (const std::string_view keys : {"", "t", "d", "l", "u", "h"}) {
+    type(model, keys);
+    for (const auto& [width, height] : kSizes)
+      for (const FrameLine& l : top_frame(model, width, height).lines)
+        for (const Line::Span& s : l.line.spans()) {
+          const std::string text = ascii_text(s.text);
+          for (const char c : text) EXPECT_TRUE(c >= 0x20 && c < 0x7f) << s.text;
+          EXPECT_EQ(text.find('?'), std::string::npos) << s.text;   // nothing without a likeness
+          EXPECT_EQ(display_width(text), display_width(s.text)) << s.text;
+        }
+  }
+}
+
+TEST_F(TopScreens, WhatANarrowScreenHasNoRoomForIsLeftOutOrLooksCut) {
+  for (const size_t devices : {1, 8}) {
+    const TopModel model = watched(devices);
+    for (int width = 30; width <= 80; ++width)
+      for (const FrameLine& l : top_frame(model, width, 24).lines) {
+        std::string line;
+        l.line.append_to(line, 0, false);
+        EXPECT_LE(display_width(line), width) << line;
+        // Units tell a whole figure from half of one.
+        if (line.find("GiB") == std::string::npos && line.find(" %") == std::string::npos) continue;
+        const char last = line.empty() ? ' ' : line.back();
+        const bool counted = line.find("  +") != std::string::npos;   // warnings that have no room
+        const bool whole = counted || line.find("rank") != std::string::npos;
+        EXPECT_FALSE(last >= '0' && last <= '9' && !whole) << width << ": " << line;
+      }
+  }
 }
 
 TEST_F(TopScreens, ViewsWithNothingInThem) {

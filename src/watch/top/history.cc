@@ -154,6 +154,21 @@ std::optional<double> DeviceHistory::mean(Track track, int64_t span_ns) const {
   return known > 0 && known >= enough ? std::optional(sum / known) : std::nullopt;
 }
 
+void HostHistory::take(const HostLoad& load, int64_t interval_ns) {
+  if (load.time_ns <= pace.newest_ns()) return;
+  const Pace::Step step = pace.step(load.time_ns, interval_ns);
+  const auto add = [&](double cpu_pct, double memory_pct, double s) {
+    cpu.add(cpu_pct);
+    memory.add(memory_pct);
+    seconds.add(s);
+  };
+  if (step.unknown_s > 0) add(kUnknown, kUnknown, step.unknown_s);
+  const auto share = load.memory_used_bytes && load.memory_bytes && *load.memory_bytes > 0
+                         ? 100 * *load.memory_used_bytes / *load.memory_bytes
+                         : kUnknown;
+  add(or_unknown(load.cpu_pct), share, step.seconds);
+}
+
 const ProcessHistory* Histories::process(const ProcessKey& key) const {
   const auto it = processes_.find(key);
   return it == processes_.end() ? nullptr : &it->second;
@@ -162,6 +177,7 @@ const ProcessHistory* Histories::process(const ProcessKey& key) const {
 void Histories::take(const LiveView& view, int64_t interval_ns) {
   devices_.resize(view.devices.size());
   paces_.resize(view.devices.size());
+  if (view.hosts.size() == 1) host_.take(view.hosts[0].load, interval_ns);
   std::map<ProcessKey, ProcessHistory> kept;
   for (size_t i = 0; i < view.devices.size(); ++i) {
     const LiveDevice& device = view.devices[i];

@@ -89,6 +89,14 @@ class DeviceHistory {
   std::map<Metric, Counter> counters_;
 };
 
+/// This machine's CPUs and memory, in percent.
+struct HostHistory {
+  Curve cpu, memory;
+  Curve seconds;                  // that each point of them stands for
+  Pace pace;
+  void take(const HostLoad& load, int64_t interval_ns);
+};
+
 struct ProcessHistory {
   Curve utilization;              // percent
   Curve seconds;                  // that each point of it stands for
@@ -105,11 +113,14 @@ class Histories {
  public:
   void take(const LiveView& view, int64_t interval_ns);
   [[nodiscard]] const DeviceHistory& device(size_t i) const { return devices_[i]; }
+  /// Of the view's only host; empty if there are several.
+  [[nodiscard]] const HostHistory& host() const { return host_; }
   /// Null: not seen.
   [[nodiscard]] const ProcessHistory* process(const ProcessKey& key) const;
 
  private:
   static constexpr size_t kMaxProcesses = 2048;
+  HostHistory host_;
   std::vector<DeviceHistory> devices_;
   std::vector<Pace> paces_;         // of each device's processes
   std::map<ProcessKey, ProcessHistory> processes_;

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "watch/top/frame.h"
+#include "watch/top/chart.h"
 #include "watch/top/sample_view_test.h"
 
 namespace profgpu {
@@ -73,7 +73,7 @@ TEST(DeviceHistory, SilenceLeavesAGap) {
   }
   EXPECT_EQ(history.curve(Track::kUtilization).size(), 6u);
   EXPECT_FALSE(history.latest(Track::kUtilization));
-  EXPECT_EQ(graph(history.columns(Track::kUtilization, kSecond_ns, 6), 100, 1).front().substr(6), "    ");
+  EXPECT_EQ(graph(history.columns(Track::kUtilization, kSecond_ns, 6), 100).substr(6), "    ");
 }
 
 // A device that was read at these times, in tenths of a second, and said this.
@@ -96,7 +96,7 @@ TEST(DeviceHistory, MeansAreOverTimeAndNotOverReadings) {
 TEST(DeviceHistory, WhatNobodyLookedAtIsNotKnown) {
   const DeviceHistory history = read_at({{0, 50}, {10, 50}, {310, 50}}, kSecond_ns);
   EXPECT_FALSE(history.mean(Track::kUtilization, 30 * kSecond_ns));
-  EXPECT_EQ(graph(history.columns(Track::kUtilization, kSecond_ns, 32), 100, 1).front(),
+  EXPECT_EQ(graph(history.columns(Track::kUtilization, kSecond_ns, 32), 100),
             "▄▄" + std::string(29, ' ') + "▄");
 }
 
@@ -108,11 +108,11 @@ TEST(DeviceHistory, TheTimeBeforeAShorterIntervalIsKnown) {
     device.time_ns = kBegin_ns + second * kSecond_ns;
     history.take(device, 0, interval_ns);
   }
-  EXPECT_EQ(graph(history.columns(Track::kMemory, kSecond_ns, 26), 1, 1).front().find(' '), std::string::npos);
+  EXPECT_EQ(graph(history.columns(Track::kMemory, kSecond_ns, 26), 1).find(' '), std::string::npos);
 }
 
 std::string drawn(const Curve& curve, const Curve& seconds, int64_t width_ns, int cells) {
-  return graph(columns(curve, seconds, width_ns, cells), 100, 1).front();
+  return graph(columns(curve, seconds, width_ns, cells), 100);
 }
 
 TEST(Columns, AreStretchesOfTimeWhateverTheReadingsDistance) {
@@ -149,10 +149,8 @@ TEST(Histories, ProcessesThatLeaveAreForgotten) {
 
 TEST(Graph, FillsFromBelowWithTheNewestOnTheRight) {
   const std::vector<float> columns = {std::nanf(""), 0, 50, 100};
-  EXPECT_EQ(graph(columns, 100, 1), (std::vector<std::string>{" ▁▄█"}));
-  EXPECT_EQ(graph(columns, 100, 2), (std::vector<std::string>{"   █", " ▁██"}));
-  EXPECT_EQ(graph(columns, 0, 1), (std::vector<std::string>{" ▁▁▁"}));
-  EXPECT_TRUE(graph(columns, 100, 0).empty());
+  EXPECT_EQ(graph(columns, 100), " ▁▄█");
+  EXPECT_EQ(graph(columns, 0), " ▁▁▁");
   EXPECT_EQ(largest(columns), 100);
 }
 

@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "trace/health.h"
 #include "view/layout.h"
+#include "watch/top/device_charts.h"
 #include "watch/top/frame.h"
 
 namespace profgpu {
@@ -133,7 +134,7 @@ void add_help_page(Frame& frame, int width, int rows) {
       {"q  Ctrl-C", "quit"},
       {"", ""},
       {"SM", "time that its work was on multiprocessors, by the driver"},
-      {"clocks held", "time that a limit lowered clocks: power, heat, or others"},
+      {"slowed by", "what lowered clocks, and for how much of the time: power, heat"},
       {"↓ ↑", "received and sent over PCIe"},
       {"–", "not reported by the device or driver"},
       {"!", "this GPU has a warning below"},
@@ -148,147 +149,157 @@ void add_help_page(Frame& frame, int width, int rows) {
 
 namespace {
 
-constexpr int kTitle = 15, kValue = 25;   // cells before a curve
-constexpr int kMaxCurveRows = 4;
+constexpr int kTitle = 16, kValue = 25;   // cells before a curve in a line
+constexpr int kMinChartRows = 3, kMaxChartRows = 10;
+constexpr int kMinCurves = 7;             // rows, before facts are cut for them
+constexpr int kTwoCharts = 100, kThreeCharts = 180;   // cells for so many charts beside each other
+constexpr size_t kMaxCharts = 16;
 constexpr int kMaxAdvice = 3;
 
-// "lowered: the power limit".
+// "lowered by the power limit".
 std::string reasons_text(const LiveDevice& d) {
   const auto bits = reason_bits(d.value(Metric::kClockEventReasons));
   if (!bits) return "";
   std::string words;
   for (const ClockReasonInfo& r : clock_reasons())
     if ((*bits & static_cast<uint32_t>(r.reason)) != 0) append_listed(words, r.words);
-  return words.empty() ? "not lowered" : "lowered: " + words;
+  return words.empty() ? "not lowered" : "lowered by " + words;
 }
 
-// What the device reports about itself, in lines "title  facts". Unknown facts are left out.
-Lines device_facts(const LiveDevice& d, int width) {
-  Lines lines;
-  const auto named = [](std::string_view name, const std::string& text) {
-    return name.empty() || text.empty() ? text : std::string(name) + " " + text;
-  };
-  const auto fact = [&](std::string_view name, Metric m, std::string_view unit = "") {
-    return d.value(m) ? named(name, rounded(d.value(m), unit)) : "";
-  };
-  // "SM 1755 of 1980 MHz"
-  const auto of = [&](std::string_view name, Metric m, Metric most, std::string_view unit) {
-    const std::string limit = d.value(most) ? " of " + rounded(d.value(most), "") : "";
-    return d.value(m) ? fact(name, m) + limit + std::string(unit) : "";
-  };
-  const auto bytes = [&](std::string_view name, Metric m) { return d.value(m) ? named(name, format_bytes(*d.value(m))) : ""; };
-  const auto sum = [&](std::string_view name, Metric a, Metric b) {
-    const auto x = d.value(a), y = d.value(b);
-    return x || y ? named(name, rounded(x.value_or(0) + y.value_or(0), "")) : "";
-  };
-  const auto line = [&](std::string_view title, std::initializer_list<std::string> facts) {
-    std::string text;
-    for (const std::string& f : facts)
-      if (!f.empty()) append_listed(text, f, "  ·  ");
-    if (!text.empty())
-      append(lines, wrapped_after(Line(padded_right(std::string(title), 10), Style::kNote), text, width));
-  };
-  const bool averaged = d.value(Metric::kPower).has_value();
+/// Facts of one subject, in words. What is not known is left out.
+class FactLine {
+ public:
+  explicit FactLine(const LiveDevice& device) : device_(device) {}
+
+  // "highest 1980 MHz"
+  FactLine& number(std::string_view before, Metric m, std::string_view unit = "", std::string_view after = "") {
+    const auto value = device_.value(m);
+    return value ? text(std::string(before) + rounded(value, unit) + std::string(after)) : *this;
+  }
+  // "SM 1305 of 1980 MHz"
+  FactLine& of(std::string_view before, Metric m, Metric most, std::string_view unit) {
+    const std::string limit = device_.value(most) ? " of " + rounded(device_.value(most), "") : "";
+    return number(before, m, limit + std::string(unit));
+  }
+  FactLine& bytes(std::string_view before, Metric m, std::string_view after = "") {
+    const auto value = device_.value(m);
+    return value ? text(std::string(before) + format_bytes(*value) + std::string(after)) : *this;
+  }
+  FactLine& sum(std::string_view before, Metric a, Metric b) {
+    const auto x = device_.value(a), y = device_.value(b);
+    if (!x && !y) return *this;
+    return text(std::string(before) + rounded(x.value_or(0) + y.value_or(0), ""));
+  }
+  FactLine& text(const std::string& fact) {
+    if (!fact.empty()) facts_.push_back(fact);
+    return *this;
+  }
+  // No fact is broken between lines; `width` 0: all in one.
+  void add_to(Lines& lines, std::string_view title, int width) const {
+    constexpr int kSubject = 13;
+    for (size_t i = 0; i < facts_.size(); ++i) {
+      const bool fits = i > 0 && (width == 0 || lines.back().width() + 3 + display_width(facts_[i]) <= width);
+      if (fits) lines.back().add(" · ", Style::kFaint);
+      else lines.emplace_back(padded_right(i == 0 ? std::string(title) : "", kSubject), Style::kNote);
+      lines.back().add(facts_[i]);
+    }
+  }
+
+ private:
+  const LiveDevice& device_;
+  std::vector<std::string> facts_;
+};
+
+std::string power_range(const LiveDevice& d) {
   const auto lowest = d.value(Metric::kPowerLimitMin), highest = d.value(Metric::kPowerLimitMax);
+  return lowest && highest ? "limit can be " + rounded(lowest, "") + " to " + rounded(highest, " W") : "";
+}
+
+std::string energy_text(const LiveDevice& d) {
   const auto joules = d.value(Metric::kEnergy);
-  line("clocks", {of("SM", Metric::kSmClock, Metric::kSmClockMax, " MHz"),
-                  of("memory", Metric::kMemoryClock, Metric::kMemoryClockMax, " MHz"),
-                  of("video", Metric::kVideoClock, Metric::kVideoClockMax, " MHz"),
-                  fact("state P", Metric::kPerformanceState), reasons_text(d)});
-  line("power", {of("", averaged ? Metric::kPower : Metric::kPowerInstant, Metric::kPowerLimit, " W"),
-                 fact("default", Metric::kPowerLimitDefault, " W"),
-                 lowest && highest ? "range " + rounded(lowest, "") + " to " + rounded(highest, " W") : "",
-                 joules ? fmt::format("since the driver was loaded {:.2f} kWh", *joules / 3.6e6) : ""});
-  line("heat", {fact("core", Metric::kTemperature, " °C"), fact("slows at", Metric::kTemperatureSlowdown, " °C"),
-                fact("degrees left", Metric::kTemperatureMargin), fact("memory", Metric::kMemoryTemperature, " °C"),
-                fact("fan", Metric::kFanSpeed, " %")});
-  line("memory", {d.value(Metric::kMemoryTotal) ? memory_pair(d) : "",
-                  bytes("reserved by the driver", Metric::kMemoryReserved), bytes("BAR1 in use", Metric::kBar1Used),
-                  fact("read or written", Metric::kMemoryUtilization, " % of the time")});
-  line("PCIe", {of("generation", Metric::kPcieGeneration, Metric::kPcieGenerationMax, ""),
-                of("lanes", Metric::kPcieWidth, Metric::kPcieWidthMax, ""), fact("replays", Metric::kPcieReplays),
-                fact("NVLink errors", Metric::kNvlinkErrors)});
-  line("errors", {fact("memory errors corrected", Metric::kEccCorrected), fact("not corrected", Metric::kEccUncorrected),
-                  sum("rows remapped", Metric::kRemappedRowsCorrected, Metric::kRemappedRowsUncorrected),
-                  sum("pages retired", Metric::kRetiredPagesSingleBit, Metric::kRetiredPagesDoubleBit),
-                  fact("Xid since the start", Metric::kXidErrors), fact("the last", Metric::kXidLast)});
-  line("engines", {fact("encoder", Metric::kEncoderUtilization, " %"), fact("decoder", Metric::kDecoderUtilization, " %"),
-                   fact("JPEG", Metric::kJpegUtilization, " %"), fact("optical flow", Metric::kOfaUtilization, " %"),
-                   fact("FP64", Metric::kFp64Active, " %"), fact("FP32", Metric::kFp32Active, " %"),
-                   fact("FP16", Metric::kFp16Active, " %")});
+  return joules ? fmt::format("{:.2f} kWh since the driver was loaded", *joules / 3.6e6) : "";
+}
+
+std::string left_text(const LiveDevice& d) {
+  const auto left = to_slowdown_c(d.value(Metric::kTemperature), d.value(Metric::kTemperatureSlowdown),
+                                  d.value(Metric::kTemperatureMargin));
+  if (!left) return "";
+  return *left < 0 ? rounded(-*left, " °C") + " too hot" : rounded(left, " °C") + " below the slowdown";
+}
+
+// What the device reports about itself, in lines "title  facts".
+Lines device_facts(const LiveDevice& d, int width) {
+  using M = Metric;
+  Lines lines;
+  const auto facts = [&] { return FactLine(d); };
+  const M power = d.value(M::kPower) ? M::kPower : M::kPowerInstant;
+  facts().of("SM ", M::kSmClock, M::kSmClockMax, " MHz").of("memory ", M::kMemoryClock, M::kMemoryClockMax, " MHz")
+      .of("video ", M::kVideoClock, M::kVideoClockMax, " MHz").text(reasons_text(d))
+      .number("performance state P", M::kPerformanceState, "", " (P0 is the fastest)").add_to(lines, "clocks", width);
+  facts().of("", power, M::kPowerLimit, " W").number("usual limit ", M::kPowerLimitDefault, " W").text(power_range(d))
+      .text(energy_text(d)).add_to(lines, "power", width);
+  facts().number("GPU ", M::kTemperature, " °C").number("clocks go down at ", M::kTemperatureSlowdown, " °C")
+      .text(left_text(d)).number("memory ", M::kMemoryTemperature, " °C").number("fan ", M::kFanSpeed, " %")
+      .add_to(lines, "temperature", width);
+  facts().text(d.value(M::kMemoryTotal) ? memory_pair(d) + " in use" : "")
+      .bytes("", M::kMemoryReserved, " kept by the driver").bytes("", M::kBar1Used, " mapped for the CPU (BAR1)")
+      .number("read or written ", M::kMemoryUtilization, " % of the time").add_to(lines, "memory", width);
+  facts().of("generation ", M::kPcieGeneration, M::kPcieGenerationMax, "")
+      .of("", M::kPcieWidth, M::kPcieWidthMax, " lanes").number("packets sent again: ", M::kPcieReplays).number("NVLink errors: ", M::kNvlinkErrors)
+      .add_to(lines, "PCIe", width);
+  facts().number("memory errors corrected: ", M::kEccCorrected).number("not corrected: ", M::kEccUncorrected)
+      .sum("memory rows replaced: ", M::kRemappedRowsCorrected, M::kRemappedRowsUncorrected)
+      .sum("memory pages retired: ", M::kRetiredPagesSingleBit, M::kRetiredPagesDoubleBit)
+      .number("driver errors (Xid) since the start: ", M::kXidErrors).number("the last: Xid ", M::kXidLast)
+      .add_to(lines, "errors", width);
+  facts().number("video encoder ", M::kEncoderUtilization, " %").number("video decoder ", M::kDecoderUtilization, " %")
+      .number("JPEG ", M::kJpegUtilization, " %").number("optical flow ", M::kOfaUtilization, " %")
+      .number("FP64 ", M::kFp64Active, " %").number("FP32 ", M::kFp32Active, " %").number("FP16 ", M::kFp16Active, " %")
+      .add_to(lines, "units", width);
   return lines;
 }
 
-/// A curve of the device page.
-struct CurveRow {
-  std::string_view title;
-  std::string value;
-  double most;          ///< what fills it
-  std::vector<float> columns;
-  Style style;
-};
-
-// `most` 0 below: the largest value shown.
-std::vector<CurveRow> curve_rows(const LiveDevice& d, const DeviceHistory& h, int64_t interval_ns, int cells) {
-  std::vector<CurveRow> rows;
-  const auto add = [&](Track track, std::string_view title, std::string value, double most, Style style) {
-    std::vector<float> columns = h.columns(track, interval_ns, cells);
-    const double top = largest(columns);
-    if (h.latest(track) || top > 0)
-      rows.push_back({title, std::move(value), most > 0 ? most : top, std::move(columns), style});
-  };
-  const auto percent = [&](Track track, std::string_view title, Style style) {
-    add(track, title, rounded(h.latest(track), " %"), 100, style);
-  };
-  const auto limited = [&](Track track, std::string_view title, std::string_view unit, std::optional<double> limit,
-                           double otherwise) {
-    const std::string of = limit ? " of " + rounded(limit, "") : "";
-    add(track, title, rounded(h.latest(track), "") + of + std::string(unit), limit.value_or(otherwise), Style::kNote);
-  };
-  const auto held = [&](Track track, std::string_view title) {
-    const auto mean = h.mean(track, 60'000'000'000);
-    add(track, title, rounded(h.latest(track), " %") + (mean ? fmt::format(", 1 min {:.0f} %", *mean) : ""), 100,
-        Style::kWarn);
-  };
-  const auto speed = [&](Track track, std::string_view title) {
-    const double top = largest(h.columns(track, interval_ns, cells));
-    add(track, title, speed_text(h.latest(track)) + (top > 0 ? ", top " + speed_text(top) : ""), 0, Style::kPlain);
-  };
-  percent(Track::kUtilization, "busy", Style::kGood);
-  percent(Track::kMemory, "memory", Style::kNote);
-  limited(Track::kPower, "power", " W", d.value(Metric::kPowerLimit), 0);
-  limited(Track::kSmClock, "SM clock", " MHz", d.value(Metric::kSmClockMax), 0);
-  limited(Track::kTemperature, "temperature", " °C", d.value(Metric::kTemperatureSlowdown), 100);
-  held(Track::kHeldByPower, "held by power");
-  held(Track::kHeldByHeat, "held by heat");
-  held(Track::kHeldByOther, "held by others");
-  percent(Track::kSmActive, "SM active", Style::kGood);
-  percent(Track::kTensorActive, "tensor cores", Style::kGood);
-  percent(Track::kDramActive, "memory traffic", Style::kGood);
-  percent(Track::kSmOccupancy, "occupancy", Style::kGood);
-  speed(Track::kPcieRx, "PCIe in");
-  speed(Track::kPcieTx, "PCIe out");
-  speed(Track::kLinkRx, "NVLink in");
-  speed(Track::kLinkTx, "NVLink out");
-  return rows;
-}
-
-void add_curves(Frame& frame, const TopModel& model, int width, int rows) {
-  const int cells = std::max(width - kTitle - kValue - 2, 0);
-  std::vector<CurveRow> all = curve_rows(model.view().devices[model.device()], model.histories().device(model.device()),
-                                         model.interval_ns(), cells);
-  if (static_cast<int>(all.size()) > rows) all.resize(static_cast<size_t>(std::max(rows, 0)));
-  // The first is the most important: it gets the spare rows.
-  int high = 1 + std::max(std::min(rows - static_cast<int>(all.size()), kMaxCurveRows - 1), 0);
-  for (const CurveRow& row : all) {
-    const auto drawn = graph(row.columns, row.most, std::exchange(high, 1));
-    for (size_t r = 0; r < drawn.size(); ++r) {
-      Line line;
-      line.add(padded_right(r == 0 ? std::string(row.title) : "", kTitle), Style::kNote);
-      line.add(padded_right(r == 0 ? truncated(row.value, kValue) : "", kValue)).skip(2).add(drawn[r], row.style);
-      frame.add(std::move(line));
+// One line each; the first, which is the most important, gets the spare rows.
+void add_curves(Frame& frame, std::vector<DeviceChart> charts, const ChartBands& axis, int width, int rows,
+                int64_t interval_ns) {
+  const bool timed = rows > static_cast<int>(charts.size());
+  if (timed) --rows;
+  if (static_cast<int>(charts.size()) > rows) charts.resize(static_cast<size_t>(std::max(rows, 0)));
+  if (charts.empty()) return;
+  const int high = 1 + std::clamp(rows - static_cast<int>(charts.size()), 0, kMaxChartRows - 1);
+  for (size_t i = 0; i < charts.size(); ++i) {
+    const DeviceChart& c = charts[i];
+    const std::string value = c.more.empty() ? c.value : c.value + ", " + c.more;
+    Lines lines = chart_lines({{}, c.points, c.most, c.look}, 0, i == 0 ? high : 1);
+    for (size_t r = 0; r < lines.size(); ++r) {
+      Line line(padded_right(r == 0 ? std::string(c.title) : "", kTitle), Style::kNote);
+      line.add(padded_right(r == 0 ? truncated(value, kValue) : "", kValue)).skip(2);
+      frame.add(std::move(line.add(lines[r])));
     }
   }
+  if (timed) frame.add(axis_line(axis, width, interval_ns));
+}
+
+// As charts where there is room, else as curves in a line.
+void add_history(Frame& frame, const TopModel& model, int width, int rows) {
+  const LiveDevice& device = model.view().devices[model.device()];
+  const DeviceHistory& history = model.histories().device(model.device());
+  const auto drawn = [&](const ChartBands& bands) {
+    return device_charts(device, history, model.interval_ns(), bands.points(width), kMaxCharts);
+  };
+  ChartBands bands;
+  bands.gutter = kTitle + 2;
+  bands.values = true;
+  bands.beside = width >= kThreeCharts ? 3 : width >= kTwoCharts ? 2 : 1;
+  std::vector<DeviceChart> charts = drawn(bands);
+  const int below = std::max((static_cast<int>(charts.size()) + bands.beside - 1) / bands.beside, 1);
+  bands.rows = std::min(rows / below - 1, kMaxChartRows);
+  if (bands.rows < kMinChartRows || charts.empty()) {
+    bands = {.indent = 0, .gutter = kTitle + kValue + 2, .beside = 1, .rows = 1, .values = true};
+    return add_curves(frame, drawn(bands), bands, width, rows, model.interval_ns());
+  }
+  for (Line& line : chart_bands(charts, bands, axis_line(bands, width, model.interval_ns())))
+    frame.add(std::move(line));
 }
 
 }  // namespace
@@ -307,10 +318,13 @@ void add_device_page(Frame& frame, const TopModel& model, int width, int rows) {
   int said = 0;
   for (const DeviceAdvice& a : model.advice())
     if (a.device == model.device() && said++ < kMaxAdvice) frame.add(advice_line(view, a, width));
-  for (Line& line : device_facts(d, width)) frame.add(std::move(line));
+  Lines facts = device_facts(d, width);
   const int processes = std::clamp(static_cast<int>(model.processes().size()), 1, std::max(rows / 4, 2));
+  const int room = above + rows - frame.next() - processes - 1;
+  if (room - static_cast<int>(facts.size()) < kMinCurves) facts = device_facts(d, 0);
+  for (const Line& line : facts) frame.add(line.cut_to(width));
   const int left = above + rows - frame.next() - processes - 1;
-  add_curves(frame, model, width, left);
+  add_history(frame, model, width, left);
   add_processes(frame, model, width, std::max(above + rows - frame.next() - 1, 1));
 }
 

@@ -2,6 +2,7 @@
 // help.
 #pragma once
 
+#include "watch/top/chart.h"
 #include "watch/top/frame.h"
 #include "watch/top/model.h"
 
@@ -13,7 +14,11 @@ void add_devices(Frame& frame, const TopModel& model, int width, int rows);
 /// Lines that the devices can make use of, at most.
 int useful_device_rows(const TopModel& model);
 
+/// In a trough as long as the whole, and a blank.
+void add_bar(Line& line, const std::optional<double>& share, int cells, Look look);
+
 /// "61.2/79.6 GiB"
+std::string gib_pair(const std::optional<double>& used, const std::optional<double>& all);
 std::string memory_pair(const LiveDevice& device);
 /// "GPU is lost, since 14:03:22 (12 s)"
 std::string trouble_text(const LiveDevice& device, int64_t now_ns);

@@ -264,8 +264,9 @@ Line process_line(const TopModel& model, const ProcessEntry& e, const TableLayou
         .skip(last ? 0 : kColumnGap);
     if (c.column != ProcessColumn::kSm || layout.curve == 0) continue;
     const ProcessHistory* h = e.process ? model.histories().process(e.key()) : nullptr;
-    const auto points = h ? columns(h->utilization, h->seconds, model.interval_ns(), layout.curve) : std::vector<float>();
-    line.add(padded_right(graph(points, 100, 1).front(), layout.curve), Style::kGood).skip(kColumnGap);
+    const int before = line.width();
+    if (h) add_curve(line, columns(h->utilization, h->seconds, model.interval_ns(), layout.curve), 100, busy_look);
+    line.skip(before + layout.curve - line.width() + kColumnGap);
   }
   return line;
 }

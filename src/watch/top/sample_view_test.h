@@ -45,7 +45,13 @@ inline LiveProcess process(int64_t pid, double gib, double sm, const std::string
 inline LiveView view(size_t devices, int64_t second) {
   LiveView v;
   v.time_ns = kBegin_ns + second * kSecond_ns;
-  v.hosts = {{"node-b", "550.54.15", "", true}};
+  HostLoad load;
+  load.time_ns = v.time_ns;
+  load.cpu_pct = 20.0 + static_cast<double>(second * 3 % 40);
+  load.memory_bytes = 503.5 * (1 << 30), load.memory_used_bytes = 91.2 * (1 << 30);
+  load.swap_bytes = 8.0 * (1 << 30), load.swap_used_bytes = 0;
+  load.load_1 = 17.25, load.load_5 = 16.5, load.load_15 = 9.75, load.cpus = 64;
+  v.hosts = {{"node-b", "550.54.15", "", true, load}};
   for (uint32_t i = 0; i < devices; ++i) {
     LiveDevice d;
     static const std::vector<std::shared_ptr<DeviceInfo>> kInfos = [] {
@@ -88,6 +94,26 @@ inline LiveView view(size_t devices, int64_t second) {
   }
   HostProcess launcher = process(4700, 0, 0, "alice", {"torchrun", "--nproc-per-node=8", "train.py"}).host;
   v.parents = {launcher};
+  return v;
+}
+
+/// With everything that a device can report.
+inline LiveView talkative(LiveView v) {
+  const std::pair<Metric, double> kMore[] = {
+      {Metric::kMemoryClock, 2619},        {Metric::kMemoryClockMax, 2619},     {Metric::kPerformanceState, 0},
+      {Metric::kClockEventReasons, 0x20},  {Metric::kPowerLimitMin, 200},       {Metric::kPowerLimitMax, 700},
+      {Metric::kEnergy, 4.4e9},            {Metric::kMemoryTemperature, 92},    {Metric::kFanSpeed, 40},
+      {Metric::kMemoryReserved, 6.5e8},    {Metric::kBar1Used, 4.2e6},          {Metric::kMemoryUtilization, 31},
+      {Metric::kPcieReplays, 0},           {Metric::kNvlinkErrors, 0},          {Metric::kEccCorrected, 2},
+      {Metric::kEccUncorrected, 0},        {Metric::kRemappedRowsCorrected, 1}, {Metric::kRemappedRowsUncorrected, 0},
+      {Metric::kEncoderUtilization, 0},    {Metric::kDecoderUtilization, 12},   {Metric::kSmActive, 77},
+      {Metric::kTensorActive, 41},         {Metric::kDramActive, 35},           {Metric::kSmOccupancy, 52},
+  };
+  for (LiveDevice& d : v.devices)
+    for (const auto& [metric, value] : kMore) {
+      d.values[static_cast<size_t>(metric)] = value;
+      d.read_ns[static_cast<size_t>(metric)] = d.time_ns;
+    }
   return v;
 }
 

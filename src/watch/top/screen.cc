@@ -35,9 +35,11 @@ constexpr StyleLook kLooks[] = {
 
 const StyleLook& look_of(Style style) { return kLooks[static_cast<size_t>(style)]; }
 
-bool locale_is_utf8() {
+bool shows_symbols() {
   std::setlocale(LC_CTYPE, "");
-  return std::string_view(::nl_langinfo(CODESET)) == "UTF-8";
+  // Linux' own console has neither braille nor parts of blocks.
+  const char* term = std::getenv("TERM");
+  return std::string_view(::nl_langinfo(CODESET)) == "UTF-8" && std::string_view(term ? term : "") != "linux";
 }
 
 std::optional<KeyPress> mouse_press() {
@@ -90,7 +92,7 @@ Screen::Screen(ScreenOptions options) : options_(options) {}
 
 Result<std::unique_ptr<Screen>> Screen::open(ScreenOptions options) {
   std::unique_ptr<Screen> screen(new Screen(options));
-  screen->ascii_ = !locale_is_utf8();
+  screen->ascii_ = !shows_symbols();
   // The terminal knows its size; LINES and COLUMNS in the environment may be those of another one.
   ::use_env(FALSE);
   ::use_tioctl(TRUE);
@@ -144,11 +146,9 @@ void Screen::draw_line(int y, const FrameLine& line) {
 
 FrameLine Screen::fitted(const FrameLine& line) const {
   FrameLine out{{}, line.reversed};
-  for (const Line::Span& span : line.line.spans()) {
-    const int left = width() - out.line.width();
-    if (left <= 0) break;
-    out.line.add(truncated(ascii_ ? ascii_text(span.text) : span.text, left), span.style);
-  }
+  const Line cut = line.line.cut_to(width());
+  for (const Line::Span& span : cut.spans())
+    out.line.add(ascii_ ? ascii_text(span.text) : span.text, span.style);
   return out;
 }
 

@@ -1,0 +1,1 @@
+"$PROFGPU" analyze --quiet examples/resnet-demo.json.gz

@@ -1,0 +1,1 @@
+"$PROFGPU" analyze --quiet tests/golden/jobs/late --section cluster --top 6

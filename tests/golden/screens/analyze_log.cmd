@@ -1,0 +1,1 @@
+"$PROFGPU" analyze --quiet tests/golden/logs/train.log

@@ -1,0 +1,1 @@
+"$PROFGPU" attach 4000000000 start

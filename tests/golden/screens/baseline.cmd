@@ -1,0 +1,1 @@
+PROFGPU=$(realpath "$PROFGPU"); examples=$(realpath examples); cd "$(mktemp -d)" && ln -s "$examples"/* .; "$PROFGPU" baseline save main resnet-demo.json.gz; rm -r "$PWD"

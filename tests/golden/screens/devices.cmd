@@ -1,0 +1,1 @@
+"$PROFGPU" devices --backend replay:examples/replay.jsonl

@@ -1,0 +1,1 @@
+"$PROFGPU" diff --quiet tests/golden/jobs/even tests/golden/jobs/late

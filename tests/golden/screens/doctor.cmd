@@ -1,0 +1,2 @@
+# differs
+"$PROFGPU" doctor --backend none

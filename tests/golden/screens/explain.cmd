@@ -1,0 +1,1 @@
+"$PROFGPU" explain data-loading-bound

@@ -1,0 +1,1 @@
+"$PROFGPU" exporter --help

@@ -1,0 +1,1 @@
+"$PROFGPU" help analyze

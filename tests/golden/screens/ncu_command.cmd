@@ -1,0 +1,1 @@
+"$PROFGPU" ncu-command --quiet examples/resnet-demo.json.gz

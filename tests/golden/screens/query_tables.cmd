@@ -1,0 +1,1 @@
+"$PROFGPU" query --tables

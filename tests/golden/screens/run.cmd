@@ -1,0 +1,2 @@
+# differs
+"$PROFGPU" run --backend none -- true 2>&1

@@ -1,0 +1,1 @@
+"$PROFGPU" stat --backend replay:examples/replay.jsonl --no-header

@@ -1,0 +1,1 @@
+"$PROFGPU" top --once --backend replay:examples/replay.jsonl

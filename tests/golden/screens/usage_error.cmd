@@ -1,0 +1,1 @@
+"$PROFGPU" analyze --jsn trace.json
