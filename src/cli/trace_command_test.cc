@@ -23,6 +23,7 @@ TEST(AnalyzeOptions, Defaults) {
   EXPECT_EQ(options->shown.top, 10);
   EXPECT_EQ(options->read.analysis.first_step, 0);
   EXPECT_EQ(options->read.analysis.end_step, INT64_MAX);
+  EXPECT_EQ(options->shown.width, 0) << "as wide as the output";
   EXPECT_FALSE(options->fail_on);
   EXPECT_TRUE(options->progress);
 }

@@ -226,6 +226,9 @@ def test_plain_terminals(terminal):
     assert text.isascii() and '?' not in text, text
     text = t.screen(colours=True)
     assert not re.search(r'\x1b\[[0-9;]*3[0-7]', text), 'colours in spite of NO_COLOR'
+    console = terminal(100, 24, scenario=EIGHT, env={'TERM': 'linux'})
+    console.wait('/79.6 GiB')
+    assert console.screen().isascii()   # of Linux: it has no braille
     dumb = terminal(100, 24, scenario=EIGHT, env={'TERM': 'dumb'})
     assert dumb.exit_code() == 0
     assert 'showing one frame' in dumb.error.read_text() and '/79.6 GiB' in dumb.screen()

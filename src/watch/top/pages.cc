@@ -245,8 +245,8 @@ Lines device_facts(const LiveDevice& d, int width) {
       .bytes("", M::kMemoryReserved, " kept by the driver").bytes("", M::kBar1Used, " mapped for the CPU (BAR1)")
       .number("read or written ", M::kMemoryUtilization, " % of the time").add_to(lines, "memory", width);
   facts().of("generation ", M::kPcieGeneration, M::kPcieGenerationMax, "")
-      .of("", M::kPcieWidth, M::kPcieWidthMax, " lanes").number("packets sent again: ", M::kPcieReplays).number("NVLink errors: ", M::kNvlinkErrors)
-      .add_to(lines, "PCIe", width);
+      .of("", M::kPcieWidth, M::kPcieWidthMax, " lanes").number("packets sent again: ", M::kPcieReplays)
+      .number("NVLink errors: ", M::kNvlinkErrors).add_to(lines, "PCIe", width);
   facts().number("memory errors corrected: ", M::kEccCorrected).number("not corrected: ", M::kEccUncorrected)
       .sum("memory rows replaced: ", M::kRemappedRowsCorrected, M::kRemappedRowsUncorrected)
       .sum("memory pages retired: ", M::kRetiredPagesSingleBit, M::kRetiredPagesDoubleBit)

@@ -1,2 +1,2 @@
-# differs
+# not compared
 "$PROFGPU" doctor --backend none

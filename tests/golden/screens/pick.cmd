@@ -1,1 +1,1 @@
-"$PROFGPU" pick --backend replay:examples/replay.jsonl --count 3 --free 20GiB --max-util 10
+"$PROFGPU" pick --backend replay:examples/replay.jsonl,speed=0.001 --count 3 --free 20GiB --max-util 10

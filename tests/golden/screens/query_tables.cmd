@@ -1,1 +1,2 @@
+# not compared
 "$PROFGPU" query --tables

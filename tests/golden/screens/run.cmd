@@ -1,2 +1,2 @@
-# differs
+# not compared
 "$PROFGPU" run --backend none -- true 2>&1

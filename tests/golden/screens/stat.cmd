@@ -1,1 +1,1 @@
-"$PROFGPU" stat --backend replay:examples/replay.jsonl --no-header
+"$PROFGPU" stat --backend replay:examples/replay.jsonl,speed=0.001 --no-header

@@ -1,1 +1,2 @@
-"$PROFGPU" top --once --backend replay:examples/replay.jsonl
+# not compared
+"$PROFGPU" top --once --backend replay:examples/replay.jsonl,speed=0.001

@@ -1,1 +1,0 @@
-"$PROFGPU" analyze --quiet examples/resnet-demo.json.gz --all
