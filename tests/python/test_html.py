@@ -136,11 +136,11 @@ def test_data_agree_with_the_report(page, simulate, analyze):
         assert shown == p['wall_ns']
 
     idle, = data.tracks('idle')
-    assert sum(data.column(idle['duration'])) == rank['devices'][0]['idle_ns']
+    assert sum(data.column(idle['duration'])) == rank['devices'][0]['window_idle_ns']
     causes = [header['categories'][c] for c in data.column(idle['category'])]
     for row in rank['idle']:
         shown = sum(d for c, d in zip(causes, data.column(idle['duration'])) if c == 'idle:' + row['cause'])
-        assert shown == row['total_ns']
+        assert shown == row['total_ns'] + row['edge_ns']
 
     streams = data.tracks('stream')
     copies = sum(sum(c == header['categories'].index('memcpy') for c in data.column(s['category'])) for s in streams)
@@ -156,7 +156,7 @@ def test_density_is_the_devices_busy_time(page, simulate, analyze):
     density = idle['density']
     covered = sum(data.column(density['busy'])) / 255 * density['bin_ns']
     bins = data.header['columns'][density['busy']][2]
-    assert abs(covered - report['ranks'][0]['devices'][0]['idle_ns']) <= bins * density['bin_ns'] / 255
+    assert abs(covered - report['ranks'][0]['devices'][0]['window_idle_ns']) <= bins * density['bin_ns'] / 255
     assert bins <= 4096 and bins * density['bin_ns'] >= data.header['span_ns']
 
 

@@ -295,7 +295,7 @@ export class Panel {
       element(
         'p',
         { class: 'tl-quiet' },
-        'Click an event to see what it is and what launched it. Zoomed out, a pixel has the colour of what takes ' +
+        'Click an event to see what it is and what launched it. Zoomed out, a pixel has the color of what takes ' +
           'most of its time, and is paler where less of it is busy.',
       ),
       this.model_.event_tracks.some((track) => track.header.slow !== undefined)

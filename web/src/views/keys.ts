@@ -9,7 +9,7 @@ const kKeys: [string, [string, string][]][] = [
   ['Tables', [['↑ ↓, page up and down', 'pick a row, with the table in focus'], ['Home, End', 'first and last row']]],
   ['Roofline', [['← →', 'go to the next operator or kernel, by intensity'], ['Enter', 'show it in the timeline']]],
   ['Memory snapshot', [['← →', 'move the cursor; with shift by one event'], ['↑ ↓', 'pick what is held there, one by one'], ['+ -', 'zoom in and out'], ['Home, End, P', 'first and last event, the peak'], ['Esc', 'all of it']]],
-  ['Flame graph', [['← → ↑ ↓', 'go to a neighbour, caller or callee'], ['Enter', 'zoom in'], ['Backspace', 'zoom out'], ['Esc', 'all of it']]],
+  ['Flame graph', [['← → ↑ ↓', 'go to a neighbor, caller or callee'], ['Enter', 'zoom in'], ['Backspace', 'zoom out'], ['Esc', 'all of it']]],
 ];
 
 let box: HTMLDialogElement | undefined;

@@ -43,7 +43,7 @@ export function snapshotNotes(snapshot: SnapshotSection): HTMLElement | null {
       `${bytes(oom.allocated_bytes)} allocated, ${bytes(oom.unused_bytes)} reserved and unused. ${why}`);
   }
   if (snapshot.truncated) {
-    notes.push('The history does not reach back to the first allocation: what was there before has a stack only if it is still held, and its category may be inferred.');
+    notes.push('The history does not reach back to the first allocation: earlier blocks have a stack only if they are still held, and their category may be inferred.');
   }
   if (notes.length === 0) return null;
   return element('ul', { 'class': 'warn', 'aria-label': 'What to know about the snapshot' }, ...notes.map((text) => element('li', {}, shown(text, 800))));
