@@ -9,6 +9,7 @@
 #include "analyse/job/work_comparison.h"
 #include "analyse/rank/clock_scale.h"
 #include "analyse/rank/first_use.h"
+#include "analyse/rank/launch.h"
 #include "analyse/rank/rank_report.h"
 #include "analyse/rank/replay.h"
 #include "app/gather/archive.h"
@@ -71,7 +72,8 @@ RankResult reduced(int rank, const Facts& facts, const Thresholds& thresholds, i
   Tasks tasks;
   add_facts<Ops>(facts, tasks);
   tasks.add([&] { result.digest = rank_digest(rank, facts); });
-  add_facts<DeviceWork, FirstUse, KernelLaunches, RunLimits, Roofline, MeasuredSteps, Quality, Replay>(facts, tasks);
+  add_facts<DeviceWork, FirstUse, KernelLaunches, RunLimits, Roofline, Launch>(facts, tasks);
+  add_facts<MeasuredSteps, Quality, Replay>(facts, tasks);
   add_rank_diagnosis({0, &facts}, thresholds, result.diagnosis, tasks);
   add_rank_report(facts, result.report, tasks);
   tasks.run(std::min(threads, kMostThreads));
