@@ -44,7 +44,7 @@ static void provide_no_work(profgpu::Facts& facts) {
 
 int main(int count, char** words) {
   if (count < 2) return std::fprintf(stderr, "usage: stages TRACE [THREADS [without-work]]\n"), 2;
-  mallopt(M_MMAP_THRESHOLD, 128 << 10);   // as profgpu does
+  mallopt(M_MMAP_THRESHOLD, 256 << 10);   // as profgpu does
   const Clock::time_point begin = Clock::now();
   Clock::time_point last_piece = begin;
   profgpu::ImportOptions options;

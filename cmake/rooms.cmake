@@ -2,12 +2,16 @@
 # test program. Room analyse/job is profgpu_analyse_job and test_analyse_job. Files are found, not listed: a new one needs
 # no line here.
 
-# profgpu_room(ROOM [USES room...] [LIBRARIES lib...] [EXCEPT file...] [ALONE file...] [COLD])
+# profgpu_room(ROOM [USES room...] [LIBRARIES lib...] [EXCEPT file...] [ALONE file...] [UNIT_FILES n] [COLD])
 # Several files of a room are compiled as one unit (PROFGPU_UNITY), so names in anonymous namespaces are a room's own;
 # files named ALONE stay by themselves, so that who links the room need not link what they bring in. Code of a COLD room
-# runs once a command: it is optimised less.
+# runs once a command: it is optimised less. UNIT_FILES: of a unit, where PROFGPU_UNITY_FILES of the room's long ones
+# would take more than 15 s (bench/build.py lists the slowest units).
 function(profgpu_room room)
-  cmake_parse_arguments(ARG "COLD" "" "USES;LIBRARIES;EXCEPT;ALONE" ${ARGN})
+  cmake_parse_arguments(ARG "COLD" "UNIT_FILES" "USES;LIBRARIES;EXCEPT;ALONE" ${ARGN})
+  if(NOT ARG_UNIT_FILES)
+    set(ARG_UNIT_FILES ${PROFGPU_UNITY_FILES})
+  endif()
   set_property(GLOBAL APPEND PROPERTY PROFGPU_ROOMS ${room})
   string(REPLACE / _ name ${room})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${room}/*.cc)
@@ -17,7 +21,7 @@ function(profgpu_room room)
   endforeach()
   if(sources)
     add_library(profgpu_${name} STATIC ${sources})
-    set_target_properties(profgpu_${name} PROPERTIES UNITY_BUILD ${PROFGPU_UNITY} UNITY_BUILD_BATCH_SIZE ${PROFGPU_UNITY_FILES})
+    set_target_properties(profgpu_${name} PROPERTIES UNITY_BUILD ${PROFGPU_UNITY} UNITY_BUILD_BATCH_SIZE ${ARG_UNIT_FILES})
     list(TRANSFORM ARG_ALONE PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/${room}/)
     set_source_files_properties(${ARG_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
     if(ARG_COLD)

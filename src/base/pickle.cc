@@ -24,8 +24,7 @@ PickleValue PickleObjects::member(PickleValue dict, uint32_t key) const {
   return {};
 }
 
-std::optional<int64_t> PickleObjects::integer(PickleValue value) const {
-  if (value.is(PickleKind::kInteger)) return value.inline_integer();
+std::optional<int64_t> PickleObjects::other_integer(PickleValue value) const {
   if (value.is(PickleKind::kBool)) return value.index();
   if (value.is(PickleKind::kWide) && wide_[value.index()].whole) return wide_[value.index()].integer;
   return std::nullopt;

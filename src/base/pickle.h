@@ -97,7 +97,9 @@ class PickleObjects {
   /// The dict's value under a key that is a text; nothing where there is none.
   [[nodiscard]] PickleValue member(PickleValue dict, uint32_t key) const;
   /// Whole numbers within 64 bits, and bools.
-  [[nodiscard]] std::optional<int64_t> integer(PickleValue value) const;
+  [[nodiscard]] std::optional<int64_t> integer(PickleValue value) const {
+    return value.is(PickleKind::kInteger) ? value.inline_integer() : other_integer(value);
+  }
   /// Whole numbers of 64 bits with or without a sign, as addresses are written.
   [[nodiscard]] std::optional<uint64_t> address(PickleValue value) const;
   [[nodiscard]] std::optional<double> number(PickleValue value) const;
@@ -116,6 +118,7 @@ class PickleObjects {
     int64_t integer = 0;   ///< of a longer one the lowest 64 bits
     double number = 0;
   };
+  [[nodiscard]] std::optional<int64_t> other_integer(PickleValue value) const;
   PickleValue kept(int64_t x);
   PickleValue kept(double x);
   PickleValue kept(const Wide& wide);

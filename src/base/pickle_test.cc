@@ -272,27 +272,27 @@ void expect_same_far_from_end(const std::string& pickle, const std::string& text
 TEST(Pickle, ReadsDictsOfKnownKeysAtOnce) {
   // In the memo: the list, a dict, 'row', 'x', and what follows.
   const std::string begin = "\x80\x04]\x94(}\x94(\x8c\x03row\x94K\x01\x8c\x01x\x94Nu"s;
-  expect_same_far_from_end(begin + "}\x94(h\x02J\xfb\xff\xff\xffh\x03\x8a\x06\x00\x00\x00\x00\x00\x7fu" +
-                               "}\x94(h\x03K\x09h\x03\x8a\x01\x80u" + "h\x05h\x04h\x01" + "e."s,
+  expect_same_far_from_end(begin + "}\x94(h\x02J\xfb\xff\xff\xffh\x03\x8a\x06\x00\x00\x00\x00\x00\x7fu"s +
+                               "}\x94(h\x03K\x09h\x03\x8a\x01\x80u"s + "h\x05h\x04h\x01"s + "e."s,
                            "[#1, #-5, {'x', 9, 'x', -128}, {'x', 9, 'x', -128}, #-5, #1]", 2);
   // Without a place in the memo, with one that is said, and with members that come later.
-  expect_same_far_from_end(begin + "}(h\x02K\x02u}q\x04(h\x02M\x00\x01j\x03\x00\x00\x00\x88u" +
-                               "}r\x05\x00\x00\x00(h\x03\x89u(h\x03K\x07u" + "h\x04h\x05e."s,
+  expect_same_far_from_end(begin + "}(h\x02K\x02u}q\x04(h\x02M\x00\x01j\x03\x00\x00\x00\x88u"s +
+                               "}r\x05\x00\x00\x00(h\x03\x89u(h\x03K\x07u"s + "h\x04h\x05"s + "e."s,
                            "[#1, #2, #256, {'x', False, 'x', 7}, #256, {'x', False, 'x', 7}]", 3);
 }
 
 TEST(Pickle, ReadsOtherDictsStepByStep) {
   const std::string begin = "\x80\x04]\x94(\x8c\x03row\x94"s;
-  expect_same_far_from_end(begin + "}\x94(h\x01h\x02ue."s, "['row', #-1]", 1);                // itself
-  expect_same_far_from_end(begin + "}\x94(h\x01\x8c\x01y\x94uh\x03h\x02e."s, "['row', #-1, 'y', #-1]", 1);
-  expect_same_far_from_end(begin + "}\x94(K\x01K\x02uh\x02e."s, "['row', {1, 2}, {1, 2}]", 0);
-  expect_same_far_from_end(begin + "}\x94(h\x01]\x94(K\x04eu]\x94h\x03e."s, "['row', #-1, [], [4]]", 1);
-  expect_same_far_from_end(begin + "}\x94h\x02e."s, "['row', {}, {}]", 0);
+  expect_same_far_from_end(begin + "}\x94(h\x01h\x02ue."s, "['row', #-1]", 1);   // itself
+  expect_same_far_from_end(begin + "}\x94(h\x01\x8c\x01y\x94uh\x03h\x02"s + "e."s, "['row', #-1, 'y', #-1]", 1);
+  expect_same_far_from_end(begin + "}\x94(K\x01K\x02uh\x02"s + "e."s, "['row', {1, 2}, {1, 2}]", 0);
+  expect_same_far_from_end(begin + "}\x94(h\x01]\x94(K\x04"s + "eu]\x94h\x03"s + "e."s, "['row', #-1, [], [4]]", 1);
+  expect_same_far_from_end(begin + "}\x94h\x02"s + "e."s, "['row', {}, {}]", 0);
   std::string many = "}\x94(";
-  for (int i = 0; i < 20; ++i) many += "h\x01K\x05"s;
-  expect_same_far_from_end(begin + many + "uh\x02e."s, "['row', #5, #5]", 1);
-  EXPECT_EQ(value_of(begin + "}\x94(h\x01h\x77u" + std::string(64, 'N')).substr(0, 5), "error");
-  EXPECT_EQ(value_of(begin + "}\x94(h\x01u" + std::string(64, 'N')).substr(0, 5), "error");
+  for (int i = 0; i < 20; ++i) many += "h\x01K\x05";
+  expect_same_far_from_end(begin + many + "uh\x02"s + "e."s, "['row', #5, #5]", 1);
+  EXPECT_EQ(value_of(begin + "}\x94(h\x01h\x77u"s + std::string(64, 'N')).substr(0, 5), "error");
+  EXPECT_EQ(value_of(begin + "}\x94(h\x01u"s + std::string(64, 'N')).substr(0, 5), "error");
 }
 
 }  // namespace

@@ -12,8 +12,9 @@
 
 int main(int argc, char** argv) {
   // Large blocks go back to the system when freed. Left to itself, glibc raises this bound at the first such block and
-  // then keeps what importing needed: half as much resident memory again on a large trace.
-  mallopt(M_MMAP_THRESHOLD, 128 << 10);
+  // then keeps what importing needed: half as much resident memory again on a large trace. A lower bound makes pages
+  // that are given back and faulted in again, one after the other.
+  mallopt(M_MMAP_THRESHOLD, 256 << 10);
   // What lies below that bound grows and shrinks by much at once: by 128 kB, as glibc has it, the same pages are given
   // back and faulted in again all through an import (a fifth of its wall time).
   mallopt(M_TOP_PAD, 16 << 20);

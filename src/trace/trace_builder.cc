@@ -1,5 +1,7 @@
 #include "trace/trace_builder.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -408,6 +410,7 @@ Trace TraceBuilder::finish(int threads) {
   build_host(rows, host.places, trace_, threads);
   host = {};
   shards_.clear();   // before more columns are filled
+  ::malloc_trim(0);  // else it stays resident, in pieces between what is still there
   trace_.host.parent.assign(trace_.host.size(), {});
   for (const size_t t : all_threads) tasks.add([&, t] { nest(trace_.threads[t], trace_.host); });
   tasks.run(threads);

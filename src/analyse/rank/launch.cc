@@ -84,12 +84,15 @@ KernelLaunches KernelLaunches::compute(const Facts& facts) {
   KernelLaunches launches;
   launches.has_activity.resize(trace.host.size());
   for (const HostId call : trace.launching) launches.has_activity[call.value] = true;
+  std::vector<bool> of_kernel(trace.strings.size());
+  for (size_t name = 0; name < of_kernel.size(); ++name) {
+    const std::string_view text = trace.strings[StringId(name)];
+    of_kernel[name] =
+        names.call[name] == CallKind::kLaunch && contains(text, "Launch") && !contains(text, "HostFunc");
+  }
   for (uint32_t i = 0; i < trace.host.size(); ++i) {
     const HostId call(i);
-    if (!trace.host.is_call(call) || names.call[trace.host.name[i].value] != CallKind::kLaunch) continue;
-    if (trace.host.is_inner_call(call)) continue;
-    const std::string_view name = trace.name(call);
-    if (!contains(name, "Launch") || contains(name, "HostFunc")) continue;
+    if (!of_kernel[trace.host.name[i].value] || !trace.host.is_call(call) || trace.host.is_inner_call(call)) continue;
     if (!contains(captured[trace.host.thread[i].value], trace.host.start_ns[i])) launches.calls.push_back(call);
   }
   return launches;

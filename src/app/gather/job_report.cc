@@ -9,6 +9,7 @@
 #include "analyse/job/work_comparison.h"
 #include "analyse/rank/clock_scale.h"
 #include "analyse/rank/first_use.h"
+#include "analyse/rank/launch.h"
 #include "analyse/rank/outside_memory.h"
 #include "analyse/rank/rank_report.h"
 #include "analyse/rank/replay.h"
@@ -65,13 +66,15 @@ void add_facts(const Facts& facts, Tasks& tasks) {
 
 }  // namespace
 
-// First the large analyses that others need, so that no thread waits long for what another one computes.
+// First the large analyses that others need, so that no thread waits long for what another one computes. The digest comes
+// first and the replay last: each needs room for a while.
 RankResult reduced(int rank, const Facts& facts, const Thresholds& thresholds, int threads) {
   RankResult result;
   Tasks tasks;
-  add_facts<Ops, Phases, FirstUse, DeviceWork, Idle, KernelLaunches>(facts, tasks);
+  add_facts<Ops>(facts, tasks);
   tasks.add([&] { result.digest = rank_digest(rank, facts); });
-  add_facts<Kernels, Replay, RunLimits, Roofline, MeasuredSteps, Quality>(facts, tasks);
+  add_facts<DeviceWork, FirstUse, KernelLaunches, RunLimits, Roofline, Launch>(facts, tasks);
+  add_facts<MeasuredSteps, Quality, Replay>(facts, tasks);
   add_rank_diagnosis({0, &facts}, thresholds, result.diagnosis, tasks);
   add_rank_report(facts, result.report, tasks);
   tasks.run(std::min(threads, kMostThreads));

@@ -90,11 +90,19 @@ constexpr size_t kMaxDevices = 4096;
 }  // namespace
 
 struct SnapshotRows::Members {
-  PickleValue values[kKeyCount];
-  uint32_t seen = 0;  ///< bits of keys
+  std::span<const PickleValue> all;  ///< keys and values by turns
+  uint32_t seen = 0;                 ///< bits of keys
+  uint32_t places[kKeyCount];        ///< in `all`, of those that were seen: the rest is not set, as most have few keys
 
+  explicit Members(std::span<const PickleValue> of) : all(of) {
+    for (size_t i = 0; i + 1 < all.size(); i += 2) {
+      if (!all[i].is(PickleKind::kText) || all[i].index() >= kKeyCount) continue;
+      places[all[i].index()] = static_cast<uint32_t>(i + 1);
+      seen |= 1U << all[i].index();
+    }
+  }
   [[nodiscard]] bool has(SnapshotKey key) const { return (seen >> key & 1) != 0; }
-  [[nodiscard]] PickleValue of(SnapshotKey key) const { return has(key) ? values[key] : PickleValue(); }
+  [[nodiscard]] PickleValue of(SnapshotKey key) const { return has(key) ? all[places[key]] : PickleValue(); }
   [[nodiscard]] StringId text(SnapshotKey key) const {
     const PickleValue v = of(key);
     return v.is(PickleKind::kText) ? StringId(v.index()) : StringId();
@@ -111,12 +119,7 @@ SnapshotRows::SnapshotRows() {
 
 PickleValue SnapshotRows::dict(const PickleObjects& objects, PickleValue before, std::span<const PickleValue> all) {
   if (!before.is_nothing()) return {};
-  Members members;
-  for (size_t i = 0; i + 1 < all.size(); i += 2) {
-    if (!all[i].is(PickleKind::kText) || all[i].index() >= kKeyCount) continue;
-    members.values[all[i].index()] = all[i + 1];
-    members.seen |= 1U << all[i].index();
-  }
+  const Members members(all);
   if (members.has(kAction))   // without a size the file ends within it
     return members.has(kSize) ? event(objects, members) : PickleValue();
   if (members.has(kFilename) && members.has(kNameKey)) {
