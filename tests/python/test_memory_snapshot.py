@@ -482,3 +482,22 @@ def test_pinned_memory_alone(tmp_path, analyze):
 
 def test_without_pinned_memory_it_is_unknown(file, analyze):
     assert analyze(file[0])['ranks'][0]['snapshot']['pinned'] is None
+
+
+def test_samples_tell_what_is_outside_of_pytorch(tmp_path, analyze, profgpu):
+    made = snapshot('2.9')
+    path, samples = tmp_path / 'snapshot.pickle', tmp_path / 'samples.jsonl'
+    path.write_bytes(pickle.dumps(made, 4))
+    start, end = (1000 * made['device_traces'][0][i]['time_us'] for i in (0, -1))
+    reserved = sum(s['total_size'] for s in made['segments'])
+    rows = [{'time_ns': time, 'device': 0, 'name': 'NVIDIA H100', 'vendor': 'NVIDIA', 'memory_total_bytes': 80 << 30,
+             'memory_used_bytes': reserved + (3 << 30), 'processes': [{'pid': 7, 'type': 'C', 'memory_bytes': reserved + (1 << 30)}]}
+            for time in range(start, end + 1, max((end - start) // 5, 1))]
+    samples.write_text(''.join(json.dumps(row) + '\n' for row in rows))
+    section = analyze(path, samples)['ranks'][0]['snapshot']
+    assert section['devices'][0]['peak_reserved_bytes'] == reserved
+    assert section['outside'] == {'capacity_bytes': 80 << 30, 'used_bytes': reserved + (3 << 30), 'process_bytes': reserved + (1 << 30),
+                                  'own_bytes': 1 << 30, 'other_bytes': 2 << 30}
+    text = ' '.join(profgpu('analyze', path, samples).stdout.decode().split())
+    assert 'outside PyTorch 1.00 GiB' in text and 'other processes 2.00 GiB' in text
+    assert analyze(path)['ranks'][0]['snapshot']['outside'] is None

@@ -80,9 +80,9 @@ std::optional<BatchFit> batch_fit(const MemorySnapshot& snapshot, const MemoryHi
     growth.push_back(growth_of(history.allocations[i], categories[i].category, stacks, fixed_sizes));
   BatchFit fit;
   // What is reserved for a byte that is allocated.
-  const double overhead = peak_reserved_bytes && history.peak_bytes > 0
-                              ? std::max(1.0, static_cast<double>(*peak_reserved_bytes) / static_cast<double>(history.peak_bytes))
-                              : 1.0;
+  const auto peak = static_cast<double>(history.peak_bytes);
+  const double overhead =
+      peak_reserved_bytes && peak > 0 ? std::max(1.0, static_cast<double>(*peak_reserved_bytes) / peak) : 1.0;
   const auto capacity = static_cast<double>(capacity_bytes.value_or(0));
   Largest likely(capacity / overhead), low(capacity / overhead), high(capacity);
   bool before_first = true;

@@ -28,8 +28,8 @@ struct CheckpointSite {
 std::vector<CheckpointSite> checkpoint_sites(const MemorySnapshot& snapshot, const MemoryHistory& history,
                                              const StackBook& stacks, const std::vector<CategoryOf>& categories);
 
-/// The peak with the site's calls checkpointed: inputs in place of its activations, and those of one call once a backward
-/// pass has begun to free them.
+/// The peak with the site's calls checkpointed: inputs in place of its activations, and those of one call once a
+/// backward pass has begun to free them.
 int64_t checkpointed_peak(const MemorySnapshot& snapshot, const MemoryHistory& history, const CheckpointSite& site);
 
 }  // namespace profgpu

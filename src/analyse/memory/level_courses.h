@@ -47,7 +47,9 @@ class IdleBytes {
   explicit IdleBytes(const MemoryHistory& history) : first_(history.first), change_(history.end - history.first + 1) {}
   /// From one event on, up to before another; both are clamped to the history.
   void add(uint32_t from, uint32_t to, int64_t bytes) {
-    const auto place = [&](uint32_t row) { return std::min<size_t>(row > first_ ? row - first_ : 0, change_.size() - 1); };
+    const auto place = [&](uint32_t row) {
+      return std::min<size_t>(row > first_ ? row - first_ : 0, change_.size() - 1);
+    };
     if (place(from) >= place(to)) return;
     change_[place(from)] += bytes;
     change_[place(to)] -= bytes;

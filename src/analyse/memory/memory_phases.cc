@@ -72,7 +72,8 @@ MemoryPhases::MemoryPhases(const MemorySnapshot& snapshot, const MemoryHistory& 
     const AllocationAction action = events.action(row);
     const uint32_t stack = events.stack(row);
     if (const int64_t time_us = events.time_us(row); time_us != AllocationEvent::kNoTime)
-      for (; next_step != optimizer.end() && next_step->first <= time_us; ++next_step) begin(row, MemoryPhase::kOptimizer);
+      for (; next_step != optimizer.end() && next_step->first <= time_us; ++next_step)
+        begin(row, MemoryPhase::kOptimizer);
     if (action == AllocationAction::kFreeRequested && backward_since_step && stacks.of(stack).zeroes_gradients)
       begin(row, MemoryPhase::kOptimizer);
     if (action == AllocationAction::kAlloc) {

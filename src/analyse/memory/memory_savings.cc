@@ -104,7 +104,8 @@ bool is_of_model(const StackFacts& stack, Category category) {
 }
 constexpr PartChange kHalf = {"bf16 for all of it (model.to(torch.bfloat16))",
                               "it is float32 now; small updates may round to nothing", 0.5, is_of_model};
-constexpr PartChange kAutocast = {"bf16 activations (torch.autocast)", "activations are float32 now", 0.5, is_activation};
+constexpr PartChange kAutocast = {"bf16 activations (torch.autocast)", "activations are float32 now", 0.5,
+                                  is_activation};
 
 int64_t scaled(int64_t bytes, double factor) { return std::llround(static_cast<double>(bytes) * factor); }
 

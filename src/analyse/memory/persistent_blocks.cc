@@ -175,7 +175,8 @@ class Judge {
     }
   }
 
-  // Forward passes alone, of a program that has an optimizer: one copy for each parameter tells how many states there are.
+  // Forward passes alone, of a program that has an optimizer: one copy for each parameter tells how many states there
+  // are.
   void by_copies(std::map<int64_t, Shares>& all) const {
     std::array<double, kMostShares> votes{};  // by shares of a parameter: itself and states
     double cast = 0;

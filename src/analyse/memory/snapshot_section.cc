@@ -283,7 +283,8 @@ std::string early_free_sentence(const EarlyFreeRow& row) {
     return fmt::format("{} of gradients are held at the peak after the step that used them: zero_grad() right after "
                        "step() would lower the peak by {}.",
                        bytes(row.bytes), bytes(row.saved_bytes));
-  return fmt::format("{} of {} from {} are held at the peak although their step is over: del would lower the peak by {}.",
+  return fmt::format("{} of {} from {} are held at the peak although their step is over: del would lower the peak by "
+                     "{}.",
                      bytes(row.bytes), category_words(row.category), row.place(), bytes(row.saved_bytes));
 }
 

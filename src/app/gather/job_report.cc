@@ -244,9 +244,13 @@ void add_sampled(const SampleLog& samples, JobRead& read, Report& report) {
   report.energy = std::move(energy.job);
   // On the hosts' own clocks, as the digests' steps are.
   const std::vector<std::optional<uint32_t>> devices = sampled_devices(digests, read.samples);
-  for (size_t i = 0; i < read.ranks.size(); ++i)
-    if (auto& snapshot = read.ranks[i].report.snapshot; snapshot && devices[i])
-      snapshot->outside = outside_memory(read.samples, *devices[i], digests[i]->rank, *snapshot);
+  for (size_t i = 0; i < read.ranks.size(); ++i) {
+    // A snapshot alone does not tell which device it is of.
+    const bool only_one = read.ranks.size() == 1 && read.samples.devices.size() == 1;
+    const std::optional<uint32_t> device = only_one ? std::optional<uint32_t>(0) : devices[i];
+    if (auto& snapshot = read.ranks[i].report.snapshot; snapshot && device)
+      snapshot->outside = outside_memory(read.samples, *device, digests[i]->rank, *snapshot);
+  }
   for (size_t i = 0; i < read.ranks.size(); ++i)
     if (devices[i])
       if (const auto clock = sampled_clock(*digests[i], read.samples, *devices[i]))

@@ -90,8 +90,8 @@ Result<Trace> read_snapshot(const std::string& path, const ImportOptions& option
   rows.snapshot.path = path;
   rows.snapshot.cut = read.cut;
   if (rows.unread > 0 && rows.snapshot.segments.empty() && rows.snapshot.traces.empty())
-    return Error{path + ": no segment and no event of it can be read: their dicts have other keys, or one key at a time",
-                 "pickle protocol 0 writes keys one at a time: write it again, pickle.dump(snapshot, file, protocol=4)"};
+    return Error{path + ": no segment and no event of it can be read: their keys are others, or come one at a time",
+                 "pickle protocol 0 writes one key at a time: write it again, pickle.dump(snapshot, file, protocol=4)"};
   for (const DeviceEvents& d : rows.snapshot.traces) trace.events += static_cast<int64_t>(d.count);
   const bool timed = rows.snapshot.first_us != AllocationEvent::kNoTime;
   trace.windows = {timed ? Interval{1000 * rows.snapshot.first_us, 1000 * rows.snapshot.last_us} : Interval{}};
