@@ -172,7 +172,8 @@ int64_t AllocationEvents::time_us(size_t i) const {
 size_t AllocationEvents::memory_bytes() const {
   const size_t columns = wide_kind_.size() + address_.size() + size_.size() + stack_.size() + since_base_us_.size() +
                          2 * time_us_.size();
-  return kind_.size() + 4 * columns + sizeof(AllocationKind) * kinds_.capacity() + addresses_.memory_bytes() + sizes_.memory_bytes();
+  return kind_.size() + 4 * columns + sizeof(AllocationKind) * kinds_.capacity() + addresses_.memory_bytes() +
+         sizes_.memory_bytes();
 }
 
 size_t MemorySnapshot::memory_bytes() const {
