@@ -25,7 +25,8 @@ def description(build):
         with open('/etc/os-release') as f:
             system = first(r'^PRETTY_NAME="?([^"\n]+)', f.read())
     return {'cpu': cpu, 'cores': len(os.sched_getaffinity(0)), 'memory_bytes': memory, 'kernel': platform.release(), 'system': system,
-            'compiler': version, 'date': datetime.date.today().isoformat(), 'load_before': os.getloadavg()[0]}
+            'compiler': version, 'date': datetime.date.today().isoformat(), 'load_before': os.getloadavg()[0],
+            'real_time': os.sched_getscheduler(0) != os.SCHED_OTHER}
 
 
 def in_words(m):

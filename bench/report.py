@@ -24,13 +24,18 @@ def spread(s, form):
     return f'{form % s["median"]} ({form % s["least"]}–{form % s["most"]})'
 
 
+def at_priority(m):
+    """Under `chrt -f 10`, other work does not take the cores away."""
+    return ', at real-time priority' if m.get('real_time') else ''
+
+
 def where(m, on='On'):
     """When and on what: sections of the page may be of different machines."""
-    return f'{on} {m["date"]} ({m["cpu"]}, {m["cores"]} cores), load before: {m["load_before"]:.1f}'
+    return f'{on} {m["date"]} ({m["cpu"]}, {m["cores"]} cores), load before: {m["load_before"]:.1f}{at_priority(m)}'
 
 
 def machine_lines(m):
-    return (f'Measured on {m["date"]}: {in_words(m)}. Load of the machine before the runs: {m["load_before"]:.1f}'
+    return (f'Measured on {m["date"]}: {in_words(m)}. Load of the machine before the runs: {m["load_before"]:.1f}{at_priority(m)}'
             + (': other work ran beside them, so the figures are too low.' if m['load_before'] > 1.5 else '.'))
 
 
