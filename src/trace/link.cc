@@ -116,7 +116,8 @@ class OpFinder {
     if (high == low)
       for (; high < end && h_.start_ns[high] <= time; step *= 2) low = high, high += std::min(step, end - high);
     const auto starts = h_.start_ns.begin();
-    const auto found = std::upper_bound(starts + static_cast<ptrdiff_t>(low), starts + static_cast<ptrdiff_t>(high), time);
+    const auto found =
+        std::upper_bound(starts + static_cast<ptrdiff_t>(low), starts + static_cast<ptrdiff_t>(high), time);
     return last_[thread] = static_cast<size_t>(found - starts);
   }
 

@@ -65,8 +65,8 @@ void add_facts(const Facts& facts, Tasks& tasks) {
 
 }  // namespace
 
-// First the large analyses that others need, so that no thread waits long for what another one computes. The digest comes
-// first and the replay last: each needs room for a while.
+// First the large analyses that others need, so that no thread waits long for what another one computes. The digest
+// comes first and the replay last: each needs room for a while.
 RankResult reduced(int rank, const Facts& facts, const Thresholds& thresholds, int threads) {
   RankResult result;
   Tasks tasks;
