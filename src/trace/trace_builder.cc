@@ -369,6 +369,8 @@ void build_activity(const Rows& rows, Trace& trace) {
 
 }  // namespace
 
+constexpr size_t kManyRows = 1 << 19;   // a shard's are 32 bytes each
+
 // In link.cc: joins launches to activity, forward to backward, and the two sides of a collective.
 void link(Trace& trace, std::vector<FlowEnd> flows, int threads);
 
@@ -408,9 +410,10 @@ Trace TraceBuilder::finish(int threads) {
   });
   tasks.run(threads);
   build_host(rows, host.places, trace_, threads);
-  host = {};
   shards_.clear();   // before more columns are filled
-  ::malloc_trim(0);  // else it stays resident, in pieces between what is still there
+  // Else it stays resident, in pieces between what is still there. The next of many small traces takes it again.
+  if (host.places.size() >= kManyRows) ::malloc_trim(0);
+  host = {};
   trace_.host.parent.assign(trace_.host.size(), {});
   for (const size_t t : all_threads) tasks.add([&, t] { nest(trace_.threads[t], trace_.host); });
   tasks.run(threads);
