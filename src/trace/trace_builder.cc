@@ -1,6 +1,8 @@
 #include "trace/trace_builder.h"
 
+#ifdef __GLIBC__
 #include <malloc.h>
+#endif
 
 #include <algorithm>
 #include <map>
@@ -367,9 +369,17 @@ void build_activity(const Rows& rows, Trace& trace) {
   }
 }
 
-}  // namespace
-
 constexpr size_t kManyRows = 1 << 19;   // a shard's are 32 bytes each
+
+// Freed memory stays resident otherwise, in pieces between what is still there. The next of many small traces takes it
+// again.
+void give_back_memory(size_t rows) {
+#ifdef __GLIBC__
+  if (rows >= kManyRows) ::malloc_trim(0);
+#endif
+}
+
+}  // namespace
 
 // In link.cc: joins launches to activity, forward to backward, and the two sides of a collective.
 void link(Trace& trace, std::vector<FlowEnd> flows, int threads);
@@ -411,8 +421,7 @@ Trace TraceBuilder::finish(int threads) {
   tasks.run(threads);
   build_host(rows, host.places, trace_, threads);
   shards_.clear();   // before more columns are filled
-  // Else it stays resident, in pieces between what is still there. The next of many small traces takes it again.
-  if (host.places.size() >= kManyRows) ::malloc_trim(0);
+  give_back_memory(host.places.size());
   host = {};
   trace_.host.parent.assign(trace_.host.size(), {});
   for (const size_t t : all_threads) tasks.add([&, t] { nest(trace_.threads[t], trace_.host); });
