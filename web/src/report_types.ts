@@ -660,11 +660,37 @@ export interface PeakSpike {
   peak_without_bytes: number;
   lifetime_events: number;
 }
+export interface EarlyFreeRow {
+  category: string;
+  function: string | null;
+  file: string | null;
+  line: number | null;
+  held_bytes: number;
+  peak_bytes: number;
+  saved_bytes: number;
+}
 export interface SavingRow {
   change: string;
   assumes: string;
   peak_bytes: number;
   saved_bytes: number;
+}
+export interface BatchFit {
+  fixed_bytes: number;
+  scaling_bytes: number;
+  double_peak_bytes: number;
+  double_high_bytes: number;
+  capacity_bytes: number | null;
+  largest: number | null;
+  largest_low: number | null;
+  largest_high: number | null;
+}
+export interface OutsideMemory {
+  capacity_bytes: number | null;
+  used_bytes: number | null;
+  process_bytes: number | null;
+  own_bytes: number | null;
+  other_bytes: number | null;
 }
 export interface SettingRow {
   settings: string;
@@ -683,6 +709,18 @@ export interface SnapshotPoint {
   time_ns: number | null;
   allocated_bytes: number;
   reserved_bytes: number | null;
+}
+export interface CategoryPoint {
+  event: number;
+  time_ns: number | null;
+  reserved_bytes: number | null;
+  pending_free_bytes: number | null;
+  parameter_bytes: number;
+  gradient_bytes: number;
+  optimizer_state_bytes: number;
+  activation_bytes: number;
+  temporary_bytes: number;
+  other_bytes: number;
 }
 export interface SnapshotSection {
   segments: number | null;
@@ -705,9 +743,13 @@ export interface SnapshotSection {
   pinned: PinnedMemory | null;
   oom: OutOfMemory | null;
   spike: PeakSpike | null;
+  early_frees: EarlyFreeRow[];
   savings: SavingRow[];
+  batch: BatchFit | null;
+  outside: OutsideMemory | null;
   replay: SnapshotReplay | null;
   timeline: SnapshotPoint[];
+  category_timeline: CategoryPoint[];
 }
 export interface Makeup {
   phase: string;
