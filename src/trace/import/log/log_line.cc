@@ -289,9 +289,13 @@ uint64_t LineScan::operator()(const char* begin, const char* end) const {
   return found;
 }
 
-bool has(std::string_view text, std::string_view part) {
-  return ::memmem(text.data(), text.size(), part.data(), part.size()) != nullptr;
+size_t place_of(std::string_view text, std::string_view part, size_t from) {
+  if (from > text.size()) return text.npos;
+  const void* found = ::memmem(text.data() + from, text.size() - from, part.data(), part.size());
+  return found == nullptr ? text.npos : static_cast<size_t>(static_cast<const char*>(found) - text.data());
 }
+
+bool has(std::string_view text, std::string_view part) { return place_of(text, part) != text.npos; }
 
 std::string quotable(std::string_view text) {
   constexpr size_t kLongest = 240;

@@ -71,6 +71,8 @@ std::optional<int64_t> integer_after(std::string_view text, std::string_view key
 /// Bytes of "5.52GiB", "678.9 MB" with factors of 1024, as PyTorch's programs print them.
 std::optional<int64_t> leading_bytes(std::string_view text);
 bool has(std::string_view text, std::string_view part);
+/// As std::string_view::find(), which is slow where words begin with a letter that is frequent.
+size_t place_of(std::string_view text, std::string_view part, size_t from = 0);
 
 /// A line as it may stand in a report: printable, at most 240 bytes, secrets masked.
 std::string quotable(std::string_view text);

@@ -137,7 +137,7 @@ std::optional<int64_t> leading_ms(std::string_view text, std::string_view* rest)
 std::optional<int64_t> leading_seconds(std::string_view text, std::string_view* rest) { return scaled(text, 9, rest); }
 
 std::optional<std::string_view> after(std::string_view text, std::string_view key) {
-  const size_t at = text.find(key);
+  const size_t at = place_of(text, key);
   return at == text.npos ? std::nullopt : std::optional(text.substr(at + key.size()));
 }
 

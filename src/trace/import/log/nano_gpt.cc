@@ -19,7 +19,7 @@ constexpr std::string_view kLoopName = "loop";
 template <size_t N>
 std::optional<std::string_view> value_of_any(std::string_view text, const std::array<std::string_view, N>& keys) {
   for (const std::string_view key : keys) {
-    for (size_t at = text.find(key); at != text.npos; at = text.find(key, at + 1)) {
+    for (size_t at = place_of(text, key); at != text.npos; at = place_of(text, key, at + 1)) {
       if (at > 0 && (is_letter(text[at - 1]) || is_digit(text[at - 1]) || text[at - 1] == '_')) continue;
       std::string_view rest = text.substr(at + key.size());
       const size_t value = rest.find_first_not_of(" :=");
@@ -51,6 +51,7 @@ class Loop : public LogReading {
     std::string_view rest;
     const auto n = leading_integer(number, &rest);
     if (!n || *n < 0 || rest.empty() || !has(":|,/ ", rest.substr(0, 1))) return false;
+    if (has(rest, "time per iteration") || has(rest, "time_per_iteration")) return false;   // Megatron's
     if (has(rest, "val loss")) {  // "step 500: train loss 2.1, val loss 2.3": an evaluation
       rows.event(LogEventKind::kEvaluation, line).step = n;
       return true;
