@@ -10,11 +10,11 @@ import { words, type SnapshotSection } from './report';
 import { categoryTitle } from '../categories';
 
 type Holder = SnapshotSection['peak']['holders'][number];
-type Place = { function: string; file: string | null; line: number | null };
+type Place = { function: string | null; file: string | null; line: number | null };
 
 /** "forward (model.py:12)" */
 export function placeText({ function: name, file, line }: Place): string {
-  return file === null ? name : `${name} (${file}:${line})`;
+  return file === null ? name ?? kUnknown : `${name} (${file}:${line})`;
 }
 
 export function titleOfCategory(name: string): string {
@@ -22,13 +22,19 @@ export function titleOfCategory(name: string): string {
 }
 
 export function snapshotFacts(snapshot: SnapshotSection): HTMLElement {
-  const { peak } = snapshot;
+  const { peak, batch, outside } = snapshot;
+  const times = (n: number | null) => (n === null ? kUnknown : `${n.toFixed(1)} times`);
   const pairs: [string, string][] = [
     ['Peak', bytes(peak.allocated_bytes)], ['Reserved then', bytes(peak.reserved_bytes)], ['Unused then', bytes(peak.unused_bytes)],
     ['At event', count(peak.event)], ['Phase', peak.phase === 'unknown' ? kUnknown : peak.phase], ['Step', count(peak.step)],
     ['Events', count(snapshot.events)], ['At the end', bytes(snapshot.allocated_bytes)], ['Reserved', bytes(snapshot.reserved_bytes)],
     ['Segments', count(snapshot.segments)], ['Allocator settings', snapshot.allocator_settings ?? kUnknown],
   ];
+  if (outside) pairs.push(['Outside PyTorch', bytes(outside.own_bytes)], ['Other processes', bytes(outside.other_bytes)]);
+  if (batch) pairs.push(['Peak with twice the batch', bytes(batch.double_peak_bytes)]);
+  if (batch && batch.largest !== null) {
+    pairs.push(['Largest batch that fits', `${times(batch.largest)} this one (${times(batch.largest_low)} to ${times(batch.largest_high)})`]);
+  }
   return factList(pairs.map(([name, value]) => [name, shown(value, 200)]), 'wide');
 }
 
@@ -98,6 +104,8 @@ export function peakExplained(snapshot: SnapshotSection, search: (text: string) 
     holders(snapshot, search),
     plainTable('Grows with each step', ['Line', 'Category', 'Cause', 'Per step', 'Held'], growing.slice(0, 20).map((line) => [
       shown(line.where + placeText(line), 200), titleOfCategory(line.category), words(line.cause), bytes(line.growth_bytes), bytes(line.held_bytes)])),
+    plainTable('Could be freed earlier', ['Line', 'Category', 'Held', 'Saves'], snapshot.early_frees.map((row) => [
+      shown(placeText(row), 200), titleOfCategory(row.category), bytes(row.held_bytes), bytes(row.saved_bytes)])),
     plainTable('What would make it fit', ['Change', 'Assumes', 'Peak', 'Saves'], snapshot.savings.map((row) => [
       shown(row.change, 120), shown(row.assumes, 200), bytes(row.peak_bytes), bytes(row.saved_bytes)])),
     plainTable('Allocator settings, replayed', ['Setting', 'Peak reserved', 'Saves'], (replay?.settings ?? []).map((row) => [
