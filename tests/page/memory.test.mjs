@@ -43,6 +43,8 @@ describe('active memory', () => {
     assert.match(await text(page, '.snapshot .facts'), new RegExp(`Peak\\s+${mib.replace('.', '\\.')} MiB[\\s\\S]*At event\\s+${snapshot.peak_event.toLocaleString('en-US')}`));
     assert.equal(await page.locator('.snapshot .bars tr').count(), snapshot.peak.categories.length);
     assert.match(await text(page, '.memstate [role="status"]'), new RegExp(`After event ${snapshot.peak_event.toLocaleString('en-US')}: .* ${mib.replace('.', '\\.')} MiB held`));
+    assert.equal((await text(page, '.snapshot .facts')).includes('Peak with twice the batch'), snapshot.batch !== null);
+    assert.equal(await page.locator('h3', { hasText: 'Could be freed earlier' }).count(), snapshot.early_frees.length > 0 ? 1 : 0);
     assert.ok((await coloured(page)) > 0.05);
   }));
 
