@@ -244,8 +244,8 @@ def test_a_recording_of_py_spy(profgpu, analyze, ask, tmp_path):
     frames, sums = document['shared']['frames'], collections.Counter()
     for profile in document['profiles']:
         for stack, weight in zip(profile['samples'], profile['weights']):
-            for f in {(frames[i]['name'], frames[i]['file'], frames[i]['line']) for i in stack}:
-                sums[f'{f[1]}({f[2] or 0}): {f[0]}' if f[1] else f[0]] += round(weight * 1e9)
+            for f in (frames[i] for i in stack):   # a function that calls itself stands there twice
+                sums[f"{f['file']}({f['line'] or 0}): {f['name']}" if f['file'] else f['name']] += round(weight * 1e9)
     rows = {r['name']: r['t'] for r in ask(path, 'select name, sum(duration_ns) t from host group by 1')}
     assert rows == dict(sums) and sums
     assert analyze(path)['inputs'][0]['format'] == 'speedscope'
