@@ -61,6 +61,15 @@ def ran(words, env, seconds=120):
     return (process.returncode, out, error), time.monotonic() - begun
 
 
+def ran_within(words, env, limit):
+    """The same of up to three runs. A process that waits for the recorder takes its 10 s in each; a busy machine does not."""
+    for _ in range(3):
+        result, took = ran(words, env)
+        if took < limit:
+            return result
+    raise AssertionError(f'{words} takes {took:.1f} s, allowed are {limit:.1f}')
+
+
 def check_recordings(folder):
     paths = [os.path.join(folder, name) for name in os.listdir(folder) if name.endswith('.pgt') and os.path.getsize(os.path.join(folder, name))]
     for path in paths[:40]:
@@ -68,13 +77,10 @@ def check_recordings(folder):
     return len(paths)
 
 
-def check_same(words, folder, slack=2.0):
+def check_same(words, folder):
     os.makedirs(folder, exist_ok=True)
     alone, plain_took = ran(words, clean())
-    recorded, took = ran(words, preloaded(folder))
-    assert recorded == alone
-    # A process that waits for the recorder to end would take its 10 s.
-    assert took < 3 * plain_took + slack, (took, plain_took)
+    assert ran_within(words, preloaded(folder), 3 * plain_took + 5) == alone
     return check_recordings(folder)
 
 
@@ -118,7 +124,7 @@ def test_programs_built_otherwise(tmp_path, options, kind):
         recorded, _ = ran(words, dict(preloaded(tmp_path / 'r'), LD_PRELOAD=f'{os.path.realpath(library)}:{LIBRARY}', ASAN_OPTIONS='detect_leaks=0'))
         assert recorded == alone
         return
-    check_same(words, tmp_path / 'r', slack=5)
+    check_same(words, tmp_path / 'r')
 
 
 @pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGKILL, signal.SIGSEGV, signal.SIGQUIT, signal.SIGXCPU])
@@ -161,10 +167,10 @@ def test_python_programs(tmp_path, name):
     script.write_text(PYTHON[name])
     (code, out, error), alone = ran([sys.executable, script], clean())
     for more in ((), ('--preload',)):
-        (its_code, its_out, its_error), took = ran([PROGRAM, 'run', '-q', '--backend', 'none', '--trace', *more, '-o', tmp_path / f'x{len(more)}', '--', sys.executable, script], clean())
+        its_code, its_out, its_error = ran_within([PROGRAM, 'run', '-q', '--backend', 'none', '--trace', *more, '-o', tmp_path / f'x{len(more)}', '--',
+                                                   sys.executable, script], clean(), 3 * alone + 5)
         assert (its_code, its_out) == (128 - code if code < 0 else code, out), its_error
         assert its_error.splitlines()[-1:] == error.splitlines()[-1:] or not error, its_error
-        assert took < 3 * alone + 5
 
 
 OTHERS = {   # compiler or interpreter, source's name, source, how it is built
@@ -201,9 +207,9 @@ def test_other_languages(tmp_path, name):
     alone, took_alone = ran(words, clean())
     assert alone[0] == 6, alone
     for more in ((), ('--preload',)):
-        (code, out, error), took = ran([PROGRAM, 'run', '-q', '--backend', 'none', '--trace', *more, '-o', tmp_path / f'x{len(more)}', '--', *words], clean())
+        code, out, error = ran_within([PROGRAM, 'run', '-q', '--backend', 'none', '--trace', *more, '-o', tmp_path / f'x{len(more)}', '--', *words],
+                                      clean(), 3 * took_alone + 5)
         assert (code, out) == alone[:2], error
-        assert took < 3 * took_alone + 5
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason='needs root')

@@ -19,6 +19,11 @@ double or_unknown(const std::optional<double>& x) { return x.value_or(kUnknown);
 }  // namespace
 
 void Curve::add(double value) {
+  if (points_.empty() && std::isnan(value)) {
+    unknown_ = std::min(unknown_ + 1, kMaxPoints);
+    return;
+  }
+  if (points_.empty()) points_.assign(std::min(unknown_, kMaxPoints - 1), std::nanf(""));
   if (points_.size() < kMaxPoints) {
     points_.push_back(static_cast<float>(value));
     return;
@@ -28,7 +33,7 @@ void Curve::add(double value) {
 }
 
 std::optional<double> Curve::latest() const {
-  if (points_.empty() || std::isnan(back(0))) return std::nullopt;
+  if (size() == 0 || std::isnan(back(0))) return std::nullopt;
   return back(0);
 }
 

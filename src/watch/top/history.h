@@ -29,15 +29,18 @@ class Curve {
  public:
   static constexpr size_t kMaxPoints = 512;
   void add(double value);
-  [[nodiscard]] size_t size() const { return points_.size(); }
+  [[nodiscard]] size_t size() const { return points_.empty() ? unknown_ : points_.size(); }
   /// The n-th point from the newest, which is 0.
-  [[nodiscard]] float back(size_t n) const { return points_[(end_ + points_.size() - 1 - n) % points_.size()]; }
+  [[nodiscard]] float back(size_t n) const {
+    return points_.empty() ? std::nanf("") : points_[(end_ + points_.size() - 1 - n) % points_.size()];
+  }
   /// The newest that is known; nullopt if the newest point is not.
   [[nodiscard]] std::optional<double> latest() const;
 
  private:
   std::vector<float> points_;   // a ring once it is full; end_ is then the oldest
   size_t end_ = 0;
+  size_t unknown_ = 0;          // points before the first known one: what a device never says takes no room
 };
 
 /// The newest `cells` stretches of `width_ns` each, the newest last: the mean over time of what is known of each, NaN

@@ -11,6 +11,24 @@ namespace {
 using sample::kBegin_ns;
 using sample::kSecond_ns;
 
+TEST(Curve, WhatIsNotKnownYetIsCounted) {
+  Curve curve;
+  for (int i = 0; i < 3; ++i) curve.add(std::nan(""));
+  EXPECT_EQ(curve.size(), 3u);
+  EXPECT_FALSE(curve.latest());
+  EXPECT_TRUE(std::isnan(curve.back(2)));
+  curve.add(7);
+  ASSERT_EQ(curve.size(), 4u);
+  EXPECT_EQ(curve.latest(), 7);
+  EXPECT_TRUE(std::isnan(curve.back(3)));
+  Curve late;
+  for (size_t i = 0; i < 2 * Curve::kMaxPoints; ++i) late.add(std::nan(""));
+  late.add(1), late.add(2);
+  EXPECT_EQ(late.size(), Curve::kMaxPoints);
+  EXPECT_EQ(late.back(1), 1.0f);
+  EXPECT_TRUE(std::isnan(late.back(Curve::kMaxPoints - 1)));
+}
+
 TEST(Curve, KeepsTheNewestPoints) {
   Curve curve;
   for (size_t i = 0; i < Curve::kMaxPoints + 100; ++i) curve.add(static_cast<double>(i));
