@@ -101,7 +101,7 @@ std::string alert_help(const std::vector<AlertRule>& alerts) {
     if (!rule.advice.empty()) out += wrap(rule.advice, width, "      ");
   }
   out += "\nConditions can use every metric that `profgpu log --help-query` lists, and:\n";
-  for (const AlertFigure& f : alert_figures()) 
+  for (const AlertFigure& f : alert_figures())
     out += entry(fmt::format("{:<18} {:<4}", f.name, f.unit), 23, f.help);
   out += entry("mean(METRIC, TIME)", 23, "its mean over that time, once half of it is known");
   out += entry("increase(METRIC, TIME)", 23, "how much a counter grew in that time");

@@ -11,6 +11,7 @@
 #include "analyse/report/quantity.h"
 #include "analyse/rules/measure.h"
 #include "app/loaded_run.h"
+#include "app/words.h"
 #include "base/text.h"
 #include "cli/trace_command.h"
 
@@ -38,13 +39,10 @@ std::string in_single_quotes(std::string_view text) {
   return out + "'";
 }
 
-// A path as a word of a shell. One with control characters is left to the user.
+// A path with control characters is left to the user.
 std::string shell_word(const std::string& path) {
-  const auto plain = [](char c) {
-    return is_letter(c) || is_digit(c) || std::string_view("_./+=:,@%-").find(c) != std::string_view::npos;
-  };
-  if (std::ranges::any_of(path, [](char c) { return static_cast<unsigned char>(c) < ' '; })) return "TRACE";
-  return std::ranges::all_of(path, plain) && !path.starts_with('-') ? path : in_single_quotes(path);
+  const auto controls = [](char c) { return static_cast<unsigned char>(c) < ' '; };
+  return std::ranges::any_of(path, controls) ? "TRACE" : shell_line({path});
 }
 
 std::string kernel_filter(const ProfileTargets& targets) {

@@ -35,11 +35,8 @@ std::vector<int64_t> pending_at(const MemorySnapshot& snapshot, const MemoryHist
 
 }  // namespace
 
-std::vector<CategoryPoint> category_levels(const MemorySnapshot& snapshot, const MemoryHistory& history,
-                                           const std::vector<CategoryOf>& categories,
-                                           const std::vector<SnapshotPoint>& timeline) {
+std::vector<CategoryPoint> highest_points(const std::vector<SnapshotPoint>& timeline) {
   std::vector<CategoryPoint> points;
-  std::vector<uint32_t> rows;
   const size_t each = std::max<size_t>((timeline.size() + kCategoryPoints - 1) / kCategoryPoints, 1);
   for (size_t begin = 0; begin < timeline.size(); begin += each) {
     const auto first = timeline.begin() + static_cast<ptrdiff_t>(begin);
@@ -49,8 +46,16 @@ std::vector<CategoryPoint> category_levels(const MemorySnapshot& snapshot, const
     CategoryPoint point;
     point.event = top.event, point.time_ns = top.time_ns, point.reserved_bytes = top.reserved_bytes;
     points.push_back(point);
-    rows.push_back(history.first + static_cast<uint32_t>(top.event));
   }
+  return points;
+}
+
+std::vector<CategoryPoint> category_levels(const MemorySnapshot& snapshot, const MemoryHistory& history,
+                                           const std::vector<CategoryOf>& categories,
+                                           const std::vector<SnapshotPoint>& timeline) {
+  std::vector<CategoryPoint> points = highest_points(timeline);
+  std::vector<uint32_t> rows;
+  for (const CategoryPoint& p : points) rows.push_back(history.first + static_cast<uint32_t>(p.event));
   const std::vector<int64_t> pending = pending_at(snapshot, history, rows);
   for (size_t i = 0; i < points.size(); ++i) points[i].pending_free_bytes = pending[i];
   const auto place = [&](uint32_t row) {

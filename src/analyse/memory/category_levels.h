@@ -9,7 +9,9 @@
 
 namespace profgpu {
 
-/// At the highest of the timeline's points in each of at most kCategoryPoints stretches. `timeline`: of this device.
+/// The highest of the timeline's points in each of at most kCategoryPoints stretches, without categories.
+std::vector<CategoryPoint> highest_points(const std::vector<SnapshotPoint>& timeline);
+/// What is held at these. `timeline`: of this device.
 std::vector<CategoryPoint> category_levels(const MemorySnapshot& snapshot, const MemoryHistory& history,
                                            const std::vector<CategoryOf>& categories,
                                            const std::vector<SnapshotPoint>& timeline);

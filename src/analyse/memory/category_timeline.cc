@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "analyse/report/quantity.h"
+#include "analyse/memory/category_levels.h"
 
 namespace profgpu {
 namespace {
@@ -49,18 +49,10 @@ SnapshotSection timeline_section(const CategoryTimeline& timeline) {
     out.timeline.push_back({static_cast<int64_t>(top), timeline.time_ns[top], level_at(timeline, top), std::nullopt});
   }
   if (count == 0) return out;
-  const size_t each = (out.timeline.size() + kCategoryPoints - 1) / kCategoryPoints;
-  for (size_t i = 0; i < out.timeline.size(); i += each) {
-    const auto first = out.timeline.begin() + static_cast<ptrdiff_t>(i);
-    const auto last = out.timeline.begin() + static_cast<ptrdiff_t>(std::min(i + each, out.timeline.size()));
-    const SnapshotPoint& top = *std::max_element(
-        first, last, [](const auto& a, const auto& b) { return a.allocated_bytes < b.allocated_bytes; });
-    CategoryPoint point;
-    point.event = top.event, point.time_ns = top.time_ns;
+  out.category_timeline = highest_points(out.timeline);
+  for (CategoryPoint& point : out.category_timeline)
     for (size_t c = 0; c < CategoryTimeline::kCategories; ++c)
-      point.bytes[static_cast<size_t>(kProfilers[c])] = timeline.bytes[static_cast<size_t>(top.event)][c];
-    out.category_timeline.push_back(point);
-  }
+      point.bytes[static_cast<size_t>(kProfilers[c])] = timeline.bytes[static_cast<size_t>(point.event)][c];
   out.events = static_cast<int64_t>(count);
   out.allocated_bytes = level_at(timeline, count - 1);
   out.peak_allocated_bytes = level_at(timeline, highest);

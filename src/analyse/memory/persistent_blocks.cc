@@ -134,21 +134,27 @@ class Judge {
     }
   }
 
-  // Gradients that are zeroed in place are never made: what a backward pass adds to them is temporary, and as large.
-  void by_kept_gradients(std::map<int64_t, Shares>& all) const {
+  // How many blocks there are of each parameter, as those of most bytes say; 0: they do not agree. `each`: parameters
+  // by bytes. Sizes of which none is known vote too if `of_all`.
+  [[nodiscard]] int64_t agreed_shares(const Counts& each, int64_t least, int64_t most, bool of_all) const {
     std::array<double, kMostShares + 1> votes{};
     double cast = 0;
     for (const auto& [bytes, count] : open_) {
-      const int64_t each = count_of(temporaries_, bytes);
-      if (each == 0) continue;
+      const int64_t parameters = count_of(each, bytes);
+      if (parameters == 0 && !of_all) continue;
       const double weight = static_cast<double>(bytes) * static_cast<double>(count);
       cast += weight;
-      if (count % each == 0 && count / each >= 2 && count / each <= kMostShares)
-        votes[static_cast<size_t>(count / each)] += weight;
+      if (parameters > 0 && count % parameters == 0 && count / parameters >= least && count / parameters <= most)
+        votes[static_cast<size_t>(count / parameters)] += weight;
     }
     const auto best = std::ranges::max_element(votes);
-    if (cast <= 0 || *best <= cast / 2) return;
-    const int64_t shares = best - votes.begin();
+    return *best > cast / 2 ? best - votes.begin() : 0;
+  }
+
+  // Gradients that are zeroed in place are never made: what a backward pass adds to them is temporary, and as large.
+  void by_kept_gradients(std::map<int64_t, Shares>& all) const {
+    const int64_t shares = agreed_shares(temporaries_, 2, kMostShares, false);
+    if (shares == 0) return;
     for (const auto& [bytes, count] : open_) {
       Shares& s = all[bytes];
       const int64_t each = count_of(temporaries_, bytes) > 0 ? count / shares : 0;
@@ -178,18 +184,8 @@ class Judge {
   // Forward passes alone, of a program that has an optimizer: one copy for each parameter tells how many states there
   // are.
   void by_copies(std::map<int64_t, Shares>& all) const {
-    std::array<double, kMostShares> votes{};  // by shares of a parameter: itself and states
-    double cast = 0;
-    for (const auto& [bytes, count] : open_) {
-      const int64_t each = count_of(copies_, bytes);
-      const double weight = static_cast<double>(bytes) * static_cast<double>(count);
-      cast += weight;
-      if (each > 0 && count % each == 0 && count / each <= 1 + kMostStates)
-        votes[static_cast<size_t>(count / each)] += weight;
-    }
-    const auto best = std::ranges::max_element(votes);
-    if (cast <= 0 || *best <= cast / 2) return;
-    const int64_t shares = best - votes.begin();
+    const int64_t shares = agreed_shares(copies_, 1, 1 + kMostStates, true);
+    if (shares == 0) return;
     for (const auto& [bytes, count] : open_) {
       Shares& s = all[bytes];
       s.parameters = count / shares;
