@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What a cold build of the release program costs: CPU time, wall time on this machine's cores, the units that take
-longest, the time by room, and how long one changed file takes, for the largest file of each room.
+longest, the time by room, and how long one changed file takes with a developer's units, for the largest file of each room.
   bench/build.py BUILD [FOLDER]      BUILD: a configured build, for the compiler's name; FOLDER: where to build, else a
                                      temporary one. Nothing is taken from a compiler's cache."""
 import collections
@@ -59,14 +59,20 @@ def one_file_each(folder, environment):
     return out
 
 
+def configure(folder, environment, *settings):
+    subprocess.run(['cmake', '--preset', 'release', '-B', folder, '-DPROFGPU_TESTS=OFF', *settings], check=True, cwd=ROOT,
+                   stdout=subprocess.DEVNULL, env=environment)
+
+
 def measure(build, folder):
     environment = {**os.environ, 'CCACHE_DISABLE': '1'}
-    subprocess.run(['cmake', '--preset', 'release', '-B', folder, '-DPROFGPU_TESTS=OFF'], check=True, cwd=ROOT,
-                   stdout=subprocess.DEVNULL, env=environment)
+    configure(folder, environment)
     result = {'machine': machine.description(build), 'targets': TARGETS,
               'cold': timed(['ninja', '-C', folder], env=environment)}
     seconds = units(folder)
     slowest = sorted(seconds.items(), key=lambda u: -u[1])[:10]
+    configure(folder, environment, '-DPROFGPU_UNITY_FILES=10')
+    timed(['ninja', '-C', folder, 'profgpu'], env=environment)
     result.update(units=len(seconds), slowest=[{'unit': n, 's': round(s, 1)} for n, s in slowest], rooms=by_room(seconds),
                   one_file=one_file_each(folder, environment))
     return result

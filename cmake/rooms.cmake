@@ -5,11 +5,11 @@
 # profgpu_room(ROOM [USES room...] [LIBRARIES lib...] [EXCEPT file...] [ALONE file...] [UNIT_FILES n] [COLD])
 # Several files of a room are compiled as one unit (PROFGPU_UNITY), so names in anonymous namespaces are a room's own;
 # files named ALONE stay by themselves, so that who links the room need not link what they bring in. Code of a COLD room
-# runs once a command: it is optimised less. UNIT_FILES: of a unit, where PROFGPU_UNITY_FILES of the room's long ones
-# would take more than 15 s (bench/build.py lists the slowest units).
+# runs once a command: it is optimised less. UNIT_FILES: of a small unit, where ten of the room's long files would take
+# more than 15 s (bench/build.py lists the slowest units).
 function(profgpu_room room)
   cmake_parse_arguments(ARG "COLD" "UNIT_FILES" "USES;LIBRARIES;EXCEPT;ALONE" ${ARGN})
-  if(NOT ARG_UNIT_FILES)
+  if(NOT ARG_UNIT_FILES OR PROFGPU_UNITY_FILES GREATER 10)
     set(ARG_UNIT_FILES ${PROFGPU_UNITY_FILES})
   endif()
   set_property(GLOBAL APPEND PROPERTY PROFGPU_ROOMS ${room})

@@ -15,7 +15,7 @@
 namespace profgpu {
 namespace {
 
-constexpr int64_t kSize = 8192, kSmallSize = 1024;     // of the product; the small one where memory is short
+constexpr int64_t kBurnSize = 8192, kSmallSize = 1024;     // of the product; the small one where memory is short
 constexpr double kStretch_ns = 250e6;                  // of load between two looks
 constexpr size_t kFirst = 8;                           // stretches that count as the beginning
 constexpr size_t kOften = 40;                          // stretches after which figures are renewed at each 40th only
@@ -44,7 +44,7 @@ Result<std::vector<char>> result_of(const Loaded& l) {
 
 Result<Loaded> load(BenchDevice& device, const std::shared_ptr<cublas::Library>& library) {
   Loaded l{&device, nullptr, 0, {}, {}, false};
-  for (const int64_t size : {kSize, kSmallSize}) {
+  for (const int64_t size : {kBurnSize, kSmallSize}) {
     const cublas::ProductShape shape{size, size, size};
     auto made = cublas::Product::make(library, *device.cuda, *cublas::product_kind("bf16"), shape);
     if (!made && size == kSmallSize) return made.error();

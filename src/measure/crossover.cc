@@ -19,7 +19,7 @@ using cuda::Device, cuda::DeviceMemory, cuda::PinnedMemory;
 
 constexpr int64_t kElements[] = {1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24};
 constexpr int64_t kProducts[] = {8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096};
-constexpr size_t kShortStep = 2, kShortSizes = 4;      // without --full: each second size, and so many
+constexpr size_t kShortStep = 2, kShortCount = 4;      // without --full: each second size, and so many
 constexpr int64_t kWord = 4;                           // bytes of an element
 
 /// Buffers of one size, on the host and on the device: two that are read, one that is written.
@@ -190,7 +190,7 @@ void run_crossover(Bench& bench) {
   bench.each_device([&](BenchDevice& d) {
     if (!std::exchange(first, false)) return;   // one device stands for all
     for (const Contest& c : kContests)
-      for (size_t i = 0; i < (full ? c.sizes.size() : kShortStep * kShortSizes); i += full ? 1 : kShortStep)
+      for (size_t i = 0; i < (full ? c.sizes.size() : kShortStep * kShortCount); i += full ? 1 : kShortStep)
         if (!d.lost) contest(bench, *d.cuda, work, c, c.sizes[i]);
   });
 }

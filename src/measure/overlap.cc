@@ -13,7 +13,7 @@
 namespace profgpu {
 namespace {
 
-constexpr int64_t kSize = 8192;                        // of the product
+constexpr int64_t kSide = 8192;                        // of the product
 constexpr int64_t kMessage = int64_t{64} << 20;
 constexpr double kMargin = 2;                          // what goes on beside lasts so much longer, and two calls more
 
@@ -59,7 +59,7 @@ Status open_pairing(Bench& bench, Pairing& p) {
     if (const Status current = d->use(); !current) return current;
     auto stream = cuda::SideStream::make(*d);
     if (!stream) return stream.error();
-    auto product = cublas::Product::make(*cublas, *d, *cublas::product_kind("bf16"), {kSize, kSize, kSize});
+    auto product = cublas::Product::make(*cublas, *d, *cublas::product_kind("bf16"), {kSide, kSide, kSide});
     if (!product) return product.error();
     p.streams.push_back(std::move(*stream)), p.products.push_back(std::move(*product));
   }
@@ -120,7 +120,7 @@ void run_overlap(Bench& bench) {
   bench.begin(bench.figure("", "connecting the devices"));
   Pairing p;
   if (const Status opened = open_pairing(bench, p); !opened) return bench.miss(bench.figure("", ""), opened.error());
-  const cublas::ProductShape shape{kSize, kSize, kSize};
+  const cublas::ProductShape shape{kSide, kSide, kSide};
   const double operations = shape.operations() / 1e3;
   const double traffic = static_cast<double>(p.world.buffer_bytes) *
                          bus_factor("all_reduce", static_cast<int64_t>(p.world.ranks));

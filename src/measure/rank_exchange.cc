@@ -26,8 +26,8 @@
 namespace profgpu {
 namespace {
 
-constexpr int64_t kSecond_ns = 1'000'000'000, kMillisecond_ns = 1'000'000;
-constexpr int64_t kHello_ns = 5 * kSecond_ns;     // for a connection to say which rank it is
+constexpr int64_t kMillisecond_ns = 1'000'000;
+constexpr int64_t kHello_ns = 5'000'000'000;     // for a connection to say which rank it is
 constexpr uint32_t kMaxMessage = 1 << 20;
 constexpr int kMaxRanks = 1 << 16;
 constexpr int kFirstPort = 20'000, kPorts = 10'000;   // below those that Linux gives to outgoing connections
@@ -106,14 +106,14 @@ Transfer receive_message(int fd, std::string& text, int64_t until_ns) {
   return receive(fd, text.data(), size, until_ns);
 }
 
-struct Address {
+struct SocketAddress {
   sockaddr_storage at{};
   socklen_t size = 0;
 };
 
 // In the abstract name space: no file is left behind. The user's number keeps users apart.
-Address local_address(const std::string& job) {
-  Address a;
+SocketAddress local_address(const std::string& job) {
+  SocketAddress a;
   auto* unix_address = reinterpret_cast<sockaddr_un*>(&a.at);
   unix_address->sun_family = AF_UNIX;
   const std::string name =
@@ -123,13 +123,13 @@ Address local_address(const std::string& job) {
   return a;
 }
 
-std::vector<Address> addresses_of(const std::string& host, int port) {
-  std::vector<Address> all;
+std::vector<SocketAddress> addresses_of(const std::string& host, int port) {
+  std::vector<SocketAddress> all;
   addrinfo hints{}, *found = nullptr;
   hints.ai_socktype = SOCK_STREAM;
   if (::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) return all;
   for (const addrinfo* a = found; a; a = a->ai_next) {
-    Address& one = all.emplace_back();
+    SocketAddress& one = all.emplace_back();
     std::memcpy(&one.at, a->ai_addr, a->ai_addrlen), one.size = a->ai_addrlen;
   }
   ::freeaddrinfo(found);
@@ -152,7 +152,7 @@ std::vector<std::string> own_addresses() {
   return all;
 }
 
-Descriptor connected(const Address& to, int64_t until_ns) {
+Descriptor connected(const SocketAddress& to, int64_t until_ns) {
   Descriptor fd(::socket(to.at.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) return fd;
   if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&to.at), to.size) == 0) return fd;
@@ -168,16 +168,16 @@ void send_at_once(int fd) {
 }
 
 // Where rank 0 is; it may have written nothing yet.
-std::vector<Address> targets(const LaunchedRank& launched, const std::string& file) {
+std::vector<SocketAddress> targets(const LaunchedRank& launched, const std::string& file) {
   if (file.empty())
     return launched.one_host ? std::vector{local_address(launched.job)} : addresses_of(launched.address, launched.port);
-  std::vector<Address> all;
+  std::vector<SocketAddress> all;
   const std::string text = file_text(file, kMaxMessage).value_or("");
   for (const std::string_view line : pieces_of(text, '\n')) {
     const size_t blank = line.find(' ');
     const auto port = whole_number(line.substr(std::min(blank, line.size())).substr(blank < line.size() ? 1 : 0));
     if (blank != line.npos && port && *port < 65'536)
-      for (const Address& a : addresses_of(std::string(line.substr(0, blank)), static_cast<int>(*port)))
+      for (const SocketAddress& a : addresses_of(std::string(line.substr(0, blank)), static_cast<int>(*port)))
         all.push_back(a);
   }
   return all;
@@ -257,7 +257,7 @@ std::string RankExchange::hello() const {
 
 Status RankExchange::listen(const std::string& file, int64_t until_ns) {
   const bool local = file.empty() && launched_.one_host;
-  Address at;
+  SocketAddress at;
   if (local) {
     at = local_address(launched_.job);
   } else {
@@ -324,12 +324,12 @@ std::string RankExchange::missing(std::string_view what) const {
   const size_t shown = std::min<size_t>(ranks.size(), 8), all = ranks.size();
   ranks.resize(shown);
   return fmt::format("rank{} {}{} {} within {} s", all > 1 ? "s" : "", joined(ranks),
-                     all > shown ? fmt::format(" and {} more", all - shown) : "", what, patience_ns_ / kSecond_ns);
+                     all > shown ? fmt::format(" and {} more", all - shown) : "", what, patience_ns_ / 1'000'000'000);
 }
 
 Status RankExchange::reach(const std::string& file, int64_t until_ns) {
   while (monotonic_ns() < until_ns) {
-    for (const Address& to : targets(launched_, file)) {
+    for (const SocketAddress& to : targets(launched_, file)) {
       Descriptor fd = connected(to, std::min(until_ns, monotonic_ns() + kHello_ns));
       if (!fd || send_bytes(fd.get(), framed(hello()), until_ns) != Transfer::kDone) continue;
       send_at_once(fd.get());
@@ -339,7 +339,7 @@ Status RankExchange::reach(const std::string& file, int64_t until_ns) {
     // Rank 0 does not listen yet.
     (void)::poll(nullptr, 0, 20);
   }
-  return Error{fmt::format("rank 0 was not reached within {} s", patience_ns_ / kSecond_ns)};
+  return Error{fmt::format("rank 0 was not reached within {} s", patience_ns_ / 1'000'000'000)};
 }
 
 Result<std::vector<std::string>> RankExchange::gather(std::string_view mine) {
@@ -367,7 +367,7 @@ Result<std::vector<std::string>> RankExchange::exchange(std::string_view mine) {
     if (got == Transfer::kDone) continue;
     return Error{fmt::format("rank {} ({}) {}", i, hosts_[i],
                              got == Transfer::kLate
-                                 ? fmt::format("did not answer within {} s", patience_ns_ / kSecond_ns)
+                                 ? fmt::format("did not answer within {} s", patience_ns_ / 1'000'000'000)
                                  : "ended before it answered")};
   }
   std::string out;

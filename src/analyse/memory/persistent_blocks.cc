@@ -14,7 +14,7 @@ using Counts = std::map<int64_t, int64_t>;  ///< how many, by bytes
 constexpr double kMost = 0.8;                // of the bytes
 constexpr int64_t kMostStates = 2;           // of a parameter's own size: Adam's
 constexpr int64_t kMostWide = 3;             // of twice its size: Adam's and a master copy
-constexpr int64_t kSmallest = 1024;          // what is smaller is as well anything else
+constexpr int64_t kSmallestTensor = 1024;          // what is smaller is as well anything else
 constexpr int64_t kMostShares = 2 + kMostStates;  // a parameter, its gradient, states
 
 int64_t count_of(const Counts& counts, int64_t bytes) {
@@ -130,7 +130,7 @@ class Judge {
       s.parameters = take(gradients - count_of(parameters_, bytes));
       s.states = take(states * gradients - count_of(states_, bytes));
       if (bytes % 2 == 0) s.states += take(wide * count_of(gradients_, bytes / 2));
-      if (bytes >= kSmallest) s.rest_parameters = left;
+      if (bytes >= kSmallestTensor) s.rest_parameters = left;
     }
   }
 
@@ -160,7 +160,7 @@ class Judge {
       const int64_t each = count_of(temporaries_, bytes) > 0 ? count / shares : 0;
       s.parameters = s.gradients = each;
       s.states = each * (shares - 2);
-      if (bytes >= kSmallest) s.rest_parameters = count - each * shares;
+      if (bytes >= kSmallestTensor) s.rest_parameters = count - each * shares;
     }
   }
 
@@ -190,7 +190,7 @@ class Judge {
       Shares& s = all[bytes];
       s.parameters = count / shares;
       s.states = s.parameters * (shares - 1);
-      if (bytes >= kSmallest) s.rest_parameters = count - s.parameters * shares;
+      if (bytes >= kSmallestTensor) s.rest_parameters = count - s.parameters * shares;
     }
   }
 

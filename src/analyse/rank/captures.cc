@@ -143,7 +143,7 @@ ActivityKind kind_of_call(string_view name) {
   return contains(name, "emset") ? ActivityKind::kMemset : ActivityKind::kKernel;
 }
 
-struct Replay {
+struct GraphReplay {
   uint32_t first = 0, end = 0;    // of Trace::launched
   std::optional<int64_t> batch;
 };
@@ -153,7 +153,7 @@ class CaptureMatch {
  public:
   CaptureMatch(const Trace& trace, const std::vector<Capture>& captures) : trace_(trace), captures_(captures) {}
 
-  const Capture* operator()(const Replay& replay) const {
+  const Capture* operator()(const GraphReplay& replay) const {
     const auto queue = [&](uint32_t i) { return trace_.activity.queue[trace_.launched[i].value]; };
     for (uint32_t i = replay.first; i < replay.end; ++i)
       if (queue(i) != queue(replay.first)) return nullptr;   // branches run in any order
@@ -165,7 +165,7 @@ class CaptureMatch {
   }
 
  private:
-  [[nodiscard]] bool agrees(const Capture& capture, const Replay& replay) const {
+  [[nodiscard]] bool agrees(const Capture& capture, const GraphReplay& replay) const {
     if (!capture.known || capture.calls.size() != replay.end - replay.first) return false;
     if (capture.batch && replay.batch && *capture.batch < *replay.batch) return false;   // batches are padded, not cut
     for (size_t i = 0; i < capture.calls.size(); ++i)
@@ -179,13 +179,13 @@ class CaptureMatch {
 };
 
 std::vector<bool> windows_set_aside(const Trace& trace, const std::vector<Intervals>& time,
-                                    const std::vector<Replay>& replays) {
+                                    const std::vector<GraphReplay>& replays) {
   Intervals all;
   for (const Intervals& of_thread : time) all = unite(all, of_thread);
   std::vector<bool> aside(trace.windows.size());
   for (size_t w = 0; w < aside.size(); ++w)
     aside[w] = 2 * overlap_length(all, trace.windows[w]) > trace.windows[w].length();
-  const auto measured = [&](const Replay& r) {
+  const auto measured = [&](const GraphReplay& r) {
     const int64_t start = trace.activity.start_ns[trace.launched[r.first].value];
     const auto after = std::ranges::upper_bound(trace.windows, start, {}, &Interval::start);
     return after == trace.windows.begin() || !aside[static_cast<size_t>(after - trace.windows.begin()) - 1];
@@ -218,14 +218,14 @@ Captures Captures::compute(const Facts& facts) {
     return out;
   }
   if (!any) return out;
-  std::vector<Replay> replays;
+  std::vector<GraphReplay> replays;
   for (size_t c = 0; c < trace.launching.size(); ++c)
     if (words(trace.launching[c]) == CaptureWord::kReplay)
       replays.push_back(
           {trace.launched_first[c], trace.launched_first[c + 1], batch_around(trace, trace.launching[c])});
   out.set_aside = windows_set_aside(trace, out.time, replays);
   const CaptureMatch capture_of(trace, reader.all);
-  for (const Replay& replay : replays) {
+  for (const GraphReplay& replay : replays) {
     out.replayed += replay.end - replay.first;
     const Capture* capture = capture_of(replay);
     if (capture == nullptr) continue;

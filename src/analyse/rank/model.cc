@@ -18,7 +18,7 @@
 namespace profgpu {
 namespace {
 
-constexpr double kBackward = 2;        // of the forward pass: gradients of inputs and of weights
+constexpr double kBackwardPasses = 2;        // of the forward pass: gradients of inputs and of weights
 constexpr double kAgreePct = 10;       // shapes and model count the same work
 
 // The precision that most time of products has, by their work or their kernels' names.
@@ -101,7 +101,7 @@ std::optional<ModelSection> ModelSection::compute(const Facts& facts) {
   m.type = model.type;
   m.parameters = model.parameters(), m.active_parameters = model.active_weights();
   m.training = facts.get<Phases>().backward_passes > 0;
-  const double passes = m.training ? 1 + kBackward : 1;
+  const double passes = m.training ? 1 + kBackwardPasses : 1;
   m.flops_per_token = passes * model.flops_of_weights();
   if (const auto keys = keys_per_token(facts, model, load))
     m.attention_flops_per_token = passes * model.flops_of_attention(*keys);

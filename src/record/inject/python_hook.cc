@@ -215,7 +215,7 @@ void sample() {
   python.PyErr_Clear();
 }
 
-void* run(void*) {
+void* take_samples(void*) {
   Python& python = sampler.python;
   system_call(SYS_prctl, 15 /* PR_SET_NAME */, as_word("profgpu stacks"));
   const int state = python.PyGILState_Ensure();
@@ -265,7 +265,7 @@ PROFGPU_EXPORT int profgpu_stacks_start(long interval_ns, const char* folders) {
   sampler.generation = recorder_generation();
   const uint64_t mask = block_signals();   // the new thread has what this one has
   pthread_t thread;
-  const bool started = pthread_create(&thread, nullptr, run, nullptr) == 0;
+  const bool started = pthread_create(&thread, nullptr, take_samples, nullptr) == 0;
   if (started) pthread_detach(thread);
   restore_signals(mask);
   return started;

@@ -49,9 +49,9 @@ struct ShiftOfPair {
 };
 
 /// How many different numbers are in it: one operator near many calls, or one call near many, agrees once.
-class DistinctNumbers {
+class CountOfDistinct {
  public:
-  explicit DistinctNumbers(size_t numbers) : times_(numbers) {}
+  explicit CountOfDistinct(size_t numbers) : times_(numbers) {}
   void add(uint32_t number) { count_ += times_[number]++ == 0; }
   void remove(uint32_t number) { count_ -= --times_[number] == 0; }
   [[nodiscard]] int64_t count() const { return count_; }
@@ -98,7 +98,7 @@ ClockShift shift_by_calls(const Trace& profile, const Trace& trace) {
     first_call += starts.size();
   }
   std::ranges::sort(shifts, {}, &ShiftOfPair::shift_ns);
-  DistinctNumbers in_ops(static_cast<size_t>(best.pairs)), in_calls(first_call);
+  CountOfDistinct in_ops(static_cast<size_t>(best.pairs)), in_calls(first_call);
   for (size_t begin = 0, end = 0; begin < shifts.size(); ++begin) {
     for (; end < shifts.size() && shifts[end].shift_ns - shifts[begin].shift_ns <= kNear_ns; ++end)
       in_ops.add(shifts[end].op), in_calls.add(shifts[end].call);

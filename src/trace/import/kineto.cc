@@ -28,7 +28,7 @@ constexpr size_t kLongestHeader = 64 << 20;
 constexpr std::string_view kMergedRanks = "profgpu_merged_ranks";
 
 /// How far the events could be read.
-struct Reading {
+struct ReadState {
   bool wrong_cut = false;
   bool array_closed = false;   // the `]` after the events was there
   bool closed = false;         // and so was the end of the whole text
@@ -105,7 +105,7 @@ class KinetoReader {
   const std::string& path_;
   const ImportOptions& options_;
   std::unique_ptr<TextSource> source_;
-  Reading reading_;
+  ReadState reading_;
   bool object_ = false;
 };
 

@@ -14,7 +14,7 @@ constexpr size_t kMaxSeries = 20'000;  // processes times families; a log of noi
 constexpr size_t kRepeats = 64;        // steps looked back at for one that another process printed
 constexpr int64_t kNearLines = 32;     // a restart prints more lines than that
 
-size_t place_of(std::string_view family) {
+size_t preference_of(std::string_view family) {
   const auto& all = log_families();
   return static_cast<size_t>(std::ranges::find(all, family, [](const LogFamily* f) { return f->name; }) - all.begin());
 }
@@ -150,9 +150,9 @@ RunLog LogBuilder::finished() const {
   // The first family of which a step has a time, or may be given one.
   size_t first = SIZE_MAX;
   for (const LogSeries& s : series_)
-    if (std::ranges::any_of(s.steps, has_time)) first = std::min(first, place_of(s.family));
+    if (std::ranges::any_of(s.steps, has_time)) first = std::min(first, preference_of(s.family));
   // Lines of one process need not all say whose they are: those that do not are of the only one that does.
-  const auto of_first = [&](const LogSeries& s) { return place_of(s.family) == first && !s.steps.empty(); };
+  const auto of_first = [&](const LogSeries& s) { return preference_of(s.family) == first && !s.steps.empty(); };
   const auto labelled = std::ranges::count_if(series_, [&](const LogSeries& s) { return of_first(s) && s.rank >= 0; });
   std::vector<const LogSeries*> others;
   for (const LogSeries& s : series_) {
@@ -161,7 +161,7 @@ RunLog LogBuilder::finished() const {
     else
       others.push_back(&s);
   }
-  std::ranges::stable_sort(others, {}, [](const LogSeries* s) { return place_of(s->family); });
+  std::ranges::stable_sort(others, {}, [](const LogSeries* s) { return preference_of(s->family); });
   for (const LogSeries* s : others)
     if (LogRank* process = told_of(log.ranks, *s)) complete(*process, *s);
   for (LogRank& process : log.ranks) set_times(process, log);
