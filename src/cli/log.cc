@@ -373,7 +373,7 @@ const Command kLog{
                  {"--units", "print units after values too"},
                  {"--no-units", "no units, not even in the header"},
                  {"--timestamps STYLE",
-                  "format of times (default: nanoseconds since 1970 as time_ns)",
+                  "format of times (default: time_ns, nanoseconds since 1970; in a table the time of day)",
                   {"iso", "epoch", "nvidia-smi"}}}}},
     .examples = {{"profgpu log", "on the screen, once a second, until Ctrl-C"},
                  {"profgpu log -i 0.1 --duration 60 -o gpu.csv", "one minute, for `profgpu analyze gpu.csv`"},

@@ -30,7 +30,7 @@ constexpr Metric kDefaultMetrics[] = {
 constexpr Metric kScreenMetrics[] = {Metric::kUtilization, Metric::kMemoryUsed,  Metric::kPower,
                                      Metric::kTemperature, Metric::kSmClock,     Metric::kClockEventReasons};
 constexpr std::string_view kAge = "age_s";
-constexpr int kMinColumn = 9;   // cells of a column on the screen
+constexpr int kMinColumn = 8, kMinDevice = 3;   // cells of a column on the screen
 
 /// A field that is not a metric: our name, nvidia-smi's, what it is, and the id of the fact, if it is one.
 struct Plain {
@@ -168,6 +168,10 @@ std::string quantity_text(const MetricInfo& metric, double value) {
   return metric.unit.empty() ? out : out + " " + std::string(metric.unit);
 }
 
+std::string time_text(const LogColumn& c, int64_t unix_ns) {
+  return c.time_of_day ? timestamp_text(unix_ns, TimestampStyle::kNvidiaSmi).substr(11, 10) : timestamp_text(unix_ns, c.time);
+}
+
 bool is_time(const LogColumn& c) { return c.what.kind == Kind::kTime || c.what.kind == Kind::kUnixNs; }
 
 // On the screen values carry their unit: "memory used" for memory_used_bytes.
@@ -222,7 +226,8 @@ bool has_facts(const std::vector<LogColumn>& columns) {
 std::vector<LogColumn> default_log_columns(LogFormat format, std::optional<TimestampStyle> style) {
   std::vector<LogColumn> columns;
   if (format == LogFormat::kTable) {
-    columns.push_back(column_of("timestamp", style.value_or(TimestampStyle::kNvidiaSmi)));
+    columns.push_back(column_of("timestamp", style));
+    columns.back().time_of_day = !style;
     columns.push_back(column_of("device", style));
     for (const Metric m : kScreenMetrics) columns.push_back(column_of(metric_info(m).name, style));
     return columns;
@@ -259,8 +264,8 @@ LogRows::LogRows(Options options, std::vector<DeviceInfo> devices)
     if (d.host.empty()) d.host = options_.host;
   begin_file();
   for (const LogColumn& c : options_.columns) {
-    int width = std::max(display_width(title(c)), c.what.kind == Kind::kDevice ? 4 : kMinColumn);
-    if (is_time(c)) width = display_width(timestamp_text(0, c.time));
+    int width = std::max(display_width(title(c)), c.what.kind == Kind::kDevice ? kMinDevice : kMinColumn);
+    if (is_time(c)) width = display_width(time_text(c, 0));
     Reading reading;
     for (; c.what.kind != Kind::kMetric && !is_time(c) && reading.device < devices_.size(); ++reading.device)
       width = std::max(width, display_width(text(c, reading)));
@@ -332,7 +337,7 @@ std::string LogRows::text(const LogColumn& c, const Reading& reading) const {
   const DeviceInfo& device = devices_[reading.device];
   switch (c.what.kind) {
     case Kind::kUnixNs:
-    case Kind::kTime: return timestamp_text(reading.time_ns, c.time);
+    case Kind::kTime: return time_text(c, reading.time_ns);
     case Kind::kDevice: return device_word(devices_, reading.device);
     case Kind::kDeviceText: return device.*c.what.text;
     case Kind::kMetric: {

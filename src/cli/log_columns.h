@@ -22,6 +22,7 @@ struct LogColumn {
   bool smi = false;          ///< nvidia-smi's name, so its unit and its format of values too
   std::string_view fact;     ///< of the device, read once: "vbios_version"; empty: none
   TimestampStyle time = TimestampStyle::kUnixNs;
+  bool time_of_day = false;  ///< "23:05:07.1", local, for a screen of 80 columns
 };
 
 enum class LogFormat { kCsv, kJson, kTable };

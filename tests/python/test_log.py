@@ -217,6 +217,10 @@ def test_timestamps(log, style, pattern):
 def test_table_is_for_people(log, started):
     text = log('--count', 2, '-i', '0.01', '--format', 'table').stdout
     assert len(text.splitlines()) == 5 and '1.10 GiB' in text and '14 %' in text and 'memory used' in text
+    rows = text.splitlines()[1:]
+    assert all(re.match(r'\d\d:\d\d:\d\d\.\d  ', row) and len(row) <= 80 for row in rows), rows
+    dated = log('--count', 1, '--format', 'table', '--timestamps', 'iso').stdout.splitlines()[1]
+    assert re.match(r'\d{4}-\d\d-\d\dT', dated), dated
     ours, theirs = pty.openpty()
     process = started('--backend', FAST, '--count', 1, stdout=theirs)
     assert process.wait(timeout=60) == 0
