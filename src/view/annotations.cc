@@ -53,6 +53,7 @@ std::string percent_encoded(std::string_view path) {
 std::string cost_text(const Report& report, const Finding& f) {
   const std::optional<double> cost = cost_of_step(report, f);
   if (!cost) return {};
+  if (*cost == 0) return " (saves nothing alone)";
   return fmt::format(" (costs {}{}{})", format_duration(*cost), report.measured_steps > 0 ? " per step" : "",
                      f.cost_pct ? fmt::format(", {}", format_percent(*f.cost_pct, 0)) : "");
 }

@@ -29,7 +29,9 @@ ListItem finding_item(const Report& report, const Finding& f) {
   const std::optional<double> cost = cost_of_step(report, f);
   const std::string ranks = ranks_concerned(report, f);
   ListItem item{{strong(f.rule), {fmt::format(" ({})", severity_name(f.severity))}}};
-  if (cost) {
+  if (cost && *cost == 0) {
+    item.runs.push_back({" saves nothing alone"});
+  } else if (cost) {
     item.runs.insert(item.runs.end(), {{" costs "}, strong(format_duration(*cost, 2)), {per_step_text(report)}});
     if (f.cost_pct) item.runs.push_back({" (" + format_percent(*f.cost_pct, 0) + ")"});
   }

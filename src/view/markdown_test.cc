@@ -49,6 +49,12 @@ TEST(Markdown, SaysWhatTheFirstScreenSays) {
     EXPECT_NE(text.find(part), std::string::npos) << part;
 }
 
+TEST(Markdown, AFindingThatIsHiddenSavesNothing) {
+  Report report = sample_report();
+  report.findings.at(1).cost_ns = 0;
+  EXPECT_NE(show(report).find("**full-precision-gemm** (warning) saves nothing alone: "), std::string::npos);
+}
+
 TEST(Markdown, TablesStayTables) {
   std::vector<std::string> sections = section_names(hostile_report());
   sections.emplace_back();

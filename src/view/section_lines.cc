@@ -14,7 +14,7 @@ namespace profgpu {
 namespace {
 
 constexpr size_t kExplained = 6;      // findings with what to change, for one screen; the rest are shortened
-constexpr int kCostWidth = 15;        // "not estimated", "1.23 s  39 %"
+constexpr int kCostWidth = 15;        // "not estimated", "saves nothing" (alone), "1.23 s  39 %"
 constexpr int kMinRoom = 34;          // cells for the observation, beside the rule's name
 constexpr int kFindingIndent = 4;
 constexpr int kMaxLines = 4;          // of one sentence
@@ -101,7 +101,8 @@ class FindingLines {
  private:
   [[nodiscard]] Line cost_cell(const Finding& finding) const {
     const std::optional<double> cost = cost_of_step(report_, finding);
-    if (!cost) return Line(padded_left("not estimated", kCostWidth), Style::kFaint);
+    if (!cost || *cost == 0)
+      return Line(padded_left(cost ? "saves nothing" : "not estimated", kCostWidth), Style::kFaint);
     const std::string pct = finding.cost_pct ? padded_left(format_percent(*finding.cost_pct, 0), 6) : "";
     return Line(padded_left(format_duration(*cost, 2) + pct, kCostWidth), Style::kStrong);
   }

@@ -70,6 +70,14 @@ Next: profgpu explain data-loading-bound  ·  profgpu analyze worker0.pt.trace.j
 )");
 }
 
+TEST(Terminal, AFindingThatIsHiddenSavesNothing) {
+  Report report = sample_report();
+  report.findings.at(1).cost_ns = 0;
+  report.findings.at(1).cost_pct = 0;
+  const std::string text = show(report, 100, "findings");
+  EXPECT_NE(text.find("without tensor         saves nothing\n"), std::string::npos) << text;
+}
+
 TEST(Terminal, NoLineIsWiderThanTheScreen) {
   for (const Report& report : all_reports()) {
     std::vector<std::string> sections = section_names(report);

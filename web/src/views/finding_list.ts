@@ -35,6 +35,7 @@ function perStep(ns: number, finding: Finding, { measured_steps }: Analysis): nu
 
 function costOf(finding: Finding, analysis: Analysis): HTMLElement {
   if (finding.cost_ns === null) return element('div', { class: 'cost quiet' }, 'cost not estimated');
+  if (finding.cost_ns === 0) return element('div', { class: 'cost quiet' }, 'saves nothing alone');
   const bar = element('span', { class: 'bar' });
   bar.style.width = `${Math.min(100, finding.cost_pct ?? 0)}%`;
   const cost = duration(perStep(finding.cost_ns, finding, analysis), 2);
