@@ -1,7 +1,7 @@
 # What records, samples and watches: its rooms, its commands, the library and the parts beside the program. All of it needs
 # Linux. Without it (PROFGPU_COLLECT off) the program reads files.
 profgpu_room(devices USES base trace LIBRARIES ${CMAKE_DL_LIBS} Threads::Threads)
-profgpu_room(measure USES base trace devices analyse/report analyse/rank view LIBRARIES ${CMAKE_DL_LIBS}
+profgpu_room(measure USES base trace devices analyse/report analyse/rank view measure/result LIBRARIES ${CMAKE_DL_LIBS}
              Threads::Threads COLD)
 profgpu_room(watch/exporter USES base trace devices LIBRARIES dep_beast dep_yaml dep_crypt ALONE kubelet_pods.cc
              metrics_service.cc)

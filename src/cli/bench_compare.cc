@@ -8,11 +8,11 @@
 #include "app/compared_runs.h"
 #include "app/words.h"
 #include "base/decimal.h"
+#include "base/file_text.h"
 #include "base/text.h"
 #include "cli/bench_view.h"
 #include "cli/output.h"
 #include "cli/trace_command.h"
-#include "devices/system_files.h"
 #include "view/json_text.h"
 
 namespace profgpu {

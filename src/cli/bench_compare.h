@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cli/command.h"
-#include "measure/bench_result.h"
+#include "measure/result/bench_result.h"
 
 namespace profgpu {
 

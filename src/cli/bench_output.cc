@@ -10,7 +10,7 @@
 #include "analyse/report/quantity.h"
 #include "base/csv.h"
 #include "base/text.h"
-#include "measure/crossing.h"
+#include "measure/result/crossing.h"
 #include "view/document.h"
 
 namespace profgpu {

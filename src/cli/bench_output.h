@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "measure/bench_result.h"
+#include "measure/result/bench_result.h"
 
 namespace profgpu {
 

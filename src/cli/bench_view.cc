@@ -11,7 +11,7 @@
 #include "analyse/report/quantity.h"
 #include "base/statistics.h"
 #include "base/text.h"
-#include "measure/crossing.h"
+#include "measure/result/crossing.h"
 #include "view/wording.h"
 
 namespace profgpu {

@@ -1,7 +1,7 @@
 // The result of `profgpu bench` for people.
 #pragma once
 
-#include "measure/bench_result.h"
+#include "measure/result/bench_result.h"
 #include "view/layout.h"
 
 namespace profgpu {

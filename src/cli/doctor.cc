@@ -15,7 +15,7 @@
 #include "devices/nvml_library.h"
 #include "devices/selection.h"
 #include "devices/system_checks.h"
-#include "measure/bench_result.h"
+#include "measure/result/bench_result.h"
 #include "view/json_text.h"
 #include "view/layout.h"
 #include "view/wording.h"

@@ -169,7 +169,8 @@ std::string quantity_text(const MetricInfo& metric, double value) {
 }
 
 std::string time_text(const LogColumn& c, int64_t unix_ns) {
-  return c.time_of_day ? timestamp_text(unix_ns, TimestampStyle::kNvidiaSmi).substr(11, 10) : timestamp_text(unix_ns, c.time);
+  if (c.time_of_day) return timestamp_text(unix_ns, TimestampStyle::kNvidiaSmi).substr(11, 10);
+  return timestamp_text(unix_ns, c.time);
 }
 
 bool is_time(const LogColumn& c) { return c.what.kind == Kind::kTime || c.what.kind == Kind::kUnixNs; }

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/file_text.h"
 #include "base/text.h"
 
 namespace profgpu {
@@ -19,8 +20,6 @@ struct SystemRoots {
   static SystemRoots from_environment();
 };
 
-/// At most `most` bytes of the file; nullopt if it cannot be read. Never waits for a pipe or a device.
-std::optional<std::string> file_text(const std::string& path, size_t most = 64 << 10);
 /// The first line without blanks around it; empty if there is none.
 std::string file_line(const std::string& path);
 /// Names in a folder, sorted, without "." and ".."; empty if it cannot be read.

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "measure/bench_result.h"
+#include "measure/result/bench_result.h"
 #include "measure/benchmark.h"
-#include "measure/crossing.h"
+#include "measure/result/crossing.h"
 #include "measure/host_work.h"
 
 namespace profgpu {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "measure/bench_result.h"
+#include "measure/result/bench_result.h"
 #include "measure/cuda_library.h"
 #include "measure/device_watch.h"
 #include "measure/rank_exchange.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "devices/sampler.h"
-#include "measure/bench_result.h"
+#include "measure/result/bench_result.h"
 
 namespace profgpu {
 

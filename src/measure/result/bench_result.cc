@@ -1,4 +1,4 @@
-#include "measure/bench_result.h"
+#include "measure/result/bench_result.h"
 
 #include <fmt/format.h>
 
@@ -7,9 +7,9 @@
 #include <map>
 
 #include "analyse/report/quantity.h"
+#include "base/file_text.h"
 #include "base/statistics.h"
-#include "devices/system_files.h"
-#include "measure/crossing.h"
+#include "measure/result/crossing.h"
 #include "view/json_text.h"
 
 namespace profgpu {

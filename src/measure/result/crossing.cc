@@ -1,4 +1,4 @@
-#include "measure/crossing.h"
+#include "measure/result/crossing.h"
 
 #include <fmt/format.h>
 

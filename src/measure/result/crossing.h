@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "measure/bench_result.h"
+#include "measure/result/bench_result.h"
 
 namespace profgpu {
 

@@ -9,7 +9,7 @@
 #include "analyse/report/quantity.h"
 #include "base/statistics.h"
 #include "base/text.h"
-#include "measure/bench_result.h"
+#include "measure/result/bench_result.h"
 
 namespace profgpu {
 namespace {
