@@ -176,7 +176,7 @@ bool open_library(int driver_version, Library& library) {
 int mapped_libraries(const char* than, char* other, size_t size) {
   Mapped mapped{"libcupti.so", than, "", 0};
   dl_iterate_phdr(see, &mapped);
-  if (mapped.count > 0) snprintf(other, size, "%s", mapped.path);
+  if (mapped.count > 0) snprintf(other, size, "%.*s", static_cast<int>(size) - 1, mapped.path);
   return mapped.count;
 }
 
