@@ -15,7 +15,14 @@ constexpr uint32_t kNoRoom = UINT32_MAX;
 // Not memcpy(): the thread sanitizer of a program that we are in sees that one, but not the atomics by which our own
 // thread learns of the text, and would report a race.
 void copy_text(char* to, const char* from, size_t length) {
+#ifdef __x86_64__
   asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(length) : : "memory");
+#else
+  for (; length > 0; --length) {
+    *to++ = *from++;
+    asm volatile("" : : : "memory");   // or the compiler makes it a memcpy()
+  }
+#endif
 }
 
 }  // namespace
