@@ -118,7 +118,8 @@ bool may_be_own_phase(string_view name) {
   if (name.empty() || name.size() > 60 || !is_letter(name.front()) || name.find("::") != name.npos) return false;
   if (starts_with_any(name, kOfFrameworks)) return false;
   return std::ranges::all_of(name, [](char c) {
-    return is_letter(c) || is_digit(c) || c == '_' || c == '-' || c == '.' || c == ' ' || c == '/' || c == ':' || c < 0;
+    const bool of_utf8 = static_cast<unsigned char>(c) >= 0x80;   // whether or not a char has a sign
+    return is_letter(c) || is_digit(c) || of_utf8 || string_view("_-. /:").find(c) != string_view::npos;
   });
 }
 
