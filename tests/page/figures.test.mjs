@@ -121,6 +121,12 @@ async function readEverywhere(page, document, terminal, markdown) {
   for (const [i, finding] of findings.entries()) {
     if (finding.cost_ns === null) continue;
     const cost = finding.cost_ns / Math.max(1, finding.steps);
+    if (cost === 0) {
+      assert.equal(await page.locator('.finding').nth(i).locator('.cost').innerText(), 'saves nothing alone');
+      assert.match(terminal, new RegExp(`${finding.rule} .*saves nothing`), `${finding.rule} on a terminal`);
+      assert.ok(markdown.includes(`${finding.rule}** (${finding.severity}) saves nothing alone`), `${finding.rule} in Markdown`);
+      continue;
+    }
     same((await page.locator('.finding').nth(i).locator('.cost b').innerText()).replace(' per step', ''), cost, `${finding.rule} on the page`);
     const on_terminal = new RegExp(`[◆▲○] ${finding.rule} .*?([\\d.,]+ (?:ns|µs|ms|s))(?: +<?[\\d.]+ %)?$`, 'm').exec(terminal);
     same(on_terminal?.[1] ?? '', cost, `${finding.rule} on a terminal`);
