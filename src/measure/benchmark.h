@@ -69,10 +69,10 @@ class Bench {
   /// names are `run`'s own times; a failure is noted in the figure's place.
   /// What was added; none: it failed.
   std::optional<Figure> measure(Figure figure, double amount, const TimedRun& run) {
-    return measure(std::move(figure), amount, run, Clock::kDevices);
+    return measure(std::move(figure), amount, run, Clock::kEvents);
   }
   /// kHost: the time for the figure is counted by the host's clock, whatever the devices' driver is.
-  enum class Clock { kDevices, kHost };
+  enum class Clock { kEvents, kHost };
   std::optional<Figure> measure(Figure figure, double amount, const TimedRun& run, Clock clock);
   /// Says what is under way, where that is no figure.
   void begin(const Figure& figure);
