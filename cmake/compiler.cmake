@@ -5,8 +5,8 @@ if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
 endif()
 
-# Large units take a third less time to build everything, small ones less to build again after a change (the developers'
-# presets). Where it builds once, without a cache, the compiler doesn't tidy up its memory: up to two gigabytes a core.
+# Large units take less time to build everything, small ones less to build again after a change (preset dev). Where it
+# builds once, without a cache, the compiler doesn't tidy up its memory: up to two gigabytes a core.
 cmake_host_system_information(RESULT cores QUERY NUMBER_OF_LOGICAL_CORES)
 cmake_host_system_information(RESULT memory_mb QUERY TOTAL_PHYSICAL_MEMORY)
 math(EXPR mb_per_core "${memory_mb} / ${cores}")

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "measure/result/bench_result.h"
 #include "measure/benchmark.h"
-#include "measure/result/crossing.h"
 #include "measure/host_work.h"
+#include "measure/result/bench_result.h"
+#include "measure/result/crossing.h"
 
 namespace profgpu {
 namespace {

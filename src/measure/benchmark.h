@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "measure/result/bench_result.h"
 #include "measure/cuda_library.h"
 #include "measure/device_watch.h"
 #include "measure/rank_exchange.h"
 #include "measure/repetition.h"
+#include "measure/result/bench_result.h"
 
 namespace profgpu {
 

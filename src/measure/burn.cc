@@ -15,7 +15,7 @@
 namespace profgpu {
 namespace {
 
-constexpr int64_t kBurnSize = 8192, kSmallSize = 1024;     // of the product; the small one where memory is short
+constexpr int64_t kBurnSize = 8192, kSmallSize = 1024; // of the product; the small one where memory is short
 constexpr double kStretch_ns = 250e6;                  // of load between two looks
 constexpr size_t kFirst = 8;                           // stretches that count as the beginning
 constexpr size_t kOften = 40;                          // stretches after which figures are renewed at each 40th only

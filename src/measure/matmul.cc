@@ -10,7 +10,7 @@
 namespace profgpu {
 namespace {
 
-constexpr int64_t kShortMatmul[] = {2048, 8192}, kFullSizes[] = {512, 1024, 2048, 4096, 8192, 16384};
+constexpr int64_t kShortMatmul[] = {2048, 8192}, kFullMatmul[] = {512, 1024, 2048, 4096, 8192, 16384};
 
 void product(Bench& bench, const std::shared_ptr<cublas::Library>& library, const cuda::Device& d,
              const cublas::ProductKind& kind, const cublas::ProductShape& shape, Figure f) {
@@ -46,7 +46,7 @@ void run_matmul(Bench& bench) {
   bench.begin(bench.figure("", "opening cuBLASLt"));
   const auto library = cublas::Library::open(bench.hip());
   if (!library) return bench.miss(bench.figure("", ""), library.error());
-  const auto sizes = bench.options.full ? std::span<const int64_t>(kFullSizes) : std::span<const int64_t>(kShortMatmul);
+  const auto sizes = bench.options.full ? std::span<const int64_t>(kFullMatmul) : std::span<const int64_t>(kShortMatmul);
   bool wanted = !bench.options.products.empty();
   bench.each_device([&](BenchDevice& d) {
     if (!bench.options.products.empty()) {

@@ -14,7 +14,7 @@ using Counts = std::map<int64_t, int64_t>;  ///< how many, by bytes
 constexpr double kMost = 0.8;                // of the bytes
 constexpr int64_t kMostStates = 2;           // of a parameter's own size: Adam's
 constexpr int64_t kMostWide = 3;             // of twice its size: Adam's and a master copy
-constexpr int64_t kSmallestTensor = 1024;          // what is smaller is as well anything else
+constexpr int64_t kSmallestTensor = 1024;    // what is smaller is as well anything else
 constexpr int64_t kMostShares = 2 + kMostStates;  // a parameter, its gradient, states
 
 int64_t count_of(const Counts& counts, int64_t bytes) {

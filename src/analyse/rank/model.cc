@@ -18,7 +18,7 @@
 namespace profgpu {
 namespace {
 
-constexpr double kBackwardPasses = 2;        // of the forward pass: gradients of inputs and of weights
+constexpr double kBackwardPasses = 2;  // of the forward pass: gradients of inputs and of weights
 constexpr double kAgreePct = 10;       // shapes and model count the same work
 
 // The precision that most time of products has, by their work or their kernels' names.
