@@ -210,7 +210,7 @@ def test_every_form_reads_a_trace_with_stacks(form, profgpu, tmp_path):
 
 
 JOB = textwrap.dedent('''
-    import os, sys, torch, torch.distributed as dist
+    import os, sys, time, torch, torch.distributed as dist
     from torch.profiler import ProfilerActivity, profile, schedule
     dist.init_process_group('gloo')
     rank = dist.get_rank()
@@ -222,6 +222,7 @@ JOB = textwrap.dedent('''
             opt.zero_grad()
             model(torch.randn(8, 64)).sum().backward()
             opt.step()
+            time.sleep(0.02)   # gloo's thread ends its range after the collective; a profiler stopped before that corrupts the heap
             p.step()
     dist.barrier()
     os._exit(0)   # gloo's own tear-down aborts now and then, when the other rank is gone first
