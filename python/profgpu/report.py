@@ -25,6 +25,7 @@ class Finding:
     what: str
     why: str
     fix: Tuple[str, ...]  #: best first
+    paste: Tuple[Optional[str], ...]  #: of each fix, what can be pasted as it stands
     cost_ns: Optional[int]  #: of the measured steps' wall time; None: not estimated
     cost_pct: Optional[float]
     value: Optional[float]  #: measured, in ``unit``
@@ -39,7 +40,7 @@ class Finding:
 
 def _finding(d: Mapping[str, Any]) -> Finding:
     values: Dict[str, Any] = {f.name: d[f.name] for f in dataclasses.fields(Finding)}
-    for name in ("ranks", "fix", "evidence"):
+    for name in ("ranks", "fix", "paste", "evidence"):
         values[name] = tuple(values[name])
     return Finding(**values)
 

@@ -21,7 +21,7 @@ constexpr int64_t kMaxHeadStart_ns = 2'000'000'000;
 // A pause of the log that is longer, and longer than so many of its usual distances, is played as one such distance:
 // clocks are set, machines sleep, and one row of a damaged log may be decades away.
 constexpr int64_t kLongestPause_ns = 10'000'000'000;
-constexpr int64_t kLongestPauseRows = 20, kLongestUsual_ns = 60'000'000'000;
+constexpr int64_t kLongestPauseRows = 5, kLongestUsual_ns = 60'000'000'000;
 
 /// A point of the endless time that a loop has: how often the log was played before, and where in it.
 struct Position {

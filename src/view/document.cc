@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "analyse/report/paste.h"
 #include "analyse/report/quantity.h"
 #include "view/device_lines.h"
 #include "view/terminal.h"
@@ -18,9 +19,13 @@ constexpr int kMaxCells = 200;   // of a text in a table
 Run strong(std::string text) { return {std::move(text), Run::As::kStrong}; }
 Run code(std::string text) { return {std::move(text), Run::As::kCode}; }
 
-// A setting or a call reads best as code; sentences do not.
-bool is_code(std::string_view text) {
-  return text.find('\n') == text.npos && text.find(". ") == text.npos && text.find_first_of("(=") != text.npos;
+// What can be pasted is code, the rest of the change around it is not.
+std::vector<Run> change(const std::string& fix, const std::optional<std::string>& paste) {
+  if (!paste) return {{"change: "}, {fix, Run::As::kLines}};
+  const size_t at = fix.find(*paste);
+  std::vector<Run> runs{{"change: " + fix.substr(0, at)}, code(*paste)};
+  if (at + paste->size() < fix.size()) runs.push_back({fix.substr(at + paste->size())});
+  return runs;
 }
 
 std::string per_step_text(const Report& report) { return is_whole_trace(report) ? "" : " per step"; }
@@ -36,8 +41,8 @@ ListItem finding_item(const Report& report, const Finding& f) {
     if (f.cost_pct) item.runs.push_back({" (" + format_percent(*f.cost_pct, 0) + ")"});
   }
   item.runs.push_back({": " + (ranks.empty() ? "" : ranks + ": ") + f.what});
-  for (const std::string& text : f.fix)
-    item.below.push_back({{"change: "}, is_code(text) ? code(text) : Run{text, Run::As::kLines}});
+  const std::vector<std::optional<std::string>> paste = pasteable(f.fix);
+  for (size_t i = 0; i < f.fix.size(); ++i) item.below.push_back(change(f.fix[i], paste[i]));
   for (const std::string& text : f.evidence) item.below.push_back({{text}});
   for (const Place& p : f.where)
     item.below.push_back({{fmt::format("in {}: {}{}", location_text(p), format_duration(per_step(report, f, p.ns)),

@@ -152,6 +152,9 @@ TEST(Json, HasTheShapeOfTheContract) {
       "fix": [
         "f"
       ],
+      "paste": [
+        null
+      ],
       "cost_ns": null,
       "cost_pct": null,
       "steps": 0,

@@ -190,6 +190,7 @@ def wrong_cells(random, data):
         with open(path, 'wb') as file:
             file.write(data)
         db = sqlite3.connect(path)
+        db.text_factory = lambda text: text.decode(errors='replace')
         try:
             names = [row[0] for row in db.execute("select name from sqlite_master where type = 'table'")]
             for _ in range(random.choice((1, 3))):

@@ -498,6 +498,11 @@ def test_samples_tell_what_is_outside_of_pytorch(tmp_path, analyze, profgpu):
     assert section['devices'][0]['peak_reserved_bytes'] == reserved
     assert section['outside'] == {'capacity_bytes': 80 << 30, 'used_bytes': reserved + (3 << 30), 'process_bytes': reserved + (1 << 30),
                                   'own_bytes': 1 << 30, 'other_bytes': 2 << 30}
+    alone = analyze(path)['ranks'][0]['snapshot']['batch']
+    assert alone['capacity_bytes'] is None and alone['largest'] is None
+    batch = section['batch']
+    assert batch['capacity_bytes'] == 77 << 30 and batch['scaling_bytes'] == alone['scaling_bytes']
+    assert 1 < batch['largest_low'] <= batch['largest'] <= batch['largest_high']
     text = ' '.join(profgpu('analyze', path, samples).stdout.decode().split())
     assert 'outside PyTorch 1.00 GiB' in text and 'other processes 2.00 GiB' in text
     assert analyze(path)['ranks'][0]['snapshot']['outside'] is None

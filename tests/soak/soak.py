@@ -15,7 +15,7 @@ import day  # noqa: E402
 import sampler  # noqa: E402
 from conftest import program  # noqa: E402
 from test_job import MPIRUN, without_launcher  # noqa: E402
-from test_record import SIM, document, environment, processes  # noqa: E402
+from test_record import SIM, document, environment  # noqa: E402
 
 SECONDS = float(os.environ.get('SOAK_SECONDS', '300'))
 PROGRAM = program('PROFGPU', 'profgpu')
@@ -51,8 +51,8 @@ def test_a_recorded_program_does_not_grow_and_nothing_is_dropped(tmp_path):
 
     short = recorded('short', 5)
     assert recorded('long', SECONDS) - short < 2048
-    (process,) = processes(tmp_path / 'long').values()
-    assert process.ended
+    (process,) = document(tmp_path / 'long')['recording']['processes']
+    assert process['ended']
     report = json.loads(subprocess.run([PROGRAM, 'analyze', tmp_path / 'long', '--json'], capture_output=True, check=True).stdout)
     assert sum(k['count'] for k in report['ranks'][0]['kernels'] if k['kind'] == 'compute') == 20_000 * int(SECONDS)
 

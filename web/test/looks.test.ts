@@ -10,7 +10,6 @@ import { shadesOf } from '../src/timeline/palette';
 import { originOf } from '../src/timeline/relations';
 import { calleesOf, callersOf, flameOf, isAsleep, sumsByName } from '../src/views/flame_tree';
 import { bytes, duration, percent } from '../src/views/quantity';
-import { isRunnable } from '../src/views/runnable';
 import { PackWriter } from './pack_writer';
 
 // Every category that the page's own table names; those that mean the same share a colour.
@@ -67,27 +66,6 @@ test('text on every colour has a contrast of 4.5 in both themes', () => {
       }
     });
   }
-});
-
-test('only what can be pasted looks like code', () => {
-  for (const text of [
-    'torch.set_float32_matmul_precision("high")   # TF32 for what stays in float32',
-    'model = torch.compile(model, mode="reduce-overhead")   # fusion and CUDA graphs',
-    '--enable-torch-compile',
-    'PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True',
-    'torch.optim.SGD(model.parameters(), fused=True)',
-    'broadcast_buffers=False'.toUpperCase(),
-  ])
-    assert.ok(isRunnable(text), text);
-  for (const text of [
-    'DataLoader(…, num_workers=4, persistent_workers=True); add workers until the wait is gone or the CPU is full',
-    'DataLoader(…, pin_memory=True) and batch.to(device, non_blocking=True): the copy overlaps with compute',
-    'with torch.autocast("cuda", dtype=torch.float16): …',
-    'keep losses and metrics on the device; call .item() or .cpu() every N steps, not every step',
-    'fix data-loading-bound first',
-    'model.compile() around forward() and loss()',
-  ])
-    assert.ok(!isRunnable(text), text);
 });
 
 type Node = [parent: number, name: number, total: number, self: number, device: number, calls: number];

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <set>
 
 #include "analyse/memory/level_courses.h"
@@ -50,22 +51,30 @@ struct Parts {
   }
 };
 
-/// The largest batch of which fixed + batch * grows stays within the capacity at every event.
-class Largest {
- public:
-  explicit Largest(double capacity) : capacity_(capacity) {}
-  void add(int64_t fixed, int64_t grows) {
-    if (grows > 0) batch_ = std::min(batch_, (capacity_ - static_cast<double>(fixed)) / static_cast<double>(grows));
-  }
-  [[nodiscard]] std::optional<double> batch() const {
-    return std::isfinite(batch_) ? std::optional(std::max(batch_, 0.0)) : std::nullopt;
-  }
-
- private:
-  double capacity_, batch_ = INFINITY;
-};
-
 }  // namespace
+
+void BatchLevels::add(int64_t fixed_bytes, int64_t grows_bytes) {
+  auto next = grows_by_fixed.lower_bound(fixed_bytes);
+  if (next != grows_by_fixed.end() && next->second >= grows_bytes) return;
+  while (next != grows_by_fixed.begin() && std::prev(next)->second <= grows_bytes)
+    next = grows_by_fixed.erase(std::prev(next));
+  grows_by_fixed.insert_or_assign(next, fixed_bytes, grows_bytes);
+}
+
+std::optional<double> BatchLevels::largest(double capacity_bytes) const {
+  double batch = INFINITY;
+  for (const auto& [fixed, grows] : grows_by_fixed)
+    if (grows > 0)
+      batch = std::min(batch, (capacity_bytes - static_cast<double>(fixed)) / static_cast<double>(grows));
+  return std::isfinite(batch) ? std::optional(std::max(batch, 0.0)) : std::nullopt;
+}
+
+void BatchFit::fit_into(int64_t capacity) {
+  const auto bytes = static_cast<double>(capacity);
+  capacity_bytes = capacity;
+  largest = likely.largest(bytes / overhead), largest_low = most.largest(bytes / overhead);
+  largest_high = likely.largest(bytes);
+}
 
 std::optional<BatchFit> batch_fit(const MemorySnapshot& snapshot, const MemoryHistory& history,
                                   const StackBook& stacks, const std::vector<CategoryOf>& categories,
@@ -79,30 +88,22 @@ std::optional<BatchFit> batch_fit(const MemorySnapshot& snapshot, const MemoryHi
   for (size_t i = 0; i < categories.size(); ++i)
     growth.push_back(growth_of(history.allocations[i], categories[i].category, stacks, fixed_sizes));
   BatchFit fit;
-  // What is reserved for a byte that is allocated.
   const auto peak = static_cast<double>(history.peak_bytes);
-  const double overhead =
-      peak_reserved_bytes && peak > 0 ? std::max(1.0, static_cast<double>(*peak_reserved_bytes) / peak) : 1.0;
-  const auto capacity = static_cast<double>(capacity_bytes.value_or(0));
-  Largest likely(capacity / overhead), low(capacity / overhead), high(capacity);
+  if (peak_reserved_bytes && peak > 0) fit.overhead = std::max(1.0, static_cast<double>(*peak_reserved_bytes) / peak);
   bool before_first = true;
   walk_levels<Parts>(
       snapshot, history, [&](size_t i) { return Parts::of(growth[i], history.allocations[i].bytes); },
       [&](uint32_t row, const Parts& p) {
         fit.double_peak_bytes = std::max(fit.double_peak_bytes, p.fixed + p.unclear + 2 * p.grows);
         fit.double_high_bytes = std::max(fit.double_high_bytes, p.fixed + 2 * (p.unclear + p.grows));
-        likely.add(p.fixed + p.unclear, p.grows);
-        high.add(p.fixed + p.unclear, p.grows);
-        low.add(p.fixed, p.unclear + p.grows);
+        fit.likely.add(p.fixed + p.unclear, p.grows);
+        fit.most.add(p.fixed, p.unclear + p.grows);
         const bool at_peak = history.peak_row ? !before_first && row == *history.peak_row : before_first;
         before_first = false;
         if (at_peak) fit.fixed_bytes = p.fixed + p.unclear, fit.scaling_bytes = p.grows;
       });
   if (fit.scaling_bytes <= 0) return std::nullopt;
-  if (capacity_bytes) {
-    fit.capacity_bytes = capacity_bytes;
-    fit.largest = likely.batch(), fit.largest_low = low.batch(), fit.largest_high = high.batch();
-  }
+  if (capacity_bytes) fit.fit_into(*capacity_bytes);
   return fit;
 }
 

@@ -247,6 +247,7 @@ std::string peak_sentence(const SnapshotSection& snapshot, std::optional<int64_t
   const SnapshotPeak& peak = snapshot.peak;
   const auto bytes = [](int64_t n) { return format_bytes(static_cast<double>(n)); };
   std::string text = "Peak " + bytes(peak.allocated_bytes);
+  if (!capacity_bytes && snapshot.outside) capacity_bytes = snapshot.outside->capacity_bytes;
   if (capacity_bytes) text += " of " + bytes(*capacity_bytes);
   if (peak.step && snapshot.steps.value_or(0) > 1) text += fmt::format(" at step {}", *peak.step);
   if (peak.phase != "unknown") text += ", " + peak.phase;

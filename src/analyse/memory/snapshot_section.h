@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -212,6 +213,16 @@ struct EarlyFreeRow {
   }
 };
 
+/// What is allocated at each moment, in two parts: what stays and what grows with the batch. Only moments are kept of
+/// which no other has at least as much of both, so that any capacity can be asked for.
+struct BatchLevels {
+  std::map<int64_t, int64_t> grows_by_fixed;  ///< falls while the key rises
+
+  void add(int64_t fixed_bytes, int64_t grows_bytes);
+  /// The largest batch that fits into `capacity_bytes` at every moment; none: nothing grows.
+  [[nodiscard]] std::optional<double> largest(double capacity_bytes) const;
+};
+
 /// How the peak follows the batch, from this one run: what a forward and a backward pass make grows with it, the rest
 /// does not. Batches are in parts of this run's.
 struct BatchFit {
@@ -221,7 +232,10 @@ struct BatchFit {
   std::optional<int64_t> capacity_bytes;  ///< for all that is reserved; none: not known
   /// The largest that fits. Lower bound: all that is not known grows; upper: nothing is reserved but unused.
   std::optional<double> largest, largest_low, largest_high;
+  BatchLevels likely, most;  ///< what is not known: stays, grows
+  double overhead = 1;       ///< bytes that are reserved for one that is allocated
 
+  void fit_into(int64_t capacity);
   void fields(auto&& v) const {
     v("fixed_bytes", fixed_bytes), v("scaling_bytes", scaling_bytes), v("double_peak_bytes", double_peak_bytes);
     v("double_high_bytes", double_high_bytes), v("capacity_bytes", capacity_bytes), v("largest", largest);

@@ -50,4 +50,10 @@ std::optional<OutsideMemory> outside_memory(const SampleLog& samples, uint32_t d
   return out;
 }
 
+void fit_beside_others(SnapshotSection& snapshot) {
+  if (!snapshot.batch || snapshot.oom || !snapshot.outside || !snapshot.outside->capacity_bytes) return;
+  const OutsideMemory& o = *snapshot.outside;
+  snapshot.batch->fit_into(*o.capacity_bytes - o.own_bytes.value_or(0) - o.other_bytes.value_or(0));
+}
+
 }  // namespace profgpu

@@ -14,4 +14,8 @@ namespace profgpu {
 std::optional<OutsideMemory> outside_memory(const SampleLog& samples, uint32_t device, int rank,
                                             const SnapshotSection& snapshot);
 
+/// The largest batch for what the device has beside what is outside. Where an allocation failed, more is known: how
+/// much PyTorch could have.
+void fit_beside_others(SnapshotSection& snapshot);
+
 }  // namespace profgpu

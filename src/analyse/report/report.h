@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "analyse/report/paste.h"
 #include "base/severity.h"
 
 namespace profgpu {
@@ -184,8 +185,8 @@ struct Finding {
   void fields(auto&& v) const {
     v("rule", rule), v("severity", severity_name(severity)), v("ranks", ranks), v("value", value),
         v("threshold", threshold);
-    v("unit", unit), v("what", what), v("why", why), v("fix", fix), v("cost_ns", cost_ns), v("cost_pct", cost_pct);
-    v("steps", steps);
+    v("unit", unit), v("what", what), v("why", why), v("fix", fix), v("paste", pasteable(fix));
+    v("cost_ns", cost_ns), v("cost_pct", cost_pct), v("steps", steps);
     v("evidence", evidence), v("where", where), v("seen", seen);
   }
 };

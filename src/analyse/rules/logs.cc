@@ -269,11 +269,19 @@ ReportVerdict sentence_on_speed(const LogReport& log, const std::vector<RuleFind
     return a.rule != &kRunFailure && a.finding.severity != Severity::kInfo && !a.rule->symptom;
   });
   if (worst != nullptr) return {fmt::format("{}; {}.", speed, worst->finding.what), VerdictKind::kBottleneck};
+  if (log.breakdown.empty() && !log.timers.empty() && log.timers.front().step_pct)
+    return {fmt::format("{}; the longest of the program's timers is {} ({:.0f} % of the step).", speed,
+                        shortened(log.timers.front().name), *log.timers.front().step_pct),
+            VerdictKind::kHealthy};
   if (log.breakdown.empty())
     return {speed + "; the log has no timers that say where the time goes. Turn on the program's timers, or record a "
             "trace with `profgpu run --trace`.",
             VerdictKind::kInconclusive};
   const auto largest = std::ranges::max_element(log.breakdown, {}, &LogPhaseRow::mean_ns);
+  if (largest->name == "other" && log.breakdown.size() == 2)
+    return {fmt::format("{}, of which {} is {:.0f} %; nothing stands out, and no timer says what the rest is made of.",
+                        speed, words(log.breakdown.front().name), log.breakdown.front().step_pct),
+            VerdictKind::kHealthy};
   return {fmt::format("{}; nothing stands out, the largest part is {} ({:.0f} %).", speed, words(largest->name),
                       largest->step_pct),
           VerdictKind::kHealthy};

@@ -119,6 +119,10 @@ class Writer {
   void put(const std::set<T>& all) {
     range(all);
   }
+  template <class K, class T>
+  void put(const std::map<K, T>& all) {
+    range(all);
+  }
   template <class T, size_t N>
   void put(const std::array<T, N>& all) {
     for (const T& x : all) put(x);
@@ -183,6 +187,16 @@ class Reader {
     const uint64_t n = varint();
     for (uint64_t i = 0; i < n && !failed_; ++i) {
       T x{};
+      get(x);
+      all.insert(std::move(x));
+    }
+  }
+  template <class K, class T>
+  void get(std::map<K, T>& all) {
+    all.clear();
+    const uint64_t n = varint();
+    for (uint64_t i = 0; i < n && !failed_; ++i) {
+      std::pair<K, T> x{};
       get(x);
       all.insert(std::move(x));
     }

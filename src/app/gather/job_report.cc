@@ -248,8 +248,10 @@ void add_sampled(const SampleLog& samples, JobRead& read, Report& report) {
     // A snapshot alone does not tell which device it is of.
     const bool only_one = read.ranks.size() == 1 && read.samples.devices.size() == 1;
     const std::optional<uint32_t> device = only_one ? std::optional<uint32_t>(0) : devices[i];
-    if (auto& snapshot = read.ranks[i].report.snapshot; snapshot && device)
+    if (auto& snapshot = read.ranks[i].report.snapshot; snapshot && device) {
       snapshot->outside = outside_memory(read.samples, *device, digests[i]->rank, *snapshot);
+      fit_beside_others(*snapshot);
+    }
   }
   for (size_t i = 0; i < read.ranks.size(); ++i)
     if (devices[i])

@@ -3,7 +3,6 @@
 import { copyButton, element, button, shown, svg } from './dom';
 import { evidenceOf, placeEvidence, type Evidence } from './evidence';
 import { counted, duration, percent } from './quantity';
-import { isRunnable } from './runnable';
 import type { Analysis, Finding, Place, Severity } from './report';
 import type { Context } from './view';
 
@@ -21,11 +20,11 @@ export function severityMark(severity: Severity): SVGElement {
 }
 
 // "Trainer: TrainingArguments(fp16=True)": what is copied is the setting alone.
-function fixLine(text: string): HTMLElement {
-  const [of = ''] = /^(?:[A-Z]|vLLM|xDiT)[\w-]*: /.exec(text) ?? [];
-  const code = text.slice(of.length);
-  if (!isRunnable(code)) return element('li', {}, shown(text, 2000));
-  return element('li', { class: 'code' }, of, element('code', {}, shown(code, 2000)), copyButton(code, 'this change'));
+function fixLine(text: string, paste: string | null): HTMLElement {
+  if (paste === null) return element('li', {}, shown(text, 2000));
+  const at = text.indexOf(paste);
+  return element('li', { class: 'code' }, shown(text.slice(0, at)), element('code', {}, shown(text.slice(at), 2000)),
+    copyButton(paste, 'this change'));
 }
 
 /** A time of all the steps that the finding's figures are of, per step. */
@@ -84,7 +83,7 @@ function findingItem(finding: Finding, context: Context): HTMLElement {
     about,
     place && element('ul', { class: 'evidence' }, placeItem(finding, place, context)),
     element('p', { class: 'why' }, shown(finding.why, 4000)),
-    finding.fix.length > 0 && element('ul', { class: 'fix', 'aria-label': 'What to change' }, ...finding.fix.map(fixLine)),
+    finding.fix.length > 0 && element('ul', { class: 'fix', 'aria-label': 'What to change' }, ...finding.fix.map((text, i) => fixLine(text, finding.paste[i] ?? null))),
     element('ul', { class: 'evidence', 'aria-label': 'Evidence' },
       ...finding.evidence.map((text) => element('li', {}, shown(text, 1000))),
       ...places.map((other) => placeItem(finding, other, context))),

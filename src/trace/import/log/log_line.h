@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -60,6 +61,11 @@ class LineScan {
 /// "-inf" and "nan" are none. `rest`: what follows.
 std::optional<double> printed_number(std::string_view text, std::string_view* rest = nullptr);
 std::optional<int64_t> leading_integer(std::string_view text, std::string_view* rest = nullptr);
+/// What follows the first of `keys` that stands there as a word of its own, with a number behind it after colons,
+/// equals signs or blanks.
+std::optional<std::string_view> keyed_value(std::string_view text, std::initializer_list<std::string_view> keys);
+/// That number.
+std::optional<double> keyed_number(std::string_view text, std::initializer_list<std::string_view> keys);
 /// Exactly: milliseconds or seconds of decimal text to nanoseconds.
 std::optional<int64_t> leading_ms(std::string_view text, std::string_view* rest = nullptr);
 std::optional<int64_t> leading_seconds(std::string_view text, std::string_view* rest = nullptr);

@@ -171,4 +171,23 @@ std::optional<int64_t> leading_bytes(std::string_view text) {
   return std::llround(bytes);
 }
 
+std::optional<std::string_view> keyed_value(std::string_view text, std::initializer_list<std::string_view> keys) {
+  for (const std::string_view key : keys) {
+    for (size_t at = place_of(text, key); at != text.npos; at = place_of(text, key, at + 1)) {
+      if (at > 0 && (is_letter(text[at - 1]) || is_digit(text[at - 1]) || text[at - 1] == '_')) continue;
+      std::string_view rest = text.substr(at + key.size());
+      const size_t value = rest.find_first_not_of(" :=\t");
+      if (value == rest.npos || value == 0) continue;
+      rest.remove_prefix(value);
+      if (printed_number(rest)) return rest;
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<double> keyed_number(std::string_view text, std::initializer_list<std::string_view> keys) {
+  const auto value = keyed_value(text, keys);
+  return value ? printed_number(*value) : std::nullopt;
+}
+
 }  // namespace profgpu

@@ -2,11 +2,9 @@
 //
 //   iter 10: loss 2.3170, time 12.34ms, mfu 12.34%
 //   step    10 | loss: 4.231 | lr 6.0e-04 | norm: 1.2 | dt: 100.12ms | tok/sec: 5200.12
+//   step   10/1000 | loss 7.5 (+nanz)| norm 1.2 (+nanz)| lr 1e-05 | 250.33 ms | 45.2% bf16 MFU | 20123 tok/s      llm.c
 //   step 10/1000 | train loss 3.2 | norm 1.2 | lr 1e-4 | (100.2 ms | 5200 tok/s)
-//   Epoch: [0][ 10/500]  Time  0.123 ( 0.130)  Data  0.001 ( 0.020)  Loss 6.9e+00 (6.9e+00)      PyTorch's ImageNet
-//   example
-#include <array>
-
+//   step:10/1480 train_time:1420ms step_avg:142.00ms                   modded-nanogpt: since the start, and its mean
 #include "base/text.h"
 #include "trace/import/log/log_family.h"
 
@@ -14,22 +12,6 @@ namespace profgpu {
 namespace {
 
 constexpr std::string_view kLoopName = "loop";
-
-// Behind any of these words, a colon, an equals sign or blanks may follow.
-template <size_t N>
-std::optional<std::string_view> value_of_any(std::string_view text, const std::array<std::string_view, N>& keys) {
-  for (const std::string_view key : keys) {
-    for (size_t at = place_of(text, key); at != text.npos; at = place_of(text, key, at + 1)) {
-      if (at > 0 && (is_letter(text[at - 1]) || is_digit(text[at - 1]) || text[at - 1] == '_')) continue;
-      std::string_view rest = text.substr(at + key.size());
-      const size_t value = rest.find_first_not_of(" :=");
-      if (value == rest.npos || value == 0) continue;
-      rest.remove_prefix(value);
-      if (printed_number(rest)) return rest;
-    }
-  }
-  return std::nullopt;
-}
 
 // "12.34ms", "0.123s", "0.123": seconds where no unit stands.
 std::optional<int64_t> time_of(std::string_view text) {
@@ -41,22 +23,34 @@ std::optional<int64_t> time_of(std::string_view text) {
   return leading_seconds(text);
 }
 
+// "5200" of "| 5200 tok/s".
+std::optional<std::string_view> number_before(std::string_view text, std::string_view unit) {
+  const size_t end = text.find(unit);
+  if (end == text.npos || end == 0) return std::nullopt;
+  const size_t begin = text.find_last_not_of("0123456789.,", end - 1);
+  return text.substr(begin == text.npos ? 0 : begin + 1, end - (begin == text.npos ? 0 : begin + 1));
+}
+
+std::optional<double> figure_before(std::string_view text, std::string_view unit) {
+  const auto number = number_before(text, unit);
+  return number ? printed_number(*number) : std::nullopt;
+}
+
 class Loop : public LogReading {
  public:
   bool read(const LogLine& line, LogBuilder& rows) override {
-    const std::string_view text = line.message;
-    if (text.starts_with("Epoch: [")) return read_imagenet(line, rows);
-    std::string_view number = text;
+    std::string_view number = line.message;
     if (!take_word(number)) return false;
     std::string_view rest;
     const auto n = leading_integer(number, &rest);
     if (!n || *n < 0 || rest.empty() || !has(":|,/ ", rest.substr(0, 1))) return false;
     if (has(rest, "time per iteration") || has(rest, "time_per_iteration")) return false;   // Megatron's
-    if (has(rest, "val loss")) {  // "step 500: train loss 2.1, val loss 2.3": an evaluation
+    // "step 500: train loss 2.1, val loss 2.3": an evaluation
+    if (has(rest, "val loss") || has(rest, "val_loss:")) {
       rows.event(LogEventKind::kEvaluation, line).step = n;
       return true;
     }
-    return read_step(*n, rest, line, rows);
+    return has(rest, "step_avg:") ? read_course(*n, rest, line, rows) : read_step(*n, rest, line, rows);
   }
 
  private:
@@ -75,69 +69,53 @@ class Loop : public LogReading {
   }
 
   static bool read_step(int64_t n, std::string_view rest, const LogLine& line, LogBuilder& rows) {
-    constexpr std::array<std::string_view, 3> kLoss = {"loss", "train_loss", "train loss"};
-    constexpr std::array<std::string_view, 7> kTime = {"time",      "dt",        "step_time", "step time",
-                                                       "iter_time", "time/step", "elapsed"};
-    constexpr std::array<std::string_view, 5> kTokens = {"tok/sec", "tok/s", "tokens/sec", "tokens/s",
-                                                         "tokens_per_sec"};
-    constexpr std::array<std::string_view, 4> kSamples = {"samples/sec", "samples/s", "img/s", "images/sec"};
-    constexpr std::array<std::string_view, 2> kRate = {"lr", "learning_rate"};
-    constexpr std::array<std::string_view, 3> kNorm = {"grad_norm", "norm", "grad norm"};
-    constexpr std::array<std::string_view, 1> kMfu = {"mfu"};
-    const auto loss = value_of_any(rest, kLoss);
-    auto time = value_of_any(rest, kTime);
+    const auto loss = keyed_value(rest, {"loss", "train_loss", "train loss"});
+    auto time = keyed_value(rest, {"time", "dt", "step_time", "step time", "iter_time", "time/step", "elapsed"});
     if (!time && has(rest, "ms")) time = after(rest, "(");  // "(100.2 ms | 5200 tok/s)"
-    const auto ns = time ? time_of(*time) : std::nullopt;
+    auto ns = time ? time_of(*time) : std::nullopt;
+    if (const auto number = ns ? std::nullopt : number_before(rest, " ms")) ns = leading_ms(*number);
     if (!loss || (!ns && !line.printed_ns)) return false;  // a sentence that begins alike
     LogStep* step = rows.step(kLoopName, line, n);
     if (step == nullptr) return true;
     if (ns) step->duration_ns = ns, step->iterations = 1;
-    const auto number = [&](const auto& keys) {
-      const auto value = value_of_any(rest, keys);
-      return value ? printed_number(*value) : std::nullopt;
-    };
     LogFigures& f = step->figures;
     f.loss = printed_number(*loss);
-    f.tokens_per_s = number(kTokens);
-    f.samples_per_s = number(kSamples);
-    f.learning_rate = number(kRate);
-    f.grad_norm = number(kNorm);
-    if (const auto mfu = number(kMfu); mfu && *mfu >= 0) f.mfu_pct = mfu;  // -100 %: not yet known
-    if (!f.tokens_per_s) f.tokens_per_s = number_before(rest, " tok/s");
+    f.tokens_per_s = keyed_number(rest, {"tok/sec", "tok/s", "tokens/sec", "tokens/s", "tokens_per_sec"});
+    f.samples_per_s = keyed_number(rest, {"samples/sec", "samples/s", "img/s", "images/sec"});
+    f.learning_rate = keyed_number(rest, {"lr", "learning_rate"});
+    f.grad_norm = keyed_number(rest, {"grad_norm", "norm", "grad norm"});
+    auto mfu = keyed_number(rest, {"mfu"});
+    if (!mfu) mfu = figure_before(rest, "% bf16 MFU");
+    if (mfu && *mfu >= 0) f.mfu_pct = mfu;  // -100 %: not yet known
+    if (!f.tokens_per_s) f.tokens_per_s = figure_before(rest, " tok/s");
     return true;
   }
 
-  // "5200 tok/s"
-  static std::optional<double> number_before(std::string_view text, std::string_view unit) {
-    const size_t end = text.find(unit);
-    if (end == text.npos || end == 0) return std::nullopt;
-    const size_t begin = text.find_last_not_of("0123456789.,", end - 1);
-    return printed_number(text.substr(begin == text.npos ? 0 : begin + 1, end));
-  }
-
-  static bool read_imagenet(const LogLine& line, LogBuilder& rows) {
-    const std::string_view text = line.message;
-    const auto epoch = integer_after(text, "Epoch: ["), batch = integer_after(text, "][");
-    const auto batches = text.find('/') != text.npos ? leading_integer(text.substr(text.find('/') + 1)) : std::nullopt;
-    constexpr std::array<std::string_view, 1> kTime = {"Time"}, kData = {"Data"}, kLoss = {"Loss"};
-    const auto time = value_of_any(text, kTime), data = value_of_any(text, kData), loss = value_of_any(text, kLoss);
-    if (!epoch || !batch || !time || *epoch < 0 || *epoch > 1'000'000 || batches.value_or(0) > 1'000'000'000)
-      return false;
-    LogStep* step = rows.step(kLoopName, line, *epoch * batches.value_or(0) + *batch);
+  // A line has the time since the start; that of its steps is what has passed since the line before.
+  bool read_course(int64_t n, std::string_view rest, const LogLine& line, LogBuilder& rows) {
+    const auto value = keyed_value(rest, {"train_time"});
+    const auto elapsed = value ? time_of(*value) : std::nullopt;
+    if (!elapsed) return false;
+    LogStep* step = rows.step(kLoopName, line, n);
     if (step == nullptr) return true;
-    step->duration_ns = leading_seconds(*time), step->iterations = 1;
-    if (data) step->phase(LogPhase::kDataLoading) = leading_seconds(*data).value_or(0);
-    if (loss) step->figures.loss = printed_number(*loss);
+    if (n > before_ && *elapsed > elapsed_ns_) {
+      step->iterations = n - before_, step->duration_ns = (*elapsed - elapsed_ns_) / step->iterations;
+      step->derived = true;
+    }
+    step->figures.loss = keyed_number(rest, {"train_loss", "loss"});
+    before_ = n, elapsed_ns_ = *elapsed;
     return true;
   }
+
+  int64_t before_ = 0, elapsed_ns_ = 0;
 };
 
 }  // namespace
 
 extern const LogFamily kLoop;
 const LogFamily kLoop = {kLoopName,
-                         "loops after nanoGPT's or the ImageNet example's: \"iter 10: loss 2.3, time 12.3ms\"",
-                         {"loss", "Epoch: ["},
+                         "loops after nanoGPT's, llm.c's and the like: \"iter 10: loss 2.3, time 12.3ms\"",
+                         {"loss", "step_avg:"},
                          [] { return std::unique_ptr<LogReading>(new Loop); }};
 
 }  // namespace profgpu

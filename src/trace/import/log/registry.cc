@@ -3,13 +3,15 @@
 namespace profgpu {
 
 extern const LogFamily kMegatron, kTorchTitan, kDeepSpeed, kLoop, kNemo, kMaxText, kHuggingFace, kLightning, kMlperf,
-    kMemoryLines, kJobSetup, kDeepSpeedProfile, kStalls, kRunEnd, kNcclTests, kNcclDebug;
+    kVision, kOpenMmLab, kPaddle, kFairseq, kVerl, kKeras, kMemoryLines, kJobSetup, kDeepSpeedProfile, kStalls, kRunEnd,
+    kNcclTests, kNcclDebug;
 
 const std::vector<const LogFamily*>& log_families() {
   static const std::vector<const LogFamily*> all = {
-      &kMegatron,  &kTorchTitan, &kDeepSpeed,   &kLoop,     &kNemo,             &kMaxText, &kHuggingFace,
-      &kLightning, &kMlperf,     &kMemoryLines, &kJobSetup, &kDeepSpeedProfile, &kStalls,  &kRunEnd,
-      &kNcclTests, &kNcclDebug};
+      &kMegatron,  &kTorchTitan, &kDeepSpeed, &kLoop,             &kNemo,   &kMaxText, &kHuggingFace,
+      &kLightning, &kMlperf,     &kVision,    &kOpenMmLab,        &kPaddle, &kFairseq, &kVerl,
+      &kKeras,     &kMemoryLines, &kJobSetup, &kDeepSpeedProfile, &kStalls, &kRunEnd,  &kNcclTests,
+      &kNcclDebug};
   return all;
 }
 

@@ -1,0 +1,53 @@
+// fairseq, by its simple and its JSON progress. Rates are of the updates since the last line:
+//
+//   2023-03-01 12:00:01 | INFO | train_inner | epoch 001:    100 / 1000 loss=9.1, nll_loss=8.4, ppl=340, wps=23451,
+//   ups=2.11, wpb=10923, bsz=512, num_updates=100, lr=1e-05, gnorm=1.2, loss_scale=128, train_wall=47, gb_free=21.2
+//   ... | train_inner | {"epoch": 1, "update": 0.1, "loss": "9.1", "wps": "23451", "ups": "2.11", "num_updates": "100"}
+#include <cmath>
+
+#include "base/text.h"
+#include "trace/import/log/log_family.h"
+
+namespace profgpu {
+namespace {
+
+constexpr std::string_view kFairseqName = "fairseq";
+
+std::optional<double> fairseq_value(std::string_view text, std::string_view key) {
+  for (const std::string_view before : {" ", "\""})
+    for (const std::string_view behind : {"=", "\": \""})
+      if (const auto value = number_after(text, std::string(before) + std::string(key) + std::string(behind)))
+        return value;
+  return std::nullopt;
+}
+
+class Fairseq : public LogReading {
+ public:
+  bool read(const LogLine& line, LogBuilder& rows) override {
+    const std::string_view text = line.text;
+    const auto updates = fairseq_value(text, "num_updates"), rate = fairseq_value(text, "ups");
+    if (!has(text, "train_inner") || !updates || *updates < 0 || *updates > 1e15 || rate.value_or(0) <= 1e-6)
+      return false;
+    LogStep* step = rows.step(kFairseqName, line, std::llround(*updates));
+    if (step == nullptr) return true;
+    step->duration_ns = std::llround(1e9 / *rate);
+    step->derived = true;
+    LogFigures& f = step->figures;
+    f.loss = fairseq_value(text, "loss");
+    f.tokens_per_s = fairseq_value(text, "wps");
+    f.learning_rate = fairseq_value(text, "lr");
+    f.grad_norm = fairseq_value(text, "gnorm");
+    f.loss_scale = fairseq_value(text, "loss_scale");
+    if (const auto samples = fairseq_value(text, "bsz"); samples && *samples >= 1 && *samples < 1e12)
+      f.samples = std::llround(*samples);
+    return true;
+  }
+};
+
+}  // namespace
+
+extern const LogFamily kFairseq;
+const LogFamily kFairseq = {kFairseqName, "fairseq: \"train_inner | ... ups=2.11, num_updates=100\"", {"train_inner"},
+                            [] { return std::unique_ptr<LogReading>(new Fairseq); }};
+
+}  // namespace profgpu

@@ -1,0 +1,80 @@
+// OpenMMLab's runners, of MMEngine and before, and Detectron2. Times are means over the iterations since the last line:
+//
+//   2023/07/01 12:00:07 - mmengine - INFO - Epoch(train)  [1][  50/1000]  lr: 2.0e-02  eta: 0:30:11  time: 0.4112
+//   data_time: 0.0112  memory: 3000  loss: 1.2
+//   2021-07-01 12:00:07,123 - mmdet - INFO - Iter [50/80000]  lr: 2.000e-02, eta: 0:30:11, time: 0.411, data_time: ...
+//   [07/01 12:00:07 d2.utils.events]:  eta: 0:30:11  iter: 19  total_loss: 1.2  time: 0.4112  last_time: 0.4100
+//   data_time: 0.0121  last_data_time: 0.0101  lr: 0.001  max_mem: 3000M
+#include "base/text.h"
+#include "trace/import/log/log_family.h"
+
+namespace profgpu {
+namespace {
+
+constexpr std::string_view kOpenMmLabName = "openmmlab";
+
+// "[50/80000]": so many of so many.
+struct Part {
+  int64_t done = 0, all = 0;
+};
+std::optional<Part> part_of(std::string_view text) {
+  std::string_view rest;
+  const auto done = leading_integer(text, &rest);
+  const auto all = done && rest.starts_with('/') ? leading_integer(rest.substr(1)) : std::nullopt;
+  if (!all || *done < 0 || *all < *done || *all > 1'000'000'000) return std::nullopt;
+  return Part{*done, *all};
+}
+
+std::optional<int64_t> openmmlab_step(std::string_view text) {
+  if (const auto iteration = integer_after(text, " iter: ")) return iteration;   // of Detectron2, from 0
+  const auto bracket = after(text, "[");
+  if (!bracket) return std::nullopt;
+  if (const auto part = part_of(*bracket)) return part->done;
+  const auto epoch = leading_integer(*bracket);
+  const auto second = after(*bracket, "][");
+  const auto part = second ? part_of(*second) : std::nullopt;
+  if (!part || !epoch || *epoch < 1 || *epoch > 1'000'000) return std::nullopt;
+  return (*epoch - 1) * part->all + part->done;
+}
+
+class OpenMmLab : public LogReading {
+ public:
+  bool read(const LogLine& line, LogBuilder& rows) override {
+    std::string_view text = line.message;
+    if (has(text, "(val)") || has(text, "(test)")) return false;
+    for (const std::string_view begin : {"Epoch", "Iter", " eta:"})
+      if (const size_t at = text.find(begin); at != text.npos) {
+        text.remove_prefix(at);
+        break;
+      }
+    const auto time = keyed_value(text, {"time"}), data = keyed_value(text, {"data_time"});
+    const auto number = openmmlab_step(text);
+    const auto duration_ns = time ? leading_seconds(*time) : std::nullopt;
+    if (!number || *number < 0 || !data || !duration_ns) return false;
+    LogStep* step = rows.step(kOpenMmLabName, line, *number);
+    if (step == nullptr) return true;
+    step->duration_ns = duration_ns;
+    step->phase(LogPhase::kDataLoading) = leading_seconds(*data).value_or(0);
+    LogFigures& f = step->figures;
+    f.loss = keyed_number(text, {"loss", "total_loss"});
+    f.learning_rate = keyed_number(text, {"lr"});
+    f.grad_norm = keyed_number(text, {"grad_norm"});
+    if (const auto mb = keyed_number(text, {"memory", "max_mem"}); mb && *mb >= 0 && *mb < 1e9) {
+      LogMemory memory{};
+      memory.step = *number;
+      memory.max_allocated_bytes = static_cast<int64_t>(*mb) << 20;
+      rows.memory(memory, line);
+    }
+    return true;
+  }
+};
+
+}  // namespace
+
+extern const LogFamily kOpenMmLab;
+const LogFamily kOpenMmLab = {kOpenMmLabName,
+                              "OpenMMLab's runners and Detectron2: \"time: 0.41 data_time: 0.01\"",
+                              {"data_time: "},
+                              [] { return std::unique_ptr<LogReading>(new OpenMmLab); }};
+
+}  // namespace profgpu
