@@ -152,9 +152,7 @@ TEST(Json, HasTheShapeOfTheContract) {
       "fix": [
         "f"
       ],
-      "paste": [
-        null
-      ],
+      "paste": [null],
       "cost_ns": null,
       "cost_pct": null,
       "steps": 0,

@@ -95,6 +95,11 @@ def timeline():
     return json.dumps(events).encode()
 
 
+def toolkit_lines():
+    with open(os.path.join(ROOT, 'tests', 'fuzz', 'corpus', 'log', 'toolkits.log'), 'rb') as file:
+        return file.read()
+
+
 def targets(tools, folder):
     """`tools`: paths of kineto-sim and pgt-sample."""
     import log_writer
@@ -113,5 +118,5 @@ def targets(tools, folder):
         Target('nccl_trace_rank_0', flight(folder), (mutation.wrong_opcodes,)),
         Target('snapshot.pickle', snapshot(), (mutation.wrong_opcodes,), SNAPSHOTS),
         Target('timeline.raw.json', timeline()),
-        Target('train.log', (log_writer.megatron([500.0] * 20) + log_writer.deepspeed(5) + log_writer.titan(10)).encode()),
+        Target('train.log', (log_writer.megatron([500.0] * 20) + log_writer.deepspeed(5) + log_writer.titan(10)).encode() + toolkit_lines()),
     ]

@@ -192,7 +192,8 @@ const Importer kTrainingLog = {
     .name = "training-log",
     .noun = "training log",
     .summary =
-        "what a training prints: Megatron, DeepSpeed, torchtitan, Hugging Face, Lightning, NeMo, MaxText, MLPerf, loops",
+        "what a training prints: Megatron, DeepSpeed, torchtitan, Hugging Face, Lightning, NeMo, MaxText, MLPerf, verl, "
+        "fairseq, Keras, OpenMMLab, Detectron2, PaddlePaddle, timm, loops",
     .examples = "train.log, slurm-123.out, trainer_state.json",
     .sniff = looks_like_log,
     .read = read_training_log,

@@ -66,6 +66,8 @@ std::optional<int64_t> leading_integer(std::string_view text, std::string_view* 
 std::optional<std::string_view> keyed_value(std::string_view text, std::initializer_list<std::string_view> keys);
 /// That number.
 std::optional<double> keyed_number(std::string_view text, std::initializer_list<std::string_view> keys);
+/// Bytes of that number of MiB, whatever unit follows: "3000", "3000M", "3000MB".
+std::optional<int64_t> keyed_mebibytes(std::string_view text, std::initializer_list<std::string_view> keys);
 /// Exactly: milliseconds or seconds of decimal text to nanoseconds.
 std::optional<int64_t> leading_ms(std::string_view text, std::string_view* rest = nullptr);
 std::optional<int64_t> leading_seconds(std::string_view text, std::string_view* rest = nullptr);

@@ -185,6 +185,12 @@ std::optional<std::string_view> keyed_value(std::string_view text, std::initiali
   return std::nullopt;
 }
 
+std::optional<int64_t> keyed_mebibytes(std::string_view text, std::initializer_list<std::string_view> keys) {
+  const auto value = keyed_value(text, keys);
+  const auto number = value ? leading_integer(*value) : std::nullopt;
+  return number && *number >= 0 && *number < 1'000'000'000 ? std::optional(*number << 20) : std::nullopt;
+}
+
 std::optional<double> keyed_number(std::string_view text, std::initializer_list<std::string_view> keys) {
   const auto value = keyed_value(text, keys);
   return value ? printed_number(*value) : std::nullopt;

@@ -59,10 +59,10 @@ class OpenMmLab : public LogReading {
     f.loss = keyed_number(text, {"loss", "total_loss"});
     f.learning_rate = keyed_number(text, {"lr"});
     f.grad_norm = keyed_number(text, {"grad_norm"});
-    if (const auto mb = keyed_number(text, {"memory", "max_mem"}); mb && *mb >= 0 && *mb < 1e9) {
+    if (const auto bytes = keyed_mebibytes(text, {"memory", "max_mem"})) {
       LogMemory memory{};
       memory.step = *number;
-      memory.max_allocated_bytes = static_cast<int64_t>(*mb) << 20;
+      memory.max_allocated_bytes = bytes;
       rows.memory(memory, line);
     }
     return true;

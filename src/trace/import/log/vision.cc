@@ -55,10 +55,10 @@ class Vision : public LogReading {
     step->figures.loss = keyed_number(text, {"Loss", "loss"});
     step->figures.learning_rate = keyed_number(text, {"LR", "lr"});
     step->figures.samples_per_s = keyed_number(text, {"img/s"});
-    if (const auto mb = keyed_number(text, {"max mem", "mem"}); mb && *mb >= 0 && *mb < 1e9) {
+    if (const auto bytes = keyed_mebibytes(text, {"max mem", "mem"})) {
       LogMemory memory{};
       memory.step = step->number;
-      memory.max_allocated_bytes = static_cast<int64_t>(*mb) << 20;
+      memory.max_allocated_bytes = bytes;
       rows.memory(memory, line);
     }
     return true;
