@@ -190,7 +190,6 @@ def wrong_cells(random, data):
         with open(path, 'wb') as file:
             file.write(data)
         db = sqlite3.connect(path)
-        db.text_factory = lambda text: text.decode(errors='replace')
         try:
             names = [row[0] for row in db.execute("select name from sqlite_master where type = 'table'")]
             for _ in range(random.choice((1, 3))):
@@ -206,7 +205,7 @@ def wrong_cells(random, data):
                 if random.random() < 0.2:
                     db.execute(f'insert into "{table}" select * from "{table}"')
             db.commit()
-        except sqlite3.Error:
+        except (sqlite3.Error, UnicodeDecodeError):   # messages of SQLite quote what is damaged
             pass   # a constraint: the file stays as far as it came
         db.close()
         with open(path, 'rb') as file:
