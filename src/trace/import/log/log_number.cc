@@ -187,7 +187,9 @@ std::optional<std::string_view> keyed_value(std::string_view text, std::initiali
 
 std::optional<int64_t> keyed_mebibytes(std::string_view text, std::initializer_list<std::string_view> keys) {
   const auto value = keyed_value(text, keys);
-  const auto number = value ? leading_integer(*value) : std::nullopt;
+  // Not "3000M" as three billions.
+  const auto number =
+      value ? leading_integer(value->substr(0, value->find_first_not_of("0123456789"))) : std::nullopt;
   return number && *number >= 0 && *number < 1'000'000'000 ? std::optional(*number << 20) : std::nullopt;
 }
 
