@@ -80,12 +80,14 @@ bool is_no_index(std::string_view text) {
 void RowReader::note_unknown(std::string_view name) {
   auto& all = issues_.unknown;
   if (all.size() < kMaxUnknown && std::find(all.begin(), all.end(), name) == all.end())
-    all.emplace_back(name.substr(0, 60));
+    replace_invalid_utf8(all.emplace_back(name.substr(0, 60)));
 }
 
 void RowReader::set(const SampleColumn& column, std::string_view text) {
   const auto text_or_nothing = [&](std::string& to) {
-    if (!text.empty() && text.front() != '[' && text != "N/A" && text != "null") to = text;
+    if (text.empty() || text.front() == '[' || text == "N/A" || text == "null") return;
+    to = text;
+    replace_invalid_utf8(to);
   };
   switch (column.kind) {
     case Kind::kUnixNs:

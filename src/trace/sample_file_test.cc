@@ -107,6 +107,14 @@ TEST_F(SampleFileTest, WhatNoDeviceCanBeIsDamage) {
   EXPECT_EQ(issues_.damaged_rows, 1);
 }
 
+TEST_F(SampleFileTest, TextsAreValidUtf8) {
+  const SampleLog log = good("timestamp, index, name, power.draw [W], od\xC0 [W]\n"
+                             "2026/11/23 05:36:00.108, \xC0/ 1, Test\xFF GPU, 200.50 W, 1 W\n");
+  ASSERT_EQ(log.devices.size(), 1u);
+  EXPECT_EQ(log.devices[0].name, "Test\uFFFD GPU");
+  EXPECT_EQ(issues_.unknown, std::vector<std::string>{"od\uFFFD [W]"});
+}
+
 TEST_F(SampleFileTest, WhatADriverKeptHasRowsOfItsOwnTimes) {
   Reading r;
   r.time_ns = kT0 + kStep;
