@@ -39,7 +39,8 @@ class TypeScript {
     } else if constexpr (std::convertible_to<const T&, std::string_view>) {
       return "string";
     } else {
-      return type_of<typename T::value_type>() + "[]";
+      const std::string item = type_of<typename T::value_type>();
+      return item.find(" | ") == item.npos ? item + "[]" : "(" + item + ")[]";
     }
   }
   /// Fields that not every row has; those are seen in `whole` only.

@@ -40,7 +40,7 @@ export interface Finding {
   what: string;
   why: string;
   fix: string[];
-  paste: string | null[];
+  paste: (string | null)[];
   cost_ns: number | null;
   cost_pct: number | null;
   steps: number;

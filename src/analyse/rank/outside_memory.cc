@@ -53,7 +53,8 @@ std::optional<OutsideMemory> outside_memory(const SampleLog& samples, uint32_t d
 void fit_beside_others(SnapshotSection& snapshot) {
   if (!snapshot.batch || snapshot.oom || !snapshot.outside || !snapshot.outside->capacity_bytes) return;
   const OutsideMemory& o = *snapshot.outside;
-  snapshot.batch->fit_into(*o.capacity_bytes - o.own_bytes.value_or(0) - o.other_bytes.value_or(0));
+  const int64_t left = *o.capacity_bytes - o.own_bytes.value_or(0) - o.other_bytes.value_or(0);
+  snapshot.batch->fit_into(std::max<int64_t>(left, 0));
 }
 
 }  // namespace profgpu
