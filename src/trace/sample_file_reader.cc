@@ -1,4 +1,5 @@
-// Reading files of samples: lines, each a JSON object or a row of CSV under the header that came last.
+// Reading files of samples: lines, each a JSON object or a row of CSV, or of nvidia-smi dmon's table, under the header
+// that came last.
 //
 // Budget: a million CSV rows of fifteen columns in two seconds on one core.
 #include <algorithm>
@@ -16,6 +17,7 @@
 #include "trace/sample_file.h"
 #include "trace/sample_file_column.h"
 #include "trace/sample_log_builder.h"
+#include "trace/smi_table.h"
 
 namespace profgpu {
 namespace {
@@ -36,7 +38,7 @@ class RowReader {
 
   /// `line` has no line feed and is followed by kJsonPadding readable bytes. After kRow, row() has what it says;
   /// partly() tells whether some of it could not be read.
-  Outcome read(std::string_view line) { return line.front() == '{' ? read_json(line) : read_csv(line); }
+  Outcome read(std::string_view line);
   [[nodiscard]] const SampleFileRow& row() const { return row_; }
   [[nodiscard]] bool partly() const { return partly_; }
   /// The header that was seen last has no column for the time.
@@ -46,6 +48,8 @@ class RowReader {
   using Key = std::pair<std::string, SampleColumn>;
   Outcome read_json(std::string_view line);
   Outcome read_csv(std::string_view line);
+  Outcome read_table(std::string_view line);
+  Outcome take_fields(const std::vector<SampleColumn>& columns, const std::vector<std::string_view>& fields);
   bool read_header();
   const SampleColumn& column_of(std::string_view key);
   bool read_value(JsonReader& reader, const SampleColumn& column);
@@ -63,6 +67,7 @@ class RowReader {
   TimestampReader timestamps_;
   std::vector<SampleColumn> header_;
   CsvFields csv_;
+  SmiTable table_;
   std::vector<Key> keys_;                  // of JSON, in the order in which they came first
   size_t next_key_ = 0;                    // rows mostly have the same keys in the same order
   std::unordered_map<std::string, size_t> key_index_;
@@ -138,17 +143,36 @@ bool RowReader::read_header() {
   return true;
 }
 
-RowReader::Outcome RowReader::read_csv(std::string_view line) {
+RowReader::Outcome RowReader::read(std::string_view line) {
   row_.clear();
-  partly_ = refused_ = false;
+  partly_ = alert_ = refused_ = false;
+  if (line.front() == '{') return read_json(line);
+  return line.front() == '#' || !table_.columns().empty() ? read_table(line) : read_csv(line);
+}
+
+// kDamaged: without a time there is no row.
+RowReader::Outcome RowReader::take_fields(const std::vector<SampleColumn>& columns,
+                                          const std::vector<std::string_view>& fields) {
+  if (fields.size() != columns.size()) return Outcome::kDamaged;
+  for (size_t i = 0; i < fields.size(); ++i) set(columns[i], fields[i]);
+  return row_.time_ns && !refused_ ? Outcome::kRow : Outcome::kDamaged;
+}
+
+RowReader::Outcome RowReader::read_csv(std::string_view line) {
   if (!csv_.split(line)) return Outcome::kDamaged;
   if (header_.empty()) return read_header() ? Outcome::kHeader : Outcome::kDamaged;
-  if (csv_.fields().size() == header_.size()) {
-    for (size_t i = 0; i < csv_.fields().size(); ++i) set(header_[i], csv_.fields()[i]);
-    if (row_.time_ns) return refused_ ? Outcome::kDamaged : Outcome::kRow;
-  }
+  const Outcome outcome = take_fields(header_, csv_.fields());
+  if (row_.time_ns) return outcome;
   // A file that was appended to begins anew.
   return read_header() ? Outcome::kHeader : Outcome::kDamaged;
+}
+
+RowReader::Outcome RowReader::read_table(std::string_view line) {
+  if (line.front() != '#') return take_fields(table_.columns(), table_.read_row(line));
+  if (!table_.read_header(line)) return table_.columns().empty() ? Outcome::kDamaged : Outcome::kHeader;   // its units
+  for (const std::string& name : table_.unknown()) note_unknown(name);
+  timeless_ = !table_.timed();
+  return Outcome::kHeader;
 }
 
 const SampleColumn& RowReader::column_of(std::string_view key) {
@@ -231,8 +255,6 @@ bool RowReader::read_value(JsonReader& reader, const SampleColumn& column) {
 }
 
 RowReader::Outcome RowReader::read_json(std::string_view line) {
-  row_.clear();
-  partly_ = alert_ = refused_ = false;
   next_key_ = 0;
   JsonReader reader(line.data(), line.data() + line.size());
   const bool whole = read_object(reader, [&](std::string_view key) {
@@ -313,7 +335,8 @@ Error FileReader::nothing() const {
   if (bytes_ == 0) return {path_ + ": is empty", hint};
   if (header_ && rows_.timeless())
     return {path_ + ": its header row has no column time_ns or timestamp",
-            "log with one: profgpu log, or nvidia-smi --query-gpu=timestamp,index,utilization.gpu,..."};
+            "log with one: profgpu log, nvidia-smi --query-gpu=timestamp,index,utilization.gpu,..., or nvidia-smi dmon "
+            "-o DT"};
   if (header_ && issues_.damaged_rows == 0)
     return {path_ + ": a header row and no rows of samples" + (issues_.torn ? " but a torn one" : ""), hint};
   std::string why = issues_.torn ? "its only row is not whole" : "no row in it";

@@ -91,6 +91,40 @@ Reading reading(uint32_t device, int64_t time, double utilization) {
   return r;
 }
 
+// nvidia-smi dmon -o DT -s pucmt, a second device that keeps silent of its memory's temperature, and the header again.
+TEST_F(SampleFileTest, NvidiaSmiDmonsTable) {
+  const std::string header =
+      "#Date       Time        gpu    pwr  gtemp  mtemp     sm    mem   mclk   pclk     fb   ccpm  rxpci \n"
+      "#YYYYMMDD   HH:MM:SS    Idx      W      C      C      %      %    MHz    MHz     MB     MB   MB/s \n";
+  const std::string row = " 20270115   08:00:0";
+  const SampleLog log = good(header + row + "1      0    310     61     70     97     40   2619   1980   2048      0    12 \n" +
+                             row + "1      1     68     40      -      0      0   2619    210      4      0     0 \n" +
+                             header + row + "2      0    320     61     70    100     41   2619   1980   2048      0    13 \n");
+  EXPECT_EQ(issues_.damaged_rows, 0);
+  EXPECT_EQ(issues_.unknown, std::vector<std::string>{"ccpm"});
+  ASSERT_EQ(log.devices.size(), 2u);
+  const auto values = [&](Metric m, uint32_t device) {
+    const SampleSeries* found = log.find(device, m);
+    std::vector<double> all;
+    for (size_t i = 0; found != nullptr && i < found->value.size(); ++i) all.push_back(found->value[i]);
+    return all;
+  };
+  EXPECT_EQ(values(Metric::kPower, 0), (std::vector<double>{310, 320}));
+  EXPECT_EQ(values(Metric::kUtilization, 0), (std::vector<double>{97, 100}));
+  EXPECT_EQ(values(Metric::kMemoryUsed, 0), (std::vector<double>{2147483648.0, 2147483648.0}));
+  EXPECT_EQ(values(Metric::kPcieRxRate, 0), (std::vector<double>{12e6, 13e6}));
+  EXPECT_EQ(values(Metric::kMemoryTemperature, 1), std::vector<double>());
+  EXPECT_EQ(log.find(0, Metric::kPower)->time_ns, (std::vector<int64_t>{kT0 + 1'000'000'000, kT0 + 2'000'000'000}));
+
+  EXPECT_TRUE(looks_like_samples(header));
+  EXPECT_FALSE(looks_like_samples("#SBATCH --gpus 4\n#SBATCH --mem 4\n"));
+  const auto timeless = read("# gpu    pwr\n# Idx      W\n    0     68\n");
+  ASSERT_FALSE(timeless);
+  EXPECT_NE(timeless.error().hint.find("nvidia-smi dmon -o DT"), std::string::npos) << timeless.error().hint;
+  // --format csv
+  EXPECT_EQ(good("#Date, Time, gpu, pwr\n#YYYYMMDD, HH:MM:SS, Idx, W\n20270115, 08:00:01, 0, 310\n").ticks, 1);
+}
+
 TEST_F(SampleFileTest, WhatNoDeviceCanBeIsDamage) {
   const std::string row = "{\"time_ns\":1800000000000000000,\"device\":";
   std::string text = row + "0,\"utilization_pct\":50,\"temperature_margin_c\":-3,\"fan_speed_pct\":104}\n";

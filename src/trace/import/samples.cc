@@ -35,8 +35,8 @@ Result<Trace> read(const std::string& path, const ImportOptions&) {
 extern const Importer kSamples;
 const Importer kSamples = {.name = "samples",
                            .noun = "samples of devices",
-                           .summary =
-                               "samples of devices, CSV or JSON lines: profgpu log's and nvidia-smi --query-gpu's",
+                           .summary = "samples of devices, CSV, JSON lines or a table: profgpu log's, nvidia-smi "
+                                      "--query-gpu's and nvidia-smi dmon's",
                            .examples = "gpu.jsonl, gpu.csv, gpu.csv.gz",
                            .sniff = looks_like_samples,
                            .read = read,
