@@ -69,10 +69,12 @@ void describe_steps(const Comparison& c, const Diff& diff, DiffView& view) {
       break;
     case Change::kNone:
       view.headline =
-          fmt::format("No difference that these steps can show: {} before, {} after ({}).", before, after, change);
+          s.mean.low
+              ? fmt::format("No difference that these steps can show: {} before, {} after ({}).", before, after, change)
+              : fmt::format("Too few steps to compare ({} and {}): {} before, {} after ({}).", a, b, before, after, change);
   }
   if (!s.mean.low) {
-    view.details.push_back("with one step in a run nothing can be said of chance: record ten or more");
+    view.details.push_back("the difference may be chance: record ten steps or more of each");
     return;
   }
   view.details.push_back(fmt::format("95 % interval of the mean {}, of the median {} ({} and {} steps)",

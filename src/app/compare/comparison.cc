@@ -14,6 +14,7 @@ namespace profgpu {
 namespace {
 
 constexpr int kResamples = 4000;
+constexpr double kWidest = 10;   // of an interval's ends, one to the other: a wider one tells nothing
 
 // splitmix64: the same numbers with every library.
 class Random {
@@ -69,6 +70,10 @@ StepRatio step_ratio(const std::vector<int64_t>& before_ns, const std::vector<in
   r.median = with_interval(r.median.value, std::move(medians), stretch);
   if (*r.mean.high < 1) r.change = Change::kFaster;
   if (*r.mean.low > 1) r.change = Change::kSlower;
+  if (r.change == Change::kNone && *r.mean.high > kWidest * *r.mean.low) {
+    r.mean = {r.mean.value, {}, {}}, r.median = {r.median.value, {}, {}};
+    return r;
+  }
   const double half = std::max(r.mean.value - *r.mean.low, *r.mean.high - r.mean.value);
   const double seen = std::abs(r.mean.value - 1);
   r.resolution_pct = 100 * half;

@@ -17,7 +17,7 @@ namespace profgpu {
 
 struct Ratio {
   double value = 1;            ///< after / before
-  std::optional<double> low;   ///< 95 % interval; none with fewer than two steps on a side
+  std::optional<double> low;   ///< 95 % interval; none with fewer than two steps on a side, or where it tells nothing
   std::optional<double> high;
 };
 

@@ -74,6 +74,17 @@ TEST(StepRatio, OneStepTellsNothingOfChance) {
   EXPECT_FALSE(r.steps_needed);
 }
 
+// Two steps of 10 and 100 ms: the interval of their ratio goes over many orders of magnitude.
+TEST(StepRatio, AnIntervalThatTellsNothingIsNone) {
+  const StepRatio r = step_ratio({10, 100}, {10, 100});
+  EXPECT_EQ(r.change, Change::kNone);
+  EXPECT_DOUBLE_EQ(r.mean.value, 1);
+  EXPECT_FALSE(r.mean.low);
+  EXPECT_FALSE(r.median.low);
+  EXPECT_FALSE(r.resolution_pct);
+  EXPECT_TRUE(step_ratio({100, 101}, {100, 101}).mean.low);
+}
+
 TEST(StepRatio, StepsWithoutNoiseTellAnyChange) {
   EXPECT_EQ(step_ratio({100, 100, 100}, {101, 101, 101}).change, Change::kSlower);
   EXPECT_EQ(step_ratio({100, 100, 100}, {99, 99, 99}).change, Change::kFaster);
