@@ -78,6 +78,7 @@ struct LogRank {
   std::vector<LogStep> steps;  ///< in the order of lines; each has a duration
   std::vector<LogTimer> timers;
   int64_t untimed = 0;  ///< lines that report on a step, but of which no duration is known
+  std::optional<double> first_loss;  ///< of all lines, those included
 };
 
 enum class LogEventKind : uint8_t {

@@ -103,6 +103,8 @@ ReportPart log_part(const LogReport& log, size_t most) {
     say(fmt::format(
         "loss: {} at first, {} at last{}", format_number(*log.loss.first), format_number(*log.loss.last),
         log.loss.skipped > 0 ? fmt::format("; {} iterations without an update", format_count(log.loss.skipped)) : ""));
+  if (log.loss.not_finite_since)
+    say(fmt::format("from step {} on the loss is not a number", format_count(*log.loss.not_finite_since)));
   if (!log.memory.empty()) say(memory_text(log));
   say(stalls_text(log));
   if (log.wall.wall_ns && log.wall.outside_ns.value_or(0) > *log.wall.wall_ns / 100)

@@ -63,6 +63,8 @@ void describe_run_failure(const LogReport& log, Finding& f) {
                   end.line.value_or(0), where);
   if (end.rank) f.ranks = {*end.rank};
   if (words != nullptr) f.fix.emplace_back(words->fix);
+  if (contains(end.text, "shared memory") || contains(end.text, "shm"))
+    f.fix.insert(f.fix.begin(), "more shared memory (docker run --shm-size=16g, or --ipc=host), or fewer loader workers");
   f.evidence.push_back(fmt::format("line {}: {}", end.line.value_or(0), end.text));
   if (end.bytes) f.evidence.push_back("asked for: " + format_bytes(static_cast<double>(*end.bytes)));
 }
@@ -90,6 +92,25 @@ void describe_skipped(const LogReport& log, Finding& f) {
   f.fix = {"bf16 instead of fp16: it needs no loss scale",
            "a larger loss_scale_window, gradient clipping, a lower learning rate"};
   set_log_cost(f, log, *f.value / 100 * static_cast<double>(log.throughput.mean_ns.value_or(0)));
+}
+
+std::optional<double> not_finite_losses(const LogReport& log) {
+  return only_if(log.has_steps(), static_cast<double>(log.loss.not_finite));
+}
+
+void describe_not_finite(const LogReport& log, Finding& f) {
+  const std::string count = format_count(log.loss.not_finite);
+  if (!log.loss.not_finite_since) {
+    f.what = fmt::format("the loss of {} {} is not a number", count,
+                         log.loss.not_finite == 1 ? "iteration" : "iterations");
+    f.why = "Later ones have a loss again.";
+  } else {
+    f.severity = Severity::kCritical;
+    f.what = fmt::format("the loss is not a number from step {} on", *log.loss.not_finite_since);
+    f.verdict = fmt::format("The training has diverged: from step {} on the loss is not a number.",
+                            *log.loss.not_finite_since);
+    f.why = "The weights are lost from there on; every later step is time without a result.";
+  }
 }
 
 struct Schedule {
@@ -174,6 +195,22 @@ extern const Rule kRunFailure = {
     .log = {.value = run_failure, .describe = describe_run_failure},
 };
 
+extern const Rule kLossNotFinite = {
+    .id = "loss-not-finite",
+    .summary = "the loss is NaN or infinite",
+    .unit = "count",
+    .threshold = 0,
+    .meaning =
+        "From the first such loss on the weights are mostly lost: each further step is time without a result. A few "
+        "in between, with fp16 and a loss scale that falls, can be harmless.",
+    .computation =
+        "Value: iterations whose loss is NaN or infinite. Critical where no later one has a number. No cost.",
+    .advice = {"go back to the last checkpoint before that step, with a lower learning rate or a longer warm-up",
+               "clip gradients (max_norm=1.0); bf16 instead of fp16",
+               "torch.autograd.set_detect_anomaly(True) for a few steps names the operator; look at that step's data"},
+    .log = {.value = not_finite_losses, .describe = describe_not_finite},
+};
+
 extern const Rule kSkippedSteps = {
     .id = "skipped-updates",
     .summary = "many iterations make no update, as gradients overflow",
@@ -229,6 +266,9 @@ extern const Rule kOptimizerOffload = {
 
 namespace {
 
+// Those have a sentence of their own in the verdict.
+bool tells_end(const Rule* rule) { return rule == &kRunFailure || rule == &kLossNotFinite; }
+
 std::string log_speed(const LogReport& log) {
   const LogThroughput& t = log.throughput;
   std::string speed = fmt::format("A step takes {}", format_duration(static_cast<double>(t.mean_ns.value_or(0))));
@@ -255,7 +295,8 @@ ReportVerdict sentence_on_links(const LogReport& log, const std::vector<RuleFind
   std::string text = link.op.empty() ? "Collectives" : words(link.op);
   text.front() = upper(text.front());
   if (link.ranks > 0) text += fmt::format(" of {} ranks", link.ranks);
-  text += fmt::format(" reaches {:.1f} GB/s bus bandwidth", link.peak_busbw_gbps.value_or(0));
+  text += fmt::format(" {} {:.1f} GB/s bus bandwidth", link.op.empty() ? "reach" : "reaches",
+                      link.peak_busbw_gbps.value_or(0));
   const ReportVerdict worst = sentence_without_steps(findings);
   if (worst.kind == VerdictKind::kBottleneck) return {text + ". " + worst.text, worst.kind};
   return {text + ".", VerdictKind::kHealthy};
@@ -266,7 +307,7 @@ ReportVerdict sentence_on_speed(const LogReport& log, const std::vector<RuleFind
   if (!log.has_steps()) return sentence_without_steps(findings);
   const std::string speed = log_speed(log);
   const RuleFinding* worst = first_where(findings, [&](const RuleFinding& a) {
-    return a.rule != &kRunFailure && a.finding.severity != Severity::kInfo && !a.rule->symptom;
+    return !tells_end(a.rule) && a.finding.severity != Severity::kInfo && !a.rule->symptom;
   });
   if (worst != nullptr) return {fmt::format("{}; {}.", speed, worst->finding.what), VerdictKind::kBottleneck};
   if (log.breakdown.empty() && !log.timers.empty() && log.timers.front().step_pct)
@@ -292,6 +333,10 @@ ReportVerdict sentence_on_speed(const LogReport& log, const std::vector<RuleFind
 ReportVerdict verdict_of_log(const LogReport& log, const std::vector<RuleFinding>& findings) {
   const ReportVerdict speed = sentence_on_speed(log, findings);
   const RuleFinding* failure = first_where(findings, [](const RuleFinding& a) { return a.rule == &kRunFailure; });
+  const RuleFinding* diverged = first_where(
+      findings, [](const RuleFinding& a) { return a.rule == &kLossNotFinite && !a.finding.verdict.empty(); });
+  if (failure == nullptr && diverged != nullptr)
+    return {diverged->finding.verdict + " " + speed.text, VerdictKind::kFailure};
   if (failure == nullptr) return speed;
   const std::string& what = failure->finding.what;
   std::string text = fmt::format("{}{} (line {}).", upper(what.front()), what.substr(1), log.end.line.value_or(0));

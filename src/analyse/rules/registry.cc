@@ -8,7 +8,8 @@ extern const Rule kLowGpuUtilization, kDataLoadingBound, kHostBoundLaunches, kDe
     kMemoryFragmentation, kCheckpointStall, kDominantKernel, kThermalThrottle, kPowerCap, kProfilerOverhead, kFirstUse,
     kUntracedWork, kGraphCapture, kFusableElementwise, kUnfusedAttention, kSmallBatch, kExposedCopies,
     kLateCopy, kRedundantSyncCopies, kLayoutCopies, kMisalignedGemm, kGraphBreaks, kRecompiles, kEagerInference,
-    kPythonGc, kRunFailure, kSkippedSteps, kPipelineBubble, kOptimizerOffload, kSlowTransport, kNcclWarnings,
+    kPythonGc, kRunFailure, kLossNotFinite, kSkippedSteps, kPipelineBubble, kOptimizerOffload, kSlowTransport,
+    kNcclWarnings,
     kWrongResults, kOom, kPeakSpike, kRetainedGraph, kDuplicateWeights, kOversizedWorkspace, kHostPinnedGrowth,
     kSlowProducts, kMemoryBound, kLowMfu;
 
@@ -22,7 +23,8 @@ const std::vector<const Rule*>& rules() {
       &kSmallBatch, &kExposedCopies, &kLateCopy, &kRedundantSyncCopies, &kLayoutCopies, &kMisalignedGemm,
       &profgpu::kGraphBreaks,   // Framework has a kGraphBreaks, too
       &kRecompiles, &kEagerInference, &kPythonGc, &kRunFailure,
-      &kSkippedSteps, &kPipelineBubble, &kOptimizerOffload, &kSlowTransport, &kNcclWarnings, &kWrongResults, &kOom,
+      &kLossNotFinite, &kSkippedSteps, &kPipelineBubble, &kOptimizerOffload, &kSlowTransport, &kNcclWarnings,
+      &kWrongResults, &kOom,
       &kPeakSpike, &kRetainedGraph, &kDuplicateWeights, &kOversizedWorkspace, &kHostPinnedGrowth,
       &kSlowProducts, &kMemoryBound, &kLowMfu};
   return all;

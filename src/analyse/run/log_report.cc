@@ -147,7 +147,9 @@ LogLoss loss(const Rows& rows) {
   LogLoss out;
   for (const LogStep& s : rows.all()) {
     out.skipped += s.figures.skipped.value_or(0), out.not_finite += s.figures.not_finite.value_or(0);
+    if (s.figures.not_finite.value_or(0) > 0 && !out.not_finite_since) out.not_finite_since = s.number;
     if (!s.figures.loss) continue;
+    if (s.figures.not_finite.value_or(0) == 0) out.not_finite_since.reset();
     if (!out.first) out.first = s.figures.loss;
     out.last = s.figures.loss;
     if (!out.lowest || *s.figures.loss < *out.lowest) out.lowest = s.figures.loss, out.lowest_step = s.number;
@@ -326,6 +328,7 @@ LogReport log_report(std::shared_ptr<const RunLog> log) {
     r.timers = timers(*most, *r.throughput.mean_ns);
     r.warmup = warmup(rows);
     r.loss = loss(rows);
+    if (most->first_loss) r.loss.first = most->first_loss;
     r.wall = wall(rows);
   }
   r.memory = memory(of);

@@ -69,11 +69,12 @@ struct LogMemoryRow {
 struct LogLoss {
   std::optional<double> first, last, lowest;
   std::optional<int64_t> lowest_step;
-  int64_t skipped = 0, not_finite = 0;  ///< iterations without an update, with a NaN
+  int64_t skipped = 0, not_finite = 0;  ///< iterations without an update, with a loss that is no number
+  std::optional<int64_t> not_finite_since;  ///< no later step has a loss that is a number; none: the last one's is
 
   void fields(auto&& v) const {
     v("first", first), v("last", last), v("lowest", lowest), v("lowest_step", lowest_step), v("skipped", skipped);
-    v("not_finite", not_finite);
+    v("not_finite", not_finite), v("not_finite_since", not_finite_since);
   }
 };
 

@@ -74,8 +74,27 @@ std::string label_of(const LogRank& process) {
 constexpr std::array<std::string_view, kLogPhases> kRanges = {
     "data_loading", "forward", "backward", "optimizer", "communication", "checkpoint", "forward-backward"};
 
-void add_ranges(const LogStep& step, uint32_t thread, Shard& shard) {
+using PhaseShares = std::array<double, kLogPhases>;
+
+// Of the steps with timers: programs print them at every tenth line only.
+PhaseShares usual_shares(const LogRank& process) {
+  PhaseShares sum{};
+  double all_ns = 0;
+  for (const LogStep& s : process.steps) {
+    if (!s.timed()) continue;
+    all_ns += static_cast<double>(*s.duration_ns);
+    for (size_t p = 0; p < kLogPhases; ++p) sum[p] += static_cast<double>(std::min(s.phase_ns[p], *s.duration_ns));
+  }
+  if (all_ns > 0)
+    for (double& share : sum) share /= all_ns;
+  return sum;
+}
+
+void add_ranges(LogStep step, const PhaseShares& usual, uint32_t thread, Shard& shard) {
   const int64_t whole = step.whole_ns();
+  if (!step.timed())
+    for (size_t p = 0; p < kLogPhases; ++p)
+      step.phase_ns[p] = static_cast<int64_t>(usual[p] * static_cast<double>(*step.duration_ns));
   const auto add = [&](std::string_view name, int64_t start, int64_t duration) {
     HostRow row;
     row.start_ns = start, row.duration_ns = duration;
@@ -109,6 +128,12 @@ void add_issues(const RunLog& log, const LogRank* process, Trace& trace) {
   if (process == nullptr) return;
   say(TraceIssueKind::kNote, process->untimed,
       fmt::format("lines that report a step without a known time: {} (left out)", process->untimed), trace);
+  const auto timed = std::ranges::count_if(process->steps, &LogStep::timed);
+  const auto all = static_cast<int64_t>(process->steps.size());
+  say(TraceIssueKind::kNote, timed > 0 ? all - timed : 0,
+      fmt::format("lines without the program's timers: {} of {}; their phases are taken to be as in the others",
+                  all - timed, all),
+      trace);
   const auto derived = std::ranges::count_if(process->steps, &LogStep::derived);
   const auto mean = log.settings.find("step_time");
   say(TraceIssueKind::kNote, derived,
@@ -133,7 +158,8 @@ Trace trace_of(std::shared_ptr<const RunLog> log, int place) {
     header.host_name = process->node;
     steps = process->steps;
     const uint32_t thread = shard.thread("log", "steps");
-    for (const LogStep& s : steps) add_ranges(s, thread, shard);
+    const PhaseShares usual = usual_shares(*process);
+    for (const LogStep& s : steps) add_ranges(s, usual, thread, shard);
     header.windows = {{steps.front().start_ns, steps.back().start_ns + steps.back().whole_ns()}};
   }
   add_issues(*log, process, header);

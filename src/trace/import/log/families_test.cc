@@ -563,6 +563,50 @@ using world size: 64, data-parallel-size: 2, tensor-model-parallel size: 4, pipe
   for (const auto& [name, value] : log.settings) EXPECT_EQ(value.find("abcdef"), value.npos) << name;
 }
 
+// torchrun's error stands for the worker that a signal ended.
+TEST(RunEnd, AKilledWorkerIsNoException) {
+  const RunLog log = log_of(R"(iter 1: loss 2.3170, time 12.34ms, mfu 12.34%
+E0910 10:00:00.000000 139 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: -9) local_rank: 5 (pid: 4711) of binary: /usr/bin/python
+Traceback (most recent call last):
+    sys.exit(main())
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+Root Cause (first observed failure):
+[0]:
+  time      : 2024-09-10_10:00:00
+  host      : node7
+  rank      : 13 (local_rank: 5)
+  exitcode  : -9 (pid: 4711)
+)");
+  ASSERT_FALSE(log.events.empty());
+  for (const LogEvent& e : log.events) EXPECT_EQ(e.kind, LogEventKind::kKilled) << e.text;
+  EXPECT_EQ(log.events.front().rank, 13);
+  EXPECT_EQ(log.events.front().node, "node7");
+}
+
+// Such lines are steps; what they lack is a loss.
+TEST(Losses, ThatAreNoNumbersAreCounted) {
+  const auto lost = [](std::string_view text) {
+    std::vector<int64_t> steps;
+    const RunLog log = log_of(text);
+    for (const LogStep& s : log.ranks.at(0).steps)
+      if (s.figures.not_finite.value_or(0) > 0) steps.push_back(s.number);
+    return steps;
+  };
+  EXPECT_EQ(lost("iter 1: loss 9.0, time 432.10ms, mfu 39.21%\niter 2: loss nan, time 432.10ms, mfu 39.21%\n"
+                 "iter 3: loss -inf, time 432.10ms, mfu 39.21%\niter 4: loss 8.0, time 432.10ms, mfu 39.21%\n"),
+            (std::vector<int64_t>{2, 3}));
+  EXPECT_EQ(lost("step 1 loss 8.9000 time 0.5s\nstep 2 loss NaN time 0.5s\n"), std::vector<int64_t>{2});
+  EXPECT_EQ(lost("step 1 loss 8.9000 time 0.5s\nstep 2 loss 8.8 nanoseconds time 0.5s\n"), std::vector<int64_t>());
+  EXPECT_EQ(lost("{'loss': 2.31, 'grad_norm': 1.2, 'learning_rate': 1e-05, 'epoch': 0.1}\n"
+                 "  1%|  | 1/1000 [00:01<10:00,  1.00s/it]\n"
+                 "{'loss': nan, 'grad_norm': nan, 'learning_rate': 1e-05, 'epoch': 0.2}\n"
+                 "  1%|  | 2/1000 [00:02<10:00,  1.00s/it]\n"
+                 "{'loss': 'nan', 'grad_norm': 'nan', 'learning_rate': '1e-05', 'epoch': '0.3'}\n"
+                 "  1%|  | 3/1000 [00:03<10:00,  1.00s/it]\n"),
+            (std::vector<int64_t>{1, 2}));
+}
+
 TEST(RunEnd, FirstSignsAreKept) {
   struct Case {
     const char* line;

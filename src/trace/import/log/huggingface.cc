@@ -45,7 +45,7 @@ class Trainer : public LogReading {
       if (const auto time = member(text, "eval_runtime")) e.duration_ns = std::llround(*time * 1e9);
       if (course_.number() >= 0) e.step = course_.number();
       known = true;
-    } else if (member(text, "loss") && (member(text, "epoch") || member(text, "learning_rate"))) {
+    } else if ((member(text, "loss") || loses_loss(text)) && (member(text, "epoch") || member(text, "learning_rate"))) {
       known = read_loss(text, line, rows);
     }
     if (known) rows.found(kTrainerName);

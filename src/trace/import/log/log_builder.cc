@@ -140,6 +140,13 @@ void LogBuilder::setting(std::string_view name, std::string_view value) {
   log_.settings.try_emplace(std::string(name), value);
 }
 
+void LogBuilder::mark_lost_loss(const LogLine& line) {
+  if (latest_ == nullptr || latest_->steps.empty()) return;
+  LogStep& step = latest_->steps.back();
+  if (step.line != line.number || step.figures.loss || step.figures.not_finite) return;
+  if (loses_loss(line.message)) step.figures.not_finite = 1;
+}
+
 void LogBuilder::found(std::string_view family) {
   if (log_.families.empty() || log_.families.back() != family)
     if (std::ranges::count(log_.families, family) == 0) log_.families.emplace_back(family);

@@ -49,6 +49,8 @@ class LogBuilder {
   [[nodiscard]] std::optional<int64_t> setting(const std::string& name) const { return log_.setting(name); }
   RunLog& log() { return log_; }
   void found(std::string_view family);
+  /// Once `line` has been read: notes if it begins a step whose loss is no number.
+  void mark_lost_loss(const LogLine& line);
   /// Of the last line that reports on a step.
   [[nodiscard]] std::optional<int64_t> newest_step() const { return newest_step_; }
   /// The last step of the process that printed last, whose time may not be known yet; null: there is none.

@@ -61,8 +61,12 @@ class LineScan {
 /// "-inf" and "nan" are none. `rest`: what follows.
 std::optional<double> printed_number(std::string_view text, std::string_view* rest = nullptr);
 std::optional<int64_t> leading_integer(std::string_view text, std::string_view* rest = nullptr);
+/// Whether `text` begins with "nan", "inf" or "-inf" after blanks and quotes, in small letters or capitals.
+bool is_not_finite(std::string_view text);
+/// Whether the first value behind "loss" is none.
+bool loses_loss(std::string_view text);
 /// What follows the first of `keys` that stands there as a word of its own, with a number behind it after colons,
-/// equals signs or blanks.
+/// equals signs or blanks, or what is_not_finite().
 std::optional<std::string_view> keyed_value(std::string_view text, std::initializer_list<std::string_view> keys);
 /// That number.
 std::optional<double> keyed_number(std::string_view text, std::initializer_list<std::string_view> keys);

@@ -115,6 +115,17 @@ std::optional<int64_t> scaled(std::string_view text, int scale, std::string_view
 
 }  // namespace
 
+bool is_not_finite(std::string_view text) {
+  text = blanks_skipped(text);
+  if (!text.empty() && (text.front() == '-' || text.front() == '+')) text.remove_prefix(1);
+  for (const std::string_view word : {"infinity", "nan", "inf"}) {
+    if (lower_case(text.substr(0, word.size())) != word) continue;
+    const char next = text.size() == word.size() ? ' ' : text[word.size()];
+    return !is_letter(next) && !is_digit(next) && next != '_';
+  }
+  return false;
+}
+
 std::optional<double> printed_number(std::string_view text, std::string_view* rest) {
   std::string_view behind;
   if (const Plain p = plain_number(blanks_skipped(text), behind); p.known) {
@@ -179,10 +190,23 @@ std::optional<std::string_view> keyed_value(std::string_view text, std::initiali
       const size_t value = rest.find_first_not_of(" :=\t");
       if (value == rest.npos || value == 0) continue;
       rest.remove_prefix(value);
-      if (printed_number(rest)) return rest;
+      if (printed_number(rest) || is_not_finite(rest)) return rest;
     }
   }
   return std::nullopt;
+}
+
+bool loses_loss(std::string_view text) {
+  constexpr std::string_view kLoss = "loss";
+  for (size_t at = place_of(text, kLoss); at != text.npos; at = place_of(text, kLoss, at + 1)) {
+    std::string_view rest = text.substr(at + kLoss.size());
+    const size_t value = rest.find_first_not_of(" :=\t'\"");
+    if (value == rest.npos || value == 0) continue;
+    rest.remove_prefix(value);
+    if (printed_number(rest)) return false;
+    if (is_not_finite(rest)) return true;
+  }
+  return false;
 }
 
 std::optional<int64_t> keyed_mebibytes(std::string_view text, std::initializer_list<std::string_view> keys) {

@@ -119,6 +119,7 @@ void LogReader::give(const LogLine& line, uint64_t found) {
   }
   open_ = open;
   records_ += known;
+  if (known) rows_.mark_lost_loss(line);
 }
 
 void LogReader::end() {

@@ -80,6 +80,8 @@ void set_times(LogRank& process, const RunLog& log) {
   std::vector<LogStep>& steps = process.steps;
   count_iterations(steps, log);
   derive_durations(steps, log);
+  for (const LogStep& s : steps)
+    if (!process.first_loss) process.first_loss = s.figures.loss;
   process.untimed = std::ranges::count_if(steps, [](const LogStep& s) { return s.duration_ns.value_or(0) <= 0; });
   std::erase_if(steps, [](const LogStep& s) { return s.duration_ns.value_or(0) <= 0 || *s.duration_ns > kMaxStep_ns; });
   for (LogStep& s : steps) complete_figures(s, log);

@@ -96,7 +96,14 @@ class RunEnd : public LogReading {
  public:
   bool read(const LogLine& line, LogBuilder& rows) override {
     const std::string_view text = line.text;
+    line_ = line.number;
     if (line.message.starts_with("Traceback (most recent call last)")) return in_traceback_ = true;
+    if (line.number <= summary_until_ && read_summary(line.message, rows)) return false;
+    // torchrun's error beside a worker that a signal ended: no exception of the program's.
+    if (has(text, "ChildFailedError")) {
+      summary_until_ = line.number + kSummaryLines;
+      if (!rows.events().empty() && rows.events().back().kind == LogEventKind::kKilled) return in_traceback_ = false;
+    }
     for (const Sign& s : kSigns) {
       if (!has(text, s.words) || (!s.also.empty() && !has(text, s.also))) continue;
       add(s.kind, line, rows);
@@ -115,7 +122,25 @@ class RunEnd : public LogReading {
     return traced;
   }
 
+  [[nodiscard]] bool expects_more() const override { return line_ < summary_until_; }
+
  private:
+  static constexpr int64_t kSummaryLines = 20;
+
+  // "host      : node7", "rank      : 13 (local_rank: 5)", of the failure that torchrun saw first.
+  static bool read_summary(std::string_view text, LogBuilder& rows) {
+    std::vector<LogEvent>& events = rows.log().events;
+    text = without_blanks(text);
+    const size_t colon = text.find(": ");
+    if (events.empty() || colon == text.npos) return false;
+    const std::string_view key = without_blanks(text.substr(0, colon)), value = text.substr(colon + 2);
+    LogEvent& e = events.back();
+    if (key == "host" && e.node.empty()) e.node = quotable(value);
+    else if (key == "rank" && !e.rank) e.rank = static_cast<int>(leading_integer(value).value_or(0));
+    else return false;
+    return true;
+  }
+
   void add(LogEventKind kind, const LogLine& line, LogBuilder& rows) {
     LogEvent& e = rows.event(kind, line);
     in_traceback_ = false;
@@ -141,6 +166,7 @@ class RunEnd : public LogReading {
   }
 
   bool in_traceback_ = false;
+  int64_t line_ = 0, summary_until_ = 0;
 };
 
 }  // namespace
