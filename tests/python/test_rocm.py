@@ -231,6 +231,36 @@ def test_the_older_rocprofs_kernels(analyze, ask, tmp_path):
     assert 'ends early' in ' '.join(i['text'] for i in analyze(path)['inputs'][0]['issues'])
 
 
+def test_counters_do_not_multiply_kernels(analyze, ask, tmp_path):
+    path = tmp_path / '77_counter_collection.csv'
+    path.write_text('"Correlation_Id","Dispatch_Id","Agent_Id","Queue_Id","Process_Id","Thread_Id","Grid_Size","Kernel_Id","Kernel_Name","Workgroup_Size","Counter_Name","Counter_Value","Start_Timestamp","End_Timestamp"\n'
+                    + ''.join(f'{i},{i},"Agent 4",1,77,77,65536,10,"void gemm<float>(float*, int)",256,"{counter}",1024.0,{i * 10000},{i * 10000 + 6000}\n'
+                              for i in range(1, 7) for counter in ('SQ_WAVES', 'FETCH_SIZE')))
+    assert ask(path, 'select count(*) n, sum(duration_ns) t from activity') == [{'n': 6, 't': 36000}]
+    report = analyze(path)
+    assert 'hardware counters (12)' in ' '.join(i['text'] for i in report['inputs'][0]['issues'])
+    assert 'too little to evaluate' in report['verdict']
+
+
+def test_the_older_rocprofs_json(analyze, ask, tmp_path):
+    def span(name, pid, begin, end, **args):
+        return {'ph': 'X', 'name': name, 'pid': pid, 'tid': 123, 'ts': str(begin // 1000), 'dur': str((end - begin) // 1000),
+                'args': {'BeginNs': str(begin), 'EndNs': str(end), 'pid': '123', 'tid': '123', **args}}
+    rows = {2: '0 CPU HIP API', 6: '7 GPU0', 1: '1 COPY', 0: '1 Markers and Ranges'}
+    events = [{'ph': 'M', 'name': 'process_name', 'pid': pid, 'args': {'name': name}} for pid, name in rows.items()]
+    for at in range(1_000_000, 1_040_000, 10_000):
+        events += [span('hipLaunchKernel', 2, at, at + 3000), span('void gemm<float>(float*, int)', 6, at + 4000, at + 9000, **{'dev-id': '0', 'queue-id': '0', 'stream-id': '1'})]
+    events += [span('CopyHostToDevice', 1, 1_050_000, 1_060_000, **{'dev-id': '0'}), span('train', 0, 1_000_000, 1_070_000)]
+    path = tmp_path / 'results.json'
+    path.write_text(json.dumps({'traceEvents': events}))
+    rows = ask(path, 'select name, count(*) n, sum(duration_ns) t from activity group by 1 order by 1')
+    assert [(r['name'], r['n'], r['t']) for r in rows if 'gemm' in r['name']] == [('void gemm<float>(float*, int)', 4, 20000)]
+    assert sum(r['n'] for r in rows) == 5
+    assert ask(path, "select count(*) n, sum(duration_ns) t from host where name = 'hipLaunchKernel'") == [{'n': 4, 't': 12000}]
+    path.write_text(path.read_text()[:-200])
+    assert analyze(path)['inputs'][0]['issues']
+
+
 def test_what_is_not_read_is_said(analyze, tmp_path):
     path = tmp_path / 'x_results.json'
     path.write_text(json.dumps(rocprof_json()))

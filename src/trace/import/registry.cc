@@ -5,15 +5,16 @@
 namespace profgpu {
 
 extern const Importer kSamples, kRecording, kRocpd, kNsight, kNsightReport, kNsightCompute, kRocprofJson, kRocprofCsv,
-    kExecutionTrace, kFlightRecorder, kTorchSnapshot, kTorchMemoryTimeline, kNcclTestsJson, kTrainingLog, kXlaJson,
-    kXplane, kProton, kProtonTrace, kSpeedscope, kVizTracer, kKineto;
+    kRocprofV1Json, kExecutionTrace, kFlightRecorder, kTorchSnapshot, kTorchMemoryTimeline, kNcclTestsJson, kTrainingLog,
+    kXlaJson, kXplane, kProton, kProtonTrace, kSpeedscope, kVizTracer, kKineto;
 
 // The reader of snapshots claims every pickle, so that one which would run code is refused by name. Kineto's takes all
 // that looks like Chrome's JSON.
 const std::vector<const Importer*>& importers() {
   static const std::vector<const Importer*> all = {
       &kNsightReport,        &kRocprofCsv,    &kNsightCompute,  &kSamples,        &kRecording,
-      &kRocpd,               &kNsight,        &kRocprofJson,    &kExecutionTrace, &kFlightRecorder,
+      &kRocpd,               &kNsight,        &kRocprofJson,    &kRocprofV1Json,  &kExecutionTrace,
+      &kFlightRecorder,
       &kTorchSnapshot,       &kXplane,        &kXlaJson,        &kSpeedscope,     &kVizTracer,
       &kProtonTrace,         &kProton,        &kTorchMemoryTimeline,
       &kNcclTestsJson,       &kTrainingLog,   &kKineto};

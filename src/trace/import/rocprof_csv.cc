@@ -7,6 +7,7 @@
 #include <charconv>
 #include <iterator>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "base/csv.h"
@@ -107,6 +108,7 @@ class RocprofTables {
     return true;
   }
   [[nodiscard]] int64_t unread() const { return unread_; }
+  [[nodiscard]] int64_t counters() const { return counters_; }
 
  private:
   void add(const CsvTable& t) {
@@ -136,6 +138,8 @@ class RocprofTables {
     rows_.add_alias(gpu ? kGpus + gpus_++ : kHosts + hosts_++, node);
   }
   void dispatch(const CsvTable& t) {
+    // A row for each counter of a dispatch.
+    if (t.has("counter_name") && (++counters_, !counted_.insert(t.number({"dispatch_id"}, counters_)).second)) return;
     RocmDispatch d;
     d.kernel = t.text({"kernel_name", "kernelname"});
     d.start_ns = start(t), d.end_ns = end(t);
@@ -165,7 +169,8 @@ class RocprofTables {
   }
 
   RocmRows& rows_;
-  int64_t unread_ = 0, gpus_ = 0, hosts_ = 0;
+  int64_t unread_ = 0, counters_ = 0, gpus_ = 0, hosts_ = 0;
+  std::set<int64_t> counted_;   // dispatches with counters
 };
 
 bool sniff_rocprof_csv(string_view head) {
@@ -203,6 +208,7 @@ Result<Trace> read_rocprof_csv(const std::string& path, const ImportOptions& opt
                  "record again with rocprofv3 --sys-trace"};
   std::map<std::string, int64_t> unread;
   if (tables.unread() > 0) unread["other tables"] = tables.unread();
+  if (tables.counters() > 0) unread["hardware counters"] = tables.counters(), trace.hardware_counters = true;
   add_rocm_issues(complete, counts, unread, trace);
   if (!beside.empty())
     trace.issues.push_back({TraceIssueKind::kNote, static_cast<int64_t>(files.size()) - 1,
