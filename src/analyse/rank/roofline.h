@@ -105,8 +105,11 @@ struct Roofline {
 /// Time of products at the peak rates of their precisions, without and with recomputation.
 struct PeakTime {
   double model_ns = 0, all_ns = 0;
-  bool complete = true;              ///< every product's rate is known
+  double flops = 0, unrated_flops = 0;           ///< needed; the second: of precisions whose rate is not known
+  Precision unrated = Precision::kUnknown;       ///< the last of these
 
+  /// The rates of nearly all products are known.
+  [[nodiscard]] bool complete() const { return unrated_flops <= 0.01 * flops; }
   void add(const OpWork& work, const DeviceLimits& limits, bool recomputed);
 };
 

@@ -17,7 +17,7 @@ StepUtilization StepUtilization::compute(const Facts& facts) {
   const DeviceWork& work = facts.get<DeviceWork>();
   const RunLimits& of_run = facts.get<RunLimits>();
   std::vector<PeakTime> peak(steps.steps.size());
-  StepFinder step_of(steps);
+  StepFinder step_of(steps, StepFinder::By::kElapsed);
   for (size_t i = 0; i < work.runs.size(); ++i) {
     const WorkRun& run = work.runs[i];
     if (run.device_ns <= 0 || run.first < device.begin || device.end <= run.first) continue;
@@ -26,8 +26,8 @@ StepUtilization StepUtilization::compute(const Facts& facts) {
     peak[static_cast<size_t>(step - steps.steps.data())].add(run.work, *limits, of_run.recomputed[i]);
   }
   for (size_t i = 0; i < peak.size(); ++i) {
-    const auto wall_ns = static_cast<double>(steps.steps[i].duration_ns);
-    if (!peak[i].complete || peak[i].all_ns <= 0 || wall_ns <= 0) continue;
+    const auto wall_ns = static_cast<double>(steps.steps[i].elapsed.length());
+    if (!peak[i].complete() || peak[i].all_ns <= 0 || wall_ns <= 0) continue;
     out.rows.push_back({i, 100 * peak[i].model_ns / wall_ns, 100 * peak[i].all_ns / wall_ns});
   }
   return out;

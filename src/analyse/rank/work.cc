@@ -2,6 +2,8 @@
 #include "analyse/rank/work.h"
 
 #include <algorithm>
+#include <optional>
+#include <span>
 #include <map>
 #include <unordered_map>
 #include <utility>
@@ -279,17 +281,47 @@ std::vector<FamilyWorkRow> work_by_family(const Trace& trace, const DeviceWork& 
 
 }  // namespace
 
+// By the letters of the inputs' type: "nvjet_sm100_qqtst_…" (cuBLAS), "cijk_alik_bljk_b_bs_bh_…" (Tensile). Nullopt: no
+// such name; types that are not known are kUnknown.
+std::optional<Precision> precision_by_letters(std::string_view text) {
+  struct Letters {
+    std::string_view begin;
+    Precision precision;
+  };
+  constexpr Letters kNvjet[] = {{"q", Precision::kFp8}, {"t", Precision::kBf16}, {"h", Precision::kFp16}};
+  constexpr Letters kTensile[] = {{"f8", Precision::kFp8},  {"b8", Precision::kFp8},  {"i8", Precision::kInt8},
+                                  {"b", Precision::kBf16},  {"h", Precision::kFp16},  {"s", Precision::kFp32},
+                                  {"d", Precision::kFp64}};
+  std::span<const Letters> known;
+  std::string_view letters;
+  constexpr std::string_view kNewCublas = "nvjet_", kContraction = "cijk_";
+  if (text.starts_with(kNewCublas)) {
+    known = kNvjet, letters = text.substr(kNewCublas.size());
+    if (letters.starts_with("sm")) letters.remove_prefix(std::min(letters.find('_') + 1, letters.size()));
+  } else if (text.starts_with(kContraction) && text.size() > 15) {
+    known = kTensile, letters = text.substr(std::string_view("cijk_alik_bljk_").size());
+  } else {
+    return std::nullopt;
+  }
+  for (const Letters& l : known)
+    if (letters.starts_with(l.begin)) return l.precision;
+  return Precision::kUnknown;
+}
+
 // Of names of kernels of products, as cuBLAS, cuDNN, CUTLASS and hipBLASLt make them.
 Precision precision_in_kernel_name(std::string_view name) {
   const std::string text = lower_case(name);
+  if (const auto by_letters = precision_by_letters(text)) return *by_letters;
+  // The narrowest comes first: inputs are narrower than results and accumulators.
   constexpr std::pair<std::string_view, Precision> kParts[] = {
-      {"tf32", Precision::kTf32},   {"bf16", Precision::kBf16},   {"bfloat16", Precision::kBf16},
-      {"_bbs_", Precision::kBf16},  {"fp8", Precision::kFp8},     {"e4m3", Precision::kFp8},
-      {"e5m2", Precision::kFp8},    {"fp4", Precision::kFp4},     {"e2m1", Precision::kFp4},
-      {"f16", Precision::kFp16},    {"fp16", Precision::kFp16},   {"half", Precision::kFp16},
-      {"h884", Precision::kFp16},   {"h1688", Precision::kFp16},  {"h16816", Precision::kFp16},
-      {"hgemm", Precision::kFp16},  {"_hhs_", Precision::kFp16},  {"i8816", Precision::kInt8},
-      {"i16832", Precision::kInt8}, {"imma", Precision::kInt8},   {"int8", Precision::kInt8},
+      {"bf16xmxfp4", Precision::kBf16},   // Triton's matmul_ogs: weights are widened
+      {"fp16xmxfp4", Precision::kFp16},   {"e2m1", Precision::kFp4},   {"fp4", Precision::kFp4},
+      {"e4m3", Precision::kFp8},    {"e5m2", Precision::kFp8},    {"fp8", Precision::kFp8},
+      {"i8816", Precision::kInt8},  {"i16832", Precision::kInt8}, {"imma", Precision::kInt8},
+      {"int8", Precision::kInt8},   {"tf32", Precision::kTf32},   {"bf16", Precision::kBf16},
+      {"bfloat16", Precision::kBf16}, {"f16", Precision::kFp16},  {"fp16", Precision::kFp16},
+      {"half", Precision::kFp16},   {"h884", Precision::kFp16},   {"h1688", Precision::kFp16},
+      {"h16816", Precision::kFp16}, {"hgemm", Precision::kFp16},
       {"s1688", Precision::kTf32},   // single precision in tensor cores of that shape, where nothing above says less
       {"dgemm", Precision::kFp64},  {"d884", Precision::kFp64},   {"sgemm", Precision::kFp32},
       {"scudnn", Precision::kFp32}};

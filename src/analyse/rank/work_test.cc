@@ -145,5 +145,29 @@ TEST_F(WorkTest, FamiliesAddUp) {
   EXPECT_TRUE(section->advice.empty());
 }
 
+// Names of real kernels: the inputs' type counts, not the result's or the accumulator's.
+TEST(PrecisionInKernelNames, IsThatOfTheInputs) {
+  const std::pair<const char*, Precision> kNames[] = {
+      {"sm89_xmma_gemm_e4m3bf16_e4m3f32_f32_tn_n_tilesize64x128x64_stage3_warpsize2x2x1_tensor16x8x32", Precision::kFp8},
+      {"cutlass3x_sm90_tensorop_s64x128x32gemm_e4m3_e4m3_f32_bf16_bf16_128x128x128", Precision::kFp8},
+      {"nvjet_qqtst_128x256_128x6_2x1_v_bz_TNT", Precision::kFp8},
+      {"nvjet_sm100_qqtst_128x256_128x6_2x1_v_bz_TNT", Precision::kFp8},
+      {"nvjet_tst_128x256_64x4_2x1_v_bz_TNT", Precision::kBf16},
+      {"nvjet_hsh_128x256_64x4_2x1_v_bz_TNT", Precision::kFp16},
+      {"Cijk_Alik_Bljk_F8BS_BH_Bias_HAS_SAV_UserArgs_MT256x256x128_MI16x16x1", Precision::kFp8},
+      {"Cijk_Alik_Bljk_BBS_BH_MT128x128x32_MI32x32x8x1", Precision::kBf16},
+      {"Cijk_Alik_Bljk_B_BS_BH_Bias_HA_S_SAV_UserArgs_MT256x128x64_MI16x16x1", Precision::kBf16},
+      {"Cijk_Alik_Bljk_HSS_BH_Bias_HAS_SAV_UserArgs_MT256x128x64", Precision::kFp16},
+      {"Cijk_Alik_Bljk_S_B_Bias_HA_S_SAV_UserArgs_MT128x128x16_MI16x16x1", Precision::kFp32},
+      {"Cijk_Ailk_Bjlk_I8II_BH_MT128x128x64", Precision::kInt8},
+      {"_matmul_ogs_NNT_bf16xbf16xmxfp4_16x128x256x1", Precision::kBf16},
+      {"cutlass3x_sm100_bstensorop_s256x128x64gemm_block_scaled_ue4m3xe2m1_ue4m3xe2m1_f32_bf16_bf16", Precision::kFp4},
+      {"ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_64x3_tn", Precision::kBf16},
+      {"ampere_sgemm_128x64_tn", Precision::kFp32},
+      {"void deep_gemm::sm90_fp8_gemm_1d2d_impl<0u, 7168u>", Precision::kFp8},
+      {"fused_moe_kernel", Precision::kUnknown}};
+  for (const auto& [name, precision] : kNames) EXPECT_EQ(precision_in_kernel_name(name), precision) << name;
+}
+
 }  // namespace
 }  // namespace profgpu

@@ -21,6 +21,7 @@ struct AttentionPlaces {
   size_t causal = 99;         ///< a flag; of the efficient form a number: 1 from the top left, 2 from the bottom right
   Mask mask = Mask::kTopLeft; ///< what the flag means
   size_t ends = 99;           ///< cumulative lengths of the queries' sequences, those of the keys follow
+  size_t window = 99;         ///< of sliding windows: keys that a query sees before its own; those behind it follow
 };
 
 struct Heads {
@@ -28,17 +29,30 @@ struct Heads {
   bool lower_bound = false;
 };
 
-// Pairs of a query and a key that a mask leaves out.
-Amount masked_pairs(const Heads& h, Mask mask) {
-  if (mask == Mask::kNone) return 0;
+/// Keys that a query sees before and behind its own; negative: all.
+struct Window {
+  int64_t before = -1, behind = -1;
+};
+
+// Over all queries i, the keys before key i + end.
+int64_t keys_before(const Heads& h, int64_t end) {
   const int64_t q = h.queries, k = h.keys;
-  if (std::max(q, k) > (int64_t{1} << 30)) return Amount::unknown();
-  // Query i sees keys up to i + shift.
-  const int64_t shift = mask == Mask::kBottomRight ? k - q : 0;
-  const int64_t first = std::clamp<int64_t>(-shift, 0, q);           // the first that sees one
-  const int64_t all = std::clamp<int64_t>(k - shift - 1, first, q);  // the first that sees all
-  const int64_t seen = (all - first) * (first + shift + 1 + all + shift) / 2 + (q - all) * k;
-  return Amount(q) * k - seen;
+  const int64_t first = std::clamp<int64_t>(-end, 0, q);          // queries before it have none
+  const int64_t all = std::clamp<int64_t>(k - end, first, q);     // from it on they have all
+  return (all - first) * (first + end + all - 1 + end) / 2 + (q - all) * k;
+}
+
+// Pairs of a query and a key that a mask or a window leaves out.
+Amount masked_pairs(const Heads& h, Mask mask, Window window) {
+  if (mask != Mask::kNone) window.behind = 0;
+  if (window.before < 0 && window.behind < 0) return 0;
+  constexpr int64_t kMost = int64_t{1} << 30;
+  if (std::max({h.queries, h.keys, window.before, window.behind}) > kMost) return Amount::unknown();
+  // A query's own key is i + shift.
+  const int64_t shift = mask == Mask::kTopLeft ? 0 : h.keys - h.queries;
+  const int64_t up_to = window.behind < 0 ? h.queries * h.keys : keys_before(h, shift + window.behind + 1);
+  const int64_t below = window.before < 0 ? 0 : keys_before(h, shift - window.before);
+  return Amount(h.queries) * h.keys - (up_to - below);
 }
 
 std::optional<Heads> dense(const OpInputs& in, const AttentionPlaces& at) {
@@ -74,6 +88,11 @@ Mask mask_of(const OpInputs& in, const AttentionPlaces& at) {
   return flag_value(in[at.causal]).value_or(false) ? at.mask : Mask::kNone;
 }
 
+Window window_of(const OpInputs& in, const AttentionPlaces& at) {
+  if (at.window + 1 >= in.at.size()) return {};
+  return {whole_value(in[at.window]).value_or(-1), whole_value(in[at.window + 1]).value_or(-1)};
+}
+
 template <AttentionPlaces At>
 OpWork attention(const OpInputs& in) {
   const bool ends = At.ends < in.at.size() && !in[At.ends].shape.empty();
@@ -87,7 +106,7 @@ OpWork attention(const OpInputs& in) {
   const Amount result = bytes_of(heads * h->queries * h->value_size, in[At.query].element_bits());
   OpWork work = multiplying(heads * h->queries * h->keys * each, At.backward ? (inputs + result) * 2 : inputs + result,
                             in[At.query]);
-  const int64_t skipped = (heads * masked_pairs(*h, mask_of(in, At)) * each * 2).or_unknown();
+  const int64_t skipped = (heads * masked_pairs(*h, mask_of(in, At), window_of(in, At)) * each * 2).or_unknown();
   work.skipped_flops = std::clamp<int64_t>(skipped, 0, std::max<int64_t>(work.flops, 0));
   work.lower_bound = h->lower_bound;
   return work;
@@ -121,7 +140,7 @@ constexpr OpForm kAttentionForms[] = {
      attention<{.causal = 6}>},
     {"aten::_scaled_dot_product_fused_attention_overrideable", attention<{.causal = 5}>},
     {"aten::_flash_attention_forward",
-     attention<{.layout = Layout::kSequenceFirst, .causal = 8, .mask = Mask::kBottomRight, .ends = 3}>},
+     attention<{.layout = Layout::kSequenceFirst, .causal = 8, .mask = Mask::kBottomRight, .ends = 3, .window = 11}>},
     {"aten::_efficient_attention_forward",
      attention<{.layout = Layout::kSequenceFirst, .causal = 9, .mask = Mask::kNone, .ends = 4}>},
     {"aten::_cudnn_attention_forward", attention<{.causal = 10, .ends = 4}>},
@@ -137,21 +156,21 @@ constexpr OpForm kAttentionForms[] = {
      attention<{.query = 1, .backward = true, .causal = 13}>},
     {"aten::_flash_attention_backward",
      attention<{.layout = Layout::kSequenceFirst, .query = 1, .backward = true, .causal = 11,
-                .mask = Mask::kBottomRight, .ends = 6}>},
+                .mask = Mask::kBottomRight, .ends = 6, .window = 15}>},
     {"aten::_efficient_attention_backward",
      attention<{.layout = Layout::kSequenceFirst, .query = 1, .backward = true, .causal = 14, .mask = Mask::kNone,
                 .ends = 6}>},
     // The flash-attn package and AITER.
     {"flash_attn::_flash_attn_forward aiter::mha_fwd",
-     attention<{.layout = Layout::kSequenceFirst, .causal = 5, .mask = Mask::kBottomRight}>},
+     attention<{.layout = Layout::kSequenceFirst, .causal = 5, .mask = Mask::kBottomRight, .window = 6}>},
     {"flash_attn::_flash_attn_varlen_forward",
-     attention<{.layout = Layout::kSequenceFirst, .causal = 9, .mask = Mask::kBottomRight, .ends = 3}>},
+     attention<{.layout = Layout::kSequenceFirst, .causal = 9, .mask = Mask::kBottomRight, .ends = 3, .window = 10}>},
     {"flash_attn::_flash_attn_backward",
      attention<{.layout = Layout::kSequenceFirst, .query = 1, .backward = true, .causal = 11,
-                .mask = Mask::kBottomRight}>},
+                .mask = Mask::kBottomRight, .window = 12}>},
     {"flash_attn::_flash_attn_varlen_backward",
      attention<{.layout = Layout::kSequenceFirst, .query = 1, .backward = true, .causal = 15,
-                .mask = Mask::kBottomRight, .ends = 9}>},
+                .mask = Mask::kBottomRight, .ends = 9, .window = 16}>},
     {"vllm::unified_attention* sglang::unified_attention_with_output sglang_profiler::attention_paged_attention_ragged_*",
      only_with_steps},
 };

@@ -42,6 +42,29 @@ TEST(Attention, ACausalMaskLeavesOutAlmostHalf) {
   EXPECT_EQ(top.needed_flops(), 2 * 2 * 3 * 8);
 }
 
+// Every query counted by itself, for short and long keys, with and without a causal mask.
+TEST(Attention, ASlidingWindowLeavesOutWhatIsOutsideOfIt) {
+  for (const int64_t keys : {3, 5, 9})
+    for (const int64_t before : {-1, 0, 2, 20})
+      for (const int64_t behind : {-1, 0, 1, 20})
+        for (const bool causal : {false, true}) {
+          constexpr int64_t kQueries = 5;
+          int64_t seen = 0;
+          for (int64_t q = 0; q < kQueries; ++q)
+            for (int64_t k = 0; k < keys; ++k) {
+              const int64_t own = q + keys - kQueries, last = causal ? 0 : behind;
+              seen += (before < 0 || k >= own - before) && (last < 0 || k <= own + last);
+            }
+          const std::string key = "[1, " + std::to_string(keys) + ", 1, 8]";
+          const std::string values = std::string(R"(["", "", "", "0.", "1.", ")") + (causal ? "True" : "False") + "\", \"" +
+                                     std::to_string(before) + "\", \"" + std::to_string(behind) + "\", \"0.\"]";
+          const OpWork w = work_of("flash_attn::_flash_attn_forward",
+                                   "[[1, 5, 1, 8], " + key + ", " + key + ", [], [], [], [], [], []]", kThree, values);
+          EXPECT_EQ(w.flops, 2 * 2 * kQueries * keys * 8);
+          EXPECT_EQ(w.needed_flops(), 2 * 2 * seen * 8) << keys << " keys, window " << before << ", " << behind << causal;
+        }
+}
+
 TEST(Attention, HeadsMayFollowTheSequence) {
   const OpWork w = work_of("aten::_flash_attention_forward",
                            "[[2, 16, 8, 64], [2, 32, 8, 64], [2, 32, 8, 64], [], [], [], [], [], []]", kThree);

@@ -28,7 +28,7 @@ struct OpWork {
   /// everything else. -1: unknown.
   int64_t flops = -1;
   /// Of `flops`, what a kernel need not compute: the half that a causal mask hides, and what the counter adds for
-  /// groups of a convolution's backward pass.
+  /// groups of a convolution's backward pass. Negative: what the counter leaves out, of numbers that are packed.
   int64_t skipped_flops = 0;
   /// The least that must move through the device's memory: inputs and outputs once. -1: unknown.
   int64_t bytes = -1;

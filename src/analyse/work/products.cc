@@ -87,27 +87,33 @@ int result_bits(const OpInput& out_dtype) {
   return bits > 0 ? bits : 16;
 }
 
+// The counter takes a byte with two FP4 numbers for one element, and so counts half of what a kernel computes.
+OpWork unpacked(OpWork work) {
+  if (work.flops > 0 && work.precision == Precision::kFp4) work.skipped_flops = -work.flops;
+  return work;
+}
+
 template <size_t OutDtype>
 OpWork scaled(const OpInputs& in) {
   const auto p = fitting(in[0].shape, in[1].shape, 2);
-  return p ? multiplied(in, 0, *p, result_bits(in[OutDtype]), bytes_of(in, 2, OutDtype)) : OpWork();
+  return p ? unpacked(multiplied(in, 0, *p, result_bits(in[OutDtype]), bytes_of(in, 2, OutDtype))) : OpWork();
 }
 
 // Products of groups, which `offs` says the ends of: of rows, of columns, or of what is added up over. That they may
 // end before the last row is not in the trace.
-template <size_t OutDtype>
+template <size_t OutDtype, size_t Offsets>
 OpWork grouped(const OpInputs& in) {
   const Sizes &a = in[0].shape, &b = in[1].shape;
   const size_t dimensions = a.size() * 10 + b.size();
   if (dimensions == 33) {
     const auto p = fitting(a, b, 3);
-    return p ? multiplied(in, 0, *p, result_bits(in[OutDtype])) : OpWork();
+    return p ? unpacked(multiplied(in, 0, *p, result_bits(in[OutDtype]))) : OpWork();
   }
   if ((dimensions != 22 && dimensions != 23 && dimensions != 32) || last(a, 0) != last(b, 1)) return {};
-  const Amount groups = dimensions == 22 ? Amount(in[2].shape.empty() ? 1 : in[2].shape[0]) : Amount(1);
+  const Amount groups = dimensions == 22 ? Amount(in[Offsets].shape.empty() ? 1 : in[Offsets].shape[0]) : Amount(1);
   const Amount m = last(a, 1), n = last(b, 0);
   const Amount moved = bytes_of(in, 0, 2) + bytes_of(groups * m * n, result_bits(in[OutDtype]));
-  return multiplying(m * n * last(a, 0), moved, in[0]);
+  return unpacked(multiplying(m * n * last(a, 0), moved, in[0]));
 }
 
 // aten::_weight_int4pack_mm packs its weights: their number of columns is in the scales.
@@ -143,8 +149,10 @@ constexpr OpForm kForms[] = {
     {"aten::linear aten::mkldnn_linear mkldnn::_linear_pointwise", linear},
     {"aten::matmul", matmul},
     {"aten::_scaled_mm", scaled<6>},
-    {"aten::_grouped_mm", grouped<4>},
-    {"aten::_scaled_grouped_mm", grouped<7>},
+    {"aten::_scaled_mm_v2", scaled<9>},
+    {"aten::_grouped_mm", grouped<4, 2>},
+    {"aten::_scaled_grouped_mm", grouped<7, 4>},
+    {"aten::_scaled_grouped_mm_v2", grouped<10, 8>},
     {"aten::_weight_int8pack_mm", packed_int8},
     {"aten::_weight_int4pack_mm", packed_int4},
     {"vllm::rocm_unquantized_gemm vllm::rocm_unquantized_gemm_impl", linear},

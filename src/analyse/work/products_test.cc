@@ -5,6 +5,14 @@ namespace {
 
 constexpr std::string_view kTwoFloats = R"(["float", "float"])";
 
+// A byte with two numbers is an element to the counter.
+TEST(Products, OfFp4ComputeTwiceWhatTheCounterSays) {
+  const OpWork w = work_of("aten::_scaled_mm", "[[64, 128], [128, 32], [1], [1], [], [], []]",
+                           R"(["c10::Float4_e2m1fn_x2", "c10::Float4_e2m1fn_x2", "float", "float", "", "", ""])");
+  EXPECT_EQ(w.flops, 2 * 64 * 128 * 32);
+  EXPECT_EQ(w.needed_flops(), 2 * w.flops);
+}
+
 TEST(Products, Matrices) {
   // 2 · 2 · 3 · 4; (6 + 12 + 8) elements of four bytes.
   const OpWork mm = work_of("aten::mm", "[[2, 3], [3, 4]]", kTwoFloats);
