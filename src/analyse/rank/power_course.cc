@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/statistics.h"
 
@@ -12,6 +13,10 @@ namespace {
 constexpr int64_t kMaxSampleDistances = 10;
 constexpr double kNsPerSecond = 1e9;
 
+void add_piece(std::vector<PowerCourse::Piece>& pieces, Interval time, double energy_j) {
+  pieces.push_back({time, energy_j, energy_j, energy_j});
+}
+
 // From update to update. A lower value is a reset: nothing is known of the time across it.
 std::vector<PowerCourse::Piece> of_counter(const SampleSeries& counter) {
   std::vector<PowerCourse::Piece> pieces;
@@ -19,7 +24,7 @@ std::vector<PowerCourse::Piece> of_counter(const SampleSeries& counter) {
   for (size_t i = 1; i < counter.time_ns.size(); ++i) {
     if (!std::isfinite(counter.value[i]) || counter.value[i] == counter.value[from]) continue;
     if (counter.value[i] > counter.value[from] && counter.time_ns[i] > counter.time_ns[from])
-      pieces.push_back({{counter.time_ns[from], counter.time_ns[i]}, counter.value[i] - counter.value[from]});
+      add_piece(pieces, {counter.time_ns[from], counter.time_ns[i]}, counter.value[i] - counter.value[from]);
     from = i;
   }
   return pieces;
@@ -32,7 +37,9 @@ std::vector<PowerCourse::Piece> of_power(const SampleSeries& power) {
     const Interval time{power.time_ns[i - 1], power.time_ns[i]};
     const double watts = (power.value[i - 1] + power.value[i]) / 2;
     if (time.length() <= 0 || time.length() > longest_ns || !std::isfinite(watts)) continue;
-    pieces.push_back({time, watts * static_cast<double>(time.length()) / kNsPerSecond});
+    const double seconds = static_cast<double>(time.length()) / kNsPerSecond;
+    const auto [least, most] = std::minmax(power.value[i - 1], power.value[i]);
+    pieces.push_back({time, watts * seconds, least * seconds, most * seconds});
   }
   return pieces;
 }
@@ -67,16 +74,23 @@ void PowerCourse::finish(const SampleLog& log, uint32_t device) {
     least_w_ = std::min(least_w_, watts), most_w_ = std::max(most_w_, watts);
   };
   for (const Piece& p : pieces_) lengths.push_back(p.time.length()), widen(watts_of(p));
-  if (const SampleSeries* power = power_of(log, device)) std::ranges::for_each(power->value, widen);
+  if (const SampleSeries* power = power_of(log, device)) {
+    std::ranges::for_each(power->value, widen);
+  } else {   // means over an update say little of what lies between
+    const SampleSeries* limit = log.find(device, Metric::kPowerLimit);
+    least_w_ = 0;
+    most_w_ = limit != nullptr && !limit->value.empty() ? std::max(most_w_, limit->value.back())
+                                                        : std::numeric_limits<double>::infinity();
+  }
   resolution_ns_ = static_cast<int64_t>(percentile(lengths, 50).value_or(0));
 }
 
-// The piece's energy is known; what of it fell into `taken_ns` of its time is between two bounds.
+// What of the piece's energy fell into `taken_ns` of its time is between two bounds.
 double PowerCourse::error_of(const Piece& piece, double taken_ns, double energy_j) const {
   const double taken_s = taken_ns / kNsPerSecond;
   const double rest_s = static_cast<double>(piece.time.length()) / kNsPerSecond - taken_s;
-  const double least = std::max(least_w_ * taken_s, piece.energy_j - most_w_ * rest_s);
-  const double most = std::min(most_w_ * taken_s, piece.energy_j - least_w_ * rest_s);
+  const double least = std::max(least_w_ * taken_s, rest_s > 0 ? piece.least_j - most_w_ * rest_s : piece.least_j);
+  const double most = std::min(most_w_ * taken_s, piece.most_j - least_w_ * rest_s);
   return std::max({energy_j - least, most - energy_j, 0.0});
 }
 

@@ -1,7 +1,8 @@
 // PowerCourse: the energy of one sampled device over time, from its driver's energy counter, else from its power.
 //
-// A counter's value says what was drawn between two of its updates, power samples what was drawn between two of them if
-// power changed evenly. Both are pieces of time with an energy; within a piece nothing is known of when it was drawn.
+// A counter's value says what was drawn between two of its updates, power samples about what was drawn between two of
+// them: exactly so if power changed evenly, else between the lower and the higher one all the time. Both are pieces of
+// time with an energy; within a piece nothing is known of when it was drawn.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,8 @@ namespace profgpu {
 /// Joules drawn during some time.
 struct EnergyAmount {
   double energy_j = 0;      ///< each piece's energy in proportion to its time
-  /// How far the true value may be off, if power stays between the lowest and the highest that was sampled. Without the
+  /// How far the true value may be off, if power stays between the lowest and the highest that was sampled, and between
+  /// two samples of power between these; with a counter alone, between nothing and the power limit. Without the
   /// sensor's own error.
   double error_j = 0;
   int64_t known_ns = 0;     ///< the part of the time that samples cover
@@ -28,6 +30,7 @@ class PowerCourse {
   struct Piece {
     Interval time;
     double energy_j = 0;
+    double least_j = 0, most_j = 0;   ///< what it can be; of a counter the same
   };
 
   /// Nothing if the log has less than two readings of either kind.

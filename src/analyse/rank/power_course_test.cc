@@ -38,19 +38,34 @@ TEST(PowerCourse, TheCounterSaysWhatWasDrawnBetweenItsUpdates) {
 TEST(PowerCourse, WithinAnUpdateOnlyBoundsAreKnown) {
   const SampleLog log = log_of(Metric::kEnergy, {{0, 0}, {1, 100}, {2, 400}});
   const auto course = PowerCourse::of(log, 0);
-  // A quarter of the second in which 300 J were drawn. Power is between 100 and 300 W: 25 to 75 J; and no more than
-  // 300 J less the 75 J to 225 J of the rest, which only says at least 75 J.
+  // A quarter of the second in which 300 J were drawn: all of it, or nothing.
   const EnergyAmount part = course->during(seconds(1, 1.25));
   EXPECT_NEAR(part.energy_j, 75, 1e-9);
-  EXPECT_NEAR(part.error_j, 0, 1e-9);   // at 300 W, the highest seen, all the time
-  const EnergyAmount low = course->during(seconds(0.5, 1));
-  EXPECT_NEAR(low.energy_j, 50, 1e-9);
-  EXPECT_NEAR(low.error_j, 0, 1e-9);    // at 100 W, the lowest seen
-  const SampleLog three = log_of(Metric::kEnergy, {{0, 0}, {1, 100}, {2, 300}, {3, 600}});
-  // Half of a second of 200 J between 100 W and 300 W: 50 to 150 J.
-  const EnergyAmount middle = PowerCourse::of(three, 0)->during(seconds(1, 1.5));
+  EXPECT_NEAR(part.error_j, 225, 1e-9);
+  // With power between 50 and 350 W, half of a second of 200 J has 25 to 175 J.
+  SampleLog with_power = log_of(Metric::kEnergy, {{0, 0}, {1, 100}, {2, 300}, {3, 600}});
+  with_power.series.push_back(log_of(Metric::kPower, {{0, 50}, {1.5, 350}}).series.front());
+  const EnergyAmount middle = PowerCourse::of(with_power, 0)->during(seconds(1, 1.5));
   EXPECT_NEAR(middle.energy_j, 100, 1e-9);
-  EXPECT_NEAR(middle.error_j, 50, 1e-9);
+  EXPECT_NEAR(middle.error_j, 75, 1e-9);
+  // Nor more than the limit allows.
+  SampleLog limited = log_of(Metric::kEnergy, {{0, 0}, {1, 100}, {2, 300}});
+  limited.series.push_back(log_of(Metric::kPowerLimit, {{0, 250}}).series.front());
+  EXPECT_NEAR(PowerCourse::of(limited, 0)->during(seconds(1, 1.5)).error_j, 25, 1e-9);   // 75 to 125 J
+}
+
+// A device that draws 600 W and 100 W by turns of 100 ms, seen every 50 ms.
+TEST(PowerCourse, TheErrorOfIntegratedPowerHoldsTheTruth) {
+  std::vector<std::pair<double, double>> samples;
+  for (int i = 0; i <= 80; ++i) samples.emplace_back(i * 0.05, (i / 2) % 2 == 0 ? 600 : 100);
+  const auto course = PowerCourse::of(log_of(Metric::kPower, samples), 0);
+  Intervals busy, idle;
+  for (int i = 0; i < 20; ++i) busy.push_back(seconds(0.2 * i, 0.2 * i + 0.1)), idle.push_back(seconds(0.2 * i + 0.1, 0.2 * i + 0.2));
+  const std::vector<int64_t> whole(20, kSecond / 10);
+  const EnergyAmount working = course->during(busy, whole), idling = course->during(idle, whole);
+  EXPECT_NEAR(working.energy_j, 1200, working.error_j);
+  EXPECT_NEAR(idling.energy_j, 200, idling.error_j);
+  EXPECT_LT(working.error_j, 600);
 }
 
 TEST(PowerCourse, PowerIsIntegratedWhereThereIsNoCounter) {
