@@ -82,7 +82,7 @@ Outcome gate(const Report& report, const TraceCommand& options) {
   const bool decided =
       report.verdict_kind != VerdictKind::kInconclusive && report.verdict_kind != VerdictKind::kCapture;
   if (decided || options.allow_inconclusive) return {};
-  return {ExitCode::kFindings, Error{"--fail-on fails for want of evidence: " + report.verdict,
+  return {ExitCode::kFindings, Error{"--fail-on: not enough evidence to decide: " + report.verdict,
                                      "--allow-inconclusive lets such a run pass"}};
 }
 

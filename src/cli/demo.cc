@@ -5,7 +5,9 @@
 #include <cerrno>
 
 #include "base/descriptor.h"
+#include "app/analyze.h"
 #include "cli/output.h"
+#include "cli/terminal.h"
 #include "cli/trace_command.h"
 #include "view/registry.h"
 
@@ -49,6 +51,8 @@ Outcome demo(const Arguments& arguments) {
   if (!report) return report.error();
   for (InputFile& input : report->inputs) input.path = kDemoName;
   report->next = next_after_demo(*report, options->html);
+  const bool person = options->format == "terminal" && stdout_is_terminal();
+  if (person && options->shown.section.empty() && !arguments.has("--all")) options->shown.section = "brief";
   const Status page = options->html.empty()
                           ? ok()
                           : write_file(options->html, find_presenter("html")->write(*report, options->as_output()));
@@ -65,6 +69,9 @@ const Command kDemo{
     .groups = {{"What to write",
                 {{"--html FILE", "also write the page with timeline, flame graph and all tables to FILE"},
                  {"--json", "the report as JSON"},
+                 {"--all", "everything on a terminal too, not only what fits 24 lines"},
+                 {"--section NAME", "only this section",
+                  {std::begin(kReportSections), std::end(kReportSections)}},
                  {"--save FILE", "save the example trace (.json.gz), to try other commands on it"}}},
                {"Screen", {kWidthFlag, kColourFlag}}},
     .examples = {{"profgpu demo", "a training loop that waits for its data: what it costs, and what to change"},

@@ -41,6 +41,17 @@ std::string tried_text(const std::vector<Tried>& tried) {
   });
 }
 
+namespace {
+
+constexpr std::string_view kAskDoctor = "`profgpu doctor` says which drivers were tried, and why each failed";
+
+// Of the backend that was asked for; of all of them it would be a paragraph.
+std::string only_reason(const std::vector<Tried>& tried) {
+  return tried.size() == 1 ? " (" + tried_text(tried) + ")" : "";
+}
+
+}  // namespace
+
 Result<OpenDevices> open_devices(const DeviceOptions& options) {
   auto opened =
       open_backend(options.backend, {.interval_ns = options.interval_ns, .constants_later = options.constants_later});
@@ -50,10 +61,9 @@ Result<OpenDevices> open_devices(const DeviceOptions& options) {
   if (!opened->backend || opened->backend->devices().empty()) {
     const bool named_none = options.backend == "none";
     if (named_none && !options.strict) return open;
-    const std::string why = named_none ? "--backend none reads nothing" : tried_text(open.tried);
-    if (options.strict)
-      return Error{"no GPU can be read" + (why.empty() ? "" : " (" + why + ")"), "run `profgpu doctor` for details"};
-    open.notes.push_back(fmt::format("no GPU is watched ({}); run `profgpu doctor` for details", why));
+    const std::string why = named_none ? " (--backend none reads nothing)" : only_reason(open.tried);
+    if (options.strict) return Error{"no GPU can be read" + why, std::string(kAskDoctor)};
+    open.notes.push_back(fmt::format("no GPU is watched{}: `profgpu doctor` says why", why));
     return open;
   }
   open.backend = std::move(opened->backend);
@@ -71,9 +81,7 @@ constexpr std::chrono::seconds kOpening{30};
 Error no_device(const OpenDevices& open) {
   if (open.backend && !open.backend->devices().empty())
     return {"every GPU is hidden" + (open.notes.empty() ? "" : " by " + open.notes.front()), "show them: --device all"};
-  const std::string tried = tried_text(open.tried);
-  return {"no GPU found that profgpu can read" + (tried.empty() ? "" : " (" + tried + ")"),
-          "run `profgpu doctor` for details"};
+  return {"no GPU found that profgpu can read" + only_reason(open.tried), std::string(kAskDoctor)};
 }
 
 }  // namespace

@@ -71,7 +71,8 @@ void describe_steps(const Comparison& c, const Diff& diff, DiffView& view) {
       view.headline =
           s.mean.low
               ? fmt::format("No difference that these steps can show: {} before, {} after ({}).", before, after, change)
-              : fmt::format("Too few steps to compare ({} and {}): {} before, {} after ({}).", a, b, before, after, change);
+              : fmt::format("Too few steps to compare ({} and {}): {} before, {} after ({}).", a, b, before, after,
+                            change);
   }
   if (!s.mean.low) {
     view.details.push_back("the difference may be chance: record ten steps or more of each");

@@ -10,6 +10,7 @@
 #include "app/analyze.h"
 #include "app/export/run.h"
 #include "cli/command.h"
+#include "cli/glossary.h"
 #include "cli/output.h"
 #include "cli/terminal.h"
 #include "cli/topics.h"
@@ -68,6 +69,8 @@ Result<std::string> explanation(const std::string& id) {
   const int width = text_width(kRulesWidth);
   if (const Topic* topic = find_topic(id)) return topic_text(*topic, width);
   const Rule* rule = find_rule(id);
+  if (const GlossaryEntry* entry = rule == nullptr ? find_in_glossary(id) : nullptr)
+    return wrap(fmt::format("{}: {}", entry->terms, entry->meaning), width, "");
   if (!rule) return no_such_rule(id);
   std::string out = wrap(fmt::format("{}: {}", rule->id, rule->summary), width, "") + "\n";
   out += wrap(rule->meaning, width, "") + "\nHow it is computed\n" + wrap(rule->computation, width, "  ");
@@ -91,10 +94,11 @@ const Command kRules{
 
 const Command kExplain{
     .name = "explain",
-    .summary = "explain a rule: meaning, computation, what to change",
+    .summary = "explain a rule, or a word of reports",
     .positional = "RULE",
-    .positional_help = "a rule's name, as findings show it, or deepspeed",
+    .positional_help = "a rule's name, as findings show it; a word or abbreviation, such as MFU; or deepspeed",
     .examples = {{"profgpu explain data-loading-bound", "why the GPU waits for input, and every remedy"},
+                 {"profgpu explain MFU", "what the word means"},
                  {"profgpu explain deepspeed", "what DeepSpeed's log shows, and which settings change the speed"}},
     .candidates = rule_ids,
     .run = explain,

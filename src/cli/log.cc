@@ -297,6 +297,8 @@ Outcome outcome_of(const LogOptions& options, const Log& log, size_t troubles) {
   }
   if (log.rows() == 0 && troubles > 0 && stop_signal == 0)
     return Error{"no GPU answered", "run `profgpu doctor` for details"};
+  if (log.rows() == 0 && to.empty() && stop_signal == 0)
+    print_message("profgpu: log: no rows: nothing was read before the log ended");
   if (!to.empty())
     print_message(fmt::format("{} written to {}", rows, to) + (log.rows() > 0 && can_be_analysed(options.rows)
                                                                    ? "\nNext: profgpu analyze " + shell_line({to})

@@ -182,7 +182,7 @@ std::string refusal_table(const std::vector<Candidate>& candidates) {
     grid.add_row({{c.info->label()}, {c.info->name},
                   {c.free_bytes ? format_bytes(*c.free_bytes) : std::string(kUnknownText)},
                   {c.utilization_pct ? fmt::format("{:.0f} %", *c.utilization_pct) : std::string(kUnknownText)},
-                  {c.refused.empty() ? "free, but not enough are" : c.refused}});
+                  {c.refused.empty() ? "free, but too few GPUs are free" : c.refused}});
   std::string text = rendered(grid.lines(0), 0, false);
   if (!text.empty()) text.pop_back();
   return text;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 
 #include "analyse/report/text.h"
 #include "app/words.h"
@@ -138,16 +139,34 @@ const Command kHelp{
 
 namespace {
 
+// Whose option it may be, of the tools that people come from.
+std::string_view command_with(std::string_view option) {
+  constexpr std::pair<std::string_view, std::string_view> kCommands[] = {
+      {"-l", "stat"},  {"-lms", "stat"}, {"--loop", "stat"}, {"-i", "stat"}, {"-c", "stat"},
+      {"-cp", "stat"}, {"-p", "stat"},   {"-m", "top"},      {"-1", "top"},  {"--logdir", "analyze"}};
+  option = option.substr(0, option.find('='));
+  for (const auto& [theirs, ours] : kCommands)
+    if (option == theirs) return ours;
+  return "COMMAND";
+}
+
 Error unknown_command(const std::string& word) {
   if (is_left_out(word))
     return {"this build only reads files; it has no profgpu " + (word == "--" ? "run" : word),
             "record on a Linux machine with the whole program, and read the files here"};
   if (word.starts_with("-"))
-    return {"unknown option " + word, "put a command's options after its name: profgpu analyze " + word + " ..."};
+    return {"unknown option " + word, fmt::format("options follow a command's name: profgpu {} {}",
+                                                  command_with(word), word)};
   const Error unknown{"\"" + word + "\" is not a command"};
   if (struct stat s{}; ::stat(word.c_str(), &s) == 0)
     return {unknown.message, "to read a trace: profgpu analyze " + word};
-  return {unknown.message, did_you_mean(word, names_of(commands()), "`profgpu --help` lists the commands")};
+#ifdef PROFGPU_COLLECT
+  const std::string otherwise = names_program(word) ? "to run and record it: profgpu run -- " + word
+                                                    : "`profgpu --help` lists the commands";
+#else
+  const std::string otherwise = "`profgpu --help` lists the commands";
+#endif
+  return {unknown.message, did_you_mean(word, names_of(commands()), otherwise)};
 }
 
 ExitCode end_with(std::string_view command, const Outcome& outcome) {
@@ -163,10 +182,21 @@ ExitCode run_command(const Command& command, const std::vector<std::string>& wor
 }
 
 #ifdef PROFGPU_COLLECT
+// A path or a script, or what people start such programs with. A mistyped command must not start whatever has that
+// name.
+bool is_meant_to_run(std::string_view word) {
+  if (word.find('/') != word.npos || word.find('.') != word.npos || word.starts_with("python")) return true;
+  constexpr std::string_view kLaunchers[] = {
+      "torchrun", "accelerate", "deepspeed", "mpirun", "mpiexec", "srun",  "bash",       "sh",     "env",  "time",
+      "nice",     "numactl",    "taskset",   "uv",     "poetry",  "pixi",  "conda",      "ray",    "vllm", "sglang",
+      "axolotl",  "lightning",  "composer",  "colossalai", "horovodrun", "trtllm-serve", "jupyter", "julia", "node"};
+  return std::ranges::find(kLaunchers, word) != std::end(kLaunchers);
+}
+
 // `[OPTION]... [--] PROGRAM...` is short for `run`, as the Python package of this name passes it on.
 bool is_command_line(const Command& run, const std::vector<std::string>& words) {
   const size_t end = own_words(run, words);
-  return end < words.size() && (words[end] == "--" || names_program(words[end]));
+  return end < words.size() && (words[end] == "--" || (names_program(words[end]) && is_meant_to_run(words[end])));
 }
 #endif
 

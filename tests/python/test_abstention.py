@@ -49,7 +49,7 @@ def test_the_verdict_says_what_to_record_and_the_gate_fails(case, profgpu, analy
     report = analyze(path)
     assert report['verdict_kind'] == 'inconclusive' and advice in report['verdict']
     failed = profgpu('analyze', path, '--fail-on', 'critical', text=True)
-    assert failed.returncode == 3 and '--fail-on fails for want of evidence: ' in failed.stderr
+    assert failed.returncode == 3 and '--fail-on: not enough evidence to decide: ' in failed.stderr
     assert '--allow-inconclusive lets such a run pass' in failed.stderr
     assert profgpu('analyze', path, '--fail-on', 'critical', '--allow-inconclusive').returncode == 0
     assert profgpu('analyze', path).returncode == 0   # a report is no gate
