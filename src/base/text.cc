@@ -176,6 +176,12 @@ int64_t replace_invalid_utf8(std::string& text) {
   return replaced;
 }
 
+std::string valid_utf8(std::string_view text) {
+  std::string valid(text);
+  replace_invalid_utf8(valid);
+  return valid;
+}
+
 std::string words(std::string_view code) {
   std::string out(code);
   std::replace(out.begin(), out.end(), '_', ' ');

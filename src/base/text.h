@@ -91,5 +91,7 @@ bool is_invisible(uint32_t code_point);
 size_t utf8_sequence(std::string_view s);
 /// Replaces each byte that is not part of a valid sequence by U+FFFD; returns how many.
 int64_t replace_invalid_utf8(std::string& text);
+/// The text with that done.
+std::string valid_utf8(std::string_view text);
 
 }  // namespace profgpu

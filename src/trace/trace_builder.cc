@@ -439,7 +439,7 @@ uint32_t Shard::thread(std::string_view process, std::string_view id) {
   // A trace with more threads than this is damaged; the rest share the last one.
   const size_t next = std::min<size_t>(threads.size(), UINT16_MAX);
   auto [it, added] = thread_of_.try_emplace(thread_key_, static_cast<uint32_t>(next));
-  if (added && next == threads.size()) threads.emplace_back(process, id);
+  if (added && next == threads.size()) threads.emplace_back(valid_utf8(process), valid_utf8(id));
   return last_thread_ = it->second;
 }
 
@@ -477,7 +477,7 @@ uint32_t Shard::op_arguments(const OpArgs& args) {
 }
 
 void Shard::name_thread(std::string_view process, std::string_view id, std::string_view name) {
-  thread_names[{std::string(process), std::string(id)}] = name;
+  thread_names[{valid_utf8(process), valid_utf8(id)}] = name;
 }
 
 void add_memory_totals(Trace& trace) {

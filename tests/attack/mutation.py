@@ -192,7 +192,7 @@ def wrong_cells(random, data):
         db = sqlite3.connect(path)
         try:
             names = [row[0] for row in db.execute("select name from sqlite_master where type = 'table'")]
-            for _ in range(random.choice((1, 3))):
+            for _ in range(random.choice((1, 3)) if names else 0):
                 table = random.choice(names)
                 columns = [row[1] for row in db.execute(f'pragma table_info("{table}")')]
                 column = random.choice(columns)

@@ -76,6 +76,15 @@ void BatchFit::fit_into(int64_t capacity) {
   largest_high = likely.largest(bytes);
 }
 
+void BatchFit::add_failed(int64_t allocated_bytes, int64_t requested_bytes) {
+  const int64_t fixed = std::max<int64_t>(allocated_bytes - scaling_bytes, 0);
+  const int64_t grows = allocated_bytes - fixed + requested_bytes;
+  double_peak_bytes = std::max(double_peak_bytes, fixed + 2 * grows);
+  double_high_bytes = std::max(double_high_bytes, double_peak_bytes);
+  likely.add(fixed, grows), most.add(fixed, grows);
+  if (capacity_bytes) fit_into(*capacity_bytes);
+}
+
 std::optional<BatchFit> batch_fit(const MemorySnapshot& snapshot, const MemoryHistory& history,
                                   const StackBook& stacks, const std::vector<CategoryOf>& categories,
                                   std::optional<int64_t> capacity_bytes, std::optional<int64_t> peak_reserved_bytes) {

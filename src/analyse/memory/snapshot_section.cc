@@ -226,6 +226,8 @@ SnapshotSection snapshot_section(const MemorySnapshot& snapshot, std::optional<i
   }
   out.oom = out_of_memory(snapshot, histories, stacks);
   describe_device(snapshot, *highest, stacks, capacity_bytes, out);
+  if (out.batch && out.oom && out.oom->device == highest->device)
+    out.batch->add_failed(out.oom->allocated_bytes, out.oom->requested_bytes);
   if (pinned != nullptr) {
     const MemoryPhases phases(snapshot, *highest, stacks);
     out.pinned = pinned_memory(snapshot, *pinned, stacks, phases.step_ends());

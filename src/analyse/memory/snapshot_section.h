@@ -236,6 +236,8 @@ struct BatchFit {
   double overhead = 1;       ///< bytes that are reserved for one that is allocated
 
   void fit_into(int64_t capacity);
+  /// A request that found no memory would have been part of the peak, and is taken to grow with the batch.
+  void add_failed(int64_t allocated_bytes, int64_t requested_bytes);
   void fields(auto&& v) const {
     v("fixed_bytes", fixed_bytes), v("scaling_bytes", scaling_bytes), v("double_peak_bytes", double_peak_bytes);
     v("double_high_bytes", double_high_bytes), v("capacity_bytes", capacity_bytes), v("largest", largest);
