@@ -35,7 +35,7 @@ constexpr std::string_view kReadingOptions[] = {"--steps", "--html-steps", "--ht
                                                 "--step-pattern", "--peaks", "--model-config", "--tokens-per-step",
                                                 "--samples-per-step", "--price-kwh", "--gco2-kwh"};
 constexpr std::string_view kShowingOptions[] = {"--top", "--section", "--width", "--color", "--verbose"};
-constexpr std::string_view kReportSections[] = {"brief", "findings", "checklist", "devices", "steps", "phases",
+constexpr std::string_view kReportSections[] = {"brief", "findings", "checklist", "devices", "use", "steps", "phases",
                                                 "serving", "idle", "kernels", "ops", "work", "limits",
                                                 "roofline", "counters", "distance", "model", "energy", "launch", "collectives",
                                                  "memory", "snapshot",

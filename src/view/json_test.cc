@@ -191,6 +191,7 @@ TEST(Json, ARankIsItsSections) {
           R"("memory_ns": 0, "exposed_communication_ns": 0, "exposed_memory_ns": 0, "overlap_pct": null, "utilization_pct": 25, )"
           R"("window_ns": 200, "window_idle_ns": 175, "window_utilization_pct": 12.5}
       ],
+      "use": [],
       "steps": [],
       "phases": [],
       "average_step": null,

@@ -25,7 +25,7 @@ struct PartWords {
 constexpr std::array kPartWords = {PartWords{"necessary_work", "the least time for its work"},
                                    PartWords{"products", "products below peak"},
                                    PartWords{kReducedClock, "a clock below that of the peaks"},
-                                   PartWords{"memory_bound", "memory-bound kernels over their bytes"},
+                                   PartWords{"memory_bound", "memory-bound kernels slower than the memory"},
                                    PartWords{"small_kernels", "kernels too small for the GPU"},
                                    PartWords{"recomputation", "recomputation"},
                                    PartWords{"unknown_work", "kernels of unknown work"},

@@ -20,16 +20,6 @@ namespace {
 constexpr double kVisiblePct = 0.05;  // less would read 0.0 %
 constexpr double kNotablePct = 1;     // whether less than that hides behind compute does not matter
 
-std::vector<Share> causes_of(const RankReport& rank, const DeviceRow& device) {
-  std::vector<Share> out;
-  for (const IdleRow& idle : rank.idle)
-    if (idle.device == device.id && idle.window_pct >= kVisiblePct)
-      out.push_back({words(idle_cause_name(idle.cause)), static_cast<double>(idle.total_ns + idle.edge_ns),
-                     idle.window_pct});
-  std::stable_sort(out.begin(), out.end(), [](const Share& a, const Share& b) { return a.pct > b.pct; });
-  return out;
-}
-
 void add_note(DeviceOverview& device, const char* name, double pct, double exposed) {
   if (pct < kVisiblePct) return;
   std::string note = fmt::format("{} {}", name, format_percent(pct));
@@ -40,26 +30,25 @@ void add_note(DeviceOverview& device, const char* name, double pct, double expos
 
 constexpr double kNotableUntracedPct = 3;   // of the window
 
-DeviceOverview device_overview(const RankReport& rank, const DeviceRow& device) {
+DeviceOverview device_overview(const DeviceUse& use) {
   DeviceOverview out;
-  out.name = "GPU " + format_count(device.id);
-  out.title = out.name + ", " + format_duration(static_cast<double>(device.window_ns));
-  out.causes = causes_of(rank, device);
-  if (device.window_ns <= 0) return out;
-  const auto share = [&](int64_t ns) { return 100 * static_cast<double>(ns) / static_cast<double>(device.window_ns); };
-  out.busy_pct = device.window_utilization_pct();
-  out.idle_pct = share(device.window_idle_ns());
-  double untraced_pct = 0, no_requests_pct = 0;
-  for (const IdleRow& row : rank.idle) {
-    if (row.device != device.id) continue;
-    if (row.cause == IdleCause::kUntracedWork) untraced_pct = row.window_pct;
-    if (row.cause == IdleCause::kNoRequests) no_requests_pct = row.window_pct;
-  }
+  out.name = "GPU " + format_count(use.device);
+  out.title = out.name + ", " + format_duration(static_cast<double>(use.window_ns));
+  if (use.of_steps) out.title += " without warm-up";
+  for (const IdleShare& idle : use.idle)
+    if (idle.window_pct >= kVisiblePct)
+      out.causes.push_back({words(idle_cause_name(idle.cause)), static_cast<double>(idle.total_ns), idle.window_pct});
+  if (use.window_ns <= 0) return out;
+  const auto share = [&](int64_t ns) { return percent_of(ns, use.window_ns); };
+  out.busy_pct = use.busy_pct();
+  out.idle_pct = share(use.window_ns - use.busy_ns);
+  const double untraced_pct = use.idle_pct(IdleCause::kUntracedWork);
+  const double no_requests_pct = use.idle_pct(IdleCause::kNoRequests);
   if (const double without = untraced_pct + no_requests_pct; without >= kNotableUntracedPct && without < 100)
     out.notes.push_back(fmt::format("busy {} of {}", format_percent(100 * *out.busy_pct / (100 - without)),
                                     no_requests_pct > untraced_pct ? "the time with requests" : "the recorded time"));
-  add_note(out, "communication", share(device.communication_ns), share(device.exposed_communication_ns));
-  add_note(out, "copies", share(device.memory_ns), share(device.exposed_memory_ns));
+  add_note(out, "communication", share(use.communication_ns), share(use.exposed_communication_ns));
+  add_note(out, "copies", share(use.memory_ns), share(use.exposed_memory_ns));
   return out;
 }
 
@@ -86,7 +75,10 @@ StepOverview step_overview(const RankReport& rank) {
   if (!rank.average_step) return out;
   const auto mean_ns = static_cast<double>(rank.average_step->duration_ns);
   out.title += (steps ? " of " : ", ") + format_duration(mean_ns);
-  if (rank.serving) out.title += " on the host";   // engines launch and go on
+  // The host launches and goes on.
+  const std::string elapsed = format_duration(static_cast<double>(rank.average_step->elapsed_ns));
+  if (steps && elapsed != format_duration(mean_ns))
+    out.title = fmt::format("A step of {}, {} on the host", elapsed, format_duration(mean_ns));
   if (rank.average_step->includes_hang) out.title += " with the one that hangs";
   for (const PhaseShare& phase : rank.average_step->phases)
     if (phase.wall_pct >= kVisiblePct)
@@ -96,7 +88,7 @@ StepOverview step_overview(const RankReport& rank) {
 
 std::vector<DeviceOverview> device_overviews(const RankReport& rank) {
   std::vector<DeviceOverview> out;
-  for (const DeviceRow& device : rank.devices) out.push_back(device_overview(rank, device));
+  for (const DeviceUse& use : rank.use) out.push_back(device_overview(use));
   return out;
 }
 

@@ -6,10 +6,22 @@ namespace {
 constexpr int64_t kEpoch = 1'718'000'000'000'000'123;  // ns: a real trace's clock
 
 DeviceRow sample_device(int id) {
-  DeviceRow d{id, "Tesla V100-DGXS-32GB", 1'050'000'000, 636'000'000, 414'000'000};
+  DeviceRow d;
+  d.id = id, d.name = "Tesla V100-DGXS-32GB";
+  d.span_ns = 1'050'000'000, d.busy_ns = 636'000'000, d.idle_ns = 414'000'000;
   d.compute_ns = 633'000'000, d.memory_ns = 3'200'000, d.exposed_memory_ns = 2'900'000;
   d.window_ns = d.span_ns;
   return d;
+}
+
+DeviceUse sample_use(const DeviceRow& d) {
+  DeviceUse use{d.id,        false, d.window_ns, d.busy_ns, d.compute_ns, d.communication_ns,
+                d.memory_ns, d.exposed_communication_ns, d.exposed_memory_ns, {}};
+  if (d.id == 0)
+    use.idle = {{IdleCause::kDataLoading, 379'000'000, 36.1},
+                {IdleCause::kHostBound, 23'500'000, 2.2},
+                {IdleCause::kLaunchLatency, 11'500'000, 1.1}};
+  return use;
 }
 
 Steps sample_steps() {
@@ -18,9 +30,11 @@ Steps sample_steps() {
   int64_t start = kEpoch;
   for (int i = 0; i < 6; ++i) {
     const int64_t duration = i == 0 ? 402'000'000 : 175'000'000 + i * 500'000;
-    all.steps.push_back(
-        {"ProfilerStep#" + std::to_string(i), i, start, duration, 0, 106'600'000, duration - 106'600'000, i == 0, i > 0,
-         {}, {}});
+    Step& s = all.steps.emplace_back();
+    s.name = "ProfilerStep#" + std::to_string(i), s.index = i, s.start_ns = start, s.duration_ns = duration;
+    s.elapsed = s.interval();
+    s.device = 0, s.device_busy_ns = 106'600'000, s.device_idle_ns = duration - 106'600'000;
+    s.warmup = i == 0, s.measured = i > 0;
     start += duration;
   }
   return all;
@@ -33,7 +47,7 @@ std::vector<PhaseRow> sample_phases() {
 }
 
 AverageStep sample_average() {
-  AverageStep mean{5, 176'500'000, {}};
+  AverageStep mean{5, 176'500'000, 176'500'000, {}, false};
   for (const PhaseRow& phase : sample_phases()) mean.phases.push_back(phase.share);
   return mean;
 }
@@ -93,6 +107,7 @@ RankReport sample_rank() {
   RankReport rank;
   rank.device_names = {"Tesla V100-DGXS-32GB"};
   rank.devices = {sample_device(0)};
+  rank.use = {sample_use(rank.devices.front())};
   rank.steps = sample_steps();
   rank.phases = sample_phases();
   rank.average_step = sample_average();
@@ -225,7 +240,7 @@ Report cpu_only_report() {
   Report r = sample_report();
   RankReport& rank = r.ranks.front();
   rank.device_names.clear();
-  rank.devices.clear(), rank.idle.clear(), rank.kernels.clear();
+  rank.devices.clear(), rank.use.clear(), rank.idle.clear(), rank.kernels.clear();
   rank.ops = {op("aten::addmm", 12, 5'000'000, 4'000'000, 0)};
   r.inputs.front().issues = {{"no_device_activity", 1, Severity::kWarning, "no GPU activity in this trace"}};
   r.findings.clear();
@@ -245,6 +260,7 @@ Report cluster_report() {
     rank.host = i < 2 ? "node-a" : "node-b";
     rank.devices.push_back(sample_device(1));
     rank.devices.back().busy_ns = 747'600'000;
+    rank.use.push_back(sample_use(rank.devices.back()));
     r.ranks.push_back(std::move(rank));
     const std::string path = "run7/rank" + std::to_string(i) + ".json.gz";
     r.inputs.push_back({path, "kineto", "PyTorch trace", 7'400'000, 75'718, i, {}});

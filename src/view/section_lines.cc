@@ -66,7 +66,7 @@ class FindingLines {
     const std::string what = ranks.empty() ? finding.what : ranks + ": " + finding.what;
     if (text_end_ - rule_ - 6 < kMinRoom) {   // the observation goes below the rule's name
       out_.push_back(std::move(first.to_column(text_end_).add(cost_cell(finding))));
-      return add(Line().skip(2), what, Style::kPlain);
+      return append(out_, wrapped_after(Line().skip(2), what, width_, Style::kPlain, max_lines));
     }
     Lines lines =
         wrapped_after(std::move(first.to_column(2 + rule_ + 2)), what, text_end_ - 2, Style::kPlain, max_lines);
@@ -74,13 +74,12 @@ class FindingLines {
     append(out_, std::move(lines));
   }
 
-  void two_lines(const Finding& finding) {
-    const size_t begin = out_.size();
+  /// What it is in a line, below the name on a narrow screen, and the first change in up to `fix_lines`, 0: none.
+  void short_form(const Finding& finding, int fix_lines) {
     headline(finding, 1);
-    if (out_.size() > begin + 2) out_.resize(begin + 2);
-    if (finding.fix.empty() || out_.size() > begin + 1) return;   // on a narrow screen the observation is below
-    const std::string fix = truncated(sanitised(finding.fix.front()), width_ - kFindingIndent - 2);
-    out_.push_back(Line().skip(kFindingIndent).add("→ ", Style::kGood).add(fix));
+    if (finding.fix.empty() || fix_lines == 0) return;
+    append(out_, wrapped_after(Line().skip(kFindingIndent).add("→ ", Style::kGood), finding.fix.front(), width_,
+                               Style::kPlain, fix_lines));
   }
 
   void whole(const Finding& finding) {
@@ -142,6 +141,8 @@ class FindingLines {
 Lines finding_lines(const Report& report, const PresentOptions& options, bool whole) {
   if (report.findings.empty()) {
     if (report.ranks.empty() && !whole) return {};
+    if (report.verdict_kind == VerdictKind::kInconclusive)
+      return {Line("No findings, but no all-clear: ", Style::kStrong).add("much could not be checked (--section checklist)")};
     return {Line("No findings: ", Style::kStrong).add("nothing is over its rule's threshold")};
   }
   FindingLines lines(report, layout_width(options));
@@ -162,12 +163,12 @@ Lines finding_lines(const Report& report, const PresentOptions& options, bool wh
   return out;
 }
 
-Lines brief_finding_lines(const Report& report, const PresentOptions& options, size_t most) {
+Lines brief_finding_lines(const Report& report, const PresentOptions& options, size_t most, bool all_fixes) {
   if (report.findings.empty()) return finding_lines(report, options, false);
   FindingLines lines(report, layout_width(options));
   lines.heading();
   const size_t shown = std::min(most, report.findings.size());
-  for (size_t i = 0; i < shown; ++i) lines.two_lines(report.findings[i]);
+  for (size_t i = 0; i < shown; ++i) lines.short_form(report.findings[i], i == 0 ? 2 : all_fixes ? 1 : 0);
   Lines out = lines.take();
   if (shown < report.findings.size()) out.push_back(more_line(report.findings.size() - shown, "--section findings"));
   return out;

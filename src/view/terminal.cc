@@ -444,22 +444,27 @@ Lines first_screen(const Report& report, const PresentOptions& options) {
 }
 
 constexpr size_t kScreenRows = 24;     // with the prompt below
-constexpr size_t kMaxBriefFindings = 3, kMinTimeLines = 3, kMaxJobLines = 3;
+constexpr size_t kMaxBriefFindings = 3, kMinTimeLines = 3, kMaxJobLines = 4;
 
 Lines first_of(Lines lines, size_t most) {
-  if (lines.size() > most) lines.erase(lines.begin() + static_cast<ptrdiff_t>(most), lines.end());
+  if (lines.size() <= most || most == 0) return lines;
+  const size_t cut = lines.size() - most + 1;
+  lines.resize(most);
+  lines.back() = more_line(cut, "--all");
   return lines;
 }
 
 // Verdict, step, the most expensive findings and what to do next, on a screen of 24 lines.
 Lines brief_screen(const Report& report, const PresentOptions& options) {
   std::vector<Lines> parts = {first_of(input_lines(report, options), 3), verdict_lines(report, options)};
-  Lines findings = brief_finding_lines(report, options, kMaxBriefFindings);
+  Lines findings = brief_finding_lines(report, options, kMaxBriefFindings, false);
   std::vector<std::string> next = report.next;
   next.resize(std::min<size_t>(next.size(), 1));
   Lines after = next_lines(next, layout_width(options));
   if (after.empty()) after.emplace_back();
-  after.back().add(next.empty() ? "everything: --all" : "   (everything: --all)", Style::kFaint);
+  const std::string all = next.empty() ? "everything: --all" : "   (everything: --all)";
+  if (after.back().width() + display_width(all) > layout_width(options)) after.push_back(Line().skip(3));
+  after.back().add(all, Style::kFaint);
   size_t taken = findings.size() + after.size() + 2;
   for (const Lines& part : parts) taken += part.size() + 1;
   const auto left = [&] { return kScreenRows > taken + 1 ? kScreenRows - taken - 1 : size_t{0}; };
@@ -476,6 +481,10 @@ Lines brief_screen(const Report& report, const PresentOptions& options) {
   }
   add(log_lines(report, options), kScreenRows);
   add(telemetry_lines(report, options), kScreenRows);
+  // What the less expensive ones could be changed by takes the room that is left.
+  Lines with_fixes = brief_finding_lines(report, options, kMaxBriefFindings, true);
+  if (const size_t more = with_fixes.size() - findings.size(); more <= left())
+    findings = std::move(with_fixes), taken += more;
   parts.push_back(std::move(findings));
   if (!report.ranks.empty()) add(top_lines(report, options), kScreenRows);
   parts.push_back(std::move(after));

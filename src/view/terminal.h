@@ -22,8 +22,8 @@ Lines time_lines(const Report& report, const PresentOptions& options);
 Lines distance_lines(const Report& report, const PresentOptions& options);
 /// What costs time and what to change; `whole` adds reasons, figures and all evidence.
 Lines finding_lines(const Report& report, const PresentOptions& options, bool whole);
-/// Two lines each for the first `most`: what and its cost, the change.
-Lines brief_finding_lines(const Report& report, const PresentOptions& options, size_t most);
+/// The first `most`: what and its cost, and for the first or all of them the change.
+Lines brief_finding_lines(const Report& report, const PresentOptions& options, size_t most, bool all_fixes);
 /// One paragraph of marks.
 Lines checklist_lines(const Report& report, const PresentOptions& options);
 /// Kernels and ops that take the most time.

@@ -115,6 +115,7 @@ def test_a_rank_that_calls_something_else(profgpu, tmp_path, odd):
     report, hang = hang_of(profgpu, job.write(tmp_path / 'dumps'))
     assert hang['ranks'] == [7]
     assert report['flight_recorder']['mismatches'][0]['ranks'] == [7]
+    assert hang['what'].startswith('rank 7 calls ') and ', the others ' in hang['what'], hang['what']
 
 
 def test_sizes_that_may_differ(profgpu, tmp_path):

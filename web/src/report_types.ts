@@ -69,6 +69,7 @@ export interface PhaseShare {
 export interface AverageStep {
   steps: number;
   duration_ns: number;
+  elapsed_ns: number;
   phases: PhaseShare[];
   includes_hang?: boolean;
 }
@@ -245,11 +246,30 @@ export interface DeviceRow {
   window_idle_ns: number;
   window_utilization_pct: number | null;
 }
+export interface IdleShare {
+  cause: string;
+  total_ns: number;
+  window_pct: number;
+}
+export interface DeviceUse {
+  device: number;
+  of_steps: boolean;
+  window_ns: number;
+  busy_ns: number;
+  busy_pct: number | null;
+  compute_ns: number;
+  communication_ns: number;
+  memory_ns: number;
+  exposed_communication_ns: number;
+  exposed_memory_ns: number;
+  idle: IdleShare[];
+}
 export interface Step {
   name: string;
   index: number;
   start_ns: number;
   duration_ns: number;
+  elapsed_ns: number;
   device: number | null;
   device_busy_ns: number | null;
   device_idle_ns: number | null;
@@ -819,6 +839,7 @@ export interface ThreadTime {
 }
 export interface RankSections {
   devices: DeviceRow[];
+  use: DeviceUse[];
   steps: Step[];
   phases: PhaseRow[];
   average_step: AverageStep | null;

@@ -16,8 +16,10 @@ RankStanding standing(const Job* job, const RankReport& rank, const std::map<int
   if (job)
     if (const auto mean = job->step_mean_ns.find(rank.rank); mean != job->step_mean_ns.end())
       out.step_ns = mean->second;
-  if (const DeviceRow* busiest = rank.busiest())
-    out.busy_pct = only_if(busiest->window_ns > 0, busiest->window_utilization_pct());
+  if (const DeviceRow* busiest = rank.busiest()) {
+    const DeviceUse* use = first_where(rank.use, [&](const DeviceUse& u) { return u.device == busiest->id; });
+    if (use != nullptr && use->window_ns > 0) out.busy_pct = use->busy_pct();
+  }
   if (const auto late = stragglers.find(rank.rank); late != stragglers.end()) out.straggler = late->second;
   return out;
 }
@@ -51,10 +53,10 @@ void compare_ranks(Report& report) {
   report.focus = report.ranks.empty() ? -1 : 0;
   if (report.ranks.size() < 2) return;
   if (std::ranges::all_of(report.ranks, is_snapshot_alone)) {
-    const auto failed_bytes = [](const RankReport& r) {
-      return r.snapshot->oom ? r.snapshot->oom->requested_bytes : -1;
+    const auto need = [](const RankReport& r) {
+      return std::pair(r.snapshot->oom ? r.snapshot->oom->requested_bytes : -1, r.snapshot->peak.allocated_bytes);
     };
-    report.focus = static_cast<int>(std::ranges::max_element(report.ranks, {}, failed_bytes) - report.ranks.begin());
+    report.focus = static_cast<int>(std::ranges::max_element(report.ranks, {}, need) - report.ranks.begin());
     return;
   }
   std::map<int, const Straggler*> stragglers;

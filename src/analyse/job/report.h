@@ -56,7 +56,8 @@ struct Report {
 };
 
 /// Needs the report's ranks, job and inputs. The rank in focus is the latest straggler, else the one with the longest
-/// steps among those with device activity and complete records, else the first.
+/// steps among those with device activity and complete records, else the first; of snapshots alone the one that ran out
+/// of memory, or holds most.
 void compare_ranks(Report& report);
 
 }  // namespace profgpu

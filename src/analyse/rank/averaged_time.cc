@@ -30,14 +30,17 @@ AveragedTime AveragedTime::compute(const Facts& facts) {
   AveragedTime out;
   out.work_outside = steps.annotated && devices.busiest >= 0 &&
                      much_work_outside(facts.trace(), devices.devices[devices.busiest], steps);
-  if (!out.work_outside) {
-    out.left_out = steps.left_out_time();
-    return out;
-  }
-  Intervals measured;
-  for (const Step* s : steps.measured()) measured.push_back(s->interval());
-  out.left_out = subtract({{INT64_MIN, INT64_MAX}}, merged(std::move(measured)));
+  const Intervals measured = steps.measured_time();
+  out.left_out = out.work_outside ? subtract({{INT64_MIN, INT64_MAX}}, measured) : steps.left_out_time();
+  const bool all = steps.measured().size() == steps.steps.size() && !out.work_outside;
+  for (const DeviceTime& d : devices.devices)
+    // If the device hardly runs in the measured steps, such as in a partial last step, they do not represent it.
+    out.of_steps.push_back(!all && 2 * total_length(intersect(d.spans, measured)) >= total_length(measured));
   return out;
+}
+
+Intervals AveragedTime::part(const Facts& facts, size_t device, const Intervals& time) const {
+  return of_steps[device] ? intersect(time, facts.get<Steps>().measured_time()) : time;
 }
 
 }  // namespace profgpu

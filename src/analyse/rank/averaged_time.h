@@ -11,7 +11,11 @@ namespace profgpu {
 struct AveragedTime {
   bool work_outside = false;
   Intervals left_out;
+  /// By index in Devices: averages are over the measured steps alone, not over the device's whole window.
+  std::vector<bool> of_steps;
 
+  /// The part of a device's time that averages are over; all of `time` is within the device's window.
+  [[nodiscard]] Intervals part(const Facts& facts, size_t device, const Intervals& time) const;
   static AveragedTime compute(const Facts& facts);
 };
 

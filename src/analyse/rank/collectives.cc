@@ -127,7 +127,7 @@ class Collector {
  public:
   explicit Collector(const Facts& facts)
       : trace_(facts.trace()), devices_(facts.get<Devices>()), phases_(facts.get<Phases>()),
-        steps_(facts.get<Steps>()), launch_step_(steps_), kernel_step_(steps_) {}
+        steps_(facts.get<Steps>()), launch_step_(steps_), kernel_step_(steps_, StepFinder::By::kElapsed) {}
 
   CollectiveCalls collect() {
     std::vector<bool> described(trace_.activity.size());
@@ -289,13 +289,13 @@ class Collector {
   }
 
   void finish_rows() {
-    const std::vector<const Step*> measured = steps_.measured();
+    const Intervals measured = steps_.measured_time();
     std::vector<Row*> order;
     for (auto& [key, r] : rows_) {
       for (auto& [device, intervals] : r.time) {
         const Intervals time = merged(std::move(intervals));
         r.row.total_ns += total_length(time);
-        r.row.measured_ns += sum_of(measured, [&](const Step* s) { return overlap_length(time, s->interval()); });
+        r.row.measured_ns += total_length(intersect(time, measured));
         if (const DeviceTime* d = devices_.find(device))
           r.row.exposed_ns += total_length(subtract(time, d->compute));
       }

@@ -21,15 +21,6 @@ ComputePart part_over_limit(Bound bound) {
   return bound == Bound::kMemory ? kMemoryBound : kProducts;
 }
 
-// The measured steps, as phases partition them.
-Intervals measured_time(const Facts& facts) {
-  Intervals time;
-  const Steps& steps = facts.get<Steps>();
-  for (const PhaseSegment& s : facts.get<Phases>().segments)
-    if (steps.steps[s.step].measured) append(time, {s.start_ns, s.end_ns});
-  return time;
-}
-
 std::string name_of_state(const std::string& state) {
   if (state == "communication") return "exposed_communication";
   return state == "memory" ? "exposed_copies" : state;
@@ -43,7 +34,7 @@ ExclusiveTime ExclusiveTime::compute(const Facts& facts) {
   ExclusiveTime all{std::vector<int64_t>(trace.activity.size())};
   if (devices.busiest < 0) return all;
   const DeviceTime& device = devices.devices[static_cast<size_t>(devices.busiest)];
-  const Intervals measured = measured_time(facts);
+  const Intervals measured = facts.get<Steps>().measured_time();
   size_t at = 0;
   int64_t done = INT64_MIN;
   for (ActivityId a = device.begin; a < device.end; ++a) {   // by start
@@ -60,7 +51,7 @@ ExclusiveTime ExclusiveTime::compute(const Facts& facts) {
 
 Distance Distance::compute(const Facts& facts) {
   const MeasuredSteps& measured = facts.get<MeasuredSteps>();
-  Distance d{measured.steps, measured.wall_ns, {}, {}, {}, {}};
+  Distance d{measured.steps, measured.known_wall_ns(), {}, {}, {}, {}};
   const DeviceWork& work = facts.get<DeviceWork>();
   const RunLimits& limits = facts.get<RunLimits>();
   const std::vector<int64_t>& exclusive = facts.get<ExclusiveTime>().ns;
@@ -85,7 +76,7 @@ Distance Distance::compute(const Facts& facts) {
   };
   for (size_t p = 0; p < kComputeParts; ++p) add(std::string(kComputePartNames[p]), part_ns[p]);
   for (const NamedTime& state : measured.states)
-    if (state.name != "compute") add(name_of_state(state.name), state.time.total_ns);
+    if (state.name != "compute" && !state.is_unknown_work()) add(name_of_state(state.name), state.time.total_ns);
   d.known_pct = facts.get<Roofline>().known_pct;
   const int64_t limit_ns = part_ns[kNecessary] + part_ns[kUnknownWork];
   if (part_ns[kNecessary] > 0) {

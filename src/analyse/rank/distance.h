@@ -23,7 +23,7 @@ struct DistancePart {
 };
 
 struct Distance {
-  int64_t steps = 0, wall_ns = 0;        ///< of the measured steps
+  int64_t steps = 0, wall_ns = 0;        ///< MeasuredSteps::known_wall_ns()
   /// The least time for their work: at the limit where that is known; kernels of unknown work as they are. None where
   /// nothing is known.
   std::optional<int64_t> limit_ns;

@@ -139,9 +139,7 @@ BinnedTime BinnedTime::of(std::string name, const Intervals& time, const Interva
 
 EnergyTimes EnergyTimes::compute(const Facts& facts) {
   EnergyTimes times;
-  Intervals measured;
-  for (const Step* s : facts.get<Steps>().measured()) measured.push_back(s->interval());
-  times.bins = binned(merged(std::move(measured)));
+  times.bins = binned(facts.get<Steps>().measured_time());
   times.phases = phases_in(facts, times.bins);
   times.states = states_in(facts, times.bins);
   times.load = facts.get<StepLoad>();

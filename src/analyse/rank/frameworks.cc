@@ -1,6 +1,9 @@
 #include "analyse/rank/frameworks.h"
 
+#include <algorithm>
+
 #include "analyse/rank/names.h"
+#include "analyse/rank/steps.h"
 #include "base/text.h"
 
 namespace profgpu {
@@ -38,10 +41,27 @@ constexpr Sign kSigns[] = {
 constexpr std::array<std::string_view, kFrameworks> kFrameworkNames = {
     "eager PyTorch", "torch.compile", "graph breaks", "CUDA graphs", "vLLM", "SGLang", "TensorRT-LLM", "xDiT",
     "Diffusers", "Transformers", "Trainer", "Transformers pipeline", "Accelerate", "Lightning", "DDP", "FSDP", "FSDP2",
-    "DeepSpeed", "Megatron", "TorchRec", "JAX"};
+    "DeepSpeed", "Megatron", "TorchRec", "JAX", ""};
 
 bool is_vllm_step(std::string_view name) {
   return name.starts_with("execute_context_") || name.starts_with("execute_new_");
+}
+
+bool replays_all(const Facts& facts) {
+  const Trace& trace = facts.trace();
+  std::vector<int64_t> launches;
+  for (const HostId call : trace.launching)
+    if (facts.get<Names>().graph_launch[trace.host.name[call.value].value])
+      launches.push_back(trace.host.start_ns[call.value]);
+  std::ranges::sort(launches);
+  bool any = false;
+  for (const EngineRange& step : facts.get<Steps>().of_engine) {
+    if (step.batch.kind != StepKind::kDecode) continue;
+    const auto first = std::ranges::lower_bound(launches, step.time.start);
+    if (first == launches.end() || *first >= step.time.end) return false;
+    any = true;
+  }
+  return any;
 }
 
 }  // namespace
@@ -57,7 +77,7 @@ bool Frameworks::serves() const {
 std::vector<std::string> Frameworks::names() const {
   std::vector<std::string> out;
   for (size_t i = 0; i < kFrameworks; ++i)
-    if (seen[i]) out.emplace_back(kFrameworkNames[i]);
+    if (seen[i] && !kFrameworkNames[i].empty()) out.emplace_back(kFrameworkNames[i]);
   return out;
 }
 
@@ -65,7 +85,7 @@ Frameworks Frameworks::compute(const Facts& facts) {
   const Trace& trace = facts.trace();
   const Names& names = facts.get<Names>();
   Frameworks all;
-  bool eager = false, vllm_kernels = false;
+  bool eager = false, vllm_kernels = false, vllm_steps = false, sglang_steps = false;
   for (size_t i = 0; i < trace.strings.size(); ++i) {
     if (!names.on_host[i] && !names.on_device[i]) continue;
     const std::string_view name = trace.strings[StringId(i)];
@@ -73,10 +93,14 @@ Frameworks Frameworks::compute(const Facts& facts) {
     vllm_kernels |= contains(name, "vllm::");
     for (const Sign& sign : kSigns)
       if (!all.has(sign.framework) && contains(name, sign.part)) all.seen[static_cast<size_t>(sign.framework)] = true;
-    if (is_vllm_step(name)) all.seen[static_cast<size_t>(Framework::kVllm)] = true;
+    vllm_steps |= is_vllm_step(name), sglang_steps |= name.starts_with("step[");
   }
-  // Other engines use vLLM's kernels, too.
+  // Other engines use vLLM's kernels and modules, too: those whose steps are marked are the ones that serve.
+  if (vllm_steps) all.seen[static_cast<size_t>(Framework::kVllm)] = true;
   if (vllm_kernels && !all.serves()) all.seen[static_cast<size_t>(Framework::kVllm)] = true;
+  if (sglang_steps && !vllm_steps) all.seen[static_cast<size_t>(Framework::kVllm)] = false;
+  if (vllm_steps && !sglang_steps) all.seen[static_cast<size_t>(Framework::kSglang)] = false;
+  all.seen[static_cast<size_t>(Framework::kAllGraphs)] = replays_all(facts);
   const bool captured = all.has(Framework::kTorchCompile) || all.has(Framework::kCudaGraphs);
   all.seen[static_cast<size_t>(Framework::kEager)] = eager && !captured && trace.activity.size() > 0;
   return all;

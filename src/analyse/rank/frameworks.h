@@ -14,8 +14,9 @@ namespace profgpu {
 enum class Framework : uint8_t {
   kEager, kTorchCompile, kGraphBreaks, kCudaGraphs, kVllm, kSglang, kTensorRtLlm, kXdit, kDiffusers, kTransformers,
   kTrainer, kPipeline, kAccelerate, kLightning, kDdp, kFsdp, kFsdp2, kDeepSpeed, kMegatron, kTorchRec, kJax,
+  kAllGraphs,   ///< all decode steps of an engine replay graphs; has no name of its own
 };
-constexpr size_t kFrameworks = 21;
+constexpr size_t kFrameworks = 22;
 /// "vLLM", "CUDA graphs"
 std::string_view framework_name(Framework framework);
 /// Whether it serves requests: its users change the server's settings, not the model.

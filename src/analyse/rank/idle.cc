@@ -365,6 +365,14 @@ bool LostLaunches::explain(const Trace& trace, const Gap& gap) const {
   return std::ranges::lower_bound(start_ns, last) - std::ranges::lower_bound(start_ns, first) >= kMinLost;
 }
 
+Intervals DeviceIdle::time_of(IdleCause cause) const {
+  Intervals time;
+  each([&](const Gap& gap) {
+    if (gap.cause == cause) time.push_back(gap.time());
+  });
+  return merged(std::move(time));
+}
+
 std::vector<Gap> DeviceIdle::all() const {
   std::vector<Gap> both;
   both.reserve(gaps.size() + edges.size());
@@ -398,9 +406,8 @@ Idle Idle::compute(const Facts& facts) {
   const Trace& trace = facts.trace();
   const Steps& steps = facts.get<Steps>();
   const HostTime host_time(facts);
-  Intervals measured, any_busy;
-  for (const Step* step : steps.measured()) measured.push_back(step->interval());
-  measured = merged(std::move(measured));
+  const Intervals measured = steps.measured_time();
+  Intervals any_busy;
   for (const DeviceTime& device : facts.get<Devices>().devices) any_busy = unite(any_busy, device.busy);
   Idle all;
   for (const DeviceTime& device : facts.get<Devices>().devices) {

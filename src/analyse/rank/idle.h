@@ -92,6 +92,8 @@ struct DeviceIdle {
     }
     for (; edge != edges.end(); ++edge) use(*edge);
   }
+  /// Gaps and edges of one cause, merged.
+  [[nodiscard]] Intervals time_of(IdleCause cause) const;
   /// A copy of all of them.
   [[nodiscard]] std::vector<Gap> all() const;
 };

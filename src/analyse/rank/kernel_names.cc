@@ -327,7 +327,7 @@ std::string demangled_name(string_view name) {
 std::string short_kernel_name(string_view name) {
   name = without_blanks(name);
   if (name.empty()) return "(no name)";
-  if (name.starts_with("Memcpy") || name.starts_with("Memset")) return clipped(std::string(name));
+  if (name.starts_with("Memcpy") || name.starts_with("Memset") || is_whole_graph(name)) return clipped(std::string(name));
   std::string out = ruled_kernel_name(name.substr(0, name.find_first_of("(< ")));
   if (out.empty()) out = name.starts_with("_Z") ? mangled_kernel_name(name) : demangled_name(name);
   if (out.empty()) out = name;

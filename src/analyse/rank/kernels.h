@@ -16,6 +16,8 @@ std::string_view kernel_category_name(KernelCategory category);
 KernelCategory kernel_category(std::string_view name);
 /// Without return type, template arguments, parameters and hash: "vectorized_elementwise add".
 std::string short_kernel_name(std::string_view name);
+/// "CUDA graph 12": the replay of a graph of which only the whole was recorded, not its kernels.
+inline bool is_whole_graph(std::string_view name) { return name.starts_with("CUDA graph "); }
 /// Whether the name shows tensor cores (matrix cores on AMD): s16816, tensorop, hmma, xmma, wgmma, MI16x16 ...
 bool uses_tensor_cores(std::string_view name, KernelCategory category);
 

@@ -9,6 +9,7 @@
 #include "analyse/rank/ops.h"
 #include "analyse/rank/steps.h"
 #include "analyse/rank/work.h"
+#include "base/statistics.h"
 #include "base/text.h"
 #include "trace/radix_sort.h"
 
@@ -21,10 +22,12 @@ struct StepState {
   static constexpr int kCount = kFirstIdle + kIdleCauses;
 };
 
+std::string idle_state(IdleCause cause) { return "idle: " + std::string(idle_cause_name(cause)); }
+
 std::string step_state_name(int state) {
   constexpr std::string_view kNames[] = {"compute", "communication", "memory", "outside"};
   if (state < StepState::kFirstIdle) return std::string(kNames[state]);
-  return "idle: " + std::string(idle_cause_name(static_cast<IdleCause>(state - StepState::kFirstIdle)));
+  return idle_state(static_cast<IdleCause>(state - StepState::kFirstIdle));
 }
 
 struct StateInterval {
@@ -82,6 +85,28 @@ class StepSum {
   double squares_ = 0;
 };
 
+// Partition of the measured steps' elapsed time: what no range on the host covers is `other`.
+std::vector<PhaseSegment> measured_segments(const Facts& facts) {
+  const std::vector<Step>& steps = facts.get<Steps>().steps;
+  const std::vector<PhaseSegment>& of_ranges = facts.get<Phases>().segments;
+  std::vector<PhaseSegment> segments;
+  size_t at = 0;
+  for (uint32_t i = 0; i < steps.size(); ++i) {
+    if (!steps[i].measured) continue;
+    const Interval step = steps[i].elapsed;
+    int64_t time = step.start;
+    while (at < of_ranges.size() && of_ranges[at].end_ns <= step.start) ++at;
+    for (size_t j = at; j < of_ranges.size() && of_ranges[j].start_ns < step.end; ++j) {
+      const int64_t from = std::max(of_ranges[j].start_ns, time), to = std::min(of_ranges[j].end_ns, step.end);
+      if (from > time) segments.push_back({time, from, Phase::kOther, i});
+      if (to > from) segments.push_back({from, to, of_ranges[j].phase, i});
+      time = std::max(time, to);
+    }
+    if (time < step.end) segments.push_back({time, step.end, Phase::kOther, i});
+  }
+  return segments;
+}
+
 void add_makeup(const Facts& facts, MeasuredSteps& m) {
   const std::vector<Step>& steps = facts.get<Steps>().steps;
   const std::vector<StateInterval> states = device_states(facts);
@@ -95,8 +120,7 @@ void add_makeup(const Facts& facts, MeasuredSteps& m) {
     of_state[static_cast<size_t>(state)].add(steps[s.step], ns);
   };
   size_t at = 0;
-  for (const PhaseSegment& s : facts.get<Phases>().segments) {
-    if (!steps[s.step].measured) continue;
+  for (const PhaseSegment& s : measured_segments(facts)) {
     while (at < states.size() && states[at].time.end <= s.start_ns) ++at;
     int64_t outside = s.end_ns - s.start_ns;
     for (size_t i = at; i < states.size() && states[i].time.start < s.end_ns; ++i) {
@@ -140,7 +164,7 @@ void add_work(const Facts& facts, MeasuredSteps& m) {
   const Kernels& kernels = facts.get<Kernels>();
   std::unordered_map<WorkKey, size_t, WorkHash> place_of;
   std::vector<StepSum> sums;
-  StepFinder step_of(facts.get<Steps>());
+  StepFinder step_of(facts.get<Steps>(), StepFinder::By::kElapsed);
   const auto text = [&](StringId id) { return only_if(id.valid(), std::string(trace.strings[id])); };
   for (uint32_t i = 0; i < trace.activity.size(); ++i) {
     const Step* step = step_of(trace.activity.start_ns[i]);
@@ -172,11 +196,19 @@ void add_work(const Facts& facts, MeasuredSteps& m) {
 
 }  // namespace
 
+bool NamedTime::is_unknown_work() const {
+  return name == idle_state(IdleCause::kUntracedWork) || name == idle_state(IdleCause::kNoRequests);
+}
+
+int64_t MeasuredSteps::known_wall_ns() const {
+  return wall_ns - sum_of(states, [](const NamedTime& s) { return s.is_unknown_work() ? s.time.total_ns : 0; });
+}
+
 MeasuredSteps MeasuredSteps::compute(const Facts& facts) {
   const Steps& steps = facts.get<Steps>();
   MeasuredSteps m;
   m.steps = static_cast<int64_t>(steps.measured().size());
-  m.wall_ns = steps.measured_wall_ns();
+  m.wall_ns = total_length(steps.measured_time());
   add_makeup(facts, m);
   add_work(facts, m);
   for (const OpRow& o : facts.get<Ops>().rows)

@@ -27,6 +27,8 @@ struct Makeup {
 struct NamedTime {
   std::string name;
   Varying time;
+  /// Of a state: what the device does is not in the trace, or a server has no requests.
+  [[nodiscard]] bool is_unknown_work() const;
 
   void fields(auto&& v) const { v("name", name), time.fields(v); }
 };
@@ -66,7 +68,7 @@ struct MeasuredCollective {
 
 struct MeasuredSteps {
   int64_t steps = 0;
-  int64_t wall_ns = 0;
+  int64_t wall_ns = 0;             ///< elapsed, with the device work that they launched
   std::vector<Makeup> makeup;      ///< adds up to wall_ns exactly
   std::vector<NamedTime> phases;   ///< all phases, in their order
   std::vector<NamedTime> states;   ///< only those that take time
@@ -78,6 +80,8 @@ struct MeasuredSteps {
     v("steps", steps), v("wall_ns", wall_ns), v("makeup", makeup), v("phases", phases), v("states", states);
     v("work", work), v("ops", ops), v("collectives", collectives);
   }
+  /// Without the time in which the device may work or need not: it tells nothing of how fast the steps could be.
+  [[nodiscard]] int64_t known_wall_ns() const;
   static MeasuredSteps compute(const Facts& facts);
 };
 

@@ -70,7 +70,7 @@ void compare_with_ops(const Facts& facts, ModelSection& m) {
 }
 
 void add_rate(const Facts& facts, const ModelConfig& model, int64_t steps, ModelSection& m) {
-  const int64_t wall_ns = facts.get<Steps>().measured_wall_ns();
+  const int64_t wall_ns = total_length(facts.get<Steps>().measured_time());
   if (!m.flops_per_step || wall_ns <= 0) return;
   const double per_ns = *m.flops_per_step * static_cast<double>(steps) / static_cast<double>(wall_ns);
   Precision precision = precision_of_products(facts);

@@ -36,12 +36,13 @@ struct PhaseRow {
 /// Mean over the measured steps.
 struct AverageStep {
   int64_t steps = 0;
-  int64_t duration_ns = 0;
+  int64_t duration_ns = 0;      ///< of the ranges on the host, which the phases partition
+  int64_t elapsed_ns = 0;       ///< with the device work that they launched
   std::vector<PhaseShare> phases;
   bool includes_hang = false;   ///< the job hangs in one of them, which the job's mean step leaves out
 
   void fields(auto&& v) const {
-    v("steps", steps), v("duration_ns", duration_ns), v("phases", phases);
+    v("steps", steps), v("duration_ns", duration_ns), v("elapsed_ns", elapsed_ns), v("phases", phases);
     if (includes_hang) v("includes_hang", true);
   }
   static std::optional<AverageStep> compute(const Facts& facts);

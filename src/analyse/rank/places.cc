@@ -67,6 +67,12 @@ struct ForwardOps {
   }
 };
 
+// "aten::mm", "ConvolutionBackward0", "Optimizer.step#SGD.step": older profilers write ranges that a program marks as
+// operators.
+bool is_operator(string_view name) {
+  return contains(name, "::") || contains(name, "Backward") || name.starts_with("Optimizer.");
+}
+
 constexpr string_view kBackwardOf = "backward of ", kBackwardStarted = "backward pass started in ";
 
 // Such a frame is the whole program.
@@ -116,6 +122,8 @@ Place Places::place_of(HostId range) const {
   const auto frame = is_python(range) ? frame_of(name) : std::nullopt;
   place.name = shortened(frame ? frame->function : name, kLongestName);
   if (frame) place.file = shortened(frame->file, kLongestName), place.line = frame->line;
+  const HostKind kind = h.kind[range.value];
+  place.is_range = kind == HostKind::kAnnotation || (kind == HostKind::kOp && !is_operator(name));
   const HostId module = trace_.enclosing(range, [&](HostId at) {
     return is_python(at) && trace_.name(at).starts_with(kModule) && trace_.name(at).size() > kModule.size();
   });

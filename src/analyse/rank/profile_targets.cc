@@ -50,7 +50,7 @@ void choose_launches(const Facts& facts, ProfileTargets& all) {
   for (const ProfileTarget& t : all.targets) functions.insert(t.function);
   const Trace& trace = facts.trace();
   int64_t before = 0, in_steps = 0, from = 0;
-  StepFinder step_of(steps);
+  StepFinder step_of(steps, StepFinder::By::kElapsed);
   each_kernel(facts, [&](ActivityId a) {
     const std::string_view function = kernel_function(trace.name(a));
     const int64_t start = trace.activity.start_ns[a.value];
@@ -78,7 +78,7 @@ ProfileTargets ProfileTargets::of(const Facts& facts, size_t most) {
   const Trace& trace = facts.trace();
   const DeviceWork& work = facts.get<DeviceWork>();
   const RunLimits& limits = facts.get<RunLimits>();
-  StepFinder step_of(facts.get<Steps>());
+  StepFinder step_of(facts.get<Steps>(), StepFinder::By::kElapsed);
   std::map<std::string_view, FunctionSum> sums;
   each_kernel(facts, [&](ActivityId a) {
     if (!step_of.measured(trace.activity.start_ns[a.value])) return;

@@ -12,6 +12,7 @@
 
 #include "analyse/rank/collectives.h"
 #include "analyse/rank/counters.h"
+#include "analyse/rank/device_use.h"
 #include "analyse/rank/distance.h"
 #include "analyse/rank/energy.h"
 #include "analyse/rank/facts.h"
@@ -58,6 +59,7 @@ struct RankReport {
   std::vector<std::string> frameworks;     ///< that the program uses, see Frameworks
 
   std::vector<DeviceRow> devices;          ///< by id
+  std::vector<DeviceUse> use;              ///< likewise
   Steps steps;
   std::vector<PhaseRow> phases;            ///< all of them
   std::optional<AverageStep> average_step; ///< none without steps
@@ -83,6 +85,7 @@ struct RankReport {
   template <class Self, class Visit>
   static void sections(Self&& self, Visit&& visit) {
     visit(Section{"devices", "Devices", "time on each device: busy, idle, by kind of work"}, self.devices);
+    visit(Section{"use", "Use of devices", "how busy each device is, and why it idles, without warm-up"}, self.use);
     visit(Section{"steps", "Steps", "every step, with its device time"}, self.steps);
     visit(Section{"phases", "Phases", "wall time of all steps by phase of training"}, self.phases);
     visit(Section{"average_step", "Average step", "the mean of the measured steps, by phase"}, self.average_step);

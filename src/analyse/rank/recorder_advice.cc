@@ -10,7 +10,7 @@ const RecorderAdvice& recorder_advice(Recorder recorder) {
       "profile after warm-up: schedule(wait=1, warmup=3, active=5), or run the model a few times first",
       "record the shapes of operators' inputs: profile(record_shapes=True)"};
   static constexpr RecorderAdvice kOwn = {
-      "", "use profgpu.step() once per step", "record fewer steps: profgpu run --trace --steps 100:110",
+      "no GPU was used, or none was found (`profgpu doctor`).", "use profgpu.step() once per step", "record fewer steps: profgpu run --trace --steps 100:110",
       "turn off what you do not need: --python-stacks 0", "record after warm-up: profgpu run --trace --steps 100:110",
       "record the shapes of operators' inputs beside it: profgpu attach PID torch --with shapes"};
   static constexpr RecorderAdvice kNsys = {

@@ -53,7 +53,7 @@ struct Wait {
 struct Run {
   int64_t start, end;           // of the host
   int64_t device_end;           // last end of an activity launched in it
-  int64_t steps_ns;             // of its measured steps, which may leave time between them
+  int64_t steps_ns;             // elapsed in its measured steps, which may leave time between them
   // It lasts until its device work is done: the host may have run ahead.
   [[nodiscard]] Interval whole() const { return {start, std::max(end, device_end)}; }
   // Scales a part of the whole to the steps' wall time.
@@ -165,10 +165,10 @@ std::vector<Run> find_runs(const Facts& facts) {
       return window.start > runs.back().start && window.start <= part.start;
     });
     if (same_window) {
-      runs.back().steps_ns += std::max<int64_t>(0, part.end - std::max(part.start, runs.back().end));
+      runs.back().steps_ns += step->elapsed.length();
       runs.back().end = std::max(runs.back().end, part.end);
     } else {
-      runs.push_back({part.start, part.end, part.start, part.length()});
+      runs.push_back({part.start, part.end, part.start, step->elapsed.length()});
     }
   }
   for (size_t i = 0; i < trace.launching.size(); ++i) {
@@ -277,15 +277,6 @@ Intervals allocation_time(const Facts& facts) {
   return merged(std::move(calls));
 }
 
-// Gaps and edges of one cause, in time order.
-Intervals gaps_of(const DeviceIdle& idle, IdleCause cause) {
-  Intervals gaps;
-  idle.each([&](const Gap& gap) {
-    if (gap.cause == cause) gaps.push_back(gap.time());
-  });
-  return merged(std::move(gaps));
-}
-
 std::vector<bool> activities_after(const Trace& trace, const DeviceIdle& idle, IdleCause cause) {
   std::vector<bool> after(trace.activity.size());
   idle.each([&](const Gap& gap) {
@@ -326,7 +317,7 @@ int64_t Replay::saved_by(const Removal& removal) const {
     const int64_t taken = std::max(host_end, player.device_end()) - start;
     saved += run.share(std::clamp<int64_t>(recorded - taken, 0, recorded));
   }
-  return std::min(saved, facts_->get<Steps>().measured_wall_ns());
+  return std::min(saved, total_length(facts_->get<Steps>().measured_time()));
 }
 
 int64_t Replay::of_runs(const Intervals& time) const {
@@ -336,7 +327,7 @@ int64_t Replay::of_runs(const Intervals& time) const {
 int64_t Replay::saved_by_cause(IdleCause cause, size_t device) const {
   const Phases& phases = facts_->get<Phases>();
   const DeviceIdle& idle = facts_->get<Idle>().devices[device];
-  Intervals idle_time = gaps_of(idle, cause);
+  Intervals idle_time = idle.time_of(cause);
   Removal removal;
   switch (cause) {
     case IdleCause::kUnknown:

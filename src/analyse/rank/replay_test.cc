@@ -64,7 +64,7 @@ TEST(Replay, WhereTheHostRunsAheadStepsTakeWhatTheDeviceTakes) {
   const Trace trace = communicating(5, false);
   const Facts facts(trace, {});
   const double share = static_cast<double>(facts.get<Replay>().saved_by_communication(0)) /
-                       static_cast<double>(facts.get<Steps>().measured_wall_ns());
+                       static_cast<double>(total_length(facts.get<Steps>().measured_time()));
   EXPECT_NEAR(share, 300.0 / 735, 0.02);
 }
 

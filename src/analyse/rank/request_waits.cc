@@ -13,9 +13,6 @@ namespace {
 
 using std::string_view;
 
-constexpr int64_t kLongWait_ns = 20'000'000;
-constexpr int64_t kLongSteps = 2;   // a wait that may be scheduling takes as long as this many steps
-
 struct FrameName {
   string_view file, function;   // parts of "queue.py(171): get"
 };
@@ -83,7 +80,7 @@ RequestWaits RequestWaits::compute(const Facts& facts) {
   RequestWaits waits;
   if (steps.empty()) return waits;
   const ThreadId engine = h.thread[facts.get<Steps>().of_engine.front().range.value];
-  waits.long_ns = std::max(kLongWait_ns, kLongSteps * lower_median(std::move(durations)));
+  waits.long_ns = longest_scheduling(std::move(durations));
   steps = merged(std::move(steps));
   const int64_t end_ns = std::max(steps.back().end, trace.windows.back().end);
   const Intervals since_first = subtract({{steps.front().start, end_ns}}, steps);

@@ -1,3 +1,4 @@
+#include "analyse/rank/measured.h"
 #include "analyse/rank/roofline.h"
 
 #include <fmt/format.h>
@@ -26,6 +27,7 @@ namespace {
 // Starting and draining a grid takes a few microseconds: shorter kernels reach no peak rate.
 constexpr int64_t kShort_ns = 5'000;
 constexpr double kHalf = 0.5;
+constexpr double kImpossiblePct = 105;   // of the peak, with rounding in tables of peaks
 
 /// The busiest device; null: none.
 const DeviceTime* device_of(const Facts& facts) {
@@ -144,7 +146,11 @@ std::optional<double> RooflineRow::memory_gbps() const {
 void PeakTime::add(const OpWork& work, const DeviceLimits& limits, bool recomputed) {
   if (work.needed_flops() <= 0) return;
   const double rate = limits.operations_per_ns(work.precision);
-  if (rate <= 0) return void(complete = false);
+  flops += static_cast<double>(work.needed_flops());
+  if (rate <= 0) {
+    unrated_flops += static_cast<double>(work.needed_flops()), unrated = work.precision;
+    return;
+  }
   const double ns = static_cast<double>(work.needed_flops()) / rate;
   all_ns += ns;
   if (!recomputed) model_ns += ns;
@@ -266,11 +272,23 @@ class RooflineMaker {
     roofline.ops = ops_.rows(trace_);
     roofline.kernels = kernels_.rows(trace_);
     if (all_ns_ > 0) roofline.known_pct = percent_of(known_ns_, all_ns_);
-    const int64_t wall_ns = facts_.get<Steps>().measured_wall_ns();
-    if (roofline.known_pct.value_or(0) >= Roofline::kMinKnownPct && peak_.complete && peak_.all_ns > 0 && wall_ns > 0) {
+    const int64_t wall_ns = facts_.get<MeasuredSteps>().known_wall_ns();
+    if (roofline.known_pct.value_or(0) >= Roofline::kMinKnownPct && peak_.complete() && peak_.all_ns > 0 && wall_ns > 0) {
       roofline.mfu_pct = 100 * peak_.model_ns / static_cast<double>(wall_ns);
       roofline.hfu_pct = 100 * peak_.all_ns / static_cast<double>(wall_ns);
     }
+    if (roofline.hfu_pct.value_or(0) > kImpossiblePct) {
+      roofline.missing.push_back(fmt::format("MFU would be {}: operators compute less than their shapes say, as with "
+                                             "sliding windows and masks",
+                                             format_percent(*roofline.hfu_pct, 0)));
+      roofline.mfu_pct.reset(), roofline.hfu_pct.reset();
+    }
+    if (!peak_.complete() && limits_.device)
+      roofline.missing.push_back(fmt::format("MFU is not known: {} of the FLOPs are in {}, of which the device's rate "
+                                             "is not known",
+                                             format_percent(100 * peak_.unrated_flops / peak_.flops, 0),
+                                             peak_.unrated == Precision::kUnknown ? "an unknown precision"
+                                                                                  : precision_name(peak_.unrated)));
     roofline.mbu_pct = decode_pct(*device);
     add_missing(roofline);
     return roofline;
@@ -278,7 +296,7 @@ class RooflineMaker {
 
  private:
   void add_ops(const DeviceTime& device) {
-    StepFinder step_of(facts_.get<Steps>());
+    StepFinder step_of(facts_.get<Steps>(), StepFinder::By::kElapsed);
     for (size_t i = 0; i < work_.runs.size(); ++i) {
       const WorkRun& run = work_.runs[i];
       const int64_t start_ns = trace_.activity.start_ns[run.first.value];
@@ -300,7 +318,7 @@ class RooflineMaker {
   // A run's work belongs to its kernels by their durations.
   void add_kernels(const DeviceTime& device) {
     const Devices& devices = facts_.get<Devices>();
-    StepFinder step_of(facts_.get<Steps>());
+    StepFinder step_of(facts_.get<Steps>(), StepFinder::By::kElapsed);
     for (ActivityId a = device.begin; a < device.end; ++a) {
       if (devices.kind[a.value] != WorkKind::kCompute || !step_of.measured(trace_.activity.start_ns[a.value])) continue;
       const int64_t ns = trace_.activity.duration_ns[a.value];
@@ -347,7 +365,9 @@ class RooflineMaker {
       known_ns += ns;
       bytes += static_cast<double>(run->work.bytes) * static_cast<double>(ns) / static_cast<double>(run->device_ns);
     }
-    const int64_t wall_ns = total_length(merged(std::move(time)));
+    const DeviceIdle& idle = facts_.get<Idle>().devices[static_cast<size_t>(facts_.get<Devices>().busiest)];
+    const int64_t wall_ns =
+        total_length(subtract(merged(std::move(time)), idle.time_of(IdleCause::kUntracedWork)));
     if (wall_ns == 0 || percent_of(known_ns, all_ns) < Roofline::kMinKnownPct) return std::nullopt;
     return 100 * bytes / (limits_.device->bytes_per_ns() * static_cast<double>(wall_ns));
   }

@@ -58,10 +58,7 @@ std::vector<Served> served_steps(const Facts& facts) {
   }
   Intervals untraced;
   for (const DeviceIdle& device : facts.get<Idle>().devices)
-    device.each([&](const Gap& gap) {
-      if (gap.cause == IdleCause::kUntracedWork) untraced.push_back(gap.time());
-    });
-  untraced = merged(std::move(untraced));
+    untraced = unite(untraced, device.time_of(IdleCause::kUntracedWork));
   for (Served& s : served) s.time = subtract({{s.step->time.start, s.end_ns}}, untraced);
   return served;
 }

@@ -40,6 +40,35 @@ TEST(Serving, IsStepsByKindAndTokens) {
   EXPECT_EQ(s->no_requests_ns, 0);
 }
 
+// Steps launch for 400 us and go on; their graphs run for 560 us. What lies between them belongs to the next step, but
+// no wait for requests.
+TEST(Serving, StepsElapseUntilTheirWorkIsDone) {
+  HandTrace t;
+  for (const int64_t at : {0, 1000, 2000, 3000, 90'000}) {
+    t.range("execute_context_0(0)_generation_4(4)", at, at + 400);
+    t.call("cudaGraphLaunch", at + 10, at + 20).kernel("k", at + 30, at + 35, at + 40, at + 600);
+  }
+  const Trace trace = t.build();
+  const Facts facts(trace, {});
+  std::vector<int64_t> host, elapsed;
+  for (const Step& s : facts.get<Steps>().steps) host.push_back(s.duration_ns), elapsed.push_back(s.elapsed.length());
+  EXPECT_EQ(host, std::vector<int64_t>(5, 400'000));
+  EXPECT_EQ(elapsed, (std::vector<int64_t>{600'000, 1'000'000, 1'000'000, 1'000'000, 600'000}));
+}
+
+// Two steps of a training loop whose device lags behind: each lasts until its own work is done.
+TEST(Steps, ElapseBehindTheHost) {
+  HandTrace t;
+  t.range("ProfilerStep#1", 0, 100).kernel("a", 10, 15, 20, 300);
+  t.range("ProfilerStep#2", 100, 200).kernel("b", 110, 115, 300, 580);
+  t.range("ProfilerStep#3", 1000, 1100).kernel("c", 1010, 1015, 1020, 1050);
+  const Trace trace = t.build();
+  const Facts facts(trace, {});
+  std::vector<Interval> elapsed;
+  for (const Step& s : facts.get<Steps>().steps) elapsed.push_back(s.elapsed);
+  EXPECT_EQ(elapsed, (std::vector<Interval>{{0, 300'000}, {300'000, 580'000}, {1'000'000, 1'100'000}}));
+}
+
 // A product of 4 tokens with 8 x 16 weights in each decode step, and next to nothing that is not known.
 TEST(Serving, ATokenHasItsFlopsAndBytes) {
   HandTrace t;

@@ -44,8 +44,11 @@ constexpr const char* kProfilerStep = "^ProfilerStep#[0-9]+$";
 constexpr const char* kLikeStep =
     "^[[( #]*(epoch[ _#:=-]*[0-9]+[ _,:/-]*)?((train(ing)?|global)[ _-]?)?(step|iter|iteration|batch)[ _#:=-]*[0-9]+"
     "( ?/ ?[0-9]+)?[]) #]*$";
+// "train_step", again and again.
+constexpr const char* kUnnumberedStep = "^((train(ing)?|global)[ _-]?)?(step|iter|iteration|batch)$";
 // By how much consecutive ranges may overlap, because times are rounded.
 constexpr int64_t kRounding_ns = 1'000;
+constexpr size_t kRepeated = 3;   // of ranges without a number: fewer may be anything
 
 std::vector<bool> matching_strings(const Trace& trace, const char* pattern) {
   const Pattern regex(pattern);
@@ -120,7 +123,12 @@ std::vector<StepRange> step_ranges(const Facts& facts, const std::vector<EngineR
   if (!facts.options().step_pattern.empty())
     return ranges(facts, matching_strings(trace, facts.options().step_pattern.c_str()));
   if (auto found = ranges(facts, matching_strings(trace, kProfilerStep)); !found.empty()) return found;
-  if (of_engine.empty()) return ranges(facts, matching_strings(trace, kLikeStep));
+  if (of_engine.empty()) {
+    std::vector<StepRange> numbered = ranges(facts, matching_strings(trace, kLikeStep));
+    if (!numbered.empty()) return numbered;
+    std::vector<StepRange> repeated = ranges(facts, matching_strings(trace, kUnnumberedStep));
+    return repeated.size() >= kRepeated ? repeated : numbered;
+  }
   std::vector<StepRange> found;
   for (const EngineRange& step : of_engine) found.push_back({step.range, step.time});
   return found;
@@ -260,6 +268,7 @@ Step step_of(std::string name, int64_t index, Interval time) {
   s.index = index;
   s.start_ns = time.start;
   s.duration_ns = time.length();
+  s.elapsed = time;
   return s;
 }
 
@@ -271,6 +280,41 @@ void add_estimated(const Trace& trace, Steps& all) {
     all.steps.push_back(step_of("estimated step " + std::to_string(index), static_cast<int64_t>(index), step));
   }
   all.estimated = periodic.steps.empty() ? 0 : periodic.confidence;
+}
+
+// When the device has done what each step launched, or its range ends where that is later.
+std::vector<int64_t> ends_of_work(const Trace& trace, const Steps& steps) {
+  std::vector<int64_t> ends;
+  for (const Step& s : steps.steps) ends.push_back(s.interval().end);
+  StepFinder step_of(steps);
+  for (size_t i = 0; i < trace.launching.size(); ++i) {
+    const Step* step = step_of(trace.host.start_ns[trace.launching[i].value]);
+    if (step == nullptr) continue;
+    int64_t& end = ends[static_cast<size_t>(step - steps.steps.data())];
+    for (uint32_t j = trace.launched_first[i]; j < trace.launched_first[i + 1]; ++j)
+      if (trace.activity.start_ns[trace.launched[j].value] >= step->start_ns)   // else clocks disagree
+        end = std::max(end, trace.activity.end_ns(trace.launched[j]));
+  }
+  return ends;
+}
+
+// The host may run ahead of the device, and an engine does: its ranges end before the work that they launched.
+void set_elapsed(const Trace& trace, Steps& all) {
+  const std::vector<int64_t> ends = ends_of_work(trace, all);
+  std::vector<int64_t> served;
+  for (size_t i = 0; i < ends.size(); ++i)
+    if (is_served(all.steps[i].batch.kind)) served.push_back(ends[i] - all.steps[i].start_ns);
+  const int64_t most_between = served.empty() ? 0 : longest_scheduling(std::move(served));
+  size_t window = 0;
+  int64_t before = INT64_MIN;
+  for (size_t i = 0; i < ends.size(); ++i) {
+    Step& s = all.steps[i];
+    for (; window + 1 < trace.windows.size() && trace.windows[window + 1].start <= s.start_ns; ++window)
+      before = INT64_MIN;
+    const bool follows = before != INT64_MIN && s.start_ns - before <= most_between;
+    s.elapsed.start = follows ? before : s.start_ns;
+    before = s.elapsed.end = std::max(ends[i], s.elapsed.start);
+  }
 }
 
 void mark_measured(std::vector<Step>& steps) {
@@ -291,13 +335,25 @@ std::vector<const Step*> Steps::measured() const {
 Intervals Steps::left_out_time() const {
   Intervals time;
   for (const Step& s : steps)
-    if (!s.measured) time.push_back(s.interval());
+    if (!s.measured) time.push_back(s.elapsed);
   return merged(std::move(time));
 }
 
 int64_t Steps::measured_wall_ns() const { return sum_of(measured(), &Step::duration_ns); }
 
 int64_t Steps::total_wall_ns() const { return sum_of(steps, &Step::duration_ns); }
+
+Intervals Steps::measured_time() const {
+  Intervals time;
+  for (const Step* s : measured()) time.push_back(s->elapsed);
+  return merged(std::move(time));
+}
+
+int64_t longest_scheduling(std::vector<int64_t> step_durations_ns) {
+  constexpr int64_t kLongWait_ns = 20'000'000;
+  constexpr int64_t kLongSteps = 2;
+  return std::max(kLongWait_ns, kLongSteps * lower_median(std::move(step_durations_ns)));
+}
 
 namespace {
 
@@ -342,6 +398,7 @@ Steps Steps::compute(const Facts& facts) {
   if (!all.annotated && trace.recorded && facts.options().step_pattern.empty()) add_estimated(trace, all);
   mark_left_out(trace, all.steps);
   leave_out_captures(all.steps);
+  if (all.annotated) set_elapsed(trace, all);
   std::erase_if(all.steps, [&](const Step& s) {
     return s.index < facts.options().first_step || s.index >= facts.options().end_step;
   });
@@ -367,9 +424,9 @@ Steps Steps::compute(const Facts& facts) {
 
 const Step* StepFinder::operator()(int64_t time_ns) {
   if (steps_.empty()) return nullptr;
-  if (at_ > 0 && time_ns < steps_[at_].start_ns) at_ = 0;
-  while (at_ + 1 < steps_.size() && steps_[at_ + 1].start_ns <= time_ns) ++at_;
-  return steps_[at_].interval().contains(time_ns) ? &steps_[at_] : nullptr;
+  if (at_ > 0 && time_ns < time(at_).start) at_ = 0;
+  while (at_ + 1 < steps_.size() && time(at_ + 1).start <= time_ns) ++at_;
+  return time(at_).contains(time_ns) ? &steps_[at_] : nullptr;
 }
 
 // A short run of names (a gram) that recurs at even distances votes for that distance. Every distance with many votes

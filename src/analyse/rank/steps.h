@@ -22,6 +22,9 @@ struct Step {
   bool warmup = false;
   bool measured = false;       ///< counts for averages: neither warm-up nor incomplete, unless no step would count
   HostId range;                ///< the annotation; invalid for the step named `trace`
+  /// From its start, or the end of the step before where that is later, until its range and the device work that it
+  /// launched have ended. An inference engine's step begins where the step before ends, unless it waits for requests.
+  Interval elapsed;
   EngineStep batch;            ///< from an inference engine's range name; else only its kind is set
   bool incomplete = false;     ///< the recording ended soon after its start: it launched no device work
   int64_t iterations = 1;      ///< that a line of a log stands for; times are of one
@@ -30,7 +33,8 @@ struct Step {
 
   void fields(auto&& v) const {
     v("name", name), v("index", index), v("start_ns", start_ns), v("duration_ns", duration_ns);
-    v("device", only_if(device >= 0, device)), v("device_busy_ns", only_if(device >= 0, device_busy_ns));
+    v("elapsed_ns", elapsed.length()), v("device", only_if(device >= 0, device));
+    v("device_busy_ns", only_if(device >= 0, device_busy_ns));
     v("device_idle_ns", only_if(device >= 0, device_idle_ns)), v("warmup", warmup);
     v("incomplete", incomplete), v("kind", unless_empty(step_kind_name(batch.kind)));
     v("sequences", batch.sequences), v("tokens", batch.tokens), v("context_tokens", batch.context_tokens);
@@ -62,6 +66,8 @@ struct Steps {
   [[nodiscard]] std::vector<const Step*> measured() const;
   [[nodiscard]] int64_t measured_wall_ns() const;
   [[nodiscard]] int64_t total_wall_ns() const;
+  /// What the measured steps take, with the device work that they launched.
+  [[nodiscard]] Intervals measured_time() const;
   /// Time of the steps that do not count.
   [[nodiscard]] Intervals left_out_time() const;
   /// For documents: their rows.
@@ -69,10 +75,12 @@ struct Steps {
   static Steps compute(const Facts& facts);
 };
 
-/// Finds the step that contains an instant. Fast if times ascend.
+/// Finds the step whose range on the host contains an instant, or whose elapsed time does: for device work. Fast if
+/// times ascend.
 class StepFinder {
  public:
-  explicit StepFinder(const Steps& steps) : steps_(steps.steps) {}
+  enum class By : uint8_t { kRange, kElapsed };
+  explicit StepFinder(const Steps& steps, By by = By::kRange) : steps_(steps.steps), by_(by) {}
   /// Null: no step contains it.
   const Step* operator()(int64_t time_ns);
   [[nodiscard]] bool measured(int64_t time_ns) {
@@ -81,9 +89,14 @@ class StepFinder {
   }
 
  private:
+  [[nodiscard]] Interval time(size_t i) const { return by_ == By::kRange ? steps_[i].interval() : steps_[i].elapsed; }
   const std::vector<Step>& steps_;
+  By by_;
   size_t at_ = 0;
 };
+
+/// No scheduler of an engine takes longer between steps of these durations, at least one.
+int64_t longest_scheduling(std::vector<int64_t> step_durations_ns);
 
 // Steps of a loop without markers, from the period of one stream's work.
 

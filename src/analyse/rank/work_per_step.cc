@@ -19,7 +19,7 @@ Sums sums_of(const Facts& facts, const DeviceTime& device) {
   const DeviceWork& work = facts.get<DeviceWork>();
   const std::vector<bool>& recomputed = facts.get<RunLimits>().recomputed;
   const std::vector<WorkKind>& kind = facts.get<Devices>().kind;
-  StepFinder step_of(facts.get<Steps>());
+  StepFinder step_of(facts.get<Steps>(), StepFinder::By::kElapsed);
   Sums sums;
   for (ActivityId a = device.begin; a < device.end; ++a) {
     if (kind[a.value] != WorkKind::kCompute || !step_of.measured(trace.activity.start_ns[a.value])) continue;

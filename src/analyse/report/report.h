@@ -153,6 +153,7 @@ struct Place {
   std::optional<int64_t> line;   ///< where it begins
   std::string module;            ///< the innermost nn.Module around it; empty: none or unknown
   int64_t ns = 0, count = 0;     ///< over the measured steps
+  bool is_range = false;         ///< that the program or a library marks, such as record_function's; not documented
 
   bool operator==(const Place&) const = default;
   void fields(auto&& v) const {

@@ -162,22 +162,19 @@ void account_for_bubble(const Rule& rule, const Job& job, double bubble, Finding
     f.what = "pipeline stages wait for each other, in communication not overlapped with compute";
 }
 
-// One rank's trace does not show for whom the others wait. Time that its bytes can't take even on a slow network is
-// waiting, which no communication setting changes.
+// One rank's trace does not show for whom the others wait: whether a collective transfers or waits is not known. Time
+// that its bytes can't take on a usual network is waiting or a bad link, which no communication setting changes.
 void settle_one_rank(const RankMeasure& m, Finding& f) {
   f.fix.insert(f.fix.begin(), "pass the traces of all ranks: they show which rank the others wait for");
-  if (2 * m.collectives.min_wait_ns <= m.collectives.exposed_ns) {
-    f.evidence.push_back("one rank's trace can't tell waiting for late ranks from transfer");
-    return;
-  }
-  f.verdict = fmt::format("Communication is the bottleneck: for {} of the time the GPU only communicates, and mostly "
-                          "waits for other ranks.",
+  f.evidence.push_back("one rank's trace can't tell waiting for late ranks from transfer");
+  if (2 * m.collectives.min_wait_ns <= m.collectives.exposed_ns) return;
+  f.verdict = fmt::format("Communication is the bottleneck: for {} of the time the GPU only communicates. It waits for "
+                          "ranks that arrive later, or the link is slow: one rank's trace cannot tell.",
                           format_percent(*f.value, 0));
-  f.what = fmt::format("collectives wait for other ranks, at least {}{}",
+  f.what = "collectives take far longer than their bytes need: late ranks or a slow link";
+  f.why += fmt::format(" Over a 100 Gbit/s network their bytes would take {}{} less.",
                        format_duration(static_cast<double>(m.collectives.min_wait_ns / std::max<int64_t>(m.steps, 1))),
                        m.annotated ? " per step" : "");
-  f.why += " Even over a 100 Gbit/s network their bytes would take less than half of that: the rest is waiting for "
-           "ranks that arrive later.";
   f.cost_ns.reset(), f.cost_pct.reset();
 }
 

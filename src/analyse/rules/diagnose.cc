@@ -13,7 +13,8 @@ namespace {
 
 void sort_by_cost(std::vector<RuleFinding>& findings) {
   std::ranges::stable_sort(findings, std::greater(), [](const RuleFinding& f) {
-    return std::pair(f.finding.cost_ns, f.finding.severity);   // an unknown cost comes last
+    const std::optional<int64_t>& cost_ns = f.finding.cost_ns;   // unknown ones come last, with those that save nothing
+    return std::pair(cost_ns.value_or(0), f.finding.severity);
   });
 }
 
@@ -129,9 +130,12 @@ void explain_symptom(const Evidence& evidence, std::vector<RuleFinding>& finding
   RuleFinding* low = first_where(findings, [](const RuleFinding& f) { return f.rule->symptom; });
   if (low == nullptr) return;
   Finding& symptom = low->finding;
-  const RuleFinding* cause = first_where(
-      findings, [](const RuleFinding& f) { return f.finding.cost_ns.value_or(0) > 0 && !f.rule->symptom; });
-  if (cause != nullptr) {
+  const RuleFinding* cause =
+      first_where(findings, [](const RuleFinding& f) { return f.finding.cost_ns && !f.rule->symptom; });
+  const RankMeasure* of = evidence.measure(symptom);
+  // Half of what the device idles, in the time that costs are of.
+  const double idle_ns = of != nullptr ? (100 - of->known_utilization_pct) / 100 * static_cast<double>(of->wall_ns) : 0;
+  if (cause != nullptr && static_cast<double>(*cause->finding.cost_ns) >= idle_ns / 2) {
     symptom.why = fmt::format("{} explains most of it: {}.", cause->rule->id, cause->finding.what);
     symptom.fix = {fmt::format("fix {} first", cause->rule->id)};
   } else if (const RankMeasure* m = evidence.measure(symptom)) {
@@ -150,7 +154,8 @@ void add_clock_loss(const Evidence& evidence, std::vector<RuleFinding>& findings
 }
 
 // Suggests recording stacks, in the first finding that they would help.
-void suggest_stacks(std::vector<Finding>& findings) {
+void suggest_stacks(const Evidence& evidence, std::vector<Finding>& findings) {
+  if (std::ranges::any_of(evidence.ranks, &RankMeasure::python_frames, &RankDiagnosis::measure)) return;
   Finding* f = first_where(
       findings, [](const Finding& x) { return !x.where.empty() && x.severity != Severity::kInfo; });
   if (f != nullptr && std::ranges::all_of(f->where, [](const Place& p) { return p.file.empty(); }))
@@ -366,7 +371,7 @@ Diagnosis diagnose(const Evidence& evidence) {
     for (RuleFinding& f : findings) f.finding.severity = Severity::kInfo;
   Diagnosis diagnosis{{}, checklist(evidence, findings), verdict(evidence, findings)};
   for (RuleFinding& f : findings) diagnosis.findings.push_back(std::move(f.finding));
-  suggest_stacks(diagnosis.findings);
+  suggest_stacks(evidence, diagnosis.findings);
   return diagnosis;
 }
 

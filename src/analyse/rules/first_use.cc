@@ -97,6 +97,16 @@ int64_t lost_ns(const Measured& m) {
   return ns;
 }
 
+// After the first step nothing can be left that was launched before the recording.
+int64_t late_untraced_ns(const Measured& m) {
+  const std::vector<Step>& steps = m.facts().get<Steps>().steps;
+  if (steps.size() < 2) return 0;
+  int64_t ns = 0;
+  for (const Gap& gap : m.gaps())
+    if (m.counts(gap, IdleCause::kUntracedWork) && gap.start_ns >= steps[1].start_ns) ns += gap.length();
+  return ns;
+}
+
 void describe_untraced_work(const Measured& m, Finding& f) {
   std::vector<const Gap*> queued;
   int64_t queued_ns = 0;
@@ -109,6 +119,15 @@ void describe_untraced_work(const Measured& m, Finding& f) {
     f.what = fmt::format("for {} kernels are launched that the recording lacks", time_text(all_ns));
     f.why = fmt::format("The host launches them, but the profiler lost their records or stopped before they ran. {} is "
                         "busier than its records show.",
+                        m.device_label());
+    f.fix = {std::string(recorder_advice(m.trace().recorder).fewer_steps),
+             std::string(recorder_advice(m.trace().recorder).less_detail)};
+    return;
+  }
+  if (2 * queued_ns <= all_ns && 2 * late_untraced_ns(m) > all_ns) {
+    f.what = fmt::format("for {} the host waits for device work that the recording lacks", time_text(all_ns));
+    f.why = fmt::format("{} works meanwhile, or another device that the recording leaves out: it is busier than its "
+                        "records show.",
                         m.device_label());
     f.fix = {std::string(recorder_advice(m.trace().recorder).fewer_steps),
              std::string(recorder_advice(m.trace().recorder).less_detail)};

@@ -27,7 +27,7 @@ constexpr std::array kSuspectWords = {
                  "the end of that rank's log: it may have crashed before it could write a dump"},
     SuspectWords{"called_alone", "alone calls", "alone call",
                  "no collective in a branch that only some ranks take: if rank == 0, an exception caught on one rank"},
-    SuspectWords{"mismatch", "calls something else than", "call something else than",
+    SuspectWords{"mismatch", "calls", "call",
                  "make every rank call the same collectives with the same sizes and types in the same order"},
     SuspectWords{"order", "waits in another order in", "wait in another order in",
                  "call the collectives of all groups in the same order on every rank"},
@@ -73,8 +73,12 @@ std::string what_hangs(const FlightReport& flight) {
   }
   const std::vector<int> ranks = alike(flight);
   const SuspectWords& words = words_of_suspect(flight.suspects.front().kind);
-  return fmt::format("{} {} {}", ranks_text(ranks), ranks.size() == 1 ? words.one : words.several,
-                     flight.suspects.front().call);
+  const std::string calls = fmt::format("{} {} {}", ranks_text(ranks), ranks.size() == 1 ? words.one : words.several,
+                                        flight.suspects.front().call);
+  if (words.kind != "mismatch" || flight.mismatches.empty()) return calls;
+  const FlightMismatch& m = flight.mismatches.front();
+  return m.what == "name" ? fmt::format("{}, the others {}", calls, m.usual)
+                          : fmt::format("{} with {} {}, the others with {}", calls, m.what, m.other, m.usual);
 }
 
 }  // namespace

@@ -71,7 +71,7 @@ void advise_half(const Frameworks& with, Finding& f) {
   f.own_fixes = true;
   for (const HalfFix& half : kHalfFixes)
     if (with.has(half.of)) f.fix.push_back(fmt::format("{}: {}", framework_name(half.of), half.fix));
-  f.fix.emplace_back("with torch.autocast(\"cuda\", dtype=torch.float16): … with torch.amp.GradScaler()");
+  f.fix.emplace_back("torch.autocast(\"cuda\", dtype=torch.float16) around forward and loss, with torch.amp.GradScaler");
 }
 
 void describe_full_precision_gemm(const Measured& m, Finding& f) {
@@ -135,7 +135,9 @@ void describe_unfused_optimizer(const Measured& m, Finding& f) {
 
 std::optional<double> dominant_kernel_value(const Measured& m) {
   const KernelTime time = time_of(m, is_any);
-  return only_if(time.longest != nullptr, percent_of(time.longest_ns, time.ns));
+  // A graph that was recorded as a whole hides its kernels.
+  if (time.longest == nullptr || is_whole_graph(m.trace().strings[time.longest->name])) return std::nullopt;
+  return percent_of(time.longest_ns, time.ns);
 }
 
 void describe_dominant_kernel(const Measured& m, Finding& f) {

@@ -52,19 +52,29 @@ HostWork host_work(const Measured& m) {
 }
 
 bool prepares_inputs(const Place& place) {
-  constexpr std::string_view kParts[] = {"image", "video", "audio", "token", "transforms", "processing", "PIL",
-                                         "resize", "normalize", "collate", "feature_extraction"};
+  constexpr std::string_view kParts[] = {"image", "video", "audio", "token", "transforms", "process", "PIL",
+                                         "resize", "normalize", "collate", "feature_extraction", "next(iter)",
+                                         "loader", "load_", "fetch", "get_batch", "prepare", "augment"};
   return contains_any(place.file, kParts) || contains_any(place.name, kParts);
+}
+
+// A function or a range with a name, in which the host spends a good part of that time.
+bool is_one_place(const Place& place, int64_t idle_ns) {
+  return (!place.file.empty() || place.is_range) && 4 * place.ns >= idle_ns;
 }
 
 // The host does long work of the program's own instead of launching, a good part of it in one function.
 void describe_host_work(const Measured& m, Finding& f) {
   const std::string place = place_text(f.where.front());
+  const int64_t idle_ns = m.idle_ns(IdleCause::kHostBound);
+  const bool mostly = 2 * f.where.front().ns >= idle_ns;
+  const std::string part =
+      mostly ? "mostly" : fmt::format("{} of it", format_percent(percent_of(f.where.front().ns, idle_ns), 0));
   const Frameworks& with = m.facts().get<Frameworks>();
   f.own_fixes = !with.serves();   // its users do not change that function
-  f.verdict = fmt::format("The GPU waits for the host: it idles {} of the time, mostly while the host is in {}.",
-                          format_percent(*f.value, 0), place);
-  f.what = "the GPU waits while the host does other work, mostly in " + place;
+  f.verdict = fmt::format("The GPU waits for the host: it idles {} of the time, {} while the host is in {}.",
+                          format_percent(*f.value, 0), part, place);
+  f.what = fmt::format("the GPU waits while the host does other work, {} in {}", part, place);
   f.why = fmt::format("{} idles {} of the time, mostly in gaps over a millisecond: the host computes something between "
                       "launches.",
                       m.device_label(), format_percent(*f.value));
@@ -79,8 +89,24 @@ void describe_host_work(const Measured& m, Finding& f) {
     f.fix.emplace_back("AutoImageProcessor.from_pretrained(…, use_fast=True)   # works on tensors, also on the GPU");
 }
 
+// As above, in many places or in operators.
+void describe_long_gaps(const Measured& m, Finding& f) {
+  f.own_fixes = !m.facts().get<Frameworks>().serves();
+  f.verdict = fmt::format("The GPU waits for the host: it idles {} of the time, mostly for over a millisecond at a time, "
+                          "while the host does other work than launching.",
+                          format_percent(*f.value, 0));
+  f.what = "the GPU waits while the host does other work than launching";
+  f.why = fmt::format("{} idles {} of the time, mostly in gaps over a millisecond: no launch takes as long.",
+                      m.device_label(), format_percent(*f.value));
+  f.fix = {"prepare inputs ahead of the step, in other processes: DataLoader(…, num_workers=4, pin_memory=True)",
+           "move logging, metrics and evaluation off the launching thread"};
+  if (!has_python_frames(m.trace()))
+    f.fix.insert(f.fix.begin(), "record Python stacks to see the line: with_stack=True in torch.profiler, or profgpu run "
+                                "--trace");
+}
+
 void describe_unrecorded_work(const Measured& m, int64_t unrecorded_ns, Finding& f) {
-  f.own_fixes = true;
+  f.own_fixes = !m.facts().get<Frameworks>().serves();
   f.verdict = fmt::format("The GPU waits for the host: it idles {} of the time, mostly while the host runs code that "
                           "the trace does not show.",
                           format_percent(*f.value, 0));
@@ -88,8 +114,10 @@ void describe_unrecorded_work(const Measured& m, int64_t unrecorded_ns, Finding&
   f.why = fmt::format("{} idles {} of the time. For {} the launching thread is in no operator and no CUDA call: "
                       "Python, a library, a file, or sleep.",
                       m.device_label(), format_percent(*f.value), per_step_text(m, unrecorded_ns));
-  f.fix = {"record Python stacks to see the line: with_stack=True in torch.profiler, or profgpu run --trace",
-           "move logging, evaluation and data preparation off the launching thread"};
+  f.fix = {"move logging, evaluation and data preparation off the launching thread"};
+  if (!has_python_frames(m.trace()))
+    f.fix.insert(f.fix.begin(), "record Python stacks to see the line: with_stack=True in torch.profiler, or profgpu run "
+                                "--trace");
 }
 
 // DistributedDataParallel's forward pass sends the model's buffers to all ranks.
@@ -108,18 +136,23 @@ void describe_late_launches(const Measured& m, Finding& f) {
                : "model = torch.compile(model, mode=\"reduce-overhead\")   # fuses kernels, replays CUDA graphs",
            "larger batches: more work per launch", "move logging, .item() and Python work out of the step",
            "torch.cuda.make_graphed_callables for fixed shapes"};
-  if (m.facts().get<Frameworks>().has(kDdp) && std::ranges::any_of(f.where, is_buffer_broadcast))
-    f.fix.insert(f.fix.begin(), "DDP(…, broadcast_buffers=False) if buffers, such as running statistics, need no "
-                                "synchronization in every forward pass");
+  const Place* broadcast = first_where(f.where, is_buffer_broadcast);
+  if (!m.facts().get<Frameworks>().has(kDdp) || broadcast == nullptr) return;
+  const bool much = 2 * broadcast->ns >= m.idle_ns(IdleCause::kHostBound);
+  f.fix.insert(much ? f.fix.begin() : f.fix.end(),
+               fmt::format("DDP(…, broadcast_buffers=False) if buffers, such as running statistics, need no "
+                           "synchronization in every forward pass: saves up to {}",
+                           per_step_text(m, broadcast->ns)));
 }
 
 void describe_host_bound_launches(const Measured& m, Finding& f) {
   const Launch& launch = m.facts().get<Launch>();
   const HostWork work = host_work(m);
-  const bool in_one_place =
-      !f.where.empty() && !f.where.front().file.empty() && 4 * f.where.front().ns >= m.idle_ns(IdleCause::kHostBound);
-  if (in_one_place && 2 * work.long_gaps_ns > work.gaps_ns) describe_host_work(m, f);
+  const bool long_gaps = 2 * work.long_gaps_ns > work.gaps_ns;
+  const bool in_one_place = !f.where.empty() && is_one_place(f.where.front(), m.idle_ns(IdleCause::kHostBound));
+  if (in_one_place && long_gaps) describe_host_work(m, f);
   else if (2 * work.unrecorded_ns > work.gaps_ns) describe_unrecorded_work(m, work.unrecorded_ns, f);
+  else if (long_gaps) describe_long_gaps(m, f);
   else describe_late_launches(m, f);
   f.evidence.push_back(fmt::format("{} launches; median launch latency {}", format_count(launch.launches),
                                    format_duration(launch.median_latency_ns.value_or(0))));
@@ -201,9 +234,10 @@ extern const Rule kHostBoundLaunches = {
     },
     .by_framework = {
         {kVllm, "start without --enforce-eager, so that decoding replays CUDA graphs", kCudaGraphs},
-        {kVllm, "more sizes in --compilation-config cudagraph_capture_sizes; raise --max-num-batched-tokens and "
-                "--max-num-seqs for more work per step"},
-        {kSglang, "raise --cuda-graph-max-bs so that every decode batch replays a graph; no --disable-cuda-graph"},
+        {kVllm, "more sizes in --compilation-config cudagraph_capture_sizes", kAllGraphs},
+        {kSglang, "raise --cuda-graph-max-bs so that every decode batch replays a graph; no --disable-cuda-graph",
+         kAllGraphs},
+        {kVllm, "raise --max-num-batched-tokens and --max-num-seqs for more work per step"},
         {kVllm, "--async-scheduling: schedules the next step while one runs"},
         {kSglang, "--enable-torch-compile for small batches", kTorchCompile},
         {kSglang, "leave the overlap scheduler on: no --disable-overlap-schedule"},
@@ -252,7 +286,8 @@ extern const Rule kShortKernels = {
     .by_framework = {
         {kVllm, "start without --enforce-eager, so that decoding replays CUDA graphs", kCudaGraphs},
         {kVllm, "raise --max-num-seqs and --max-num-batched-tokens: the same launches, longer kernels"},
-        {kSglang, "no --disable-cuda-graph; raise --max-running-requests: the same launches, longer kernels"},
+        {kSglang, "no --disable-cuda-graph", kCudaGraphs},
+        {kSglang, "raise --max-running-requests: the same launches, longer kernels"},
         {kTensorRtLlm, "cuda_graph_config with the batch sizes in use"},
         {kTrainer, "TrainingArguments(torch_compile=True)", kTorchCompile},
     },

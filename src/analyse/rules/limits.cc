@@ -181,7 +181,7 @@ void show_and_price(const Measured& m, const SlowKernels& slow, Finding& f) {
 void describe_slow_products(const Measured& m, Finding& f) {
   const SlowKernels slow = slow_kernels(m, kSlowProducts, Bound::kCompute);
   const DeviceLimits& limits = *m.facts().get<Limits>().device;
-  f.what = fmt::format("products at less than half of their limit take {:.0f} % of the time", *f.value);
+  f.what = fmt::format("matrix products at less than half of their limit take {:.0f} % of the time", *f.value);
   f.why = fmt::format("For their FLOPs these kernels need {} of their time at the peak rates of {}.",
                       format_percent(least_pct(slow), 0), limits.name);
   for (size_t i = 0; i < std::min(kNamedOps, slow.ops.size()); ++i) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "analyse/rank/recorder_advice.h"
 #include "analyse/rank/averaged_time.h"
 #include "analyse/rank/collectives.h"
 #include "analyse/rank/first_use.h"
@@ -155,13 +156,10 @@ void measure_device(const Measured& m, RankMeasure& out) {
 Measured::Measured(int rank, const Facts& facts, size_t device, Thresholds thresholds)
     : rank_(rank), facts_(facts), device_(device), thresholds_(std::move(thresholds)) {
   const Steps& steps = facts.get<Steps>();
-  for (const Step* s : steps.measured()) measured_.push_back(s->interval());
-  steps_ = static_cast<int64_t>(measured_.size());
-  measured_ = merged(std::move(measured_));
-  wall_ns_ = steps.measured_wall_ns();
-  // If the device hardly runs in the measured steps, such as in a partial last step, they do not represent it.
-  all_measured_ = (static_cast<size_t>(steps_) == steps.steps.size() && !facts.get<AveragedTime>().work_outside) ||
-                  (has_device() && 2 * total_length(intersect(this->device().spans, measured_)) < wall_ns_);
+  steps_ = static_cast<int64_t>(steps.measured().size());
+  measured_ = steps.measured_time();
+  wall_ns_ = total_length(measured_);
+  all_measured_ = !has_device() || !facts.get<AveragedTime>().of_steps[device_];
   if (has_device()) gaps_ = idle().all();
 }
 
@@ -206,7 +204,8 @@ int64_t Measured::capture_ns() const {
 }
 
 double Measured::phase_pct(Phase phase) const {
-  return wall_pct(facts_.get<Phases>().measured_wall_ns[static_cast<size_t>(phase)]);
+  return percent_of(facts_.get<Phases>().measured_wall_ns[static_cast<size_t>(phase)],
+                    facts_.get<Steps>().measured_wall_ns());
 }
 
 void see(Finding& finding, const Interval& stretch) {
@@ -229,6 +228,10 @@ std::optional<double> reserved_pct(const Measured& measured) {
 
 bool is_upload(const Trace& trace, ActivityId copy) {
   return trace.activity.kind[copy.value] == ActivityKind::kMemcpy && contains(trace.name(copy), "HtoD");
+}
+
+bool has_python_frames(const Trace& trace) {
+  return std::ranges::find(trace.host.kind, HostKind::kPython) != trace.host.kind.end();
 }
 
 std::string place_text(const Place& place) {
@@ -317,16 +320,19 @@ RankMeasure rank_measure(const Measured& m) {
   out.wall_ns = m.wall_ns();
   out.steps = m.steps();
   out.cut_off = m.trace().cut_off;
+  out.no_device = recorder_advice(m.trace().recorder).device_activity;
+  out.python_frames = has_python_frames(m.trace());
   out.hardware_counters = m.trace().hardware_counters;
   out.annotated = m.facts().get<Steps>().annotated;
   const Phases& phases = m.facts().get<Phases>();
   for (const Phase p : phases.all()) {
     const int64_t ns = phases.measured_wall_ns[static_cast<size_t>(p)];
-    out.phases.push_back({std::string(phases.name(p)), ns, m.wall_pct(ns)});
+    out.phases.push_back({std::string(phases.name(p)), ns, m.phase_pct(p)});
   }
   out.accumulates = phases.optimizer_steps > 0 && phases.backward_passes > phases.optimizer_steps;
   if (const auto& snapshot = m.facts().get<Snapshot>().section)
-    out.memory_peak = peak_sentence(*snapshot, m.facts().get<Memory>().capacity_bytes);
+    out.memory_peak = peak_sentence(*snapshot, m.facts().get<Memory>().capacity_bytes),
+    out.memory_peak_bytes = snapshot->peak.allocated_bytes;
   out.only_snapshot = m.trace().only_snapshots();
   if (m.has_device()) measure_device(m, out);
   else out.host_places = host_places(m);

@@ -114,6 +114,8 @@ constexpr bool is_matrix_work(KernelCategory c) {
 inline bool is_amd(const DeviceProperties& d) { return contains(d.name, "AMD") || contains(d.name, "Instinct"); }
 /// Whether a copy goes from the host to the device.
 bool is_upload(const Trace& trace, ActivityId copy);
+/// Whether Python functions were recorded.
+bool has_python_frames(const Trace& trace);
 /// "compute_loss (train.py:87)"
 std::string place_text(const Place& place);
 /// Where the host is during the longest gaps of a cause in measured steps, until it launches.

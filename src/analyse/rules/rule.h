@@ -41,9 +41,12 @@ struct RankMeasure {
   std::optional<double> memory_headroom_pct;   ///< of the device's memory at the reserved peak
 
   std::vector<Place> host_places;        ///< without a device: where the step's thread spends most time
+  bool python_frames = false;            ///< Python functions were recorded
+  std::string no_device;                 ///< why there may be no device activity: "was ProfilerActivity.CUDA on?"
   bool cut_off = false;                  ///< a file of it ends early
   bool hardware_counters = false;          ///< hardware counters were collected kernel by kernel
   std::string memory_peak;               ///< what a memory snapshot says, in a sentence; empty: there is none
+  int64_t memory_peak_bytes = 0;         ///< allocated, likewise
   bool only_snapshot = false;            ///< and nothing else is known of the rank
 
   bool has_device = false;               ///< the rest is about the busiest device

@@ -28,7 +28,10 @@ void describe_low_gpu_utilization_samples(const DeviceTelemetry& d, Finding& f) 
 }
 
 void describe_low_gpu_utilization(const Measured& m, Finding& f) {
-  f.what = fmt::format("{} is busy {} of the time", m.device_label(), format_percent(*f.value));
+  const bool all = *f.value - m.utilization_pct() < 0.05;
+  const bool asked = m.idle_pct(IdleCause::kNoRequests) <= m.idle_pct(IdleCause::kUntracedWork);
+  f.what = fmt::format("{} is busy {} of the {}", m.device_label(), format_percent(*f.value),
+                       all ? "time" : asked ? "recorded time" : "time with requests");
   f.why = "Nothing runs on it for the rest.";
   f.fix = {"see the idle time by cause: profgpu analyze … --section idle"};
   f.where = places_in_gaps(m, m.largest_idle_cause());
@@ -47,9 +50,20 @@ std::optional<Advice> idle_now(const Rule&, const DeviceNow& d) {
 
 constexpr size_t kMinCompared = 8;
 
+// Measured steps of the kind of which there are most: a prefill is no slow decode, an evaluation no slow step.
+std::vector<const Step*> compared_steps(const Measured& m) {
+  std::vector<const Step*> steps = m.facts().get<Steps>().measured();
+  std::map<StepKind, int64_t> count;
+  for (const Step* s : steps) ++count[s->batch.kind];
+  if (count.size() < 2) return steps;
+  const StepKind most = std::ranges::max_element(count, {}, [](const auto& kind) { return kind.second; })->first;
+  std::erase_if(steps, [&](const Step* s) { return s->batch.kind != most; });
+  return steps;
+}
+
 std::vector<int64_t> measured_durations(const Measured& m) {
   std::vector<int64_t> durations;
-  for (const Step* s : m.facts().get<Steps>().measured()) durations.push_back(s->duration_ns);
+  for (const Step* s : compared_steps(m)) durations.push_back(s->elapsed.length());
   return durations;
 }
 
@@ -68,10 +82,10 @@ void describe_step_time_variance(const Measured& m, Finding& f) {
   f.fix = {"see which with profgpu analyze … --section steps, and compare what they do with the others",
            "usual causes: garbage collection (gc.freeze, gc.disable in the loop), checkpoints, logging, uneven "
            "batches"};
-  const std::vector<const Step*> steps = m.facts().get<Steps>().measured();
-  const Step& longest = **std::ranges::max_element(steps, {}, &Step::duration_ns);
+  const std::vector<const Step*> steps = compared_steps(m);
+  const Step& longest = **std::ranges::max_element(steps, {}, [](const Step* s) { return s->elapsed.length(); });
   f.evidence.push_back(fmt::format("longest: {} with {}", shortened(longest.name),
-                                   format_duration(static_cast<double>(longest.duration_ns))));
+                                   format_duration(static_cast<double>(longest.elapsed.length()))));
   f.seen.step = longest.index;
 }
 

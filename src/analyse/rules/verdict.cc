@@ -18,6 +18,8 @@ constexpr double kMinKernelGainPct = 10;   // of slow kernels: less is not what 
 
 // No single change makes a program this many times faster: other causes then come to the fore.
 constexpr double kManyTimes = 10;
+// Of the time: where so much is not in the trace, what is in it says little of the run.
+constexpr double kMuchUntracedPct = 25;
 
 // By Phase.
 constexpr std::array<std::string_view, kPhases> kPhaseWords = {
@@ -99,9 +101,9 @@ ReportVerdict verdict_of_host(const RankMeasure& m) {
     append_listed(places, fmt::format("{} ({}{})", place_text(p),
                                       format_duration(static_cast<double>(p.ns / std::max<int64_t>(m.steps, 1))),
                                       m.annotated ? " per step" : ""));
-  return {fmt::format("This trace has no GPU activity{} On the host {}.",
-                      m.cut_off ? "; it is cut off: record fewer steps, or let the job end."
-                                : ": was it recorded (ProfilerActivity.CUDA, nsys profile --trace=cuda)?",
+  std::string why = m.no_device.empty() ? "." : ": " + m.no_device;
+  if (m.cut_off) why = "; it is cut off: record fewer steps, or let the job end.";
+  return {fmt::format("This trace has no GPU activity{} On the host {}.", why,
                       places.empty() ? largest_part(m) : "most time goes into " + places),
           VerdictKind::kInconclusive};
 }
@@ -138,11 +140,11 @@ ReportVerdict verdict_of_use(const Evidence& evidence, const std::vector<RuleFin
   const double untraced = m.idle_pct[static_cast<size_t>(IdleCause::kUntracedWork)];
   const std::string busy = busy_text(m);
   const bool busy_enough = m.known_utilization_pct >= 80;
-  const bool unclear = untraced >= 50 || (!busy_enough && m.largest_idle_cause == IdleCause::kUnknown);
+  const bool unclear = untraced >= kMuchUntracedPct || (!busy_enough && m.largest_idle_cause == IdleCause::kUnknown);
   const VerdictKind if_unclear = other == nullptr && unclear ? VerdictKind::kInconclusive : VerdictKind::kBottleneck;
   std::string record;
   if (other == nullptr && unclear)
-    record = untraced >= 50 ? missing_work_advice(findings)
+    record = untraced >= kMuchUntracedPct ? missing_work_advice(findings)
                             : " Record the host as well: ProfilerActivity.CPU, nsys profile --trace=cuda,nvtx, or `profgpu "
                               "run --trace`.";
   if (!busy_enough)
@@ -156,8 +158,9 @@ ReportVerdict verdict_of_use(const Evidence& evidence, const std::vector<RuleFin
     return {fmt::format("{}, another one {}; {}.{}", busy, format_percent(least, 0), largest_part(m), also),
             VerdictKind::kBottleneck};
   if (!also.empty()) return {fmt::format("{}; {}.{}", busy, largest_part(m), also), VerdictKind::kBottleneck};
-  return {fmt::format("{}, and there are no serious findings; {}.{}", busy, largest_part(m), record),
-          unclear ? VerdictKind::kInconclusive : VerdictKind::kHealthy};
+  if (unclear) return {fmt::format("{}, and there are no serious findings.{}", busy, record), VerdictKind::kInconclusive};
+  return {fmt::format("{}, and there are no serious findings; {}.", busy, largest_part(m)),
+          VerdictKind::kHealthy};
 }
 
 // Whose finding stands for those of all ranks.
@@ -173,7 +176,9 @@ const RankMeasure* described(const Evidence& evidence, const RuleFinding& f) {
 ReportVerdict verdict_of_snapshots(const Evidence& evidence, const std::vector<RuleFinding>& findings) {
   const RuleFinding* serious = first_where(findings, is_serious);
   const RankMeasure* concerned = serious != nullptr ? described(evidence, *serious) : nullptr;
-  const RankMeasure& m = concerned != nullptr ? *concerned : evidence.ranks.front().measure;
+  const auto peak = [](const RankDiagnosis& r) { return r.measure.memory_peak_bytes; };
+  const RankMeasure& m =
+      concerned != nullptr ? *concerned : std::ranges::max_element(evidence.ranks, {}, peak)->measure;
   const std::string rank = evidence.ranks.size() > 1 ? fmt::format("Rank {}: ", m.rank) : "";
   if (serious == nullptr) return {rank + m.memory_peak, VerdictKind::kHealthy};
   const Finding& f = serious->finding;

@@ -177,7 +177,7 @@ TEST(RunSummary, TakesDistanceAndEnergyFromTheDocument) {
   const auto summary = [](std::string more, const char* times, int known_pct = 90) {
     const std::string text =
         R"({"schema": "profgpu.analysis.v1", "ranks": [{"rank": 0, "measured": {"steps": 2, "wall_ns": 600},
-            "distance": {"limit_ns": 200, "known_pct": )" + std::to_string(known_pct) + R"(, "times_limit": )" + times +
+            "distance": {"wall_ns": 600, "limit_ns": 200, "known_pct": )" + std::to_string(known_pct) + R"(, "times_limit": )" + times +
         R"(, "parts": [{"part": "necessary_work", "total_ns": 200}, {"part": "products", "total_ns": 400}]}}])" + more +
         "}";
     return *run_summary(*value_from_json(text), "a");

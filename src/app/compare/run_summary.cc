@@ -94,7 +94,7 @@ class Reader {
     join_steps();
     if (distance_ranks_ < run_.ranks || limit_ns_ <= 0) run_.distance_ns.clear();
     for (auto& [part, ns] : run_.distance_ns) ns = per_step(ns);
-    if (!run_.distance_ns.empty()) run_.times_limit = static_cast<double>(run_.wall_ns) / limit_ns_;
+    if (!run_.distance_ns.empty()) run_.times_limit = distance_wall_ns_ / limit_ns_;
   }
 
  private:
@@ -115,8 +115,10 @@ class Reader {
     std::map<int64_t, int64_t> all, measured;
     for (const Row& r : rows_of(rank.at("steps"))) {
       if (text_of(r.at("name")) == "trace") run_.annotated = false;
-      all[whole_of(r.at("index"))] = whole_of(r.at("duration_ns"));
-      if (!is_true(r.at("warmup"))) measured[whole_of(r.at("index"))] = whole_of(r.at("duration_ns"));
+      const Value& elapsed = r.at("elapsed_ns");   // older reports have none
+      const int64_t ns = whole_of(elapsed.integer() ? elapsed : r.at("duration_ns"));
+      all[whole_of(r.at("index"))] = ns;
+      if (!is_true(r.at("warmup"))) measured[whole_of(r.at("index"))] = ns;
     }
     steps_.push_back(measured.empty() ? std::move(all) : std::move(measured));
   }
@@ -167,6 +169,7 @@ class Reader {
     // As the report itself says nothing of a distance of which less is known.
     if (!is_number(d.at("times_limit")) || d.at("known_pct").number() < kMinKnown_pct) return;
     ++distance_ranks_;
+    distance_wall_ns_ += d.at("wall_ns").number();
     limit_ns_ += d.at("limit_ns").number();
     for (const Row& r : rows_of(d.at("parts"))) run_.distance_ns[text_of(r.at("part"))] += r.at("total_ns").number();
   }
@@ -206,7 +209,7 @@ class Reader {
   std::map<Key, std::pair<Work, Pool>> work_;
   std::vector<std::map<int64_t, int64_t>> steps_;
   int64_t most_steps_ = 0, distance_ranks_ = 0;
-  double limit_ns_ = 0;
+  double limit_ns_ = 0, distance_wall_ns_ = 0;
 };
 
 // Of the devices that were used: their sum or mean, and energy a step from mean power.

@@ -42,7 +42,7 @@ struct IsId<Id<Tag>> : std::true_type {};
 template <class T, class F>
 void each_member(T& x, F&& f) {
   constexpr int n = member_count<std::remove_const_t<T>>();
-  static_assert(n > 0 && n <= 29);
+  static_assert(n > 0 && n <= 32);
   const auto all = [&](auto&... members) { (f(members), ...); };
 #define PROFGPU_MEMBERS(count, ...) \
   if constexpr (n == (count)) {     \
@@ -78,6 +78,11 @@ void each_member(T& x, F&& f) {
   PROFGPU_MEMBERS(27, a, b, c, d, e, g, h, i, j, k, l, m, o, p, q, r, s, t, u, v, w, y, z, a2, b2, c2, d2)
   PROFGPU_MEMBERS(28, a, b, c, d, e, g, h, i, j, k, l, m, o, p, q, r, s, t, u, v, w, y, z, a2, b2, c2, d2, e2)
   PROFGPU_MEMBERS(29, a, b, c, d, e, g, h, i, j, k, l, m, o, p, q, r, s, t, u, v, w, y, z, a2, b2, c2, d2, e2, f2)
+  PROFGPU_MEMBERS(30, a, b, c, d, e, g, h, i, j, k, l, m, o, p, q, r, s, t, u, v, w, y, z, a2, b2, c2, d2, e2, f2, g2)
+  PROFGPU_MEMBERS(31, a, b, c, d, e, g, h, i, j, k, l, m, o, p, q, r, s, t, u, v, w, y, z, a2, b2, c2, d2, e2, f2, g2, \
+                  h2)
+  PROFGPU_MEMBERS(32, a, b, c, d, e, g, h, i, j, k, l, m, o, p, q, r, s, t, u, v, w, y, z, a2, b2, c2, d2, e2, f2, g2, \
+                  h2, i2)
 #undef PROFGPU_MEMBERS
 }
 

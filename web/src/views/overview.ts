@@ -8,7 +8,7 @@ import { hero } from './hero';
 import { peakCategories } from './memory_peak';
 import { bytes, count, counted, duration, inUnit, percent } from './quantity';
 import { distanceSentence } from './roofline';
-import { isPhase, isWholeTrace, words, type Check, type Cluster, type Device, type Idle, type RankReport } from './report';
+import { isPhase, isWholeTrace, words, type AverageStep, type Check, type Cluster, type RankReport, type Use } from './report';
 import { rankName, type Context, type View } from './view';
 
 const kChecks = { pass: '✓', fail: '✗', unknown: '?' } as const;
@@ -34,6 +34,12 @@ function share(ns: number, whole: number): number {
   return whole > 0 ? (100 * ns) / whole : 0;
 }
 
+// The host may launch and go on: phases are of its time.
+function stepLength(average: AverageStep, whole: boolean): string {
+  const host = duration(average.duration_ns), elapsed = duration(average.elapsed_ns);
+  return whole || host === elapsed ? host : `${elapsed}, ${host} on the host`;
+}
+
 function stepSection(context: Context): HTMLElement | null {
   const { rank } = context;
   const average = rank.average_step;
@@ -41,7 +47,7 @@ function stepSection(context: Context): HTMLElement | null {
   if (phases.length === 0) return null;
   const hangs = rank.average_step?.includes_hang ? ' with the one that hangs' : '';
   const whose = isWholeTrace(rank) ? 'The whole trace,' : 'A step of';
-  const title = average ? `${whose} ${duration(average.duration_ns)}${hangs}` : 'Phases of the steps';
+  const title = average ? `${whose} ${stepLength(average, isWholeTrace(rank))}${hangs}` : 'Phases of the steps';
   const parts = phases.map((phase) => ({
     name: isPhase(phase.name) ? words(phase.name) : shown(phase.name, 60), ns: phase.wall_ns, pct: phase.wall_pct, category: phase.name === 'other' ? 'other_phase' : isPhase(phase.name) ? phase.name : 'own_phase',
   }));
@@ -94,30 +100,33 @@ function mean(figure: number | null): string {
 }
 
 // Compute, then what of communication and copies no compute hides: together exactly the busy time.
-function deviceParts(device: Device): Part[] {
-  const { window_ns: span } = device;
+function deviceParts(use: Use): Part[] {
+  const part = (name: string, ns: number, category: string) => ({ name, ns, pct: share(ns, use.window_ns), category });
   return [
-    { name: 'compute', ns: device.compute_ns, pct: share(device.compute_ns, span), category: 'compute' },
-    { name: 'communication alone', ns: device.exposed_communication_ns, pct: share(device.exposed_communication_ns, span), category: 'communication' },
-    { name: 'copies alone', ns: device.exposed_memory_ns, pct: share(device.exposed_memory_ns, span), category: 'memcpy' },
-    { name: 'idle', ns: device.window_idle_ns, pct: share(device.window_idle_ns, span), category: 'idle' },
+    part('compute', use.compute_ns, 'compute'), part('communication alone', use.exposed_communication_ns, 'communication'),
+    part('copies alone', use.exposed_memory_ns, 'memcpy'), part('idle', use.window_ns - use.busy_ns, 'idle'),
   ];
 }
 
 const kNotable_pct = 3;   // of the window: less is not worth a second figure
 
 // Of time without records, or without requests, a verdict knows nothing: it is of the rest.
-function busyOfTheRest(device: Device, idle: Idle[]): string | null {
-  const of = (cause: string) => idle.find((row) => row.device === device.id && row.cause === cause)?.window_pct ?? 0;
+function busyOfTheRest(use: Use): string | null {
+  const of = (cause: string) => use.idle.find((row) => row.cause === cause)?.window_pct ?? 0;
   const without = of('untraced_work') + of('no_requests');
   if (without < kNotable_pct || without >= 100) return null;
-  return `${percent((100 * (device.window_utilization_pct ?? 0)) / (100 - without))} of ${of('no_requests') > of('untraced_work') ? 'the time with requests' : 'the recorded time'}`;
+  return `${percent((100 * (use.busy_pct ?? 0)) / (100 - without))} of ${of('no_requests') > of('untraced_work') ? 'the time with requests' : 'the recorded time'}`;
 }
 
-function deviceNotes(device: Device, idle: Idle[]): string {
-  const notes = [[`busy ${percent(device.window_utilization_pct)} of ${duration(device.window_ns)}`, busyOfTheRest(device, idle)].filter(Boolean).join(', ')];
-  if (device.communication_ns > 0) notes.push(`communication ${duration(device.communication_ns)}, ${device.overlap_pct ? percent(device.overlap_pct) : 'none'} of it overlapped with compute`);
-  if (device.memory_ns > 0) notes.push(`copies ${duration(device.memory_ns)}`);
+function withoutWarmup(use: Use): string {
+  return use.of_steps ? ' without warm-up' : '';
+}
+
+function deviceNotes(use: Use): string {
+  const notes = [[`busy ${percent(use.busy_pct)} of ${duration(use.window_ns)}${withoutWarmup(use)}`, busyOfTheRest(use)].filter(Boolean).join(', ')];
+  const overlap = share(use.communication_ns - use.exposed_communication_ns, use.communication_ns);
+  if (use.communication_ns > 0) notes.push(`communication ${duration(use.communication_ns)}, ${overlap > 0 ? percent(overlap) : 'none'} of it overlapped with compute`);
+  if (use.memory_ns > 0) notes.push(`copies ${duration(use.memory_ns)}`);
   return notes.join('; ');
 }
 
@@ -131,20 +140,23 @@ function kernelParts(rank: RankReport, device: number): Part[] {
 }
 
 function deviceSections(rank: RankReport): HTMLElement[] {
-  return rank.devices.flatMap((device) => {
-    const kernels = kernelParts(rank, device.id);
-    const idle = rank.idle.filter((row) => row.device === device.id).map((row) => ({
-      name: words(row.cause), ns: row.total_ns + row.edge_ns, pct: row.window_pct, category: `idle:${row.cause}`,
-      note: `${counted(row.count, 'gap')}, the longest ${duration(row.longest?.[0]?.duration_ns)}`,
-    }));
+  return rank.use.flatMap((use) => {
+    const kernels = kernelParts(rank, use.device);
+    const idle = use.idle.map((share) => {
+      const all = rank.idle.find((row) => row.device === use.device && row.cause === share.cause);
+      return {
+        name: words(share.cause), ns: share.total_ns, pct: share.window_pct, category: `idle:${share.cause}`,
+        note: all ? `${counted(all.count, 'gap')}, the longest ${duration(all.longest?.[0]?.duration_ns)}` : '',
+      };
+    });
     return [
       element('section', {},
-        element('h2', {}, `GPU ${device.id}`, element('span', { class: 'quiet' }, deviceNotes(device, rank.idle))),
-        stackedBar(deviceParts(device), `Time of GPU ${device.id}`),
+        element('h2', {}, `GPU ${use.device}`, element('span', { class: 'quiet' }, deviceNotes(use))),
+        stackedBar(deviceParts(use), `Time of GPU ${use.device}`),
         kernels.length > 0 && element('h3', { class: 'small' }, 'Kernels by kind, of their summed time'),
         kernels.length > 0 && stackedBar(kernels, 'Kernels by kind')),
       idle.length > 0 && element('section', {},
-        element('h2', {}, `Idle by cause`, element('span', { class: 'quiet' }, `GPU ${device.id}; of ${duration(device.window_ns)}, from its first to its last activity`)), barList(idle)),
+        element('h2', {}, `Idle by cause`, element('span', { class: 'quiet' }, `GPU ${use.device}; of ${duration(use.window_ns)}${withoutWarmup(use)}, from the first step's start to the last one's end or the last activity`)), barList(idle)),
     ].filter((part): part is HTMLElement => part instanceof HTMLElement);
   });
 }

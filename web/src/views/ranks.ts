@@ -4,7 +4,7 @@ import { legend } from './bars';
 import { cssColour } from './colours';
 import { button, element, shown } from './dom';
 import { bytes, count, counted, duration, gbps, kUnknown, percent } from './quantity';
-import { type Cluster, type Collective, type Device, type RankReport, words } from './report';
+import { type Cluster, type Collective, type Device, type RankReport, type Use, words } from './report';
 import { DataTable, timeColumn as time, type Column } from './table';
 import type { Context, View } from './view';
 
@@ -12,6 +12,7 @@ interface RankRow {
   index: number;
   rank: RankReport;
   device: Device | undefined;
+  use: Use | undefined;
   step_ns: number | null;
   wait_ns: number | null;
   late: { excess_ns_per_step: number; excess_pct: number; kind: string } | undefined;
@@ -22,10 +23,11 @@ type Call = Collective & { rank: number };
 function rowsOf(context: Context): RankRow[] {
   const { analysis } = context;
   return analysis.ranks.map((rank, index) => {
+    const device = rank.devices.reduce<Device | undefined>((a, b) => (!a || b.busy_ns > a.busy_ns ? b : a), undefined);
     const waits = rank.collectives.map((c) => c.wait_ns).filter((w): w is number => w !== null);
     return {
-      index, rank,
-      device: rank.devices.reduce<Device | undefined>((a, b) => (!a || b.busy_ns > a.busy_ns ? b : a), undefined),
+      index, rank, device,
+      use: rank.use.find((row) => row.device === device?.id),
       step_ns: analysis.cluster?.step_mean_ns_by_rank?.[String(rank.rank)] ?? rank.average_step?.duration_ns ?? null,
       wait_ns: waits.length > 0 ? waits.reduce((a, b) => a + b, 0) : null,
       late: analysis.cluster?.stragglers?.find((s) => s.rank === rank.rank),
@@ -41,14 +43,14 @@ const kParts: [string, string][] = [
 // The device's span as one bar; waiting is the part of communication that is spent for others.
 function split(row: RankRow, longest: number): HTMLElement {
   const bar = element('span', { class: 'cellstack' });
-  const { device } = row;
-  if (!device) return bar;
-  const wait = Math.min(row.wait_ns ?? 0, device.exposed_communication_ns);
-  const times = [device.compute_ns, device.exposed_communication_ns - wait, wait, device.exposed_memory_ns, device.window_idle_ns];
+  const { use } = row;
+  if (!use) return bar;
+  const wait = Math.min(row.wait_ns ?? 0, use.exposed_communication_ns);
+  const times = [use.compute_ns, use.exposed_communication_ns - wait, wait, use.exposed_memory_ns, use.window_ns - use.busy_ns];
   for (const [i, [name, category]] of kParts.entries()) {
     const ns = times[i]!;
     if (ns <= 0) continue;
-    const piece = element('span', { title: `${name}  ${duration(ns)}  ${percent((100 * ns) / device.window_ns)}` });
+    const piece = element('span', { title: `${name}  ${duration(ns)}  ${percent((100 * ns) / use.window_ns)}` });
     piece.style.width = `${(100 * ns) / longest}%`;
     piece.style.background = cssColour(category);
     bar.append(piece);
@@ -63,7 +65,7 @@ function rankColumns(context: Context, longest: number): Column<RankRow>[] {
     { key: 'rank', title: 'Rank', numeric: true, cell: (r) => String(r.rank.rank), order: (r) => r.rank.rank },
     { key: 'host', title: 'Host', cell: (r) => shown(r.rank.host ?? kUnknown, 60), order: (r) => r.rank.host },
     time('step', 'Mean step', (r) => r.step_ns),
-    { key: 'busy', title: 'GPU busy', numeric: true, cell: (r) => percent(r.device?.window_utilization_pct), order: (r) => r.device?.window_utilization_pct },
+    { key: 'busy', title: 'GPU busy', numeric: true, cell: (r) => percent(r.use?.busy_pct), order: (r) => r.use?.busy_pct },
     { key: 'split', title: 'Time of the GPU', wide: true, cell: (r) => split(r, longest) },
     time('compute', 'Compute', (r) => r.device?.compute_ns), time('communication', 'Communication', (r) => r.device?.communication_ns),
     time('exposed', 'Exposed', (r) => r.device?.exposed_communication_ns, 'Communication that no compute hides'),
@@ -127,7 +129,7 @@ export const ranks: View = {
     const many = analysis.ranks.length > 1;
     if (many) {
       const rows = rowsOf(context);
-      const longest = Math.max(...rows.map((row) => row.device?.window_ns ?? 0), 1);
+      const longest = Math.max(...rows.map((row) => row.use?.window_ns ?? 0), 1);
       const table = new DataTable<RankRow>({ label: 'Ranks', columns: rankColumns(context, longest), most_rows: 24 });
       table.show(rows);
       const spread = analysis.cluster?.step_spread_pct;

@@ -1,11 +1,11 @@
 // The document of `analyze --json` (profgpu.analysis.v1), as far as the views read it.
 
 import type {
-  AverageStep, Check as CheckRow, CollectiveRow, DeviceRow, Distance, Finding as FindingRow, IdleRow, InputFile, Issue as IssueRow, Job, KernelRow,
+  AverageStep, Check as CheckRow, CollectiveRow, DeviceRow, DeviceUse, Distance, Finding as FindingRow, IdleRow, InputFile, Issue as IssueRow, Job, KernelRow,
   Launch, Limits, Locator, Memory, OpRow, PhaseRow, Place, RankSections, Roofline, RooflineRow, Serving, SnapshotSection, Step, StepSaving,
 } from '../report_types';
 
-export type { CollectiveRow as Collective, DeviceRow as Device, IdleRow as Idle, KernelRow as Kernel, Memory, OpRow as Op, PhaseRow as Phase, Step };
+export type { AverageStep, CollectiveRow as Collective, DeviceRow as Device, DeviceUse as Use, IdleRow as Idle, KernelRow as Kernel, Memory, OpRow as Op, PhaseRow as Phase, Step };
 export type { Distance, Limits, Roofline, RooflineRow, SnapshotSection };
 export type Cluster = Job;
 
@@ -37,7 +37,7 @@ export interface Analysis {
 
 // A report of samples alone has no rank; its views are those of one that did nothing.
 const kNoRank: RankReport = {
-  rank: 0, world_size: null, host: null, frameworks: [], devices: [], steps: [], phases: [], idle: [], kernels: [], ops: [], launch: null,
+  rank: 0, world_size: null, host: null, frameworks: [], devices: [], use: [], steps: [], phases: [], idle: [], kernels: [], ops: [], launch: null,
   collectives: [], memory: null, snapshot: null,
 };
 
