@@ -195,7 +195,12 @@ void describe_exposed_copies(const Measured& m, Finding& f) {
     if (copies.which[i]) by_name[m.trace().name(ActivityId(i))] += m.trace().activity.duration_ns[i];
   const auto most = std::ranges::max_element(by_name, {}, &std::pair<const std::string_view, int64_t>::second);
   f.what = fmt::format("copies not overlapped with compute, mostly {}", shortened(most->first));
-  f.why = fmt::format("For {} of the time {} only copies.", format_percent(*f.value), m.device_label());
+  const double all_pct = m.window_pct(m.device().exposed_memory);
+  f.why = fmt::format("For {} of the time {} only copies.", format_percent(all_pct), m.device_label());
+  if (all_pct - *f.value >= 0.5) {
+    f.why += fmt::format(" {} are these copies; the others have a finding of their own.", format_percent(*f.value));
+    f.verdict = fmt::format("For {} of the time the GPU only copies data.", format_percent(all_pct, 0));
+  }
   if (contains(most->first, "DtoD"))
     f.fix = {"keep one memory layout and dtype: fewer .contiguous(), .clone(), cat and permute before kernels",
              "write results directly where they are needed: out=, preallocated buffers, views instead of copies"};
@@ -205,7 +210,7 @@ void describe_exposed_copies(const Measured& m, Finding& f) {
 
 void describe_late_copy(const Measured& m, Finding& f) {
   f.what = "copies of ready data wait behind kernels, then overlap with nothing";
-  f.why = fmt::format("They are launched in time, but on the compute stream: for {} of the time {} only copies.",
+  f.why = fmt::format("They are launched in time, but on the compute stream: for {} of the time {} only runs them.",
                       format_percent(*f.value), m.device_label());
   set_copies(m, copies_of(m, is_late), f);
   blame_parameters(f);

@@ -52,9 +52,11 @@ HostWork host_work(const Measured& m) {
 }
 
 bool prepares_inputs(const Place& place) {
-  constexpr std::string_view kParts[] = {"image", "video", "audio", "token", "transforms", "process", "PIL",
-                                         "resize", "normalize", "collate", "feature_extraction", "next(iter)",
-                                         "loader", "load_", "fetch", "get_batch", "prepare", "augment"};
+  constexpr std::string_view kParts[] = {"image", "video", "audio", "token", "transforms", "preprocess", "processor",
+                                         "processing_",
+                                         "PIL", "resize", "normalize", "collate", "feature_extraction", "next(iter)",
+                                         "dataloader", "data_loader", "load_data", "load_batch", "get_batch",
+                                         "prepare_inputs", "prepare_batch", "augment"};
   return contains_any(place.file, kParts) || contains_any(place.name, kParts);
 }
 

@@ -10,6 +10,7 @@
 // nothing between its calls. Names before August 2023: forward, backward, step, each with _microstep too.
 #include <algorithm>
 #include <array>
+#include <map>
 
 #include "base/text.h"
 #include "trace/import/log/log_family.h"
@@ -97,6 +98,7 @@ class DeepSpeed : public LogReading {
     const bool pending = last != nullptr && !last->timed() && line.number - last->line < kSameStep;
     LogStep* step = pending ? last : rows.step(kDeepSpeedName, line, last != nullptr ? last->number + 1 : 1);
     if (step == nullptr) return;
+    if (!pending) counted_[line.rank] = step->number;
     step->iterations = 1;
     if (!step->duration_ns) step->duration_ns = *t.forward + *t.backward + *t.update;
     if (!step->printed_ns) step->printed_ns = line.printed_ns;
@@ -107,12 +109,14 @@ class DeepSpeed : public LogReading {
     step->phase(LogPhase::kOptimizer) = *t.update;
   }
 
-  // The row of a step that a line names: of the timers' line just before, else a new one.
-  static LogStep* named_step(int64_t number, const LogLine& line, LogBuilder& rows) {
+  // The row of a step that a line names: of the timers' line just before, else a new one. What a line named before is
+  // another step.
+  LogStep* named_step(int64_t number, const LogLine& line, LogBuilder& rows) const {
     LogStep* last = rows.last(kDeepSpeedName, line);
     if (last != nullptr && last->number == number) return last;
-    const bool counted =
-        last != nullptr && last->timed() && line.number - last->line < kSameStep && last->number < number;
+    const auto by_count = counted_.find(line.rank);
+    const bool counted = last != nullptr && by_count != counted_.end() && by_count->second == last->number &&
+                         last->timed() && line.number - last->line < kSameStep && last->number < number;
     if (counted && (rows.series(kDeepSpeedName, line).steps.size() == 1 || last->number + 1 == number)) {
       last->number = number;  // it was counted from 1; now the number is known
       return last;
@@ -120,7 +124,7 @@ class DeepSpeed : public LogReading {
     return rows.step(kDeepSpeedName, line, number);
   }
 
-  static bool read_throughput(const LogLine& line, LogBuilder& rows) {
+  bool read_throughput(const LogLine& line, LogBuilder& rows) const {
     const std::string_view text = line.message;
     auto number = integer_after(text, "global_step=");
     if (!number) number = integer_after(text, "step=");  // 2020: "0/10, SamplesPerSec=…"
@@ -142,7 +146,7 @@ class DeepSpeed : public LogReading {
     return true;
   }
 
-  static bool read_rates(const LogLine& line, LogBuilder& rows) {
+  bool read_rates(const LogLine& line, LogBuilder& rows) {
     const auto number = integer_after(line.message, "step=");
     if (!number) return false;
     rows.found(kDeepSpeedName);
@@ -150,11 +154,17 @@ class DeepSpeed : public LogReading {
     if (skipped) rows.log().settings["skipped_steps"] = std::to_string(*skipped);  // so far
     if (*number == 0) return true;                                                 // before the first step
     LogStep* step = named_step(*number, line, rows);
-    if (step != nullptr) step->figures.learning_rate = number_after(line.message, "lr=[");
+    if (step == nullptr) return true;
+    step->figures.learning_rate = number_after(line.message, "lr=[");
+    // All so far; what the lines between two such lines skipped counts for the later one.
+    const auto before = skipped_.find(line.rank);
+    if (skipped && (before != skipped_.end() || *number == 1))
+      step->figures.skipped = std::max<int64_t>(*skipped - (before != skipped_.end() ? before->second : 0), 0);
+    if (skipped) skipped_[line.rank] = *skipped;
     return true;
   }
 
-  static bool read_pipeline(const LogLine& line, LogBuilder& rows) {
+  bool read_pipeline(const LogLine& line, LogBuilder& rows) const {
     const auto number = integer_after(line.message, "steps:");
     if (!number) return false;
     LogStep* step = named_step(*number, line, rows);
@@ -172,6 +182,8 @@ class DeepSpeed : public LogReading {
   }
 
   static constexpr int64_t kSameStep = 24;  // lines about one step stand together
+  std::map<int, int64_t> counted_;          // by rank: the last step whose number no line named
+  std::map<int, int64_t> skipped_;          // by rank: updates, so far
 };
 
 }  // namespace

@@ -563,6 +563,39 @@ using world size: 64, data-parallel-size: 2, tensor-model-parallel size: 4, pipe
   for (const auto& [name, value] : log.settings) EXPECT_EQ(value.find("abcdef"), value.npos) << name;
 }
 
+// A step that a line names before its timers keeps its number; updates that were skipped are counted from line to line.
+TEST(DeepSpeed, NamedStepsKeepTheirNumbers) {
+  std::string text;
+  for (int i = 1; i <= 4; ++i)
+    text += "[2024-05-01 10:00:0" + std::to_string(2 * i) + ",100] [INFO] [logging.py:96:log_dist] [Rank 0] step=" +
+            std::to_string(i) + ", skipped=" + std::to_string(i / 2) + ", lr=[1e-05], mom=[(0.9, 0.95)]\n" +
+            "[2024-05-01 10:00:0" + std::to_string(2 * i) + ",101] [INFO] [logging.py:96:log_dist] [Rank 0] time (ms) | "
+            "fwd: 600.00 | bwd: 1000.00 | bwd_inner: 800.00 | bwd_allreduce: 200.00 | step: 700.00\n";
+  const RunLog log = log_of(text);
+  std::vector<int64_t> numbers, skipped;
+  for (const LogStep& s : log.ranks.at(0).steps) {
+    numbers.push_back(s.number), skipped.push_back(s.figures.skipped.value_or(-1));
+    EXPECT_EQ(s.duration_ns, 2'300'000'000);
+  }
+  EXPECT_EQ(numbers, (std::vector<int64_t>{1, 2, 3, 4}));
+  EXPECT_EQ(skipped, (std::vector<int64_t>{0, 1, 0, 1}));
+}
+
+TEST(Nemo, LinesHavePeaksOfMemory) {
+  const RunLog log = log_of("Training epoch 0, iteration 8/29 | lr: 5.389e-06 | global_batch_size: 512 | global_step: 8 | "
+                            "max_memory_reserved: 57466159104 | max_memory_allocated: 53930270720 | "
+                            "reduced_train_loss: 10.22 | train_step_timing in s: 27.01\n");
+  ASSERT_EQ(log.memory.size(), 1u);
+  EXPECT_EQ(log.memory[0].max_reserved_bytes, 57466159104);
+  EXPECT_EQ(log.memory[0].max_allocated_bytes, 53930270720);
+}
+
+TEST(Vision, TimmsRateFollowsTheTime) {
+  const RunLog log = log_of("Train: 0 [  50/1251 (  3%)]  Loss: 6.93 (6.94)  Time: 0.512s, 2000.00/s  (0.520s, 1969.23/s)  "
+                            "LR: 1.000e-05  Data: 0.210 (0.215)\n");
+  EXPECT_EQ(only_step(log).figures.samples_per_s, 2000);
+}
+
 // torchrun's error stands for the worker that a signal ended.
 TEST(RunEnd, AKilledWorkerIsNoException) {
   const RunLog log = log_of(R"(iter 1: loss 2.3170, time 12.34ms, mfu 12.34%

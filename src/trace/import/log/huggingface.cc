@@ -56,6 +56,8 @@ class Trainer : public LogReading {
     LogLine none{};
     LogSeries& series = rows.series(kTrainerName, none);
     if (series.steps.empty() && trains_) series.steps = course_.steps();
+    for (LogStep& s : series.steps)
+      if (!s.figures.samples_per_s) s.figures.samples_per_s = samples_per_s_;   // the mean of the whole training
     const bool timed = std::ranges::any_of(series.steps, [](const LogStep& s) { return s.duration_ns.has_value(); });
     if (timed || !runtime_s_ || steps_of_all(rows) <= 0) return;
     const auto mean_ns = std::llround(*runtime_s_ * 1e9 / static_cast<double>(steps_of_all(rows)));

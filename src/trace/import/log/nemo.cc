@@ -41,6 +41,11 @@ class Nemo : public LogReading {
     f.tflops = value_of(text, "TFLOPS_per_GPU");
     if (const auto samples = value_of(text, "global_batch_size"); samples && *samples >= 1 && *samples < 1e12)
       f.samples = std::llround(*samples);
+    LogMemory memory{};
+    memory.step = step->number;
+    memory.max_reserved_bytes = integer_after(text, "max_memory_reserved: ");
+    memory.max_allocated_bytes = integer_after(text, "max_memory_allocated: ");
+    if (memory.max_reserved_bytes || memory.max_allocated_bytes) rows.memory(memory, line);
     return true;
   }
 

@@ -36,6 +36,14 @@ std::optional<Place> place_in_epochs(std::string_view text) {
   return Place{*epoch, *batch, *batches};
 }
 
+// timm's "Time: 0.512s, 2000.00/s": what follows the time.
+std::optional<double> rate_behind(std::string_view time) {
+  std::string_view rest;
+  if (!printed_number(time, &rest) || !rest.starts_with("s, ")) return std::nullopt;
+  const auto rate = printed_number(rest.substr(3), &rest);
+  return rate && rest.starts_with("/s") ? rate : std::nullopt;
+}
+
 class Vision : public LogReading {
  public:
   bool read(const LogLine& line, LogBuilder& rows) override {
@@ -55,6 +63,7 @@ class Vision : public LogReading {
     step->figures.loss = keyed_number(text, {"Loss", "loss"});
     step->figures.learning_rate = keyed_number(text, {"LR", "lr"});
     step->figures.samples_per_s = keyed_number(text, {"img/s"});
+    if (!step->figures.samples_per_s) step->figures.samples_per_s = rate_behind(*time);
     if (const auto bytes = keyed_mebibytes(text, {"max mem", "mem"})) {
       LogMemory memory{};
       memory.step = step->number;
