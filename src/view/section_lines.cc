@@ -138,6 +138,18 @@ class FindingLines {
 
 }  // namespace
 
+namespace {
+
+// What saves nothing comes last: it may be there for another reason than its cost.
+std::vector<const Finding*> in_reading_order(const Report& report) {
+  std::vector<const Finding*> all;
+  for (const Finding& f : report.findings) all.push_back(&f);
+  std::ranges::stable_partition(all, [](const Finding* f) { return f->cost_ns.value_or(1) > 0; });
+  return all;
+}
+
+}  // namespace
+
 Lines finding_lines(const Report& report, const PresentOptions& options, bool whole) {
   if (report.findings.empty()) {
     if (report.ranks.empty() && !whole) return {};
@@ -148,8 +160,9 @@ Lines finding_lines(const Report& report, const PresentOptions& options, bool wh
   FindingLines lines(report, layout_width(options));
   lines.heading();
   int64_t minor = 0;
-  for (size_t i = 0; i < report.findings.size(); ++i) {
-    const Finding& finding = report.findings[i];
+  const std::vector<const Finding*> findings = in_reading_order(report);
+  for (size_t i = 0; i < findings.size(); ++i) {
+    const Finding& finding = *findings[i];
     if (!whole && is_minor(finding)) {
       ++minor;
       continue;
@@ -168,7 +181,8 @@ Lines brief_finding_lines(const Report& report, const PresentOptions& options, s
   FindingLines lines(report, layout_width(options));
   lines.heading();
   const size_t shown = std::min(most, report.findings.size());
-  for (size_t i = 0; i < shown; ++i) lines.short_form(report.findings[i], i == 0 ? 2 : all_fixes ? 1 : 0);
+  const std::vector<const Finding*> findings = in_reading_order(report);
+  for (size_t i = 0; i < shown; ++i) lines.short_form(*findings[i], i == 0 ? 2 : all_fixes ? 1 : 0);
   Lines out = lines.take();
   if (shown < report.findings.size()) out.push_back(more_line(report.findings.size() - shown, "--section findings"));
   return out;

@@ -37,7 +37,7 @@ def calm_flight(path):
 
 
 CASES = {'samples of an idle GPU': (lambda f: samples(f / 'a.jsonl', 0), 'Take them while the job runs'),
-         'a trace of the host': (lambda f: host_only(f / 'a.json'), 'was it recorded'),
+         'a trace of the host': (lambda f: host_only(f / 'a.json'), 'was ProfilerActivity.CUDA on?'),
          'one kernel': (lambda f: one_kernel(f / 'a.json'), 'record a few whole steps'),
          'a job that did not hang': (lambda f: calm_flight(f / 'dumps'), 'while the job hangs')}
 

@@ -17,7 +17,8 @@ TRACES = [os.path.join(ROOT, 'examples', 'resnet-demo.json.gz')] + sorted(
 def test_the_distance_adds_up(analyze, path):
     for rank in analyze(path)['ranks']:
         distance, roofline = rank['distance'], rank['roofline']
-        assert sum(p['total_ns'] for p in distance['parts']) == distance['wall_ns'] == rank['measured']['wall_ns']
+        unknown = sum(s['total_ns'] for s in rank['measured']['states'] if s['name'] in ('idle: untraced_work', 'idle: no_requests'))
+        assert sum(p['total_ns'] for p in distance['parts']) == distance['wall_ns'] == rank['measured']['wall_ns'] - unknown
         assert all(p['total_ns'] > 0 for p in distance['parts'])
         parts = {p['part']: p['total_ns'] for p in distance['parts']}
         compute = sum(s['total_ns'] for s in rank['measured']['states'] if s['name'] == 'compute')
@@ -46,7 +47,9 @@ def test_no_product_is_faster_than_the_device(analyze, path):
         peaks = {p['precision']: p['tflops'] for p in rank['limits']['peaks']}
         for row in rank['roofline']['ops']:
             if row['tflops'] is not None and row['precision'] in peaks and row['total_ns'] > 50_000:
-                assert row['tflops'] <= 1.1 * peaks[row['precision']], row
+                # Winograd's convolutions multiply less than half as often as the counter counts.
+                saved = 2.25 if 'convolution' in row['name'] else 1
+                assert row['tflops'] <= 1.1 * saved * peaks[row['precision']], row
 
 
 # Where the arguments are: first and second factor; the first list of a convolution, which is its padding.

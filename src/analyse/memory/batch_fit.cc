@@ -77,6 +77,7 @@ void BatchFit::fit_into(int64_t capacity) {
 }
 
 void BatchFit::add_failed(int64_t allocated_bytes, int64_t requested_bytes) {
+  if (capacity_bytes && requested_bytes >= *capacity_bytes) return;   // no batch asks for that: a wrong size
   const int64_t fixed = std::max<int64_t>(allocated_bytes - scaling_bytes, 0);
   const int64_t grows = allocated_bytes - fixed + requested_bytes;
   double_peak_bytes = std::max(double_peak_bytes, fixed + 2 * grows);

@@ -13,8 +13,7 @@ namespace {
 
 void sort_by_cost(std::vector<RuleFinding>& findings) {
   std::ranges::stable_sort(findings, std::greater(), [](const RuleFinding& f) {
-    const std::optional<int64_t>& cost_ns = f.finding.cost_ns;   // unknown ones come last, with those that save nothing
-    return std::pair(cost_ns.value_or(0), f.finding.severity);
+    return std::pair(f.finding.cost_ns, f.finding.severity);   // an unknown cost comes last
   });
 }
 
