@@ -236,3 +236,28 @@ def test_recorded_pairs_are_explained(profgpu):
     assert document['waterfall'][0]['part'] == 'data_loading'
     vendors = diff(profgpu, os.path.join(TRACES, 'h100-qwen.json.gz'), os.path.join(TRACES, 'mi300-qwen.json.gz'))
     assert any(row['name'] == 'gemm' for row in vendors['categories'])
+
+
+def engine_trace(path, device_us, between_us=3000):
+    """Decode steps whose range ends after 400 us, while the graph that they launch runs on."""
+    events, at = [], 0
+    for i in range(20):
+        events += [
+            {'ph': 'X', 'cat': 'user_annotation', 'name': 'execute_context_0(0)_generation_4(4)', 'pid': 1, 'tid': 1, 'ts': at, 'dur': 400},
+            {'ph': 'X', 'cat': 'cuda_runtime', 'name': 'cudaGraphLaunch', 'pid': 1, 'tid': 1, 'ts': at + 10, 'dur': 20, 'args': {'correlation': i + 1}},
+            {'ph': 'X', 'cat': 'kernel', 'name': 'gemm', 'pid': 0, 'tid': 7, 'ts': at + 40, 'dur': device_us,
+             'args': {'device': 0, 'stream': 7, 'correlation': i + 1}}]
+        at += 40 + device_us + between_us
+    path.write_text(json.dumps({'traceEvents': events}))
+    return path
+
+
+def test_an_engines_steps_are_compared_with_their_device_work(profgpu, tmp_path):
+    fast, slow = engine_trace(tmp_path / 'fast.json', 10_000), engine_trace(tmp_path / 'slow.json', 14_000)
+    document = json.loads(profgpu('diff', fast, slow, '--json').stdout)
+    assert document['verdict'] == 'slower' and document['ratio'] == pytest.approx(17_040 / 13_040, rel=0.02)
+    idle = engine_trace(tmp_path / 'idle.json', 10_000, between_us=8000)   # the scheduler takes longer
+    document = json.loads(profgpu('diff', fast, idle, '--json').stdout)
+    assert document['verdict'] == 'slower' and document['ratio'] == pytest.approx(18_040 / 13_040, rel=0.03)
+    asked = engine_trace(tmp_path / 'asked.json', 10_000, between_us=200_000)   # nobody asks: no part of a step
+    assert json.loads(profgpu('diff', fast, asked, '--json').stdout)['ratio'] < 1
