@@ -1,6 +1,7 @@
 #include "cli/glossary.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "base/text.h"
 
@@ -41,14 +42,10 @@ std::vector<GlossaryEntry> read_glossary() {
 
 }  // namespace
 
-const std::vector<GlossaryEntry>& glossary() {
-  static const std::vector<GlossaryEntry> entries = read_glossary();
-  return entries;
-}
-
 const GlossaryEntry* find_in_glossary(std::string_view term) {
+  static const std::vector<GlossaryEntry> entries = read_glossary();
   const std::string wanted = comparable(term);
-  for (const GlossaryEntry& entry : glossary())
+  for (const GlossaryEntry& entry : entries)
     for (std::string_view rest = entry.terms; !rest.empty();) {
       const size_t end = std::min(rest.find(", "), rest.size());
       if (comparable(rest.substr(0, end)) == wanted) return &entry;

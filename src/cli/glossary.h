@@ -1,10 +1,8 @@
 // The words of reports, explained: docs/glossary.md, which is part of the program.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace profgpu {
 
@@ -13,7 +11,6 @@ struct GlossaryEntry {
   std::string meaning;
 };
 
-const std::vector<GlossaryEntry>& glossary();
 /// Null: the glossary lacks it. Case, hyphens and underscores do not matter: "mfu", "host_bound".
 const GlossaryEntry* find_in_glossary(std::string_view term);
 

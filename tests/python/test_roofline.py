@@ -47,9 +47,7 @@ def test_no_product_is_faster_than_the_device(analyze, path):
         peaks = {p['precision']: p['tflops'] for p in rank['limits']['peaks']}
         for row in rank['roofline']['ops']:
             if row['tflops'] is not None and row['precision'] in peaks and row['total_ns'] > 50_000:
-                # Winograd's convolutions multiply less than half as often as the counter counts.
-                saved = 2.25 if 'convolution' in row['name'] else 1
-                assert row['tflops'] <= 1.1 * saved * peaks[row['precision']], row
+                assert row['tflops'] <= 1.1 * peaks[row['precision']], row
 
 
 # Where the arguments are: first and second factor; the first list of a convolution, which is its padding.

@@ -2,9 +2,9 @@
 #include "analyse/rank/work.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <span>
-#include <map>
 #include <unordered_map>
 #include <utility>
 
@@ -279,8 +279,6 @@ std::vector<FamilyWorkRow> work_by_family(const Trace& trace, const DeviceWork& 
   return all;
 }
 
-}  // namespace
-
 // By the letters of the inputs' type: "nvjet_sm100_qqtst_…" (cuBLAS), "cijk_alik_bljk_b_bs_bh_…" (Tensile). Nullopt: no
 // such name; types that are not known are kUnknown.
 std::optional<Precision> precision_by_letters(std::string_view text) {
@@ -294,12 +292,13 @@ std::optional<Precision> precision_by_letters(std::string_view text) {
                                   {"d", Precision::kFp64}};
   std::span<const Letters> known;
   std::string_view letters;
-  constexpr std::string_view kNewCublas = "nvjet_", kContraction = "cijk_";
+  // Of the second, other letters of that length.
+  constexpr std::string_view kNewCublas = "nvjet_", kContraction = "cijk_alik_bljk_";
   if (text.starts_with(kNewCublas)) {
     known = kNvjet, letters = text.substr(kNewCublas.size());
     if (letters.starts_with("sm")) letters.remove_prefix(std::min(letters.find('_') + 1, letters.size()));
-  } else if (text.starts_with(kContraction) && text.size() > 15) {
-    known = kTensile, letters = text.substr(std::string_view("cijk_alik_bljk_").size());
+  } else if (text.starts_with("cijk_") && text.size() > kContraction.size()) {
+    known = kTensile, letters = text.substr(kContraction.size());
   } else {
     return std::nullopt;
   }
@@ -307,6 +306,8 @@ std::optional<Precision> precision_by_letters(std::string_view text) {
     if (letters.starts_with(l.begin)) return l.precision;
   return Precision::kUnknown;
 }
+
+}  // namespace
 
 // Of names of kernels of products, as cuBLAS, cuDNN, CUTLASS and hipBLASLt make them.
 Precision precision_in_kernel_name(std::string_view name) {

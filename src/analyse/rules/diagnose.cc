@@ -137,9 +137,9 @@ void explain_symptom(const Evidence& evidence, std::vector<RuleFinding>& finding
   if (cause != nullptr && static_cast<double>(*cause->finding.cost_ns) >= idle_ns / 2) {
     symptom.why = fmt::format("{} explains most of it: {}.", cause->rule->id, cause->finding.what);
     symptom.fix = {fmt::format("fix {} first", cause->rule->id)};
-  } else if (const RankMeasure* m = evidence.measure(symptom)) {
+  } else if (of != nullptr) {
     symptom.why = fmt::format("Most of the idle time is {} ({} of the time).",
-                              words(idle_cause_name(m->largest_idle_cause)), format_percent(m->largest_idle_pct()));
+                              words(idle_cause_name(of->largest_idle_cause)), format_percent(of->largest_idle_pct()));
   }
 }
 

@@ -30,10 +30,7 @@ constexpr std::string_view kVoltaS = "NVIDIA V100 data sheet (V100S), specificat
 constexpr std::string_view kT4 = "NVIDIA T4 data sheet, specifications; Turing architecture white paper, appendix";
 constexpr std::string_view kTuring = "NVIDIA Turing GPU architecture white paper, table 1 and appendices";
 constexpr std::string_view kA100 = "NVIDIA A100 data sheet, specifications; A100 architecture white paper, table 4";
-constexpr std::string_view kA800 = "NVIDIA A800 data sheet, specifications: an A100 with slower links";
-constexpr std::string_view kA10g = "NVIDIA A10G data sheet, specifications";
-constexpr std::string_view kH800 = "NVIDIA H800 data sheet, specifications: an H100 with slower links and FP64";
-constexpr std::string_view kH20 = "NVIDIA H20 data sheet, specifications";
+constexpr std::string_view kA800 = "NVIDIA A100 data sheet, specifications: the A800 is one with slower links";
 constexpr std::string_view kA30 = "NVIDIA A30 data sheet, specifications";
 constexpr std::string_view kA10 = "NVIDIA A10 data sheet, specifications";
 constexpr std::string_view kGa102 = "NVIDIA Ampere GA102 GPU architecture white paper, tables of specifications";
@@ -69,7 +66,7 @@ constexpr std::string_view kMax = "Intel Data Center GPU Max series product brie
 // clang-format off
 constexpr Known kKnown[] = {
     // name, words, memory, multiprocessors, clock, FP16 per cycle, FP64, FP32, TF32, BF16, FP16, FP8, FP4, INT8, GB/s
-    {"V100 SXM2", "V100 SXM2|SXM3|DGXS", 0, 80, 1530, 1024, 7.8, 15.7, 0, 0, 125, 0, 0, 0, 900, kVolta},
+    {"V100 SXM2", "V100 SXM2", 0, 80, 1530, 1024, 7.8, 15.7, 0, 0, 125, 0, 0, 0, 900, kVolta},
     {"V100 PCIe", "V100 PCIE", 0, 80, 1380, 1024, 7, 14, 0, 0, 112, 0, 0, 0, 900, kVolta},
     {"V100S PCIe", "V100S PCIE", 32, 80, 1597, 1024, 8.2, 16.4, 0, 0, 130, 0, 0, 0, 1134, kVoltaS},
     {"T4", "T4", 16, 40, 1590, 1024, 0, 8.1, 0, 0, 65, 0, 0, 130, 320, kT4},
@@ -91,7 +88,6 @@ constexpr Known kKnown[] = {
     {"A800 PCIe 80 GB", "A800 PCIE", 80, 108, 1410, 2048, 19.5, 19.5, 156, 312, 312, 0, 0, 624, 1935, kA800},
     {"A30", "A30", 24, 56, 1440, 2048, 10.3, 10.3, 82, 165, 165, 0, 0, 330, 933, kA30},
     {"A10", "A10", 24, 72, 1695, 1024, 0, 31.2, 62.5, 125, 125, 0, 0, 250, 600, kA10},
-    {"A10G", "A10G", 24, 80, 1710, 512, 0, 35, 35, 70, 70, 0, 0, 140, 600, kA10g},
     {"A40", "A40", 48, 84, 1740, 1024, 0, 37.4, 74.8, 149.7, 149.7, 0, 0, 299.3, 696, kGa102},
     {"RTX A6000", "RTX A6000", 48, 84, 1800, 1024, 0, 38.7, 77.4, 154.8, 154.8, 0, 0, 309.7, 768, kGa102},
     {"RTX A5000", "RTX A5000", 24, 64, 1695, 1024, 0, 27.8, 55.6, 111.1, 111.1, 0, 0, 222.2, 768, kRtxA},
@@ -133,8 +129,6 @@ constexpr Known kKnown[] = {
     {"H100 PCIe", "H100 PCIE", 80, 114, 1620, 4096, 51, 51, 378, 756, 756, 1513, 0, 1513, 2000, kHopper},
     {"H100 SXM", "H100 SXM5?", 80, 132, 1830, 4096, 67, 67, 494.7, 989.4, 989.4, 1978.9, 0, 1978.9, 3350, kHopper},
     {"H100 NVL", "H100 NVL", 94, 132, 0, 4096, 60, 60, 417.5, 835.5, 835.5, 1670.5, 0, 1670.5, 3900, kH100Nvl},
-    {"H800 SXM", "H800 SXM5?", 80, 132, 1830, 4096, 1, 67, 494.7, 989.4, 989.4, 1978.9, 0, 1978.9, 3350, kH800},
-    {"H20", "H20", 96, 78, 0, 0, 1, 44, 74, 148, 148, 296, 0, 296, 4000, kH20},
     {"H200", "H200 SXM5?", 141, 132, 1830, 4096, 67, 67, 494.7, 989.4, 989.4, 1978.9, 0, 1978.9, 4800, kH200},
     {"H200 NVL", "H200 NVL", 141, 132, 0, 4096, 60, 60, 417.5, 835.5, 835.5, 1670.5, 0, 1670.5, 4800, kH200},
     {"GH200 96 GB", "GH200 480GB?", 96, 132, 1830, 4096, 67, 67, 494.7, 989.4, 989.4, 1978.9, 0, 1978.9, 4000, kGh200},
@@ -181,7 +175,6 @@ constexpr KnownParts kParts[] = {
     {"RTX 2080 Ti", 5.5, 100, 32},   {"Titan RTX", 6, 100, 32},        {"Quadro RTX 6000", 6, 100, 32},
     {"A100 SXM 40 GB", 40, 600, 64}, {"A100 PCIe 40 GB", 40, 600, 64}, {"A100 SXM 80 GB", 40, 600, 64},
     {"A100 PCIe 80 GB", 40, 600, 64}, {"A800 SXM 80 GB", 40, 400, 64}, {"A800 PCIe 80 GB", 40, 400, 64},
-    {"H800 SXM", 50, 400, 128},       {"H20", 0, 900, 128},
     {"A30", 24, 200, 64},            {"A10", 0, 0, 64},
     {"A40", 6, 112.5, 64},           {"RTX A6000", 6, 112.5, 64},      {"RTX 3070", 4, 0, 64},
     {"RTX 3080", 5, 0, 64},          {"RTX 3090", 6, 112.5, 64},       {"RTX 3090 Ti", 6, 112.5, 64},
