@@ -67,6 +67,20 @@ TEST(PlantedFaults, AGraphBreakIsCountedWhereThereAreStacks) {
   EXPECT_EQ(f->where[0].file, "train.py");
 }
 
+// Although gradients are clipped by a norm of all tensors in one kernel.
+TEST(PlantedFaults, TheChecklistSaysWhatTheFindingSays) {
+  sim::SimOptions options;
+  options.faults = {{"unfused-optimizer", 1.0}};
+  const SimulatedJob slow(options);
+  options.faults.clear();
+  const SimulatedJob healthy(options);
+  const auto verdict = [](const SimulatedJob& job) {
+    return std::ranges::find(job.checklist, "fused-optimizer", &Check::id)->verdict;
+  };
+  EXPECT_EQ(verdict(slow), Verdict::kFail);
+  EXPECT_EQ(verdict(healthy), Verdict::kPass);
+}
+
 TEST(PlantedFaults, AnEngineThatReplaysGraphsIsNotEager) {
   sim::SimOptions replays;
   replays.graph = true;

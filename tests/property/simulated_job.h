@@ -56,7 +56,9 @@ class SimulatedJob {
       job = analyse_job(digests, inputs_.samples);
       evidence.job = &job;
     }
-    findings = diagnose(evidence).findings;
+    Diagnosis diagnosis = diagnose(evidence);
+    findings = std::move(diagnosis.findings);
+    checklist = std::move(diagnosis.checklist);
   }
   SimulatedJob(const SimulatedJob&) = delete;
   SimulatedJob& operator=(const SimulatedJob&) = delete;
@@ -74,6 +76,7 @@ class SimulatedJob {
   Job job;
   Evidence evidence;
   std::vector<Finding> findings;
+  std::vector<Check> checklist;
 
  private:
   static void write_samples(const std::filesystem::path& folder, const sim::SimOptions& options,

@@ -123,3 +123,44 @@ def test_slow_kernels_are_named_with_their_operators(analyze, simulate, fault):
     assert 0 < finding['cost_pct'] <= finding['value']
     assert not {'slow-products', 'memory-bound'} & {
         f['rule'] for f in analyze(simulate('--steps', '6'))['findings']}
+
+
+def one_operator(path, name, dims, kernel, kernel_us, blocks, concrete=None):
+    """Ten calls without marked steps, and a wait for them: as a benchmark of one operator is recorded."""
+    events, at, free = [], 1000, 1100
+    for call in range(1, 11):
+        args = {'External id': call, 'Input Dims': dims, 'Input type': ['c10::BFloat16' if d else '' for d in dims]}
+        if concrete:
+            args['Concrete Inputs'] = concrete
+        events.append({'ph': 'X', 'cat': 'cpu_op', 'name': name, 'pid': 1, 'tid': 1, 'ts': at, 'dur': 20, 'args': args})
+        events.append({'ph': 'X', 'cat': 'cuda_runtime', 'name': 'hipLaunchKernel', 'pid': 1, 'tid': 1, 'ts': at + 5, 'dur': 5,
+                       'args': {'External id': call, 'correlation': call}})
+        events.append({'ph': 'X', 'cat': 'kernel', 'name': kernel, 'pid': 0, 'tid': 0, 'ts': free, 'dur': kernel_us,
+                       'args': {'External id': call, 'device': 0, 'stream': 0, 'correlation': call, 'grid': [blocks, 1, 1],
+                                'block': [256, 1, 1]}})
+        at, free = at + 25, free + kernel_us + 1
+    events.append({'ph': 'X', 'cat': 'cuda_runtime', 'name': 'hipDeviceSynchronize', 'pid': 1, 'tid': 1, 'ts': at,
+                   'dur': free - at, 'args': {'correlation': 99}})
+    device = {'id': 0, 'name': 'AMD Instinct MI300X', 'totalGlobalMem': 206141652992, 'computeMajor': 9, 'computeMinor': 4,
+              'warpSize': 64, 'numSms': 304}
+    path.write_text(json.dumps({'schemaVersion': 1, 'deviceProperties': [device], 'traceEvents': events}))
+    return path
+
+
+def test_a_benchmark_of_one_product_says_what_a_good_kernel_saves(analyze, tmp_path):
+    path = one_operator(tmp_path / 'mm.json', 'aten::mm', [[4096, 4096], [4096, 4096]],
+                        'Cijk_Ailk_Bljk_BBS_BH_MT256x256x64_MI16x16x1', 400, 65536)
+    document = analyze(path)
+    finding = next(f for f in document['findings'] if f['rule'] == 'slow-products')
+    least_us = 2 * 4096**3 / 1307.4e6   # at the peak rate
+    assert finding['severity'] == 'warning'
+    assert finding['cost_ns'] == pytest.approx(10 * (400 - least_us / 0.9) * 1000, rel=0.02)
+    assert document['verdict'].startswith('Matrix products at less than half')
+
+
+def test_a_benchmark_far_from_its_limit_is_no_healthy_run(analyze, tmp_path):
+    path = one_operator(tmp_path / 'conv.json', 'aten::miopen_convolution', [[32, 512, 7, 7], [512, 512, 3, 3], [], [], [], []],
+                        'igemm_fwd_gtcx3_nhwc_bf16_bx0_ex1', 300, 98, ['', '', '', '[1, 1]', '[1, 1]', '[1, 1]'])
+    document = analyze(path)
+    assert 'times as long as its work needs' in document['verdict'], document['verdict']
+    assert document['verdict_kind'] == 'bottleneck'

@@ -12,8 +12,8 @@ constexpr double kHangRatio = 1.01; // beyond rounding: the mean includes the st
 
 RankStanding standing(const Job* job, const RankReport& rank, const std::map<int, const Straggler*>& stragglers) {
   RankStanding out{rank.rank, rank.host, {}, {}, nullptr};
-  if (rank.average_step) out.step_ns = rank.average_step->duration_ns;
-  if (job)
+  if (rank.average_step) out.step_ns = rank.average_step->elapsed_ns;
+  if (job && (job->hangs() || !rank.average_step))   // without the step that hangs
     if (const auto mean = job->step_mean_ns.find(rank.rank); mean != job->step_mean_ns.end())
       out.step_ns = mean->second;
   if (const DeviceRow* busiest = rank.busiest()) {

@@ -310,7 +310,7 @@ int64_t Replay::saved_by(const Removal& removal) const {
     play_to(run.start);
     const int64_t start = player.host_at(run.start);
     player.restart_device_end();
-    play_to(run.end);
+    play_to(run.end + 1);   // a wait may end with the step
     const int64_t host_end = player.host_at(run.end);
     play_to(run.device_end);
     const int64_t recorded = run.whole().length();

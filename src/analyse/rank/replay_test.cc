@@ -35,6 +35,17 @@ TEST(Replay, ACheckpointAfterTheLastKernelCosts) {
   EXPECT_EQ(facts.get<Replay>().saved_by_cause(IdleCause::kCheckpoint, 0), 120000);
 }
 
+// Without marked steps the trace is one, and often ends as a wait does.
+TEST(Replay, AWaitMayEndWithTheStep) {
+  HandTrace hand;
+  hand.kernel("a", 10, 15, 20, 60).kernel("b", 16, 20, 61, 190).call("cudaDeviceSynchronize", 20, 191);
+  const Trace trace = hand.build();
+  const Facts facts(trace, {});
+  Removal removal;
+  removal.activity = {false, true};
+  EXPECT_EQ(facts.get<Replay>().saved_by(removal), 129'000);
+}
+
 /// Ten steps: 400 us of compute, then 300 of communication, and a kernel that waits for that, `release` later. The host
 /// launches all within 100 us a step and waits for it, or runs ahead.
 Trace communicating(int64_t release, bool waits) {

@@ -124,6 +124,12 @@ void cost_of_job(const Evidence& evidence, std::vector<RuleFinding>& findings) {
   }
 }
 
+// Why removing a cause may save nothing although it takes time.
+void explain_no_saving(std::vector<RuleFinding>& findings) {
+  for (auto& [rule, f] : findings)
+    if (f.cost_ns == 0 && !f.why.empty()) f.why += " Something else takes as long meanwhile: this alone saves nothing.";
+}
+
 // A symptom refers to its cause: a finding with a cost, else the largest cause of idle time.
 void explain_symptom(const Evidence& evidence, std::vector<RuleFinding>& findings) {
   RuleFinding* low = first_where(findings, [](const RuleFinding& f) { return f.rule->symptom; });
@@ -365,6 +371,7 @@ Diagnosis diagnose(const Evidence& evidence) {
   cap_costs(evidence, findings);
   sort_by_cost(findings);
   explain_symptom(evidence, findings);
+  explain_no_saving(findings);
   add_clock_loss(evidence, findings);
   if (const RankMeasure* m = evidence.main_rank(); m != nullptr && m->is_no_evidence())
     for (RuleFinding& f : findings) f.finding.severity = Severity::kInfo;

@@ -62,6 +62,22 @@ TEST(Verdict, NamesWhatTheHostDoesWhereNoDeviceWasRecorded) {
   EXPECT_NE(first.text.find("ProfilerActivity.CUDA"), std::string::npos) << first.text;
 }
 
+// A sample of the stack each millisecond, all in load() but for those between two steps: they count for no step.
+TEST(Verdict, OfSampledStacksNeedsEnoughSamples) {
+  const auto with = [](int64_t samples) {
+    HandTrace cpu;
+    cpu.range("ProfilerStep#1", 0, 1000 * samples).range("forward", 0, 900 * samples);
+    cpu.sampled("train.py(4): <module>", 0, 100'000);
+    for (int64_t t = 0; t < samples; ++t)   // the last one lasts until the process ends
+      cpu.sampled("train.py(9): load", 1000 * t, t + 1 < samples ? 1000 * (t + 1) : 100'000);
+    return cpu;
+  };
+  HandTrace few = with(3), many = with(20);
+  EXPECT_TRUE(contains(verdict_of(few).text, "forward")) << verdict_of(few).text;
+  HandTrace again = with(20);
+  EXPECT_TRUE(contains(verdict_of(many).text, "load (train.py:9) (20.0 ms per step)")) << verdict_of(again).text;
+}
+
 TEST(Verdict, OfHardwareCountersIsThatTimesAreNotThoseOfTheProgram) {
   HandTrace cold;
   cold.range("ProfilerStep#1", 0, 10'000).op("aten::mm", 100, 9000).call("cuModuleLoadData", 200, 4200);
@@ -179,6 +195,51 @@ TEST(UntracedWork, RecursBetweenTheSameKernels) {
   const auto of_graphs = found(graphs, "untraced-work");
   ASSERT_TRUE(of_graphs);
   EXPECT_TRUE(contains(of_graphs->fix.front(), "graph")) << of_graphs->fix.front();
+}
+
+// Of what was launched before the recording began, nothing is left in later steps.
+TEST(UntracedWork, InLaterStepsWasNotLaunchedBeforeTheRecording) {
+  const auto with = [](bool always) {
+    return steps_of([always](HandTrace& h, int64_t t) {
+      if (t == 0 || always) h.call("cudaDeviceSynchronize", t + 101, t + 800);
+      h.kernel("k", t + 810, t + 820, t + 825, t + 990);
+    });
+  };
+  HandTrace first = with(false), every = with(true);
+  const auto once = found(first, "untraced-work"), always = found(every, "untraced-work");
+  ASSERT_TRUE(once && always);
+  EXPECT_TRUE(contains(once->what, "launched before the recording began")) << once->what;
+  EXPECT_TRUE(contains(always->what, "that the recording lacks")) << always->what;
+}
+
+TEST(StepTimeVariance, ComparesStepsOfOneKind) {
+  const auto with = [](std::string_view odd) {
+    HandTrace h;
+    for (int64_t i = 0, t = 0; i < 30; ++i) {
+      const bool is_odd = i % 5 == 4;
+      const int64_t end = t + (is_odd ? 9000 : 1000);
+      h.range(is_odd ? odd : "execute_context_0(0)_generation_32(32)", t, end);
+      h.kernel("k", t + 10, t + 20, t + 25, end - 10);
+      t = end;
+    }
+    return h;
+  };
+  HandTrace prefills = with("execute_context_1(512)_generation_0(0)"), slow = with("execute_context_0(0)_generation_32(32)");
+  EXPECT_FALSE(found(prefills, "step-time-variance"));
+  EXPECT_TRUE(found(slow, "step-time-variance"));
+}
+
+TEST(DominantKernel, IsNoGraphOfUnknownKernels) {
+  const auto with = [](std::string_view name) {
+    return steps_of([name](HandTrace& h, int64_t t) { h.kernel(name, t + 1, t + 5, t + 10, t + 990); });
+  };
+  HandTrace graph = with("CUDA graph 7"), kernel = with("my_kernel");
+  EXPECT_FALSE(found(graph, "dominant-kernel"));
+  const auto f = found(kernel, "dominant-kernel");
+  ASSERT_TRUE(f);
+  EXPECT_TRUE(contains(f->fix.front(), "--kernel-name my_kernel ")) << f->fix.front();
+  HandTrace suffixed = with("$attn_fwd.kd");
+  EXPECT_TRUE(contains(found(suffixed, "dominant-kernel")->fix.front(), "--kernel-name regex:attn_fwd "));
 }
 
 // A device that works all the time, on fp32 products, at 1400 of 2000 MHz or at nearly all of them.

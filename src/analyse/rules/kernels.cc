@@ -140,6 +140,19 @@ std::optional<double> dominant_kernel_value(const Measured& m) {
   return percent_of(time.longest_ns, time.ns);
 }
 
+// Of letters, digits and underscores: it is pasted into a shell.
+std::string_view longest_word(std::string_view name) {
+  std::string_view longest;
+  for (size_t at = 0; at < name.size();) {
+    const auto is_part = [](char c) { return is_letter(c) || is_digit(c) || c == '_'; };
+    const size_t begin = std::ranges::find_if(name.substr(at), is_part) - name.begin();
+    const size_t end = std::ranges::find_if_not(name.substr(begin), is_part) - name.begin();
+    if (end - begin > longest.size()) longest = name.substr(begin, end - begin);
+    at = std::max(end, at + 1);
+  }
+  return longest;
+}
+
 void describe_dominant_kernel(const Measured& m, Finding& f) {
   const KernelRow& k = *time_of(m, is_any).longest;
   std::vector<ActivityId> calls;
@@ -151,13 +164,11 @@ void describe_dominant_kernel(const Measured& m, Finding& f) {
   f.what = fmt::format("one kernel takes {:.0f} % of compute: {}", *f.value, shortened(name, 48));
   f.why = fmt::format("{} calls of {} each ({}). Making it faster makes the job faster.", k.count,
                       format_duration(k.mean_ns), kernel_category_name(k.category));
-  const std::string_view function = kernel_function(m.trace().strings[k.name]);
-  // It is pasted into a shell.
-  const bool plain = std::ranges::all_of(function, [](char c) { return is_letter(c) || is_digit(c) || c == '_'; });
-  const std::string_view filter = plain && !function.empty() ? function : "regex:…";
+  const std::string_view function = kernel_function(m.trace().strings[k.name]), word = longest_word(function);
+  const std::string_view whole = word.size() == function.size() ? "" : "regex:";
   f.fix = {is_amd(m.trace().properties(m.device().id))
-               ? fmt::format("profile it: rocprof-compute profile -n train -k {} -- python train.py", filter)
-               : fmt::format("profile it: ncu --set full --kernel-name {} --launch-count 5 python train.py", filter)};
+               ? fmt::format("profile it: rocprof-compute profile -n train -k {} -- python train.py", word)
+               : fmt::format("profile it: ncu --set full --kernel-name {}{} --launch-count 5 python train.py", whole, word)};
 }
 
 }  // namespace
@@ -236,7 +247,7 @@ extern const Rule kUnfusedOptimizer = {
                    .id = "fused-optimizer",
                    .question = "Does the optimizer use fused or multi-tensor kernels?",
                    .label = "fused optimizer",
-                   .judge = [](const RankMeasure& m, bool) { return m.fused_optimizer; },
+                   .judge = [](const RankMeasure& m, bool found) { return found ? Verdict::kFail : m.fused_optimizer; },
                    .record = "whole training steps, with the optimizer's"}},
 };
 

@@ -150,6 +150,10 @@ std::optional<SizeReason> size_reason(const Measured& m, const SlowOp& op) {
   return std::nullopt;
 }
 
+bool is_product(const Measured& m, const SlowOp& op) {
+  return m.facts().get<DeviceWork>().run(op.kernel)->work.product.batch > 0;
+}
+
 // Has the library choose other kernels.
 std::string_view other_kernels(const Measured& m, const SlowOp& op) {
   const bool amd = is_amd(m.trace().properties(m.device().id));
@@ -231,7 +235,13 @@ void describe_memory_bound(const Measured& m, Finding& f) {
                                      format_percent(100 * limit_part(op), 0),
                                      format_gbps(op.bytes / static_cast<double>(op.ns)), per_step_text(m, op.ns),
                                      partners.empty() ? "" : "; runs " + partners));
+    if (!is_product(m, op)) continue;   // fusion makes no product faster
+    const std::optional<SizeReason> reason = size_reason(m, op);
+    const std::string_view fix = reason ? reason->fix : other_kernels(m, op);
+    if (std::ranges::count(f.fix, fix) == 0) f.fix.emplace_back(fix);
   }
+  if (!std::ranges::all_of(slow.ops, [&](const SlowOp& op) { return is_product(m, op); }))
+    f.fix.emplace_back(kMemoryBound.advice.front());
   show_and_price(m, slow, f);
 }
 
@@ -281,6 +291,7 @@ extern const Rule kSlowProducts = {
         "join small products: QKV in one, torch.bmm or grouped products for experts and adapters",
         "the device's clocks during the job: profgpu log, and pass the samples to analyze",
     },
+    .verdict = "Matrix products at less than half of the GPU's peak rate take {} of the time.",
     .rank = {.value = [](const Measured& m) { return slow_pct(m, kSlowProducts, Bound::kCompute); },
              .describe = describe_slow_products},
 };
@@ -307,6 +318,7 @@ extern const Rule kMemoryBound = {
         "vectorized kernels: sizes in multiples of 8 elements, aligned tensors",
         "fused kernels for norms, activations and losses: Liger, Apex, Transformer Engine",
     },
+    .verdict = "Memory-bound kernels at less than half of the memory's rate take {} of the time.",
     .rank = {.value = [](const Measured& m) { return slow_pct(m, kMemoryBound, Bound::kMemory); },
              .describe = describe_memory_bound},
 };

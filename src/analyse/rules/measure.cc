@@ -5,13 +5,14 @@
 #include <algorithm>
 #include <map>
 
-#include "analyse/rank/recorder_advice.h"
 #include "analyse/rank/averaged_time.h"
 #include "analyse/rank/collectives.h"
+#include "analyse/rank/distance.h"
 #include "analyse/rank/first_use.h"
 #include "analyse/rank/frameworks.h"
 #include "analyse/rank/memory.h"
 #include "analyse/rank/places.h"
+#include "analyse/rank/recorder_advice.h"
 #include "analyse/rank/snapshot.h"
 #include "analyse/rank/threads.h"
 #include "base/text.h"
@@ -80,17 +81,20 @@ Blocked blocked_in_gaps(const Measured& m, IdleCause cause) {
   return sum;
 }
 
+// By device time: a fused norm of the gradients makes no fused optimizer.
 Verdict fused_optimizer(const Measured& m) {
   const Trace& trace = m.trace();
   const auto& phase = m.facts().get<Phases>().of_activity;
-  bool any = false;
+  int64_t fused_ns = 0, all_ns = 0;
   for (uint32_t i = 0; i < trace.activity.size(); ++i) {
     if (phase[i] != Phase::kOptimizer || trace.activity.kind[i] != ActivityKind::kKernel) continue;
-    any = true;
     constexpr std::string_view kFused[] = {"multi_tensor", "fused", "Fused"};
-    if (contains_any(trace.name(ActivityId(i)), kFused)) return Verdict::kPass;
+    const int64_t ns = trace.activity.duration_ns[i];
+    all_ns += ns;
+    if (contains_any(trace.name(ActivityId(i)), kFused)) fused_ns += ns;
   }
-  return any ? Verdict::kFail : Verdict::kUnknown;
+  if (all_ns == 0) return Verdict::kUnknown;
+  return 2 * fused_ns >= all_ns ? Verdict::kPass : Verdict::kFail;
 }
 
 // The slowest network of usual clusters, 100 Gbit/s, reaches 10 GB/s; and the latency of a call on it.
@@ -122,6 +126,8 @@ std::vector<Place> host_places(const Measured& m) {
   const ThreadId steps = m.facts().get<Steps>().thread;
   std::vector<Place> most;
   if (steps.valid()) most = places_of(m, steps);
+  const bool sampled = steps.valid() && m.trace().sampled_stacks()[steps.value].valid();
+  if (sampled && !most.empty() && most.front().count < kMinSamples) return {};
   if (!most.empty()) return most;
   for (size_t t = 0; t < m.trace().threads.size(); ++t)
     if (auto places = places_of(m, ThreadId(t)); !places.empty() && (most.empty() || places[0].ns > most[0].ns))
@@ -143,6 +149,7 @@ void measure_device(const Measured& m, RankMeasure& out) {
   measure_collectives(m, out);
   out.activities = static_cast<int64_t>(m.trace().activity.size());
   out.captures = m.is_capture();
+  if (const Distance& distance = m.facts().get<Distance>(); distance.is_known()) out.times_limit = distance.times_limit;
   for (size_t c = 0; c < kIdleCauses; ++c) out.idle_pct[c] = m.idle_pct(static_cast<IdleCause>(c));
   out.largest_idle_cause = m.largest_idle_cause();
   out.matrix_work = std::ranges::any_of(m.facts().get<Kernels>().rows, is_matrix_work, &KernelRow::category);
@@ -331,9 +338,9 @@ RankMeasure rank_measure(const Measured& m) {
   }
   out.accumulates = phases.optimizer_steps > 0 && phases.backward_passes > phases.optimizer_steps;
   if (const auto& snapshot = m.facts().get<Snapshot>().section)
-    out.memory_peak = peak_sentence(*snapshot, m.facts().get<Memory>().capacity_bytes),
-    out.memory_peak_bytes = snapshot->peak.allocated_bytes;
-  out.only_snapshot = m.trace().only_snapshots();
+    out.snapshot.peak = peak_sentence(*snapshot, m.facts().get<Memory>().capacity_bytes),
+    out.snapshot.peak_bytes = snapshot->peak.allocated_bytes;
+  out.snapshot.alone = m.trace().only_snapshots();
   if (m.has_device()) measure_device(m, out);
   else out.host_places = host_places(m);
   return out;

@@ -30,6 +30,13 @@ struct SizedCollectives {
   int64_t min_wait_ns = 0;     ///< part of it that even a slow network does not explain: waiting for other ranks
 };
 
+/// What a memory snapshot says.
+struct SnapshotMeasure {
+  std::string peak;              ///< in a sentence; empty: there is none
+  int64_t peak_bytes = 0;        ///< allocated
+  bool alone = false;            ///< nothing else is known of the rank
+};
+
 /// Figures of one rank for verdict and checklist; they outlive its trace. Percentages and times are over the measured
 /// steps, as in the rules.
 struct RankMeasure {
@@ -45,9 +52,7 @@ struct RankMeasure {
   std::string no_device;                 ///< why there may be no device activity: "was ProfilerActivity.CUDA on?"
   bool cut_off = false;                  ///< a file of it ends early
   bool hardware_counters = false;          ///< hardware counters were collected kernel by kernel
-  std::string memory_peak;               ///< what a memory snapshot says, in a sentence; empty: there is none
-  int64_t memory_peak_bytes = 0;         ///< allocated, likewise
-  bool only_snapshot = false;            ///< and nothing else is known of the rank
+  SnapshotMeasure snapshot;
 
   bool has_device = false;               ///< the rest is about the busiest device
   std::string device_label, device_name; ///< "GPU 0"; empty: unknown name
@@ -59,6 +64,7 @@ struct RankMeasure {
   std::array<double, kIdleCauses> idle_pct{};
   IdleCause largest_idle_cause = IdleCause::kUnknown;   ///< not untraced work, not a lack of requests
   SizedCollectives collectives;
+  std::optional<double> times_limit;     ///< Distance, if the work of enough kernels is known
   int64_t activities = 0;                ///< kernels, copies and sets of the whole trace
   bool captures = false;                 ///< a graph is captured for most of the time
   bool matrix_work = false, compiled = false;

@@ -33,7 +33,7 @@ void describe_low_gpu_utilization(const Measured& m, Finding& f) {
   f.what = fmt::format("{} is busy {} of the {}", m.device_label(), format_percent(*f.value),
                        all ? "time" : asked ? "recorded time" : "time with requests");
   f.why = "Nothing runs on it for the rest.";
-  f.fix = {"see the idle time by cause: profgpu analyze … --section idle"};
+  f.fix = {"see the idle time by cause: --section idle"};
   f.where = places_in_gaps(m, m.largest_idle_cause());
 }
 
@@ -79,7 +79,7 @@ void describe_step_time_variance(const Measured& m, Finding& f) {
   f.what = "some steps take much longer than others";
   f.why = fmt::format("Slow steps (95th percentile) take {:.1f} times the median of {}.", *f.value,
                       format_duration(percentile(measured_durations(m), 50).value_or(0)));
-  f.fix = {"see which with profgpu analyze … --section steps, and compare what they do with the others",
+  f.fix = {"see which (--section steps), and compare what they do with the others",
            "usual causes: garbage collection (gc.freeze, gc.disable in the loop), checkpoints, logging, uneven "
            "batches"};
   const std::vector<const Step*> steps = compared_steps(m);

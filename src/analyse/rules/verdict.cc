@@ -127,6 +127,8 @@ std::string missing_work_advice(const std::vector<RuleFinding>& findings) {
   return missing == nullptr ? "" : fmt::format(" For a full picture, {}.", missing->finding.fix.front());
 }
 
+constexpr double kFarFromLimit = 2.5;   // well-tuned training takes about twice its limit
+
 // If no single cause has a cost worth mentioning.
 ReportVerdict verdict_of_use(const Evidence& evidence, const std::vector<RuleFinding>& findings, const RankMeasure& m) {
   const RuleFinding* other =
@@ -159,6 +161,10 @@ ReportVerdict verdict_of_use(const Evidence& evidence, const std::vector<RuleFin
             VerdictKind::kBottleneck};
   if (!also.empty()) return {fmt::format("{}; {}.{}", busy, largest_part(m), also), VerdictKind::kBottleneck};
   if (unclear) return {fmt::format("{}, and there are no serious findings.{}", busy, record), VerdictKind::kInconclusive};
+  if (m.times_limit.value_or(0) >= kFarFromLimit)
+    return {fmt::format("{}, but takes {:.{}f} times as long as its work needs at the GPU's limit; {}.", busy,
+                        *m.times_limit, *m.times_limit < 9.95 ? 1 : 0, largest_part(m)),
+            VerdictKind::kBottleneck};
   return {fmt::format("{}, and there are no serious findings; {}.", busy, largest_part(m)),
           VerdictKind::kHealthy};
 }
@@ -172,20 +178,24 @@ const RankMeasure* described(const Evidence& evidence, const RuleFinding& f) {
   return rank != nullptr ? &rank->measure : nullptr;
 }
 
-// Memory snapshots alone know nothing of time.
+// They know nothing of time.
+bool only_snapshots(const Evidence& evidence) {
+  return std::ranges::all_of(evidence.ranks, [](const RankDiagnosis& r) { return r.measure.snapshot.alone; });
+}
+
 ReportVerdict verdict_of_snapshots(const Evidence& evidence, const std::vector<RuleFinding>& findings) {
   const RuleFinding* serious = first_where(findings, is_serious);
   const RankMeasure* concerned = serious != nullptr ? described(evidence, *serious) : nullptr;
-  const auto peak = [](const RankDiagnosis& r) { return r.measure.memory_peak_bytes; };
+  const auto peak = [](const RankDiagnosis& r) { return r.measure.snapshot.peak_bytes; };
   const RankMeasure& m =
       concerned != nullptr ? *concerned : std::ranges::max_element(evidence.ranks, {}, peak)->measure;
   const std::string rank = evidence.ranks.size() > 1 ? fmt::format("Rank {}: ", m.rank) : "";
-  if (serious == nullptr) return {rank + m.memory_peak, VerdictKind::kHealthy};
+  if (serious == nullptr) return {rank + m.snapshot.peak, VerdictKind::kHealthy};
   const Finding& f = serious->finding;
-  if (!f.verdict.empty()) return {fmt::format("{}{} {}", rank, f.verdict, m.memory_peak), VerdictKind::kBottleneck};
+  if (!f.verdict.empty()) return {fmt::format("{}{} {}", rank, f.verdict, m.snapshot.peak), VerdictKind::kBottleneck};
   std::string what = f.what;
   what.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(what.front())));
-  return {fmt::format("{}{} {}.", rank, m.memory_peak, what), VerdictKind::kBottleneck};
+  return {fmt::format("{}{} {}.", rank, m.snapshot.peak, what), VerdictKind::kBottleneck};
 }
 
 ReportVerdict verdict_of_steps(const Evidence& evidence, const std::vector<RuleFinding>& findings) {
@@ -260,13 +270,13 @@ ReportVerdict verdict(const Evidence& evidence, const std::vector<RuleFinding>& 
               VerdictKind::kInconclusive};
     return {samples, std::ranges::any_of(findings, is_serious) ? VerdictKind::kBottleneck : VerdictKind::kHealthy};
   }
-  if (std::ranges::all_of(evidence.ranks, &RankMeasure::only_snapshot, &RankDiagnosis::measure))
+  if (only_snapshots(evidence))
     return verdict_of_snapshots(evidence, findings);
   return verdict_of_steps(evidence, findings);
 }
 
 std::vector<Check> checklist(const Evidence& evidence, const std::vector<RuleFinding>& findings) {
-  if (std::ranges::all_of(evidence.ranks, &RankMeasure::only_snapshot, &RankDiagnosis::measure)) return {};
+  if (only_snapshots(evidence)) return {};
   const RankMeasure* first = evidence.first_device();
   std::vector<std::pair<const ChecklistEntry*, const Rule*>> entries;
   for (const Rule* rule : rules())

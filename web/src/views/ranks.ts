@@ -22,13 +22,15 @@ type Call = Collective & { rank: number };
 
 function rowsOf(context: Context): RankRow[] {
   const { analysis } = context;
+  const hangs = analysis.ranks.some((rank) => rank.average_step?.includes_hang);
   return analysis.ranks.map((rank, index) => {
     const device = rank.devices.reduce<Device | undefined>((a, b) => (!a || b.busy_ns > a.busy_ns ? b : a), undefined);
     const waits = rank.collectives.map((c) => c.wait_ns).filter((w): w is number => w !== null);
     return {
       index, rank, device,
       use: rank.use.find((row) => row.device === device?.id),
-      step_ns: analysis.cluster?.step_mean_ns_by_rank?.[String(rank.rank)] ?? rank.average_step?.duration_ns ?? null,
+      // Without the step that hangs.
+      step_ns: (hangs ? analysis.cluster?.step_mean_ns_by_rank?.[String(rank.rank)] : undefined) ?? rank.average_step?.elapsed_ns ?? null,
       wait_ns: waits.length > 0 ? waits.reduce((a, b) => a + b, 0) : null,
       late: analysis.cluster?.stragglers?.find((s) => s.rank === rank.rank),
       clock: analysis.cluster?.clocks?.find((c) => c.rank === rank.rank),
@@ -67,8 +69,8 @@ function rankColumns(context: Context, longest: number): Column<RankRow>[] {
     time('step', 'Mean step', (r) => r.step_ns),
     { key: 'busy', title: 'GPU busy', numeric: true, cell: (r) => percent(r.use?.busy_pct), order: (r) => r.use?.busy_pct },
     { key: 'split', title: 'Time of the GPU', wide: true, cell: (r) => split(r, longest) },
-    time('compute', 'Compute', (r) => r.device?.compute_ns), time('communication', 'Communication', (r) => r.device?.communication_ns),
-    time('exposed', 'Exposed', (r) => r.device?.exposed_communication_ns, 'Communication that no compute hides'),
+    time('compute', 'Compute', (r) => r.use?.compute_ns), time('communication', 'Communication', (r) => r.use?.communication_ns),
+    time('exposed', 'Exposed', (r) => r.use?.exposed_communication_ns, 'Communication that no compute hides'),
     time('wait', 'Waits', (r) => r.wait_ns, 'In collectives, for ranks that came later'),
     { key: 'late', title: 'Late by', cell: (r) => element('b', {}, late(r)), order: (r) => r.late?.excess_ns_per_step },
     { key: 'kind', title: 'Why', cell: (r) => (r.late ? words(r.late.kind) : ''), order: (r) => r.late?.kind },
