@@ -69,7 +69,7 @@ TEST(Places, OfASampledStackASampleStandsForTheTimeUntilTheNext) {
   std::vector<std::string> all;
   for (const Place& p : places.most_expensive())
     all.push_back(p.name + ":" + std::to_string(*p.line) + " " + std::to_string(p.ns / 1000));
-  EXPECT_EQ(all, (std::vector<std::string>{"wait:5 20", "work:8 10", "work:9 9"}));
+  EXPECT_EQ(all, (std::vector<std::string>{"wait:5 20", "work:8 10", "work:9 9", "train:20 5"}));
 }
 
 TEST(Places, ACallIsWhereASampleWasTakenInItOrTheSameFrameBeforeAndAfter) {
