@@ -332,12 +332,17 @@ void add_inputs(const Report& report, SectionLines& to) {
 }
 
 Lines check_table(const Report& report, const PresentOptions& options) {
-  Grid grid({{"verdict"}, {"id"}, {"question"}, {"found"}});
-  for (const Check& check : report.checklist)
+  Grid grid({{"verdict"}, {"question"}, {"measured", true}});
+  Lines open;
+  for (const Check& check : report.checklist) {
     grid.add_row({{std::string(verdict_name(check.verdict)), verdict_style(check.verdict)},
-                  {check.id}, {check.question}, {check.brief}});
+                  {check.question}, {check.value ? format_percent(*check.value) : ""}});
+    if (!check.record.empty()) append(open, wrapped_after(Line("  "), check.question + " Record " + check.record, options.width));
+  }
   Lines out{Line("Checklist", Style::kStrong)};
   if (!grid.empty()) append(out, grid.lines(options.width, 1));
+  if (!open.empty()) append(out, {Line(), Line("To answer the others", Style::kStrong)});
+  append(out, std::move(open));
   return out;
 }
 

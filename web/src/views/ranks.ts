@@ -132,7 +132,9 @@ export const ranks: View = {
     if (many) {
       const rows = rowsOf(context);
       const longest = Math.max(...rows.map((row) => row.use?.window_ns ?? 0), 1);
-      const table = new DataTable<RankRow>({ label: 'Ranks', columns: rankColumns(context, longest), most_rows: 24 });
+      const named = rows.some((row) => row.rank.host);
+      const columns = rankColumns(context, longest).filter((column) => named || column.key !== 'host');
+      const table = new DataTable<RankRow>({ label: 'Ranks', columns, most_rows: 24 });
       table.show(rows);
       const spread = analysis.cluster?.step_spread_pct;
       root.append(element('h2', {}, counted(analysis.ranks.length, 'rank'),
