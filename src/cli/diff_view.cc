@@ -279,8 +279,10 @@ DiffTable memory_line_table(const std::vector<NumberChange>& rows, int top) {
 // step"
 std::string distance_text(const Comparison& c) {
   if (!c.before_times_limit || !c.after_times_limit) return "";
-  std::string text =
-      fmt::format("A step takes {:.1f} times its limit, before {:.1f}", *c.after_times_limit, *c.before_times_limit);
+  const auto least = [](bool is) { return is ? "at least " : ""; };
+  std::string text = fmt::format("A step takes {}{:.1f} times its limit, before {}{:.1f}",
+                                 least(c.after_times_limit_is_lower_bound), *c.after_times_limit,
+                                 least(c.before_times_limit_is_lower_bound), *c.before_times_limit);
   // Necessary work is no distance.
   const Difference* most = first_where(c.distance, [](const Difference& d) { return d.name != "necessary_work"; });
   if (most != nullptr && most->change != "same")

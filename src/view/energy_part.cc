@@ -108,12 +108,15 @@ ReportPart model_part(const Report& report, const RankReport& rank) {
                                          m.tokens_source, format_number(*m.flops_per_step / 1e12)));
   if (m.tflops) {
     std::string rate = fmt::format("{} TFLOP/s", format_number(*m.tflops));
-    if (m.mfu_pct) rate += fmt::format(": MFU {} of the {} peak", format_percent(*m.mfu_pct), upper_case(m.precision));
+    if (m.mfu_pct)
+      rate += fmt::format(": MFU {}{} of the {} peak", m.mfu_is_lower_bound() ? "at least " : "",
+                          format_percent(*m.mfu_pct), upper_case(m.precision));
     part.sentences.push_back(std::move(rate));
   }
   if (m.op_flops_pct)
     part.sentences.push_back(
-        fmt::format("operators' shapes count {} of these FLOPs", format_percent(*m.op_flops_pct, 1)));
+        fmt::format("operators' shapes count {}{} of these FLOPs", m.op_flops_is_lower_bound ? "at least " : "",
+                    format_percent(*m.op_flops_pct, 1)));
   part.sentences.insert(part.sentences.end(), m.notes.begin(), m.notes.end());
   return part;
 }

@@ -18,6 +18,7 @@ constexpr double kMinSharePct = 2;   // smaller parts of the distance are only i
 constexpr size_t kMaxShares = 4;
 constexpr size_t kMaxMissing = 3;
 constexpr size_t kMaxName = 72;
+constexpr double kNearlyAllPct = 90;   // of kernel time: less is said
 
 struct PartWords {
   std::string_view part, words;
@@ -60,12 +61,15 @@ std::string utilization_text(const Roofline& r, const Limits& limits) {
   const auto add = [&](std::string_view name, std::optional<double> pct) {
     if (pct) append_listed(text, fmt::format("{} {}", name, format_percent(*pct, 0)));
   };
-  add("MFU", r.mfu_pct);
-  if (r.hfu_pct && *r.hfu_pct - r.mfu_pct.value_or(0) >= 0.5) add("HFU", r.hfu_pct);
+  add(r.mfu_is_lower_bound() ? "MFU at least" : "MFU", r.mfu_pct);
+  if (r.hfu_pct && *r.hfu_pct - r.mfu_pct.value_or(0) >= 0.5)
+    add(r.mfu_is_lower_bound() ? "HFU at least" : "HFU", r.hfu_pct);
   add("MBU", r.mbu_pct);
   if (r.clock_mfu_pct && limits.clock_mhz && std::abs(*r.clock_mfu_pct - *r.mfu_pct) >= 0.5)
     append_listed(text, fmt::format("{} of what its clock of {} allows", format_percent(*r.clock_mfu_pct, 0),
                                     format_count(std::llround(*limits.clock_mhz)) + " MHz"));
+  if (r.known_pct && *r.known_pct < kNearlyAllPct)
+    append_listed(text, fmt::format("limit known for {} of kernel time", format_percent(*r.known_pct, 0)));
   return text;
 }
 
@@ -76,8 +80,8 @@ std::string sentence_of(const RankReport& rank, const std::string& suffix) {
   const std::string shares = joined(shares_of(d), ", ", [](const Share& s) {
     return fmt::format("{} {}", format_percent(s.pct, 0), s.name);
   });
-  return fmt::format("{} is {:.{}f} times its limit{}{}", suffix.empty() ? what : what + suffix + ",", *d.times_limit,
-                     *d.times_limit < 9.95 ? 1 : 0,
+  return fmt::format("{} is {}{:.{}f} times its limit{}{}", suffix.empty() ? what : what + suffix + ",",
+                     d.times_limit_is_lower_bound ? "at least " : "", *d.times_limit, *d.times_limit < 9.95 ? 1 : 0,
                      utilization.empty() ? "" : " (" + utilization + ")", shares.empty() ? "" : ": " + shares);
 }
 

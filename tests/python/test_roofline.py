@@ -30,6 +30,10 @@ def test_the_distance_adds_up(analyze, path):
         if distance['times_limit'] is not None:
             assert distance['limit_ns'] == parts['necessary_work'] + parts.get('unknown_work', 0)
             assert distance['times_limit'] >= 1
+            unknown = parts.get('unknown_work', 0)
+            assert distance['times_limit_is_lower_bound'] == (unknown > 0.01 * distance['limit_ns'])
+        assert (distance['times_limit'] is None) == (distance['times_limit_is_lower_bound'] is None)
+        assert (roofline['mfu_pct'] is None) == (roofline['mfu_is_lower_bound'] is None)
         if roofline['mfu_pct'] is not None:
             assert 0 < roofline['mfu_pct'] <= roofline['hfu_pct'] <= 100
         known = sum(r['total_ns'] for r in roofline['kernels'] if r['limit_ns'] is not None)
@@ -93,6 +97,15 @@ def test_a_trace_without_shapes_says_how_to_get_them(profgpu, simulate):
     text = profgpu('analyze', trace, '--section', 'roofline').stdout.decode()
     assert 'record_shapes=True' in text
     assert 'times its limit' not in profgpu('analyze', trace).stdout.decode()
+
+
+def test_the_first_screen_is_no_surer_than_what_is_known(profgpu):
+    """A fifth of this trace's kernel time is of products without a recorded operator."""
+    trace = next((t for t in TRACES if t.endswith('h100-qwen.json.gz')), None)
+    if trace is None:
+        pytest.skip('no real traces here')
+    text = ' '.join(profgpu('analyze', trace).stdout.decode().split())
+    assert 'is at least 1.6 times its limit (MFU at least 12 %, limit known for 70 % of kernel time)' in text
 
 
 def test_the_first_screen_says_how_far_it_is(profgpu, simulate):

@@ -375,6 +375,7 @@ export interface WorkPerStep {
   flops_known_pct: number;
   bytes_known_pct: number;
   flops: number | null;
+  flops_is_lower_bound: boolean | null;
   bytes: number | null;
   flops_per_token: number | null;
   bytes_per_token: number | null;
@@ -447,6 +448,7 @@ export interface Roofline {
   hfu_pct: number | null;
   mbu_pct: number | null;
   clock_mfu_pct: number | null;
+  mfu_is_lower_bound: boolean | null;
   missing: string[];
   ops: RooflineRow[];
   kernels: RooflineRow[];
@@ -491,6 +493,7 @@ export interface Distance {
   wall_ns: number;
   limit_ns: number | null;
   times_limit: number | null;
+  times_limit_is_lower_bound: boolean | null;
   known_pct: number | null;
   parts: DistancePart[];
 }
@@ -509,6 +512,8 @@ export interface ModelSection {
   mfu_pct: number | null;
   op_flops_per_step: number | null;
   op_flops_pct: number | null;
+  mfu_is_lower_bound: boolean | null;
+  op_flops_is_lower_bound: boolean | null;
   notes: string[];
 }
 export interface EnergyTotal {

@@ -51,7 +51,7 @@ ExclusiveTime ExclusiveTime::compute(const Facts& facts) {
 
 Distance Distance::compute(const Facts& facts) {
   const MeasuredSteps& measured = facts.get<MeasuredSteps>();
-  Distance d{measured.steps, measured.known_wall_ns(), {}, {}, {}, {}};
+  Distance d{.steps = measured.steps, .wall_ns = measured.known_wall_ns()};
   const DeviceWork& work = facts.get<DeviceWork>();
   const RunLimits& limits = facts.get<RunLimits>();
   const std::vector<int64_t>& exclusive = facts.get<ExclusiveTime>().ns;
@@ -82,6 +82,7 @@ Distance Distance::compute(const Facts& facts) {
   if (part_ns[kNecessary] > 0) {
     d.limit_ns = limit_ns;
     d.times_limit = static_cast<double>(d.wall_ns) / static_cast<double>(limit_ns);
+    d.times_limit_is_lower_bound = percent_of(part_ns[kUnknownWork], limit_ns) > Distance::kKnownPct;
   }
   return d;
 }

@@ -28,6 +28,9 @@ struct Distance {
   /// nothing is known.
   std::optional<int64_t> limit_ns;
   std::optional<double> times_limit;     ///< wall time over limit_ns
+  /// Kernels of unknown work, which count as if they could not be faster, are more than kKnownPct of limit_ns.
+  bool times_limit_is_lower_bound = false;
+  static constexpr double kKnownPct = 1;
   std::optional<double> known_pct;       ///< share of compute kernels' time whose limit is known
   /// On the busiest device, in this order: necessary_work (at the limit), products (compute-bound kernels, over that),
   /// memory_bound (kernels over the time that their bytes take), small_kernels (bound by latency, likewise),
@@ -39,6 +42,7 @@ struct Distance {
   [[nodiscard]] bool is_known() const { return times_limit && known_pct.value_or(0) >= Roofline::kMinKnownPct; }
   void fields(auto&& v) const {
     v("steps", steps), v("wall_ns", wall_ns), v("limit_ns", limit_ns), v("times_limit", times_limit);
+    v("times_limit_is_lower_bound", only_if(times_limit.has_value(), times_limit_is_lower_bound));
     v("known_pct", known_pct), v("parts", parts);
   }
   static Distance compute(const Facts& facts);

@@ -14,6 +14,11 @@ enum class KernelCategory : uint8_t {
 };
 std::string_view kernel_category_name(KernelCategory category);
 KernelCategory kernel_category(std::string_view name);
+/// Products, convolutions and attention: kernels that have FLOPs.
+constexpr bool multiplies(KernelCategory category) {
+  return category == KernelCategory::kGemm || category == KernelCategory::kConvolution ||
+         category == KernelCategory::kAttention;
+}
 /// Without return type, template arguments, parameters and hash: "vectorized_elementwise add".
 std::string short_kernel_name(std::string_view name);
 /// "CUDA graph 12": the replay of a graph of which only the whole was recorded, not its kernels.

@@ -60,9 +60,11 @@ std::optional<double> keys_per_token(const Facts& facts, const ModelConfig& mode
 
 void compare_with_ops(const Facts& facts, ModelSection& m) {
   m.op_flops_per_step = facts.get<WorkPerStep>().model_flops;
+  m.op_flops_is_lower_bound = facts.get<WorkPerStep>().flops_is_lower_bound;
   if (!m.op_flops_per_step || !m.flops_per_step || *m.flops_per_step <= 0) return;
   m.op_flops_pct = 100 * *m.op_flops_per_step / *m.flops_per_step;
-  if (std::abs(*m.op_flops_pct - 100) > kAgreePct)
+  const bool fewer_counted = m.op_flops_is_lower_bound && *m.op_flops_pct < 100;
+  if (!fewer_counted && std::abs(*m.op_flops_pct - 100) > kAgreePct)
     m.notes.push_back(fmt::format(
         "operators' shapes have {} of the model's FLOPs: check the tokens of a step for each GPU, and whether all "
         "weights are trained",

@@ -271,7 +271,10 @@ class RooflineMaker {
     add_kernels(*device);
     roofline.ops = ops_.rows(trace_);
     roofline.kernels = kernels_.rows(trace_);
-    if (all_ns_ > 0) roofline.known_pct = percent_of(known_ns_, all_ns_);
+    if (all_ns_ > 0) {
+      roofline.known_pct = percent_of(known_ns_, all_ns_);
+      roofline.uncounted_pct = percent_of(uncounted_ns_, all_ns_);
+    }
     const int64_t wall_ns = facts_.get<MeasuredSteps>().known_wall_ns();
     if (roofline.known_pct.value_or(0) >= Roofline::kMinKnownPct && peak_.complete() && peak_.all_ns > 0 && wall_ns > 0) {
       roofline.mfu_pct = 100 * peak_.model_ns / static_cast<double>(wall_ns);
@@ -324,6 +327,7 @@ class RooflineMaker {
       const int64_t ns = trace_.activity.duration_ns[a.value];
       all_ns_ += ns;
       const WorkRun* run = work_.run(a);
+      if (may_hold_more(run, a)) uncounted_ns_ += ns;
       const bool known = run != nullptr && run->device_ns > 0 && of_run_.least_ns[work_.run_of[a.value]] >= 0;
       const Precision precision = run != nullptr ? run->work.precision : Precision::kUnknown;
       const StringId name = trace_.activity.name[a.value];
@@ -339,6 +343,13 @@ class RooflineMaker {
               of_run_.bound[index]);
       if (row_of_run_[index] != SIZE_MAX) ops_[row_of_run_[index]].kernels[name.value] += ns;
     }
+  }
+
+  // FLOPs beyond those that are counted of it.
+  [[nodiscard]] bool may_hold_more(const WorkRun* run, ActivityId a) const {
+    if (run != nullptr && run->work.flops >= 0) return run->work.lower_bound;
+    const KernelCategory category = facts_.get<Kernels>().category[trace_.activity.name[a.value].value];
+    return multiplies(category) || category == KernelCategory::kOther;
   }
 
   // An engine's decode steps read all weights, and the caches of all sequences, for a few tokens.
@@ -399,7 +410,7 @@ class RooflineMaker {
   const RunLimits& of_run_;
   RowSums ops_, kernels_;
   std::vector<size_t> row_of_run_;      // of ops_; SIZE_MAX: not measured
-  int64_t all_ns_ = 0, known_ns_ = 0;   // of compute kernels in measured steps
+  int64_t all_ns_ = 0, known_ns_ = 0, uncounted_ns_ = 0;   // of compute kernels in measured steps
   PeakTime peak_;
 };
 

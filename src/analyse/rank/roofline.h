@@ -87,16 +87,22 @@ struct Roofline {
   std::optional<double> known_pct;   ///< share of compute kernels' time whose limit is known; none: no kernels
   /// Time at peak rate of all products over wall time, without and with recomputation; see docs/roofline.md.
   std::optional<double> mfu_pct, hfu_pct;
+  /// Share of compute kernels' time that may hold FLOPs beyond those that are counted: kernels that are products by
+  /// name, or of no known kind, whose FLOPs are unknown or at least so many.
+  double uncounted_pct = 0;
   std::optional<double> clock_mfu_pct = {};   ///< mfu_pct of what the clock that samples saw allows
   std::optional<double> mbu_pct;     ///< of an engine's decode steps: bytes over what the memory moves in their time
   std::vector<std::string> missing;  ///< what keeps figures from being known, with what to do
   std::vector<RooflineRow> ops, kernels;   ///< most time first
   /// Of known_pct: figures for a run of which more is unknown would mislead.
   static constexpr double kMinKnownPct = 70;
+  static constexpr double kCountedPct = 1;   ///< of uncounted_pct: less changes no figure that is shown
 
+  /// mfu_pct and hfu_pct are the least that they can be.
+  [[nodiscard]] bool mfu_is_lower_bound() const { return uncounted_pct > kCountedPct; }
   void fields(auto&& v) const {
     v("known_pct", known_pct), v("mfu_pct", mfu_pct), v("hfu_pct", hfu_pct), v("mbu_pct", mbu_pct);
-    v("clock_mfu_pct", clock_mfu_pct);
+    v("clock_mfu_pct", clock_mfu_pct), v("mfu_is_lower_bound", only_if(mfu_pct.has_value(), mfu_is_lower_bound()));
     v("missing", missing), v("ops", ops), v("kernels", kernels);
   }
   static Roofline compute(const Facts& facts);

@@ -118,6 +118,25 @@ TEST(Roofline, ForwardOperatorsWithinTheBackwardPassAreRecomputation) {
   EXPECT_EQ(d.parts[1].total_ns, 100'000);
 }
 
+// A product without shapes, and one of which only the least is known, may raise MFU; a copy and a known one may not.
+TEST(Roofline, MfuIsALowerBoundWhereProductsAreNotCounted) {
+  const auto bound = [](const char* kernel, const OpWork& work) {
+    HandTrace hand = one_step();
+    hand.op("aten::mm", 10, 20).kernel("ampere_sgemm_128x64_tn", 11, 12, 100, 300);
+    hand.op("other", 30, 40).kernel(kernel, 31, 32, 300, 360);
+    const WorkedTrace t(hand.build(), {kHundred, work});
+    const Roofline& r = t.facts.get<Roofline>();
+    EXPECT_TRUE(r.mfu_pct) << kernel;
+    return r.mfu_is_lower_bound();
+  };
+  constexpr OpWork kAtLeast{.flops = 1000, .bytes = 1000, .precision = Precision::kBf16, .lower_bound = true};
+  EXPECT_TRUE(bound("ampere_sgemm_128x64_tn", {}));
+  EXPECT_TRUE(bound("my_own_kernel", {}));
+  EXPECT_TRUE(bound("flash_fwd_kernel", kAtLeast));
+  EXPECT_FALSE(bound("ampere_sgemm_128x64_tn", kHundred));
+  EXPECT_FALSE(bound("void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>", {}));
+}
+
 int64_t part_ns(const Distance& d, std::string_view part) {
   for (const DistancePart& p : d.parts)
     if (p.name == part) return p.total_ns;
@@ -141,6 +160,7 @@ TEST(Distance, PartsAddUpToTheWallTime) {
   EXPECT_EQ(part_ns(d, "unknown_work"), 100'000);
   EXPECT_EQ(*d.limit_ns, 275'000);
   EXPECT_NEAR(*d.times_limit, 1000.0 / 275, 1e-9);
+  EXPECT_TRUE(d.times_limit_is_lower_bound);   // of the 275 us, 100 may be less
 }
 
 TEST(Distance, KernelsFasterThanTheirLimitHaveNothingOver) {
@@ -148,6 +168,7 @@ TEST(Distance, KernelsFasterThanTheirLimitHaveNothingOver) {
   hand.op("aten::mm", 10, 20).kernel("gemm", 11, 12, 100, 150);
   const WorkedTrace t(hand.build(), {kHundred});
   const Distance& d = t.facts.get<Distance>();
+  EXPECT_FALSE(d.times_limit_is_lower_bound);
   EXPECT_EQ(part_ns(d, "necessary_work"), 50'000);
   EXPECT_EQ(part_ns(d, "products"), 0);
 }

@@ -125,11 +125,6 @@ class WorkOfOps {
   std::unordered_map<uint32_t, uint32_t> with_lists_;   // index into known: a host row with such inputs
 };
 
-bool multiplies(KernelCategory category) {
-  return category == KernelCategory::kGemm || category == KernelCategory::kConvolution ||
-         category == KernelCategory::kAttention;
-}
-
 /// Gives each kernel the run that it belongs to.
 class RunsOfKernels {
  public:

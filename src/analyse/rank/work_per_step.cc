@@ -53,6 +53,7 @@ WorkPerStep WorkPerStep::compute(const Facts& facts) {
   w.flops_known_pct = percent_of(sums.flops_ns, sums.all_ns);
   w.bytes_known_pct = percent_of(sums.bytes_ns, sums.all_ns);
   if (w.flops_known_pct >= kMinKnownPct) w.flops = sums.flops / steps, w.model_flops = sums.model_flops / steps;
+  w.flops_is_lower_bound = facts.get<Roofline>().mfu_is_lower_bound();
   if (w.bytes_known_pct >= kMinKnownPct) w.bytes = sums.bytes / steps;
   const StepLoad& load = facts.get<StepLoad>();
   w.flops_per_token = work_per(w.flops, load.tokens), w.bytes_per_token = work_per(w.bytes, load.tokens);

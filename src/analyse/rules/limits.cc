@@ -15,7 +15,7 @@
 
 namespace profgpu {
 
-extern const Rule kSlowProducts, kMemoryBound;
+extern const Rule kSlowProducts, kMemoryBound, kLowMfu;
 
 namespace {
 
@@ -248,18 +248,24 @@ void describe_memory_bound(const Measured& m, Finding& f) {
 std::optional<double> mfu_value(const Measured& m) {
   const bool served = m.facts().get<Frameworks>().serves();   // decoding is bound by memory
   if (served || !is_busiest(m) || !m.facts().get<Distance>().is_known()) return std::nullopt;
-  return m.facts().get<Roofline>().mfu_pct;
+  const Roofline& roofline = m.facts().get<Roofline>();
+  // Whether it is low must not depend on what is not counted: that could run at the peak rate.
+  if (roofline.mfu_pct && *roofline.mfu_pct + roofline.uncounted_pct >= m.threshold(kLowMfu))
+    return std::nullopt;
+  return roofline.mfu_pct;
 }
 
 void describe_low_mfu(const Measured& m, Finding& f) {
   const Distance& d = m.facts().get<Distance>();
-  f.what = fmt::format("the run uses {} of the GPU's peak FLOP rate (MFU)", format_percent(*f.value));
+  f.what = fmt::format("the run uses {}{} of the GPU's peak FLOP rate (MFU)",
+                       m.facts().get<Roofline>().mfu_is_lower_bound() ? "at least " : "", format_percent(*f.value));
   std::vector<const DistancePart*> parts;
   for (const DistancePart& p : d.parts)
     if (p.name != "necessary_work") parts.push_back(&p);
   std::ranges::stable_sort(parts, std::greater(), &DistancePart::total_ns);
   parts.resize(std::min<size_t>(parts.size(), 3));
-  f.why = fmt::format("The time is {:.1f} times the least that its work needs. Most of the rest: {}.", *d.times_limit,
+  f.why = fmt::format("The time is {}{:.1f} times the least that its work needs. Most of the rest: {}.",
+                      d.times_limit_is_lower_bound ? "at least " : "", *d.times_limit,
                       joined(parts, ", ", [](const DistancePart* p) {
                         return fmt::format("{} {}", words(p->name), format_percent(p->wall_pct, 0));
                       }));
@@ -335,7 +341,8 @@ extern const Rule kLowMfu = {
         "batches and models without large products leave most of it unused, however busy the device is.",
     .computation =
         "Value: time that the products of the measured steps, without recomputation, take at the peak rates of their "
-        "precisions, as a share of the steps' wall time. Needs a known limit for 70 % of kernel time. No cost: other "
+        "precisions, as a share of the steps' wall time. Needs a known limit for 70 % of kernel time. Silent where kernels whose FLOPs are "
+        "not known could raise it to the threshold. No cost: other "
         "findings and `--section distance` have what it is made of.",
     .advice = {
         "profgpu analyze TRACE --section distance   # what the time is made of; --section roofline: by operator",

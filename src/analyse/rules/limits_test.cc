@@ -94,5 +94,27 @@ TEST(LowMfu, SaysHowMuchOfThePeakIsUsedAndWhatTheRestIs) {
   EXPECT_EQ(found(findings_of(busy, more), "low-mfu"), nullptr);
 }
 
+// What an uncounted product computes could be all that MFU lacks.
+TEST(LowMfu, IsSilentWhereUncountedProductsCouldRaiseIt) {
+  const auto found_beside = [](int64_t uncounted_us) {
+    HandTrace hand;
+    std::vector<OpWork> works;
+    for (int64_t t = 0; t < kSteps * 1000; t += 1000) {
+      hand.range("ProfilerStep#" + std::to_string(t / 1000), t, t + 1000)
+          .op("aten::mm", t + 10, t + 20).kernel(kGemm, t + 11, t + 12, t + 30, t + 830)
+          .op("aten::mm", t + 22, t + 24).kernel(kGemm, t + 23, t + 24, t + 830, t + 830 + uncounted_us);
+      works.insert(works.end(), {kHundred, OpWork()});
+    }
+    const WorkedTrace t(hand.build(), works);
+    Evidence evidence;
+    evidence.ranks.push_back(diagnose_rank({0, &t.facts}, {}));
+    const std::vector<Finding> all = diagnose(evidence).findings;
+    const Finding* f = found(all, "low-mfu");
+    return f == nullptr ? std::string() : f->what;
+  };
+  EXPECT_EQ(found_beside(40), "the run uses at least 10.0 % of the GPU's peak FLOP rate (MFU)");   // 5 % of the time
+  EXPECT_EQ(found_beside(120), "");   // 13 %
+}
+
 }  // namespace
 }  // namespace profgpu

@@ -307,7 +307,11 @@ Result<Comparison> compare(const RunSummary& before, const RunSummary& after) {
   c.collectives =
       differences_by_name(before.collectives, after.collectives, [](const CollectiveTime& x) { return x.total_ns; });
   c.distance = distance_changes(before, after);
-  if (!c.distance.empty()) c.before_times_limit = before.times_limit, c.after_times_limit = after.times_limit;
+  if (!c.distance.empty()) {
+    c.before_times_limit = before.times_limit, c.after_times_limit = after.times_limit;
+    c.before_times_limit_is_lower_bound = before.times_limit_is_lower_bound;
+    c.after_times_limit_is_lower_bound = after.times_limit_is_lower_bound;
+  }
   c.memory = numbers(before.memory, after.memory);
   return c;
 }

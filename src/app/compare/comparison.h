@@ -80,6 +80,7 @@ struct Comparison {
   /// Parts of the distance from the limit, largest change first; empty where that of either run is not known.
   std::vector<Difference> distance;
   std::optional<double> before_times_limit, after_times_limit;
+  bool before_times_limit_is_lower_bound = false, after_times_limit_is_lower_bound = false;
   std::vector<NumberChange> memory, telemetry;
   std::vector<NumberChange> memory_lines;  ///< bytes at the peak by line of the program, largest change first
   std::vector<FindingChange> findings;

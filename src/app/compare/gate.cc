@@ -309,6 +309,9 @@ Record diff_record(const Diff& diff) {
   r.add("waterfall", waterfall_table(c.waterfall));
   r.add("phases", difference_table(c.phases, false)).add("states", difference_table(c.states, false));
   r.add("before_times_limit", c.before_times_limit).add("after_times_limit", c.after_times_limit);
+  const auto bound = [](const std::optional<double>& times, bool is) { return times ? Value(is) : Value(); };
+  r.add("before_times_limit_is_lower_bound", bound(c.before_times_limit, c.before_times_limit_is_lower_bound));
+  r.add("after_times_limit_is_lower_bound", bound(c.after_times_limit, c.after_times_limit_is_lower_bound));
   r.add("distance", difference_table(c.distance, false));
   r.add("kernels", kernel_table(c.kernels)).add("categories", difference_table(c.categories, false));
   r.add("ops", difference_table(c.ops, true)).add("collectives", difference_table(c.collectives, true));

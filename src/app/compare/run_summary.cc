@@ -169,6 +169,7 @@ class Reader {
     // As the report itself says nothing of a distance of which less is known.
     if (!is_number(d.at("times_limit")) || d.at("known_pct").number() < kMinKnown_pct) return;
     ++distance_ranks_;
+    if (is_true(d.at("times_limit_is_lower_bound"))) run_.times_limit_is_lower_bound = true;
     distance_wall_ns_ += d.at("wall_ns").number();
     limit_ns_ += d.at("limit_ns").number();
     for (const Row& r : rows_of(d.at("parts"))) run_.distance_ns[text_of(r.at("part"))] += r.at("total_ns").number();

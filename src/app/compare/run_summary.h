@@ -63,6 +63,7 @@ struct RunSummary {
   /// Of a mean step, parts of the distance from its limit; empty: that of some rank is not known.
   std::map<std::string, double> distance_ns;
   std::optional<double> times_limit;   ///< likewise: wall time over the limit
+  bool times_limit_is_lower_bound = false;   ///< of some rank
   std::vector<FindingSummary> findings;
   std::string inconclusive;           ///< the verdict, where it says that the evidence is not enough; else empty
 
