@@ -242,6 +242,13 @@ KernelCategory kernel_category(string_view name) {
   return found != nullptr ? found->category : kOther;
 }
 
+int64_t block_count(const Trace& trace, ActivityId kernel) {
+  const ActivityArgsId args = trace.activity.args[kernel.value];
+  if (!args.valid()) return 0;
+  const int32_t(&grid)[3] = trace.activity_args[args.value].grid;
+  return int64_t{grid[0]} * grid[1] * grid[2];
+}
+
 bool uses_tensor_cores(string_view name, KernelCategory category) {
   if (category != kGemm && category != kConvolution && category != kAttention) return false;
   const std::string text = lower_case(name);

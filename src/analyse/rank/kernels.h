@@ -26,6 +26,9 @@ inline bool is_whole_graph(std::string_view name) { return name.starts_with("CUD
 /// Whether the name shows tensor cores (matrix cores on AMD): s16816, tensorop, hmma, xmma, wgmma, MI16x16 ...
 bool uses_tensor_cores(std::string_view name, KernelCategory category);
 
+/// Blocks of a kernel's grid; 0: unknown.
+int64_t block_count(const Trace& trace, ActivityId kernel);
+
 struct KernelRow {
   int32_t device = 0;
   StringId name;

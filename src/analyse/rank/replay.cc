@@ -156,11 +156,21 @@ std::vector<Event> in_order(const Trace& trace, const std::vector<Wait>& waits) 
   return events;
 }
 
+// Without marked steps the trace is one, which lasts until the device is done. The host may have ended before.
+Interval host_part(const Trace& trace, const Steps& steps, const Step& step) {
+  Interval part = step.interval();
+  if (steps.marked()) return part;
+  int64_t end = INT64_MIN;
+  for (uint32_t i = 0; i < trace.host.size(); ++i) end = std::max(end, trace.host.end_ns(HostId(i)));
+  if (end > part.start) part.end = std::min(part.end, end);
+  return part;
+}
+
 std::vector<Run> find_runs(const Facts& facts) {
   const Trace& trace = facts.trace();
   std::vector<Run> runs;
   for (const Step* step : facts.get<Steps>().measured()) {
-    const Interval part = step->interval();
+    const Interval part = host_part(trace, facts.get<Steps>(), *step);
     const bool same_window = !runs.empty() && std::ranges::none_of(trace.windows, [&](const Interval& window) {
       return window.start > runs.back().start && window.start <= part.start;
     });

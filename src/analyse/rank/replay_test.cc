@@ -46,6 +46,16 @@ TEST(Replay, AWaitMayEndWithTheStep) {
   EXPECT_EQ(facts.get<Replay>().saved_by(removal), 129'000);
 }
 
+TEST(Replay, WithoutAWaitTheTraceEndsWithTheDevice) {
+  HandTrace hand;
+  hand.kernel("a", 10, 15, 20, 60).kernel("b", 16, 20, 61, 190);
+  const Trace trace = hand.build();
+  const Facts facts(trace, {});
+  Removal removal;
+  removal.activity = {false, true};
+  EXPECT_EQ(facts.get<Replay>().saved_by(removal), 129'000);
+}
+
 /// Ten steps: 400 us of compute, then 300 of communication, and a kernel that waits for that, `release` later. The host
 /// launches all within 100 us a step and waits for it, or runs ahead.
 Trace communicating(int64_t release, bool waits) {

@@ -26,6 +26,8 @@ namespace {
 
 // Starting and draining a grid takes a few microseconds: shorter kernels reach no peak rate.
 constexpr int64_t kShort_ns = 5'000;
+// With few blocks a little longer ones don't, either. What takes longer has too few blocks for its work.
+constexpr int64_t kShortOfFewBlocks_ns = 20'000;
 constexpr double kHalf = 0.5;
 constexpr double kImpossiblePct = 105;   // of the peak, with rounding in tables of peaks
 
@@ -37,23 +39,24 @@ const DeviceTime* device_of(const Facts& facts) {
 
 bool is_of(const DeviceTime& device, ActivityId a) { return device.begin <= a && a < device.end; }
 
-// Of each run, its longest kernel on the device; invalid: none.
-std::vector<ActivityId> longest_kernels(const Trace& trace, const DeviceWork& work, const DeviceTime& device) {
+// Of each run, its longest kernel on the device, of those that multiply if there are any; invalid: none.
+std::vector<ActivityId> main_kernels(const Facts& facts, const DeviceWork& work, const DeviceTime& device) {
+  const Trace& trace = facts.trace();
+  const std::vector<KernelCategory>& category = facts.get<Kernels>().category;
   std::vector<ActivityId> of_run(work.runs.size());
+  const auto rank = [&](ActivityId a) {
+    return std::pair(multiplies(category[trace.activity.name[a.value].value]), trace.activity.duration_ns[a.value]);
+  };
   for (ActivityId a = device.begin; a < device.end; ++a) {
     if (work.run_of[a.value] == DeviceWork::kNone) continue;
-    ActivityId& longest = of_run[work.run_of[a.value]];
-    if (!longest.valid() || trace.activity.duration_ns[a.value] > trace.activity.duration_ns[longest.value])
-      longest = a;
+    ActivityId& main = of_run[work.run_of[a.value]];
+    if (!main.valid() || rank(a) > rank(main)) main = a;
   }
   return of_run;
 }
 
-bool is_small_grid(const Trace& trace, ActivityId a, int32_t multiprocessors) {
-  const ActivityArgsId args = trace.activity.args[a.value];
-  if (!args.valid()) return false;
-  const int32_t(&grid)[3] = trace.activity_args[args.value].grid;
-  const int64_t blocks = int64_t{grid[0]} * grid[1] * grid[2];
+bool has_few_blocks(const Trace& trace, ActivityId a, int32_t multiprocessors) {
+  const int64_t blocks = block_count(trace, a);
   return blocks > 0 && blocks < multiprocessors;
 }
 
@@ -160,12 +163,19 @@ RunLimits RunLimits::compute(const Facts& facts) {
   const Trace& trace = facts.trace();
   const DeviceWork& work = facts.get<DeviceWork>();
   const size_t runs = work.runs.size();
-  RunLimits all{std::vector<double>(runs, -1), std::vector<Bound>(runs), std::vector<bool>(runs)};
+  RunLimits all{std::vector<double>(runs, -1), std::vector<Bound>(runs), std::vector<bool>(runs),
+                std::vector<StringId>(runs), std::vector<int64_t>(runs)};
   const DeviceTime* device = device_of(facts);
   if (device == nullptr || runs == 0) return all;
   const std::optional<DeviceLimits>& limits = facts.get<Limits>().device;
   const int32_t multiprocessors = trace.properties(device->id).multiprocessors;
-  const std::vector<ActivityId> longest = longest_kernels(trace, work, *device);
+  const std::vector<ActivityId> main = main_kernels(facts, work, *device);
+  for (size_t i = 0; i < runs; ++i)
+    if (main[i].valid()) all.main_name[i] = trace.activity.name[main[i].value];
+  for (ActivityId a = device->begin; a < device->end; ++a)
+    if (const uint32_t run = work.run_of[a.value];
+        run != DeviceWork::kNone && trace.activity.name[a.value] == all.main_name[run])
+      all.main_ns[run] += trace.activity.duration_ns[a.value];
   Recomputation recomputed(facts);
   for (const WorkRun& run : work.runs) recomputed.note(run.op);
   for (size_t i = 0; i < runs; ++i) {
@@ -173,12 +183,12 @@ RunLimits RunLimits::compute(const Facts& facts) {
     if (!is_of(*device, run.first)) continue;
     all.recomputed[i] = recomputed(run.op);
     const std::optional<double> least = limits ? limits->least_ns(run.work) : std::nullopt;
-    if (!least || run.device_ns <= 0) continue;
+    if (!least || all.main_ns[i] <= 0) continue;
     all.least_ns[i] = *least;
-    const ActivityId kernel = longest[i];
-    const bool small = trace.activity.duration_ns[kernel.value] < kShort_ns ||
-                       is_small_grid(trace, kernel, multiprocessors);
-    if (small && *least < kHalf * static_cast<double>(run.device_ns)) all.bound[i] = Bound::kLatency;
+    const int64_t ns = trace.activity.duration_ns[main[i].value];
+    const bool is_short =
+        ns < kShort_ns || (ns < kShortOfFewBlocks_ns && has_few_blocks(trace, main[i], multiprocessors));
+    if (is_short && *least < kHalf * static_cast<double>(all.main_ns[i])) all.bound[i] = Bound::kLatency;
     else all.bound[i] = limits->computes_longer(run.work) ? Bound::kCompute : Bound::kMemory;
   }
   return all;
@@ -318,7 +328,7 @@ class RooflineMaker {
     }
   }
 
-  // A run's work belongs to its kernels by their durations.
+  // A run's work belongs to its main kernels.
   void add_kernels(const DeviceTime& device) {
     const Devices& devices = facts_.get<Devices>();
     StepFinder step_of(facts_.get<Steps>(), StepFinder::By::kElapsed);
@@ -339,8 +349,7 @@ class RooflineMaker {
       }
       const uint32_t index = work_.run_of[a.value];
       if (known) known_ns_ += ns;
-      sum.add(run->work, static_cast<double>(ns) / static_cast<double>(run->device_ns), ns, of_run_.least_ns[index],
-              of_run_.bound[index]);
+      sum.add(run->work, of_run_.share_of_run(trace_, work_, a), ns, of_run_.least_ns[index], of_run_.bound[index]);
       if (row_of_run_[index] != SIZE_MAX) ops_[row_of_run_[index]].kernels[name.value] += ns;
     }
   }

@@ -51,7 +51,7 @@ enum class Bound : uint8_t {
   kUnknown,
   kCompute,   ///< computing takes longer than moving
   kMemory,    ///< moving takes longer than computing
-  kLatency,   ///< too short, or too few blocks, to reach half of either
+  kLatency,   ///< too short, or short with few blocks, to reach half of either
 };
 std::string_view bound_name(Bound bound);
 
@@ -124,12 +124,23 @@ struct RunLimits {
   std::vector<double> least_ns;      ///< by run; negative: unknown
   std::vector<Bound> bound;          ///< by run
   std::vector<bool> recomputed;      ///< by run: a forward operator within the backward pass
+  /// By run: the name of the kernels that do its work, and how long these take. Others, such as transposes and sums of
+  /// parts, only serve them.
+  std::vector<StringId> main_name;
+  std::vector<int64_t> main_ns;
 
-  /// The part of an activity's time that its run needs at the limit, 0 to 1; none: unknown.
-  [[nodiscard]] std::optional<double> needed_part(const DeviceWork& work, ActivityId a) const {
+  /// The part of its run's work that an activity does; 0 where there is no run.
+  [[nodiscard]] double share_of_run(const Trace& trace, const DeviceWork& work, ActivityId a) const {
     const uint32_t run = work.run_of[a.value];
-    if (run == DeviceWork::kNone || least_ns[run] < 0 || work.runs[run].device_ns <= 0) return std::nullopt;
-    return std::min(1.0, least_ns[run] / static_cast<double>(work.runs[run].device_ns));
+    if (run == DeviceWork::kNone || main_ns[run] <= 0 || trace.activity.name[a.value] != main_name[run]) return 0;
+    return static_cast<double>(trace.activity.duration_ns[a.value]) / static_cast<double>(main_ns[run]);
+  }
+  /// The part of an activity's time that its run needs at the limit, 0 to 1; none: unknown.
+  [[nodiscard]] std::optional<double> needed_part(const Trace& trace, const DeviceWork& work, ActivityId a) const {
+    const uint32_t run = work.run_of[a.value];
+    if (run == DeviceWork::kNone || least_ns[run] < 0 || main_ns[run] <= 0) return std::nullopt;
+    if (trace.activity.name[a.value] != main_name[run]) return 0;
+    return std::min(1.0, least_ns[run] / static_cast<double>(main_ns[run]));
   }
   static RunLimits compute(const Facts& facts);
 };

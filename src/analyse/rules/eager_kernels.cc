@@ -5,15 +5,18 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <unordered_map>
 #include <utility>
 
 #include "analyse/rank/captures.h"
 #include "analyse/rank/frameworks.h"
 #include "analyse/rank/kernels.h"
 #include "analyse/rank/ops.h"
+#include "analyse/rank/steps.h"
 #include "analyse/rank/work.h"
 #include "analyse/report/quantity.h"
 #include "analyse/rules/measure.h"
+#include "analyse/work/op_sizes.h"
 
 namespace profgpu {
 namespace {
@@ -141,9 +144,51 @@ bool is_product(std::string_view op) {
 
 bool is_of_triton(std::string_view name) { return name.starts_with("triton_"); }
 
-Chosen fusable(const Measured& m) {
+/// Whether one kernel may read what the one before it on its stream wrote.
+class Following {
+ public:
+  explicit Following(const Measured& m)
+      : trace_(m.trace()), ops_(m.facts().get<Ops>().of_activity), step_of_(m.facts().get<Steps>()) {}
+
+  bool operator()(ActivityId before, ActivityId after) {
+    if (step_of(before) != step_of(after)) return false;
+    const HostId a = ops_[before.value], b = ops_[after.value];
+    if (!a.valid() || !b.valid()) return true;
+    // An operator again, such as casts of one weight after the other, works on other data.
+    if (trace_.host.name[a.value] == trace_.host.name[b.value]) return false;
+    const auto [least, most] = std::minmax({elements(a), elements(b)});
+    return least <= 0 || most % least == 0;   // else of shapes that don't broadcast
+  }
+
+ private:
+  const Step* step_of(ActivityId a) { return step_of_(trace_.launched_ns(a)); }
+
+  // Of its largest input; 0: unknown.
+  int64_t elements(HostId op) {
+    const StringId shapes = shapes_of(trace_, op);
+    if (!shapes.valid()) return 0;
+    const auto [it, added] = elements_.try_emplace(shapes.value, 0);
+    if (added)
+      for (const OpInput& input : op_inputs(trace_, op).at)
+        it->second = std::max(it->second, elements_of(input).or_unknown());
+    return it->second;
+  }
+
+  const Trace& trace_;
+  const std::vector<HostId>& ops_;
+  StepFinder step_of_;
+  std::unordered_map<uint32_t, int64_t> elements_;   // by shapes
+};
+
+struct Fusable {
+  explicit Fusable(const Measured& m) : chosen(m) {}
+  Chosen chosen;
+  int64_t longest_ns = 0;   // of the longest kernel of each chain: a kernel for the whole chain moves as much
+};
+
+Fusable fusable(const Measured& m) {
   const Trace& trace = m.trace();
-  Chosen c(m);
+  Fusable all(m);
   std::vector<bool> of_attention(trace.activity.size());
   for (const ActivityId a : unfused_attention(m).kernels) of_attention[a.value] = true;
   const std::vector<Phase>& phase = m.facts().get<Phases>().of_activity;   // the optimizer has a rule of its own
@@ -154,44 +199,39 @@ Chosen fusable(const Measured& m) {
            !triton(trace.activity.name[a.value]) &&
            !(ops[a.value].valid() && product(trace.host.name[ops[a.value].value]));
   };
-  for (const Stream& stream : c.streams)
-    for (size_t i = 0; i < stream.size(); ++i)
-      if (fits(stream[i]) && ((i > 0 && fits(stream[i - 1])) || (i + 1 < stream.size() && fits(stream[i + 1]))))
-        c.take(stream[i]);
-  return c;
-}
-
-// The longest kernel of each chain: one kernel for the whole chain moves at least as much.
-int64_t longest_of_chains(const Chosen& c) {
-  int64_t sum_ns = 0;
-  size_t next = 0;   // chosen are in the order of the streams
-  for (const Stream& stream : c.streams) {
-    int64_t longest_ns = 0;
-    for (const ActivityId& a : stream) {
-      const bool chosen = next < c.kernels.size() && c.kernels[next] == a;
-      if (chosen) longest_ns = std::max(longest_ns, c.trace.activity.duration_ns[a.value]), ++next;
-      else sum_ns += std::exchange(longest_ns, 0);
+  Following follows(m);
+  for (const Stream& stream : all.chosen.streams) {
+    for (size_t i = 0; i < stream.size();) {
+      size_t end = i + 1;
+      if (fits(stream[i]))
+        while (end < stream.size() && fits(stream[end]) && follows(stream[end - 1], stream[end])) ++end;
+      int64_t longest_ns = 0;
+      for (size_t k = i; k < end && end - i > 1; ++k) {
+        all.chosen.take(stream[k]);
+        longest_ns = std::max(longest_ns, trace.activity.duration_ns[stream[k].value]);
+      }
+      all.longest_ns += longest_ns;
+      i = end;
     }
-    sum_ns += longest_ns;
   }
-  return sum_ns;
+  return all;
 }
 
 std::optional<double> fusable_value(const Measured& m) {
   const Frameworks& with = m.facts().get<Frameworks>();
   if (with.has(kTorchCompile) || with.has(kCudaGraphs)) return std::nullopt;
-  return fusable(m).pct();
+  return fusable(m).chosen.pct();
 }
 
 void describe_fusable(const Measured& m, Finding& f) {
-  const Chosen c = fusable(m);
+  const auto [c, longest_ns] = fusable(m);
   const std::string kernels = format_count(static_cast<int64_t>(c.kernels.size()));
   f.what = fmt::format("{:.0f} % of kernel time is in chains of elementwise kernels and copies", *f.value);
   f.why = fmt::format("Each of these {} kernels reads its input from memory and writes its result back for the next. "
                       "A fused kernel keeps it in registers.",
                       kernels);
   f.evidence.push_back(fmt::format("{} in {} kernels; one kernel for each chain could take as little as {}",
-                                   per_step_text(m, c.ns), kernels, per_step_text(m, longest_of_chains(c))));
+                                   per_step_text(m, c.ns), kernels, per_step_text(m, longest_ns)));
   show_kernels(m, c.kernels, f);
   if (m.known_utilization_pct() < kMinBusyPct) f.severity = Severity::kInfo;
 }
@@ -222,10 +262,7 @@ SmallGrids small_grids(const Measured& m) {
   SmallGrids small;
   for (const Stream& stream : streams_of(m)) {
     for (const ActivityId a : stream) {
-      const ActivityArgsId id = trace.activity.args[a.value];
-      if (!id.valid()) continue;
-      const ActivityArgs& args = trace.activity_args[id.value];
-      const int64_t blocks = int64_t{args.grid[0]} * args.grid[1] * args.grid[2];
+      const int64_t blocks = block_count(trace, a);
       if (blocks <= 0) continue;
       small.all_ns += trace.activity.duration_ns[a.value];
       if (blocks >= multiprocessors) continue;
@@ -305,9 +342,9 @@ std::optional<Product> product_of(const OpInputs& in) {
 struct Misaligned {
   explicit Misaligned(const Measured& m) : chosen(m) {}
   Chosen chosen;
-  int64_t padding_ns = 0;   // the part of their time spent on padding, at least
   HostId longest;           // op of the longest
   int64_t step = 0;         // its sizes should be multiples of this
+  double padded = 1;        // times as many FLOPs as it has with such sizes
 };
 
 Misaligned misaligned_gemm(const Measured& m) {
@@ -336,13 +373,12 @@ Misaligned misaligned_gemm(const Measured& m) {
       const auto [bits, p] = sizes_of(op);
       const int64_t step = bits == 8 ? 16 : 8;   // 16 bytes, the width of an aligned load
       if (!p || p->k <= 0 || p->n <= 1 || (p->k % step == 0 && p->n % step == 0)) continue;
-      const auto used = [&](int64_t size) {
-        return static_cast<double>(size) / static_cast<double>((size + step - 1) / step * step);
+      const auto padded = [&](int64_t size) {
+        return static_cast<double>((size + step - 1) / step * step) / static_cast<double>(size);
       };
       const int64_t ns = trace.activity.duration_ns[a.value];
       all.chosen.take(a);
-      all.padding_ns += static_cast<int64_t>(static_cast<double>(ns) * (1 - used(p->k) * used(p->n)));
-      if (ns > longest_ns) longest_ns = ns, all.step = step, all.longest = op;
+      if (ns > longest_ns) longest_ns = ns, all.step = step, all.longest = op, all.padded = padded(p->k) * padded(p->n);
     }
   }
   return all;
@@ -359,9 +395,9 @@ void describe_misaligned_gemm(const Measured& m, Finding& f) {
                        all.step),
            "torch.compile pads some sizes automatically (torch._inductor.config.shape_padding)"};
   const OpArgs& args = trace.op_args[trace.host.args[all.longest.value].value];
-  f.evidence.push_back(fmt::format("longest: {} {}; padding alone takes {}", trace.name(all.longest),
+  f.evidence.push_back(fmt::format("longest: {} {}; with padded sizes it has {} more FLOPs", trace.name(all.longest),
                                    shortened(list_on_one_line(trace.strings[args.shapes])),
-                                   per_step_text(m, all.padding_ns)));
+                                   format_percent(100 * (all.padded - 1))));
   show_kernels(m, all.chosen.kernels, f);
   if (m.known_utilization_pct() < kMinBusyPct) f.severity = Severity::kInfo;
 }
@@ -379,8 +415,9 @@ extern const Rule kFusableElementwise = {
         "and writes memory. A compiler fuses neighbors, so that data is read and written once.",
     .computation =
         "Value: share of compute kernel time in elementwise, copy, normalization and reduction kernels next to another "
-        "such kernel on their stream, if neither torch.compile nor a graph is in use. No cost: how much "
-        "can be fused is not in the trace. One kernel for each chain would take at least as long as the chain's longest.",
+        "such kernel on their stream, in the same step, of another operator and of shapes that broadcast, if neither "
+        "torch.compile nor a graph is in use. No cost: how much can be fused is not in the trace. One kernel for each "
+        "chain would take at least as long as the chain's longest.",
     .advice = {
         "model = torch.compile(model)   # fuses chains of elementwise operations and copies; mode=\"max-autotune\" for "
         "fixed shapes",
@@ -515,9 +552,7 @@ std::vector<bool> find_named_kernels(const Measured& measured) {
   const Chosen attention = unfused_attention(measured), copies = layout_copies(measured);
   take(kUnfusedAttention, attention.kernels, attention.pct());
   take(kLayoutCopies, copies.kernels, copies.pct());
-  take(kFusableElementwise, fusable(measured).kernels, fusable_value(measured));
-  const Misaligned misaligned = misaligned_gemm(measured);
-  take(kMisalignedGemm, misaligned.chosen.kernels, misaligned.chosen.pct());
+  take(kFusableElementwise, fusable(measured).chosen.kernels, fusable_value(measured));
   take(kSmallBatch, small_grids(measured).kernels, small_batch_value(measured));
   name_full_precision_kernels(measured, named);
   name_unfused_optimizer(measured, named);

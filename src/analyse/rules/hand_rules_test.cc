@@ -160,6 +160,23 @@ TEST(HostBoundLaunches, TellCodeThatIsNotRecordedFromLateLaunches) {
   EXPECT_NE(late->what.find("does other work than launching"), std::string::npos) << late->what;
 }
 
+// 300 us of nothing that was recorded before each kernel are no launch overhead either.
+TEST(HostBoundLaunches, TellShortCodeThatIsNotRecorded) {
+  const auto with = [](bool recorded) {
+    HandTrace h;
+    for (int64_t t = 0; t < 40 * 330; t += 330) {
+      if (recorded) h.op("aten::mm", t, t + 300);
+      h.kernel("k", t + 301, t + 305, t + 308, t + 328);
+    }
+    return h;
+  };
+  HandTrace hidden = with(false), shown = with(true);
+  const auto f = found(hidden, "host-bound-launches"), late = found(shown, "host-bound-launches");
+  ASSERT_TRUE(f && late);
+  EXPECT_NE(f->what.find("the trace does not show"), std::string::npos) << f->what;
+  EXPECT_NE(late->what.find("launches too late"), std::string::npos) << late->what;
+}
+
 // The program names what it does before it launches: no work for torch.compile.
 TEST(HostBoundLaunches, NameTheRangeInWhichTheHostIs) {
   HandTrace h = steps_of([](HandTrace& t, int64_t at) {

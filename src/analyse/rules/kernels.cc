@@ -1,7 +1,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
+#include "analyse/rank/roofline.h"
+#include "analyse/rank/work.h"
 #include "analyse/rules/measure.h"
 #include "trace/kernel_profile.h"
 
@@ -32,26 +35,51 @@ KernelTime time_of(const Measured& m, bool (*wanted)(const KernelRow&)) {
   return time;
 }
 
-// Those of the wanted names in measured steps.
-std::vector<ActivityId> kernels_of(const Measured& m, bool (*wanted)(const KernelRow&)) {
-  std::vector<bool> named(m.trace().strings.size());
-  for (const KernelRow& k : m.facts().get<Kernels>().rows)
-    if (k.device == m.device().id && k.kind == WorkKind::kCompute && wanted(k)) named[k.name.value] = true;
-  std::vector<ActivityId> kernels;
-  for (ActivityId a = m.device().begin; a < m.device().end; ++a)
-    if (named[m.trace().activity.name[a.value].value] && m.counted(1, m.in_measured_step(m.trace().launched_ns(a))) != 0)
-      kernels.push_back(a);
-  return kernels;
+bool is_matrix_kernel(const KernelRow& k) { return multiplies(k.category); }
+bool is_any(const KernelRow&) { return true; }
+
+// Whether tensor cores would help a kernel whose name shows none: its data are not of a lower precision already, which
+// kernels of unknown names may have on tensor cores, and memory does not limit it.
+bool wants_tensor_cores(const Measured& m, ActivityId a) {
+  const DeviceWork& work = m.facts().get<DeviceWork>();
+  const WorkRun* run = work.run(a);
+  if (run == nullptr) return true;
+  if (m.facts().get<RunLimits>().bound[work.run_of[a.value]] == Bound::kMemory) return false;
+  const Precision precision = run->work.precision;
+  if (precision == Precision::kUnknown || precision == Precision::kFp32) return true;
+  constexpr std::string_view kOrdinaryUnits[] = {"simt", "ffma", "sgemm", "scudnn"};
+  return (precision == Precision::kBf16 || precision == Precision::kFp16) &&
+         contains_any(m.trace().name(a), kOrdinaryUnits);
 }
 
-bool is_matrix_kernel(const KernelRow& k) { return is_matrix_work(k.category); }
-bool lacks_tensor_cores(const KernelRow& k) { return is_matrix_kernel(k) && !k.tensor_cores; }
-bool is_any(const KernelRow&) { return true; }
+// In measured steps.
+std::vector<ActivityId> full_precision_kernels(const Measured& m) {
+  const Kernels& kernels = m.facts().get<Kernels>();
+  std::vector<ActivityId> all;
+  for (ActivityId a = m.device().begin; a < m.device().end; ++a) {
+    const StringId name = m.trace().activity.name[a.value];
+    if (multiplies(kernels.category[name.value]) && !kernels.tensor_cores[name.value] &&
+        m.counted(1, m.in_measured_step(m.trace().launched_ns(a))) != 0 && wants_tensor_cores(m, a))
+      all.push_back(a);
+  }
+  return all;
+}
+
+int64_t total_ns(const Measured& m, const std::vector<ActivityId>& kernels) {
+  return sum_of(kernels, [&](ActivityId a) { return m.trace().activity.duration_ns[a.value]; });
+}
+
+// The name that takes the most time of these.
+std::string_view longest_name(const Measured& m, const std::vector<ActivityId>& kernels) {
+  std::map<std::string_view, int64_t> by_name;
+  for (const ActivityId a : kernels) by_name[m.trace().name(a)] += m.trace().activity.duration_ns[a.value];
+  return std::ranges::max_element(by_name, {}, [](const auto& named) { return named.second; })->first;
+}
 
 std::optional<double> full_precision_gemm_value(const Measured& m) {
   if (!has_tensor_cores(m.trace().properties(m.device().id))) return std::nullopt;
   const int64_t all_ns = time_of(m, is_matrix_kernel).ns;
-  return only_if(all_ns != 0, percent_of(time_of(m, lacks_tensor_cores).ns, all_ns));
+  return only_if(all_ns != 0, percent_of(total_ns(m, full_precision_kernels(m)), all_ns));
 }
 
 // Tensor cores before Ampere take fp16 alone.
@@ -84,10 +112,9 @@ void describe_full_precision_gemm(const Measured& m, Finding& f) {
   else f.fix = {"with torch.autocast(\"cuda\", dtype=torch.bfloat16): …"};
   if (!half_alone && !is_amd(d))
     f.fix.emplace_back("torch.set_float32_matmul_precision(\"high\")   # TF32 for what stays in float32");
-  show_kernels(m, kernels_of(m, lacks_tensor_cores), f);
-  const KernelRow* longest = time_of(m, lacks_tensor_cores).longest;
-  if (longest == nullptr) return;
-  const std::string_view name = m.trace().strings[longest->name];
+  const std::vector<ActivityId> kernels = full_precision_kernels(m);
+  show_kernels(m, kernels, f);
+  const std::string_view name = longest_name(m, kernels);
   f.evidence.push_back(fmt::format("longest: {}", short_kernel_name(name)));
   f.seen = {Locator::At::kLongestKernel, std::string(name)};
 }
@@ -184,7 +211,8 @@ extern const Rule kFullPrecisionGemm = {
         "reduced precision does the same work 3 to 16 times as fast and halves memory traffic.",
     .computation =
         "Value: share of the time of gemm, convolution and attention kernels whose names show no tensor-core "
-        "instruction. No cost: the trace does not show how much faster a kernel would be.",
+        "instruction. Kernels of data in 16 or 8 bits, and those that memory limits, do not count where shapes are "
+        "recorded. No cost: the trace does not show how much faster a kernel would be.",
     .advice = {
         "torch.autocast(\"cuda\", dtype=torch.bfloat16) around forward and loss (Ampere, MI200 and newer)",
         "torch.autocast with float16 and torch.amp.GradScaler (Volta, Turing)",
@@ -275,7 +303,7 @@ extern const Rule kDominantKernel = {
 
 void name_full_precision_kernels(const Measured& measured, std::vector<bool>& named) {
   if (full_precision_gemm_value(measured).value_or(0) <= measured.threshold(kFullPrecisionGemm)) return;
-  for (const ActivityId a : kernels_of(measured, lacks_tensor_cores)) named[a.value] = true;
+  for (const ActivityId a : full_precision_kernels(measured)) named[a.value] = true;
 }
 
 void name_unfused_optimizer(const Measured& measured, std::vector<bool>& named) {

@@ -17,11 +17,12 @@ namespace {
 using enum Framework;
 
 constexpr int64_t kLongGap_ns = 1'000'000;   // longer ones are not launch overhead: the host does something else
+constexpr int64_t kPythonGap_ns = 100'000;   // Python takes less from one operator to the next
 
 /// Of the launching threads, within the host-bound gaps of measured steps.
 struct HostWork {
   int64_t gaps_ns = 0, long_gaps_ns = 0;
-  int64_t unrecorded_ns = 0;   // of long gaps: outside every operator, call and Python frame
+  int64_t unrecorded_ns = 0;   // outside every operator, call and Python frame, for longer than Python between them
 };
 
 // A thread's time in operators, calls and Python frames. Ranges that the program marks only enclose its work.
@@ -39,9 +40,8 @@ HostWork host_work(const Measured& m) {
   for (const Gap& gap : m.gaps()) {
     if (!m.counts(gap, IdleCause::kHostBound)) continue;
     sum.gaps_ns += gap.length();
-    if (gap.length() < kLongGap_ns) continue;
-    sum.long_gaps_ns += gap.length();
-    if (!gap.launch.valid()) continue;
+    if (gap.length() >= kLongGap_ns) sum.long_gaps_ns += gap.length();
+    if (gap.length() < kPythonGap_ns || !gap.launch.valid()) continue;
     const ThreadId thread = trace.host.thread[gap.launch.value];
     const auto [time, added] = recorded.try_emplace(thread);
     if (added) time->second = recorded_time(trace, thread);

@@ -7,6 +7,8 @@
 #include <tuple>
 
 #include "analyse/rank/distance.h"
+#include "analyse/rank/frameworks.h"
+#include "analyse/rank/kernels.h"
 #include "analyse/rank/ops.h"
 #include "analyse/rank/roofline.h"
 #include "analyse/rank/work.h"
@@ -54,7 +56,7 @@ std::vector<std::pair<ActivityId, double>> below_half(const Measured& m, Bound b
   const RunLimits& limits = m.facts().get<RunLimits>();
   const std::vector<int64_t>& exclusive = m.facts().get<ExclusiveTime>().ns;
   for (ActivityId a = m.device().begin; a < m.device().end; ++a) {
-    const std::optional<double> part = exclusive[a.value] > 0 ? limits.needed_part(work, a) : std::nullopt;
+    const std::optional<double> part = exclusive[a.value] > 0 ? limits.needed_part(m.trace(), work, a) : std::nullopt;
     if (part && *part < kSlowPart && limits.bound[work.run_of[a.value]] == bound) below.emplace_back(a, *part);
   }
   return below;
@@ -81,7 +83,8 @@ SlowKernels slow_kernels(const Measured& m, const Rule& rule, Bound bound) {
     if (fresh) slow.ops.push_back({run.op, run.work.precision, a});
     SlowOp& op = slow.ops[it->second];
     if (trace.activity.duration_ns[a.value] > trace.activity.duration_ns[op.kernel.value]) op.kernel = a;
-    const double of_run = ns / static_cast<double>(run.device_ns);
+    const double of_run = m.facts().get<RunLimits>().share_of_run(trace, work, a) * ns /
+                          static_cast<double>(trace.activity.duration_ns[a.value]);
     op.ns += exclusive[a.value], op.least_ns += ns * part, op.lost_ns += ns * (1 - part / kGoodPart);
     op.flops += of_run * static_cast<double>(run.work.needed_flops());
     op.bytes += of_run * static_cast<double>(run.work.bytes);
@@ -125,24 +128,52 @@ struct SizeReason {
 constexpr int64_t kTile = 128;     // rows and columns that a block of threads computes at full rate
 constexpr int64_t kShortInner = 512;
 
+const OpWork& work_of(const Measured& m, const SlowOp& op) {
+  return m.facts().get<DeviceWork>().run(op.kernel)->work;
+}
+
+// Products, convolutions and attention have FLOPs; what only moves bytes has none.
+bool computes(const Measured& m, const SlowOp& op) { return work_of(m, op).flops > 0; }
+
+std::string_view family_of(const Measured& m, const SlowOp& op) {
+  const OpFamily* family = find_family(m.trace().name(op.op));
+  return family != nullptr ? family->name : "";
+}
+
+bool on_amd(const Measured& m) { return is_amd(m.trace().properties(m.device().id)); }
+
+std::string_view faster_fp32(const Measured& m, const SlowOp& op) {
+  if (on_amd(m)) return "torch.autocast(\"cuda\", dtype=torch.bfloat16)";
+  return family_of(m, op) == "convolutions"
+             ? "torch.backends.cudnn.allow_tf32 = True, or torch.autocast with bfloat16"
+             : "torch.set_float32_matmul_precision(\"high\"), or torch.autocast with bfloat16";
+}
+
+// Blocks for less than three quarters of the multiprocessors: the others have nothing to do.
+std::optional<SizeReason> too_few_blocks(const Measured& m, const SlowOp& op) {
+  const int64_t blocks = block_count(m.trace(), op.kernel);
+  const int32_t multiprocessors = m.trace().properties(m.device().id).multiprocessors;
+  if (blocks <= 0 || 4 * blocks >= 3 * int64_t{multiprocessors}) return std::nullopt;
+  return SizeReason{fmt::format("{} blocks for {} multiprocessors", blocks, multiprocessors),
+                    "more work in each call (larger batches), or kernels that split the inner size (split-K, stream-K)"};
+}
+
 std::optional<SizeReason> size_reason(const Measured& m, const SlowOp& op) {
-  const DeviceLimits& limits = *m.facts().get<Limits>().device;
-  if (op.precision == Precision::kFp32 && limits.operations_per_ns(Precision::kTf32) > 0)
-    return SizeReason{"computed in FP32 without TF32",
-                      "torch.set_float32_matmul_precision(\"high\"), or torch.autocast with bfloat16"};
-  const auto [batch, rows, columns, inner] = m.facts().get<DeviceWork>().run(op.kernel)->work.product;
-  if (batch == 0) return std::nullopt;
+  const auto [batch, rows, columns, inner] = work_of(m, op).product;
+  if (batch == 0) return too_few_blocks(m, op);
   const bool half = op.precision == Precision::kBf16 || op.precision == Precision::kFp16;
   const bool eighth = op.precision == Precision::kFp8 || op.precision == Precision::kInt8;
   const int64_t step = eighth ? 16 : 8;
   if ((half || eighth) && (inner % step != 0 || columns % step != 0))
     return SizeReason{fmt::format("sizes that aren't multiples of {}", step), "pad sizes to a multiple of 64"};
+  if (auto few = too_few_blocks(m, op)) return few;
   if (std::min(rows, columns) < kTile)
     return SizeReason{fmt::format("skinny: one side is {}", std::min(rows, columns)),
                       "larger batches, or several small products in one (torch.bmm, grouped products)"};
   if (inner < kShortInner)
     return SizeReason{fmt::format("the inner size is only {}", inner),
-                      "join products with small inner sizes: several heads, adapters or experts in one"};
+                      batch > 1 ? "a fused kernel for what surrounds these small products, such as attention"
+                                : "join products with small inner sizes: several heads, adapters or experts in one"};
   const int64_t tiles = batch * ((rows + kTile - 1) / kTile) * ((columns + kTile - 1) / kTile);
   if (tiles < m.trace().properties(m.device().id).multiprocessors)
     return SizeReason{fmt::format("only {} tiles of {} x {}", tiles, kTile, kTile),
@@ -150,21 +181,28 @@ std::optional<SizeReason> size_reason(const Measured& m, const SlowOp& op) {
   return std::nullopt;
 }
 
-bool is_product(const Measured& m, const SlowOp& op) {
-  return m.facts().get<DeviceWork>().run(op.kernel)->work.product.batch > 0;
+// Why a product that computing limits may be slow.
+std::optional<SizeReason> reason_of(const Measured& m, const SlowOp& op) {
+  const DeviceLimits& limits = *m.facts().get<Limits>().device;
+  if (op.precision == Precision::kFp32 && limits.operations_per_ns(Precision::kTf32) > 0)
+    return SizeReason{"computed in FP32 without TF32", faster_fp32(m, op)};
+  return size_reason(m, op);
 }
 
 // Has the library choose other kernels.
 std::string_view other_kernels(const Measured& m, const SlowOp& op) {
-  const bool amd = is_amd(m.trace().properties(m.device().id));
-  const OpFamily* family = find_family(m.trace().name(op.op));
-  const std::string_view of = family != nullptr ? family->name : "";
+  const std::string_view of = family_of(m, op);
   if (of == "attention")
-    return amd ? "other attention kernels: AITER's, or torch.backends.cuda.preferred_rocm_fa_library(\"ck\")"
-               : "other attention kernels: flash-attn's newest, or sdpa_kernel(SDPBackend.CUDNN_ATTENTION)";
+    return on_amd(m) ? "other attention kernels: AITER's, or torch.backends.cuda.preferred_rocm_fa_library(\"ck\")"
+                     : "other attention kernels: flash-attn's newest, or sdpa_kernel(SDPBackend.CUDNN_ATTENTION)";
   if (of == "convolutions") return "torch.backends.cudnn.benchmark = True tries kernels for each size";
-  return amd ? "PYTORCH_TUNABLEOP_ENABLED=1 tries the libraries' kernels for each size"
-             : "torch.compile(mode=\"max-autotune\") tries kernels for each size";
+  if (of == "experts") return "tune the kernel's tile sizes for this device and number of experts";
+  return on_amd(m) ? "PYTORCH_TUNABLEOP_ENABLED=1 tries the libraries' kernels for each size"
+                   : "torch.compile(mode=\"max-autotune\") tries kernels for each size";
+}
+
+void add_fix(std::string_view fix, Finding& f) {
+  if (std::ranges::count(f.fix, fix) == 0) f.fix.emplace_back(fix);
 }
 
 // Of these kernels' time, what their work needs at least.
@@ -182,25 +220,51 @@ void show_and_price(const Measured& m, const SlowKernels& slow, Finding& f) {
   set_cost(f, m.wall_ns(), cost_of(m, slow));
 }
 
+/// How a sentence begins about products of one kind, and about those of several.
+struct ProductWords {
+  std::string_view begin, lower, takes, their;
+};
+
+ProductWords words_of(const Measured& m, const SlowKernels& slow) {
+  const auto all = [&](std::string_view family) {
+    return std::ranges::all_of(slow.ops, [&](const SlowOp& op) { return family_of(m, op) == family; });
+  };
+  if (all("attention")) return {"A", "attention", "takes", "its"};
+  if (all("convolutions")) return {"C", "convolutions", "take", "their"};
+  return {"M", "matrix products", "take", "their"};
+}
+
 void describe_slow_products(const Measured& m, Finding& f) {
   const SlowKernels slow = slow_kernels(m, kSlowProducts, Bound::kCompute);
   const DeviceLimits& limits = *m.facts().get<Limits>().device;
-  f.what = fmt::format("matrix products at less than half of their limit take {:.0f} % of the time", *f.value);
+  const ProductWords w = words_of(m, slow);
+  f.what = fmt::format("{} at less than half of {} limit {} {:.0f} % of the time", w.lower, w.their, w.takes, *f.value);
+  f.verdict = fmt::format("{}{} at less than half of the GPU's peak rate {} {} of the time.", w.begin, w.lower.substr(1),
+                          w.takes, format_percent(*f.value, 0));
   f.why = fmt::format("For their FLOPs these kernels need {} of their time at the peak rates of {}.",
                       format_percent(least_pct(slow), 0), limits.name);
   for (size_t i = 0; i < std::min(kNamedOps, slow.ops.size()); ++i) {
     const SlowOp& op = slow.ops[i];
-    const std::optional<SizeReason> reason = size_reason(m, op);
+    const std::optional<SizeReason> reason = reason_of(m, op);
     const auto ns = static_cast<double>(op.ns);
     f.evidence.push_back(fmt::format("{}: at {} of its limit, {} of {} TFLOP/s, {}{}", op_text(m, op),
                                      format_percent(100 * limit_part(op), 0), format_number(op.flops / ns / 1e3),
                                      format_number(op.flops / op.least_ns / 1e3), per_step_text(m, op.ns),
                                      reason ? "; " + reason->text : ""));
-    const std::string_view fix = reason ? reason->fix : other_kernels(m, op);
-    if (std::ranges::count(f.fix, fix) == 0) f.fix.emplace_back(fix);
+    add_fix(reason ? reason->fix : other_kernels(m, op), f);
   }
   f.fix.emplace_back("check the clocks during the job: profgpu log");
   show_and_price(m, slow, f);
+}
+
+// Of kernels that memory limits.
+std::string_view fix_of_moving(const Measured& m, const SlowOp& op) {
+  const std::optional<SizeReason> reason = size_reason(m, op);
+  if (computes(m, op)) return reason ? reason->fix : other_kernels(m, op);
+  if (m.facts().get<Kernels>().category[m.trace().activity.name[op.kernel.value].value] == KernelCategory::kEmbedding)
+    return "sorted indices, longer rows, or fused lookups of several tables (FBGEMM)";
+  if (!m.facts().get<Frameworks>().has(Framework::kTorchCompile)) return kMemoryBound.advice.front();
+  return reason ? reason->fix : kMemoryBound.advice[1];
 }
 
 // The operator, or the kernel, of the compute before or after a kernel on its stream.
@@ -213,10 +277,19 @@ std::string neighbor(const Measured& m, ActivityId a, int direction) {
     if (trace.activity.queue[other.value] != queue ||
         m.facts().get<Devices>().kind[other.value] != WorkKind::kCompute)
       continue;
-    const HostId op = m.facts().get<Ops>().of_activity[other.value];
+    const HostId op = m.facts().get<Ops>().of_activity[other.value], own = m.facts().get<Ops>().of_activity[a.value];
+    if (op.valid() && own.valid() && trace.host.name[op.value] == trace.host.name[own.value]) return "";
     return op.valid() ? std::string(trace.name(op)) : short_kernel_name(trace.name(other));
   }
   return "";
+}
+
+// What it could be fused with.
+std::string partners_of(const Measured& m, ActivityId kernel) {
+  const std::string before = neighbor(m, kernel, -1), after = neighbor(m, kernel, 1);
+  std::string partners = before.empty() ? "" : "runs after " + before;
+  if (!after.empty()) append_listed(partners, (before.empty() ? "runs before " : "before ") + after);
+  return partners;
 }
 
 void describe_memory_bound(const Measured& m, Finding& f) {
@@ -228,20 +301,14 @@ void describe_memory_bound(const Measured& m, Finding& f) {
                       format_percent(least_pct(slow), 0), format_gbps(limits.memory_gbps));
   for (size_t i = 0; i < std::min(kNamedOps, slow.ops.size()); ++i) {
     const SlowOp& op = slow.ops[i];
-    const std::string before = neighbor(m, op.kernel, -1), after = neighbor(m, op.kernel, 1);
-    std::string partners = before.empty() ? "" : "after " + before;
-    if (!after.empty()) append_listed(partners, "before " + after);
+    const std::optional<SizeReason> reason = size_reason(m, op);
+    const std::string more = computes(m, op) ? reason ? reason->text : "" : partners_of(m, op.kernel);
     f.evidence.push_back(fmt::format("{}: at {} of its limit, {}, {}{}", op_text(m, op),
                                      format_percent(100 * limit_part(op), 0),
                                      format_gbps(op.bytes / static_cast<double>(op.ns)), per_step_text(m, op.ns),
-                                     partners.empty() ? "" : "; runs " + partners));
-    if (!is_product(m, op)) continue;   // fusion makes no product faster
-    const std::optional<SizeReason> reason = size_reason(m, op);
-    const std::string_view fix = reason ? reason->fix : other_kernels(m, op);
-    if (std::ranges::count(f.fix, fix) == 0) f.fix.emplace_back(fix);
+                                     more.empty() ? "" : "; " + more));
+    add_fix(fix_of_moving(m, op), f);
   }
-  if (!std::ranges::all_of(slow.ops, [&](const SlowOp& op) { return is_product(m, op); }))
-    f.fix.emplace_back(kMemoryBound.advice.front());
   show_and_price(m, slow, f);
 }
 
@@ -297,7 +364,6 @@ extern const Rule kSlowProducts = {
         "join small products: QKV in one, torch.bmm or grouped products for experts and adapters",
         "the device's clocks during the job: profgpu log, and pass the samples to analyze",
     },
-    .verdict = "Matrix products at less than half of the GPU's peak rate take {} of the time.",
     .rank = {.value = [](const Measured& m) { return slow_pct(m, kSlowProducts, Bound::kCompute); },
              .describe = describe_slow_products},
 };

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 
 #include "analyse/rank/averaged_time.h"
@@ -135,6 +136,20 @@ std::vector<Place> host_places(const Measured& m) {
   return most;
 }
 
+// Of the device's compute kernels.
+std::string largest_category(const Measured& m) {
+  constexpr std::array kWords = {"matrix products", "convolutions", "attention", "normalization",
+                                 "elementwise operations", "reductions", "embeddings", "the optimizer", "copies"};
+  std::array<int64_t, static_cast<size_t>(KernelCategory::kOther) + 1> by_category{};
+  for (const KernelRow& k : m.facts().get<Kernels>().rows)
+    if (k.device == m.device().id && k.kind == WorkKind::kCompute)
+      by_category[static_cast<size_t>(k.category)] += m.counted(k.total_ns, k.steady_ns);
+  const auto most = std::ranges::max_element(by_category);
+  const auto index = static_cast<size_t>(most - by_category.begin());
+  if (index >= kWords.size() || *most == 0) return "";
+  return fmt::format("{} ({})", kWords[index], format_percent(percent_of(*most, sum_of(by_category)), 0));
+}
+
 void measure_device(const Measured& m, RankMeasure& out) {
   const DeviceTime& device = m.device();
   out.has_device = true;
@@ -149,10 +164,11 @@ void measure_device(const Measured& m, RankMeasure& out) {
   measure_collectives(m, out);
   out.activities = static_cast<int64_t>(m.trace().activity.size());
   out.captures = m.is_capture();
+  out.kernels_mostly = largest_category(m);
   if (const Distance& distance = m.facts().get<Distance>(); distance.is_known()) out.times_limit = distance.times_limit;
   for (size_t c = 0; c < kIdleCauses; ++c) out.idle_pct[c] = m.idle_pct(static_cast<IdleCause>(c));
   out.largest_idle_cause = m.largest_idle_cause();
-  out.matrix_work = std::ranges::any_of(m.facts().get<Kernels>().rows, is_matrix_work, &KernelRow::category);
+  out.matrix_work = std::ranges::any_of(m.facts().get<Kernels>().rows, multiplies, &KernelRow::category);
   const Frameworks& with = m.facts().get<Frameworks>();
   out.compiled = with.has(Framework::kTorchCompile) || with.has(Framework::kCudaGraphs);
   out.fused_optimizer = fused_optimizer(m);

@@ -107,10 +107,6 @@ void set_cost(Finding& finding, int64_t wall_ns, int64_t cost_ns);
 /// The framework's peak reserved memory, percent of the device's.
 std::optional<double> reserved_pct(const Measured& measured);
 
-/// Matrix products, convolutions and attention: work for tensor cores.
-constexpr bool is_matrix_work(KernelCategory c) {
-  return c == KernelCategory::kGemm || c == KernelCategory::kConvolution || c == KernelCategory::kAttention;
-}
 inline bool is_amd(const DeviceProperties& d) { return contains(d.name, "AMD") || contains(d.name, "Instinct"); }
 /// Whether a copy goes from the host to the device.
 bool is_upload(const Trace& trace, ActivityId copy);

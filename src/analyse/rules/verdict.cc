@@ -56,7 +56,10 @@ std::string largest_part(const RankMeasure& m) {
   const auto largest = std::ranges::max_element(m.phases, {}, &PhaseShare::wall_ns);
   if (largest == m.phases.end()) return "nothing ran";
   const std::optional<Phase> phase = phase_called(largest->name);
-  if (phase == Phase::kOther && largest->wall_pct > 95) return "no training phase was recognized";
+  // Inference, or a benchmark: all of it is the forward pass, at most.
+  const bool one_phase = largest->wall_pct > 95 && (phase == Phase::kForward || phase == Phase::kOther);
+  if (one_phase && !m.kernels_mostly.empty()) return "most kernel time goes into " + m.kernels_mostly;
+  if (one_phase && phase == Phase::kOther) return "no training phase was recognized";
   const std::string_view words = phase ? kPhaseWords[static_cast<size_t>(*phase)] : std::string_view(largest->name);
   return fmt::format("most time goes into {} ({})", words, format_percent(largest->wall_pct, 0));
 }
@@ -133,7 +136,8 @@ constexpr double kFarFromLimit = 2.5;   // well-tuned training takes about twice
 ReportVerdict verdict_of_use(const Evidence& evidence, const std::vector<RuleFinding>& findings, const RankMeasure& m) {
   const RuleFinding* other =
       first_where(findings, [](const RuleFinding& f) { return is_serious(f) && !f.rule->symptom; });
-  if (other != nullptr && !other->finding.verdict.empty()) return {other->finding.verdict, VerdictKind::kBottleneck};
+  if (other != nullptr && !other->finding.cost_ns && !other->finding.verdict.empty())
+    return {other->finding.verdict, VerdictKind::kBottleneck};
   std::string also = other == nullptr ? "" : fmt::format(" Also: {}.", other->finding.what);
   if (std::string loss = clock_loss(evidence, m); !loss.empty()) {
     loss.front() = 'T';

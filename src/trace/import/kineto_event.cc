@@ -95,6 +95,13 @@ T number_or(string_view text, T otherwise) {
   return static_cast<T>(*value);
 }
 
+// Of a call and of what it launched. Some tools write none: then it is the operator's, in a range of its own.
+uint32_t launch_id(const KinetoValues& v) {
+  if (!v.correlation.empty() || v.external_id.empty()) return id32(v.correlation);
+  const uint32_t id = id32(v.external_id);
+  return id == 0 ? 0 : id | 1U << 31;
+}
+
 }  // namespace
 
 EventClass event_class(string_view category) {
@@ -193,11 +200,12 @@ class KinetoEvents::SlotTable {
 
 const KinetoEvents::SlotTable& KinetoEvents::slots_of(EventClass c) {
   using A = KinetoValues;
-  static constexpr KinetoSlot kCall[] = {{"correlation", &A::correlation}};
+  static constexpr KinetoSlot kCall[] = {{"correlation", &A::correlation}, {"External id", &A::external_id}};
   static constexpr KinetoSlot kActivity[] = {{"device", &A::device},
                                              {"stream", &A::stream},
                                              {"context", &A::context},
                                              {"correlation", &A::correlation},
+                                             {"External id", &A::external_id},
                                              {"bytes", &A::bytes},
                                              {"registers per thread", &A::registers},
                                              {"shared memory", &A::shared},
@@ -374,7 +382,7 @@ void KinetoEvents::add_host(int64_t start, int64_t duration) {
   row.thread = static_cast<uint16_t>(shard_.thread(v.pid, v.tid));
   row.kind = host_kind(v.event_class);
   const bool call = row.kind == HostKind::kRuntime || row.kind == HostKind::kDriver;
-  row.link = id32(call ? v.correlation : v.external_id);
+  row.link = call ? launch_id(v) : id32(v.external_id);
   if (!v.sequence.empty() || !v.shapes.empty() || !v.flops.empty()) {
     OpArgs args;
     args.sequence = number_or<int32_t>(v.sequence, -1);
@@ -408,7 +416,7 @@ void KinetoEvents::add_activity(int64_t start, int64_t duration) {
   row.start_ns = start;
   row.duration_ns = duration;
   row.name = text(v.name);
-  row.correlation = id32(v.correlation);
+  row.correlation = launch_id(v);
   row.kind = activity_kind(v.event_class);
   row.queue = shard_.queue({static_cast<int32_t>(*device), stream, number_or<int64_t>(v.context, 0)});
   ActivityArgs args;

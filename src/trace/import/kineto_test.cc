@@ -72,6 +72,26 @@ int64_t issue(const Trace& trace, TraceIssueKind kind) {
   return 0;
 }
 
+// As tools write that make such traces: the call and the kernel have the operator's id alone.
+TEST_F(KinetoTest, WithoutCorrelationsTheOperatorsIdLinks) {
+  const auto row = [](const char* category, const char* name, int at, const char* arguments) {
+    return std::string(R"({"ph":"X","cat":")") + category + R"(","name":")" + name + R"(","pid":1,"tid":1,"dur":5,"ts":)" +
+           std::to_string(at) + R"(,"args":{)" + arguments + "}}";
+  };
+  const Result<Trace> trace = read(R"({"schemaVersion":1,"traceEvents":[)" +
+                                   row("cpu_op", "aten::mm", 10, R"("External id":7)") + "," +
+                                   row("cuda_runtime", "hipLaunchKernel", 11, R"("External id":7)") + "," +
+                                   row("kernel", "gemm", 20, R"("External id":7,"device":0,"stream":0)") + "," +
+                                   row("cuda_runtime", "hipLaunchKernel", 30, R"("correlation":7,"External id":8)") + "," +
+                                   row("kernel", "add", 40, R"("correlation":7,"External id":8,"device":0,"stream":0)") + "]}");
+  ASSERT_TRUE(trace);
+  for (uint32_t i = 0; i < 2; ++i) {
+    const HostId launch = trace->activity.launch[i];
+    ASSERT_TRUE(launch.valid()) << i;
+    EXPECT_EQ(trace->host.start_ns[launch.value] - trace->activity.start_ns[i], i == 0 ? -9000 : -10000);
+  }
+}
+
 TEST_F(KinetoTest, AnEventLongerThanAnyAllowedIsLeftOut) {
   const std::string name(kLongestEvent + 3 * kWindowBytes, 'x');
   const std::string longest =
