@@ -218,6 +218,7 @@ void move_small_tables(const Trace& w, const Place& place, Trace& joined) {
     a.shapes = place(a.shapes);
     a.types = place(a.types);
     a.values = place(a.values);
+    a.strides = place(a.strides);
     joined.op_args.push_back(a);
   }
   joined.activity_args.insert(joined.activity_args.end(), w.activity_args.begin(), w.activity_args.end());

@@ -5,6 +5,8 @@
 #include <map>
 #include <utility>
 
+#include "base/text.h"
+
 namespace profgpu {
 
 std::string_view trace_issue_name(TraceIssueKind kind) {
@@ -16,6 +18,13 @@ std::string_view trace_issue_name(TraceIssueKind kind) {
   };
   static_assert(std::size(kNames) == static_cast<size_t>(TraceIssueKind::kOther) + 1);
   return kNames[static_cast<size_t>(kind)];
+}
+
+bool has_zero_stride(std::string_view strides) {
+  const auto ends = [&](size_t at) { return at >= strides.size() || !(is_digit(strides[at]) || is_letter(strides[at])); };
+  for (size_t at = strides.find('0'); at != strides.npos; at = strides.find('0', at + 1))
+    if (at > 0 && ends(at - 1) && ends(at + 1)) return true;
+  return false;
 }
 
 DeviceProperties Trace::properties(int32_t device) const {

@@ -85,10 +85,15 @@ struct OpArgs {
   StringId shapes;
   StringId types;
   StringId values;         ///< of inputs that are no tensors, "["", "[1, 1]", "False"]"; invalid: none, or not recorded
+  StringId strides;        ///< of tensors, where any has a stride of 0, see has_zero_stride(); else invalid
   int32_t sequence = -1;   ///< autograd sequence number; -1: none
   uint32_t forward_thread = 0;
   bool operator==(const OpArgs&) const = default;
 };
+
+/// Whether strides as the profiler writes them, "[[512, 1, 0, 0], []]", have one of 0: several elements lie in
+/// one place of memory.
+bool has_zero_stride(std::string_view strides);
 
 enum class ActivityKind : uint8_t { kKernel, kMemcpy, kMemset };
 

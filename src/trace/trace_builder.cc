@@ -164,6 +164,7 @@ std::vector<FlowEnd> map_other_tables(Rows& rows, Trace& trace) {
       a.shapes = mapped(strings, a.shapes);
       a.types = mapped(strings, a.types);
       a.values = mapped(strings, a.values);
+      a.strides = mapped(strings, a.strides);
       trace.op_args.push_back(a);
     });
     trace.memory.reserve(trace.memory.size() + shard.memory.size());
@@ -468,7 +469,8 @@ uint32_t Shard::activity_args(const ActivityArgs& args) {
 
 uint32_t Shard::op_arguments(const OpArgs& args) {
   uint64_t hash = args.flops ^ uint64_t{args.forward_thread} << 40;
-  for (const uint32_t v : {args.shapes.value, args.types.value, args.values.value, static_cast<uint32_t>(args.sequence)})
+  for (const uint32_t v : {args.shapes.value, args.types.value, args.values.value, args.strides.value,
+                           static_cast<uint32_t>(args.sequence)})
     hash = (hash ^ v) * 0xD6E8FEB86659FD93, hash ^= hash >> 29;
   uint32_t& latest = latest_op_args_[hash % latest_op_args_.size()];
   if (latest < op_args.size() && op_args[latest] == args) return latest;

@@ -51,7 +51,8 @@ ExclusiveTime ExclusiveTime::compute(const Facts& facts) {
 
 Distance Distance::compute(const Facts& facts) {
   const MeasuredSteps& measured = facts.get<MeasuredSteps>();
-  Distance d{.steps = measured.steps, .wall_ns = measured.known_wall_ns()};
+  Distance d;
+  d.steps = measured.steps, d.wall_ns = measured.known_wall_ns();
   const DeviceWork& work = facts.get<DeviceWork>();
   const RunLimits& limits = facts.get<RunLimits>();
   const std::vector<int64_t>& exclusive = facts.get<ExclusiveTime>().ns;

@@ -22,13 +22,13 @@ namespace profgpu {
 namespace {
 
 struct SameInputs {
-  StringId name, shapes, types, values;
+  StringId name, shapes, types, values, strides;
   bool operator==(const SameInputs&) const = default;
 };
 struct HashOfInputs {
   size_t operator()(const SameInputs& k) const {
     uint64_t hash = (uint64_t{k.name.value} << 32 | k.shapes.value) * 0x9E3779B97F4A7C15U;
-    hash ^= hash >> 29;
+    hash ^= hash >> 29 ^ k.strides.value;
     return (hash ^ (uint64_t{k.types.value} << 32 | k.values.value)) * 0xBF58476D1CE4E5B9U >> 7;
   }
 };
@@ -65,7 +65,8 @@ class WorkOfOps {
     const OpArgs& args = trace_.op_args[id.value];
     if (!args.shapes.valid()) return;
     works_.shapes = true, works_.values |= args.values.valid();
-    const auto [it, fresh] = index_of_.try_emplace({trace_.host.name[host], args.shapes, args.types, args.values}, 0);
+    const auto [it, fresh] = index_of_.try_emplace(
+        {trace_.host.name[host], args.shapes, args.types, args.values, args.strides}, 0);
     if (fresh) it->second = index(op_inputs(trace_, HostId(host)), host);
     works_.of_host[host] = it->second;
   }
@@ -165,7 +166,8 @@ class RunsOfKernels {
       if (place == DeviceWork::kNone) {
         place = static_cast<uint32_t>(work_.runs.size());
         work_.runs.push_back({op, works_.of(op), a, 0});
-        if (attends_to_cache(trace_.name(op))) work_.runs.back().work = attended(op, trace_.activity.launch[a.value]);
+        if (works_.of(op).flops < 0 && attends_to_cache(trace_.name(op)))
+          work_.runs.back().work = attended(op, trace_.activity.launch[a.value]);
       }
       work_.run_of[a.value] = place;
       WorkRun& run = work_.runs[place];
@@ -329,7 +331,8 @@ OpInputs op_inputs(const Trace& trace, HostId op) {
   const OpArgsId id = op.valid() ? trace.host.args[op.value] : OpArgsId();
   if (!id.valid()) return {.name = op.valid() ? trace.name(op) : "", .at = {}};
   const OpArgs& args = trace.op_args[id.value];
-  return op_inputs(trace.name(op), trace.strings[args.shapes], trace.strings[args.types], trace.strings[args.values]);
+  return op_inputs(trace.name(op), trace.strings[args.shapes], trace.strings[args.types], trace.strings[args.values],
+                   trace.strings[args.strides]);
 }
 
 OpWorks OpWorks::compute(const Facts& facts) { return WorkOfOps(facts.trace()).found(); }

@@ -48,16 +48,29 @@ bool is_busiest(const Measured& m) {
   return devices.busiest >= 0 && m.device().id == devices.devices[static_cast<size_t>(devices.busiest)].id;
 }
 
-// Those with the bound and at less than half of their limit, with the part of their time that the limit needs.
-std::vector<std::pair<ActivityId, double>> below_half(const Measured& m, Bound bound) {
-  std::vector<std::pair<ActivityId, double>> below;
+struct SlowKernel {
+  ActivityId a;
+  double part = 0;             ///< of its time, what the limit needs
+  double most_part = 0;        ///< likewise, at most
+};
+
+// Kernels that torch.compile made may write to arguments that they read: at most, all of them move twice.
+double most_part(const Trace& trace, const WorkRun& run, double part) {
+  return trace.name(run.op).starts_with("triton_") ? std::min(2 * part, 1.0) : part;
+}
+
+// Those with the bound and at less than half of their limit.
+std::vector<SlowKernel> below_half(const Measured& m, Bound bound) {
+  std::vector<SlowKernel> below;
   if (!is_busiest(m) || !m.facts().get<Limits>().device) return below;
   const DeviceWork& work = m.facts().get<DeviceWork>();
   const RunLimits& limits = m.facts().get<RunLimits>();
   const std::vector<int64_t>& exclusive = m.facts().get<ExclusiveTime>().ns;
   for (ActivityId a = m.device().begin; a < m.device().end; ++a) {
     const std::optional<double> part = exclusive[a.value] > 0 ? limits.needed_part(m.trace(), work, a) : std::nullopt;
-    if (part && *part < kSlowPart && limits.bound[work.run_of[a.value]] == bound) below.emplace_back(a, *part);
+    if (!part || *part >= kSlowPart || limits.bound[work.run_of[a.value]] != bound) continue;
+    const double most = most_part(m.trace(), *work.run(a), *part);
+    if (most < kSlowPart) below.push_back({a, *part, most});
   }
   return below;
 }
@@ -68,13 +81,13 @@ SlowKernels slow_kernels(const Measured& m, const Rule& rule, Bound bound) {
   const Trace& trace = m.trace();
   const DeviceWork& work = m.facts().get<DeviceWork>();
   const std::vector<int64_t>& exclusive = m.facts().get<ExclusiveTime>().ns;
-  const std::vector<std::pair<ActivityId, double>> below = below_half(m, bound);
+  const std::vector<SlowKernel> below = below_half(m, bound);
   int64_t all_ns = 0;
-  for (const auto& [a, part] : below) all_ns += exclusive[a.value];
+  for (const SlowKernel& kernel : below) all_ns += exclusive[kernel.a.value];
   if (m.wall_pct(all_ns) <= m.threshold(rule)) return slow;
   const std::vector<bool>& named = m.named_kernels();
   std::map<std::tuple<StringId, StringId, Precision>, size_t> index;
-  for (const auto& [a, part] : below) {
+  for (const auto& [a, part, most] : below) {
     if (named[a.value]) continue;
     const auto ns = static_cast<double>(exclusive[a.value]);
     const WorkRun& run = *work.run(a);
@@ -85,10 +98,10 @@ SlowKernels slow_kernels(const Measured& m, const Rule& rule, Bound bound) {
     if (trace.activity.duration_ns[a.value] > trace.activity.duration_ns[op.kernel.value]) op.kernel = a;
     const double of_run = m.facts().get<RunLimits>().share_of_run(trace, work, a) * ns /
                           static_cast<double>(trace.activity.duration_ns[a.value]);
-    op.ns += exclusive[a.value], op.least_ns += ns * part, op.lost_ns += ns * (1 - part / kGoodPart);
+    op.ns += exclusive[a.value], op.least_ns += ns * part, op.lost_ns += ns * (1 - most / kGoodPart);
     op.flops += of_run * static_cast<double>(run.work.needed_flops());
     op.bytes += of_run * static_cast<double>(run.work.bytes);
-    slow.ns += exclusive[a.value], slow.lost_ns += ns * (1 - part / kGoodPart);
+    slow.ns += exclusive[a.value], slow.lost_ns += ns * (1 - most / kGoodPart);
     slow.kernels.push_back(a);
   }
   std::ranges::stable_sort(slow.ops, std::greater(), &SlowOp::lost_ns);
@@ -381,8 +394,8 @@ extern const Rule kMemoryBound = {
         "in small or scattered pieces, move data more than once, or keep too few requests in flight.",
     .computation =
         "Value: share of the measured steps' wall time in kernels of memory-bound operators that take more than twice "
-        "the time in which the memory moves their inputs and outputs once. Needs recorded shapes and a device whose "
-        "memory bandwidth is known, or --peaks. Kernels that another finding names do not count. Cost: replay of the "
+        "the time in which the memory moves their inputs and outputs once; of kernels that torch.compile made, twice: they "
+        "may write to what they read. Needs recorded shapes and a device whose memory bandwidth is known, or --peaks. Kernels that another finding names do not count. Cost: replay of the "
         "trace without these kernels, times the part of their time that is beyond 90 % of the limit.",
     .advice = {
         "fuse it with the operators that run before and after it: torch.compile(model), or a fused module",

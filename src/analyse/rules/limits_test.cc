@@ -80,6 +80,18 @@ TEST(MemoryBound, NamesKernelsBelowHalfOfTheMemorysRate) {
   EXPECT_EQ(found(findings_of(good, kBytes), "memory-bound"), nullptr);
 }
 
+// An argument that is both read and written counts once in the bytes, so that half of the limit is a quarter there.
+TEST(MemoryBound, CompiledKernelsMayMoveTheirArgumentsTwice) {
+  const auto found_at = [](std::string_view op, int64_t busy_us) {
+    HandTrace hand = steps_with(op, "triton_poi_fused_add_0", busy_us);   // needs 100 us
+    const std::vector<Finding> all = findings_of(hand, kBytes);
+    return found(all, "memory-bound") != nullptr;
+  };
+  EXPECT_TRUE(found_at("aten::index_select", 300));
+  EXPECT_FALSE(found_at("triton_poi_fused_add_0", 300));
+  EXPECT_TRUE(found_at("triton_poi_fused_add_0", 500));
+}
+
 TEST(LowMfu, SaysHowMuchOfThePeakIsUsedAndWhatTheRestIs) {
   HandTrace hand = steps_with("aten::mm", kGemm, 150);   // 10 % of the time at peak
   const std::vector<Finding> findings = findings_of(hand, kHundred);

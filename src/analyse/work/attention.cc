@@ -1,6 +1,7 @@
 // Attention in one operator, forward and backward: scores (query by key) and their sum (scores by value); backward,
 // the scores again and four products of gradients.
 #include <algorithm>
+#include <array>
 
 #include "analyse/work/op_sizes.h"
 
@@ -22,6 +23,8 @@ struct AttentionPlaces {
   Mask mask = Mask::kTopLeft; ///< what the flag means
   size_t ends = 99;           ///< cumulative lengths of the queries' sequences, those of the keys follow
   size_t window = 99;         ///< of sliding windows: keys that a query sees before its own; those behind it follow
+  /// What says how many keys there are in a tensor: the pages of a cache, lengths of its sequences, keys to be added.
+  std::array<size_t, 3> in_tensors = {99, 99, 99};
 };
 
 struct Heads {
@@ -95,6 +98,8 @@ Window window_of(const OpInputs& in, const AttentionPlaces& at) {
 
 template <AttentionPlaces At>
 OpWork attention(const OpInputs& in) {
+  for (const size_t place : At.in_tensors)
+    if (!in[place].shape.empty()) return {};
   const bool ends = At.ends < in.at.size() && !in[At.ends].shape.empty();
   const auto h = ends ? one_after_the_other(in, At) : dense(in, At);
   if (!h) return {};
@@ -103,35 +108,74 @@ OpWork attention(const OpInputs& in) {
   // Query, key and value once, and the result, which has the query's size with the value's width; backward also its
   // gradient, and those of the three.
   const Amount inputs = bytes_of(in, At.query, At.query + 3);
+  const Amount gradients = bytes_like(in, At.query) + bytes_like(in, At.query + 1) + bytes_like(in, At.query + 2);
   const Amount result = bytes_of(heads * h->queries * h->value_size, in[At.query].element_bits());
-  OpWork work = multiplying(heads * h->queries * h->keys * each, At.backward ? (inputs + result) * 2 : inputs + result,
-                            in[At.query]);
+  OpWork work = multiplying(heads * h->queries * h->keys * each,
+                            At.backward ? inputs + gradients + result * 2 : inputs + result, in[At.query]);
   const int64_t skipped = (heads * masked_pairs(*h, mask_of(in, At), window_of(in, At)) * each * 2).or_unknown();
   work.skipped_flops = std::clamp<int64_t>(skipped, 0, std::max<int64_t>(work.flops, 0));
   work.lower_bound = h->lower_bound;
   return work;
 }
 
-// Engines' own, over caches: where query, keys and values are. Of a new token's keys each has one row, of a cache one
-// for each slot.
+// How a tensor of keys has those of a token.
+enum class Slots : uint8_t {
+  kRow,     ///< in each row: new tokens, or a cache's slots
+  kLast,    ///< in the last two dimensions, heads and size: [pages, slots, heads, size]
+  kPages,   ///< in a part of a row, a page of as many slots as a value says: [pages, heads, size / x, slots, x]
+};
+
+// Engines' own, over caches: where query, keys and values are.
 struct CachedPlaces {
-  std::string_view name;
+  std::string_view name;       // one that ends with * is a prefix
   size_t query, key, value;
+  Slots slots = Slots::kRow;
+  size_t page_size = 99;       // of kPages; where there is no number, the next one
 };
 // vLLM's and SGLang's (query, key, value, output, ...); SGLang's ragged one (out, workspace, query, key cache, value
-// cache, ...), which its profiler's names number.
+// cache, ...), which its profiler's names number; FlashAttention 3 and 2 as engines build them (their
+// flash_api_torch_lib.cpp, sgl-kernel's flash_extension.cc); vLLM's own for pages (its torch_bindings.cpp, and that of
+// ROCm, to which query_start_loc was added before the size of a page).
 constexpr CachedPlaces kCached[] = {
-    {"vllm::unified_attention", 0, 1, 2},
+    {"vllm::unified_attention*", 0, 1, 2},
     {"sglang::unified_attention_with_output", 0, 1, 2},
-    {"sglang_profiler::attention_paged_attention_ragged_", 2, 3, 4},
+    {"sglang_profiler::attention_paged_attention_ragged_*", 2, 3, 4},
+    {"_vllm_fa3_C::fwd", 0, 1, 2, Slots::kLast},
+    {"sgl_kernel::fwd", 0, 1, 2, Slots::kLast},
+    {"flash_attn_3::fwd", 0, 1, 2, Slots::kLast},
+    {"_vllm_fa2_C::varlen_fwd", 0, 1, 2, Slots::kLast},
+    {"_vllm_fa2_C::fwd_kvcache", 0, 1, 2, Slots::kLast},
+    {"_C::paged_attention_v1", 1, 2, 3, Slots::kPages, 8},
+    {"_C::paged_attention_v2", 4, 5, 6, Slots::kPages, 11},
+    {"_rocm_C::paged_attention", 4, 5, 6, Slots::kPages, 11},
 };
 
 const CachedPlaces* cached_places(std::string_view op) {
-  const auto* const it = std::ranges::find_if(kCached, [&](const CachedPlaces& c) { return op.starts_with(c.name); });
+  const auto* const it = std::ranges::find_if(kCached, [&](const CachedPlaces& c) {
+    return c.name.ends_with('*') ? op.starts_with(c.name.substr(0, c.name.size() - 1)) : op == c.name;
+  });
   return it == std::end(kCached) ? nullptr : it;
 }
 
+// Elements that a token's keys, or its values, have in the tensor at `place`.
+Amount slot_of(const OpInputs& in, const CachedPlaces& at, size_t place) {
+  const std::vector<int64_t>& shape = in[place].shape;
+  if (shape.size() < 2) return Amount::unknown();
+  if (at.slots == Slots::kLast) return Amount(shape[shape.size() - 2]) * shape.back();
+  const Amount row = product_after(shape, 1);
+  if (at.slots == Slots::kRow) return row;
+  const auto first = whole_value(in[at.page_size]), next = whole_value(in[at.page_size + 1]);
+  return row / (first ? *first : next.value_or(0));
+}
+
 OpWork only_with_steps(const OpInputs&) { return {}; }
+
+// Lengths of sequences and a window follow the first arguments, in one place or the next by version.
+OpWork xformers_efficient(const OpInputs& in) {
+  for (size_t place = 11; place <= 13; ++place)
+    if (!in[place].shape.empty() || whole_value(in[place]).value_or(0) > 0) return {};
+  return attention<{.layout = Layout::kSequenceFirst, .causal = 9, .mask = Mask::kNone, .ends = 4}>(in);
+}
 
 constexpr OpForm kAttentionForms[] = {
     {"aten::_scaled_dot_product_flash_attention", attention<{.causal = 4, .mask = Mask::kBottomRight}>},
@@ -157,11 +201,11 @@ constexpr OpForm kAttentionForms[] = {
     {"aten::_flash_attention_backward",
      attention<{.layout = Layout::kSequenceFirst, .query = 1, .backward = true, .causal = 11,
                 .mask = Mask::kBottomRight, .ends = 6, .window = 15}>},
-    {"aten::_efficient_attention_backward",
+    {"aten::_efficient_attention_backward xformers::efficient_attention_backward_cutlass",
      attention<{.layout = Layout::kSequenceFirst, .query = 1, .backward = true, .causal = 14, .mask = Mask::kNone,
                 .ends = 6}>},
     // The flash-attn package and AITER.
-    {"flash_attn::_flash_attn_forward aiter::mha_fwd",
+    {"flash_attn::_flash_attn_forward aiter::mha_fwd aiter::fmha_v3_fwd",
      attention<{.layout = Layout::kSequenceFirst, .causal = 5, .mask = Mask::kBottomRight, .window = 6}>},
     {"flash_attn::_flash_attn_varlen_forward",
      attention<{.layout = Layout::kSequenceFirst, .causal = 9, .mask = Mask::kBottomRight, .ends = 3, .window = 10}>},
@@ -171,6 +215,27 @@ constexpr OpForm kAttentionForms[] = {
     {"flash_attn::_flash_attn_varlen_backward",
      attention<{.layout = Layout::kSequenceFirst, .query = 1, .backward = true, .causal = 15,
                 .mask = Mask::kBottomRight, .ends = 9, .window = 16}>},
+    // FlashAttention 3: a table of pages, lengths and new keys say how many keys there are; and 2 as vLLM builds it.
+    {"_vllm_fa3_C::fwd sgl_kernel::fwd flash_attn_3::fwd",
+     attention<{.layout = Layout::kSequenceFirst, .causal = 24, .mask = Mask::kBottomRight, .ends = 7, .window = 25,
+                .in_tensors = {3, 11, 14}}>},
+    {"_vllm_fa2_C::varlen_fwd",
+     attention<{.layout = Layout::kSequenceFirst, .causal = 15, .mask = Mask::kBottomRight, .ends = 4, .window = 16,
+                .in_tensors = {6, 8, 99}}>},
+    {"xformers_flash::flash_fwd",
+     attention<{.layout = Layout::kSequenceFirst, .causal = 10, .mask = Mask::kBottomRight, .ends = 3, .window = 11,
+                .in_tensors = {5, 14, 99}}>},
+    {"xformers_flash::flash_bwd",
+     attention<{.layout = Layout::kSequenceFirst, .query = 2, .backward = true, .causal = 13,
+                .mask = Mask::kBottomRight, .ends = 7, .window = 14}>},
+    {"xformers::efficient_attention_forward_cutlass", xformers_efficient},
+    {"aiter::mha_bwd aiter::fmha_v3_bwd",
+     attention<{.layout = Layout::kSequenceFirst, .query = 1, .backward = true, .causal = 8,
+                .mask = Mask::kBottomRight, .window = 9}>},
+    // Latent attention runs other products for prompts than for single tokens.
+    {"vllm::unified_mla_attention vllm::unified_mla_attention_with_output", only_with_steps},
+    {"_vllm_fa2_C::fwd_kvcache _C::paged_attention_v1 _C::paged_attention_v2 _rocm_C::paged_attention",
+     only_with_steps},
     {"vllm::unified_attention* sglang::unified_attention_with_output sglang_profiler::attention_paged_attention_ragged_*",
      only_with_steps},
 };
@@ -181,14 +246,17 @@ bool attends_to_cache(std::string_view op) { return cached_places(op) != nullptr
 
 OpWork cached_attention(const OpInputs& in, const AttendedKeys& attended) {
   const CachedPlaces* const at = cached_places(in.name);
-  if (at == nullptr || in[at->query].shape.size() < 2 || in[at->key].shape.size() < 2) return {};
-  // A query of all heads, a key and a value of one slot.
-  const Amount query = product_after(in[at->query].shape, 1);
-  const Amount slot = product_after(in[at->key].shape, 1) + product_after(in[at->value].shape, 1);
+  if (at == nullptr || in[at->query].shape.size() < 2) return {};
+  // A query of all heads, of one token; a key and a value of one slot.
+  const std::vector<int64_t>& queries = in[at->query].shape;
+  const Amount query = at->slots == Slots::kLast ? Amount(queries[queries.size() - 2]) * queries.back()
+                                                 : product_after(queries, 1);
+  const Amount slot = slot_of(in, *at, at->key) + slot_of(in, *at, at->value);
+  if (slot.or_unknown() <= 0) return {};
   const int bits = in[at->query].element_bits();
-  OpWork work = multiplying(query * attended.pairs * 2,
-                            bytes_of(in, at->query) * 2 + bytes_of(slot * attended.keys, in[at->key].element_bits()),
-                            in[at->query]);
+  const Amount moved = bytes_of(in, at->query) + bytes_like(in, at->query) +
+                       bytes_of(slot * attended.keys, in[at->key].element_bits());
+  OpWork work = multiplying(query * attended.pairs * 2, moved, in[at->query]);
   work.skipped_flops = std::clamp<int64_t>((query * attended.masked_pairs * 4).or_unknown(), 0,
                                            std::max<int64_t>(work.flops, 0));
   return bits > 0 ? work : OpWork();

@@ -125,5 +125,83 @@ TEST(Attention, OverACacheTakesTheEnginesFigures) {
   EXPECT_EQ(cached_attention(ragged, {1000, 1200, 100}), w);
 }
 
+// FlashAttention 3 as engines call it: (q, k, v, k_new, v_new, q_v, out, cu_seqlens_q, cu_seqlens_k, ..., seqused_k,
+// max_seqlen_q, max_seqlen_k, page_table, ..., softmax_scale, is_causal, ...).
+std::string fa3_inputs(std::string_view first, std::string_view cu_seqlens, std::string_view pages) {
+  std::string text = "[" + std::string(first) + ", [], [], [], []";
+  for (int place = 7; place < 33; ++place)
+    text += ", " + std::string(place == 7 || place == 8 ? cu_seqlens : place == 11 || place == 14 ? pages : "[]");
+  return text + "]";
+}
+std::string fa3_values() {
+  std::string text = "[";
+  for (int place = 0; place < 33; ++place)
+    text += place == 24 ? "\"True\", " : place == 25 || place == 26 ? "\"-1\", " : "\"\", ";
+  return text + "\"\"]";
+}
+
+TEST(Attention, TheThirdFlashAttentionIsExactWithoutACache) {
+  const std::string values = fa3_values();
+  const std::string dense = fa3_inputs("[2, 64, 8, 32], [2, 64, 4, 32], [2, 64, 4, 32]", "[]", "[]");
+  for (const char* name : {"_vllm_fa3_C::fwd", "sgl_kernel::fwd", "flash_attn_3::fwd"}) {
+    const OpWork w = work_of(name, dense, kThree, values);
+    EXPECT_EQ(w.flops, 2 * 2 * 2 * 8 * 64 * 64 * 32) << name;
+    EXPECT_EQ(w.needed_flops(), 2 * 2 * 2 * 8 * (64 * 65 / 2) * 32) << name;
+    EXPECT_FALSE(w.lower_bound);
+  }
+  const OpWork packed =
+      work_of("_vllm_fa3_C::fwd", fa3_inputs("[128, 8, 32], [128, 4, 32], [128, 4, 32]", "[3]", "[]"), kThree, values);
+  EXPECT_EQ(packed.flops, 2 * 2 * 2 * 8 * 64 * 64 * 32);
+  EXPECT_TRUE(packed.lower_bound);
+}
+
+// Of a cache in pages, how many keys are read is in a tensor: only the engine's step says it.
+TEST(Attention, OverPagesTakesTheEnginesFigures) {
+  const std::string_view types = R"(["c10::BFloat16", "c10::BFloat16", "c10::BFloat16"])";
+  const std::string paged = fa3_inputs("[4, 32, 128], [99, 16, 8, 128], [99, 16, 8, 128]", "[5]", "[5]");
+  const OpInputs fa3 = op_inputs("_vllm_fa3_C::fwd", paged, types, "");
+  EXPECT_EQ(op_work(fa3), OpWork());
+  ASSERT_TRUE(attends_to_cache(fa3.name));
+  const OpWork w = cached_attention(fa3, {.keys = 1000, .pairs = 1200, .masked_pairs = 100});
+  EXPECT_EQ(w.flops, 4 * 32 * 128 * 1200);
+  EXPECT_EQ(w.bytes, 2 * (2 * 4 * 32 * 128 + 1000 * 2 * 8 * 128));
+  // Keys in parts of eight bytes; a page has 16 slots.
+  const OpInputs v1 = op_inputs("_C::paged_attention_v1",
+                                "[[4, 32, 128], [4, 32, 128], [99, 8, 16, 16, 8], [99, 8, 128, 16], [], [], [4, 9], [4], []]",
+                                R"(["c10::Half", "c10::Half", "c10::Half", "c10::Half"])",
+                                R"(["", "", "", "", "8", "0.1", "", "", "16"])");
+  const OpWork paged_v1 = cached_attention(v1, {1000, 1200, 100});
+  EXPECT_EQ(paged_v1.flops, w.flops);
+  EXPECT_EQ(paged_v1.bytes, w.bytes);
+  // ROCm's has one input more before the size of a page.
+  const auto rocm = [](std::string_view values) {
+    return cached_attention(
+        op_inputs("_rocm_C::paged_attention",
+                  "[[4, 32, 128], [9], [9], [9], [4, 32, 128], [99, 8, 16, 16, 8], [99, 8, 128, 16], [], [], [4, 9], [4], [], []]",
+                  R"(["", "", "", "", "c10::Half", "c10::Half", "c10::Half"])", values),
+        {1000, 1200, 100});
+  };
+  EXPECT_EQ(rocm(R"(["", "", "", "", "", "", "", "8", "0.1", "", "", "16", "512"])").bytes, w.bytes);
+  EXPECT_EQ(rocm(R"(["", "", "", "", "", "", "", "8", "0.1", "", "", "", "16"])").bytes, w.bytes);
+  EXPECT_EQ(rocm("").bytes, -1);   // the size of a page was not recorded
+  // Latent attention is known by name, and its work is not.
+  EXPECT_NE(find_family("vllm::unified_mla_attention_with_output"), nullptr);
+  EXPECT_FALSE(attends_to_cache("vllm::unified_mla_attention_with_output"));
+}
+
+TEST(Attention, XformersIsThatOfPyTorch) {
+  const std::string_view dense = "[[2, 64, 8, 32], [2, 64, 8, 32], [2, 64, 8, 32], [], [], [], [], [], [], [], [], [], []]";
+  const std::string_view causal = R"(["", "", "", "", "", "", "", "", "0.0", "1", "", "", ""])";
+  EXPECT_EQ(work_of("xformers::efficient_attention_forward_cutlass", dense, kThree, causal).needed_flops(),
+            4 * 2 * 8 * (64 * 65 / 2) * 32);
+  // A window, or lengths of sequences in a tensor.
+  EXPECT_EQ(work_of("xformers::efficient_attention_forward_cutlass", dense, kThree,
+                    R"(["", "", "", "", "", "", "", "", "0.0", "1", "", "", "16"])"),
+            OpWork());
+  EXPECT_EQ(work_of("xformers_flash::flash_fwd", dense, kThree,
+                    R"(["", "", "", "", "", "", "64", "64", "0.", "0.1", "True", "-1", "-1"])").needed_flops(),
+            4 * 2 * 8 * (64 * 65 / 2) * 32);
+}
+
 }  // namespace
 }  // namespace profgpu

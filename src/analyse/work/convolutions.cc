@@ -87,7 +87,7 @@ OpWork gradients(const OpInputs& in, size_t grad, size_t input, size_t weight, s
     skipped = counted - counted / *groups;
   }
   const Amount read = bytes_of(in, grad) + bytes_of(in, input) + bytes_of(in, weight);
-  const Amount written = ((*mask)[0] ? bytes_of(in, input) : 0) + ((*mask)[1] ? bytes_of(in, weight) : 0);
+  const Amount written = ((*mask)[0] ? bytes_like(in, input) : 0) + ((*mask)[1] ? bytes_like(in, weight) : 0);
   OpWork work = multiplying(all, read + written, in[grad]);
   work.skipped_flops = std::clamp<int64_t>((skipped * 2).or_unknown(), 0, std::max<int64_t>(work.flops, 0));
   return work;

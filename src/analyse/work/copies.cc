@@ -11,7 +11,7 @@ OpWork copy(const OpInputs& in) {
 }
 
 // What is read is written.
-OpWork twice(const OpInputs& in) { return moving(bytes_of(in, 0) * 2); }
+OpWork twice(const OpInputs& in) { return moving(bytes_of(in, 0) + bytes_like(in, 0)); }
 
 // aten::resize_ and kin move what the result has of it, at most.
 constexpr OpForm kCopyForms[] = {

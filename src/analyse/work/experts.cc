@@ -15,11 +15,28 @@ OpWork experts(const OpInputs& in) {
   if (up[2] != x[1] || down[1] != x[1] || up[0] != down[0] || up[0] < 1) return {};   // packed, or in another order
   const Amount weights = Amount(up[1]) * up[2] + Amount(down[1]) * down[2];
   const int64_t used = std::min(chosen[1], up[0]);
-  const Amount moved = bytes_of(in, 0) * 2 + bytes_of(weights * used, in[1].element_bits()) + bytes_of(in, Chosen);
+  const Amount moved = bytes_of(in, 0) + bytes_like(in, 0) + bytes_of(weights * used, in[1].element_bits()) +
+                       bytes_of(in, Chosen);
   return multiplying(weights * x[0] * chosen[1], moved, in[1]);
 }
 
+// _C::cutlass_moe_mm(out, a, b, ...): rows of `a`, sorted by their experts, by the weights of each. That experts of
+// other ranks leave rows out is not in the trace. At the least all rows are of one expert.
+OpWork sorted_rows(const OpInputs& in) {
+  const auto &out = in[0].shape, &a = in[1].shape, &b = in[2].shape;
+  if (out.size() != 2 || a.size() != 2 || b.size() != 3 || out[0] != a[0]) return {};
+  const Amount weights = Amount(a[1]) * out[1];
+  if (product_after(b, 1).or_unknown() != weights.or_unknown()) return {};   // packed
+  const Amount moved = bytes_of(in, 0, 2) + bytes_of(weights, in[2].element_bits());
+  return multiplying(weights * a[0], moved, in[1]);
+}
+
+// vLLM's layer as one operator: its weights are no inputs.
+OpWork weights_unknown(const OpInputs&) { return {}; }
+
 constexpr OpForm kExpertForms[] = {
+    {"_C::cutlass_moe_mm", sorted_rows},
+    {"vllm::moe_forward vllm::moe_forward_shared", weights_unknown},
     {"vllm::inplace_fused_experts vllm::outplace_fused_experts sglang::inplace_fused_experts "
      "sglang::outplace_fused_experts",
      experts<4>},

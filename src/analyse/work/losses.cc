@@ -8,11 +8,15 @@ namespace {
 OpWork softmax(const OpInputs& in) {
   // half_to_float: FP16 in, FP32 out.
   const bool widened = flag_value(in[2]).value_or(false) && in[0].element_bits() == 16;
-  return moving(bytes_of(in, 0) * (widened ? 3 : 2));
+  return moving(bytes_of(in, 0) + bytes_like(in, 0) * (widened ? 2 : 1));
 }
 
-// Gradient and result are read, the gradient of the input written.
-OpWork softmax_backward(const OpInputs& in) { return moving(bytes_of(in, 0, 2) + bytes_of(in, 1)); }
+// Gradient and result are read, the gradient of the input written, which has the type that the last argument says.
+OpWork softmax_backward(const OpInputs& in) {
+  const auto type = whole_value(in[3]);
+  const int bits = type ? bits_of_scalar_type(*type) : 0;
+  return moving(bytes_of(in, 0, 2) + bytes_of(elements_of(in[1]), bits > 0 ? bits : in[1].element_bits()));
+}
 
 // One element of each row is looked at; the target is read.
 OpWork nll_loss(const OpInputs& in) {
@@ -20,16 +24,16 @@ OpWork nll_loss(const OpInputs& in) {
 }
 
 // The gradient of all is written.
-OpWork nll_loss_backward(const OpInputs& in) { return moving(bytes_of(in, 1) + bytes_of(in, 2)); }
+OpWork nll_loss_backward(const OpInputs& in) { return moving(bytes_like(in, 1) + bytes_of(in, 2)); }
 
 // Two inputs to one number: reduction 0 keeps all of them (at::Reduction).
 template <size_t Reduction>
 OpWork loss(const OpInputs& in) {
   const auto reduction = whole_value(in[Reduction]);
-  return moving(bytes_of(in, 0, Reduction) + (reduction == 0 ? bytes_of(in, 0) : 0));
+  return moving(bytes_of(in, 0, Reduction) + (reduction == 0 ? bytes_like(in, 0) : 0));
 }
 
-OpWork loss_backward(const OpInputs& in) { return moving(bytes_of(in, 0, 3) + bytes_of(in, 1)); }
+OpWork loss_backward(const OpInputs& in) { return moving(bytes_of(in, 0, 3) + bytes_like(in, 1)); }
 
 constexpr OpForm kLossForms[] = {
     {"aten::_softmax aten::_log_softmax aten::_safe_softmax", softmax},

@@ -25,6 +25,29 @@ TEST(Moving, Elementwise) {
   EXPECT_EQ(work_of("aten::add", "[[4], [5]]", R"(["float", "float"])").bytes, -1);
 }
 
+// Of an expanded input there is in memory what its strides of 0 leave; results are whole.
+TEST(Moving, ExpandedInputsLieInMemoryOnce) {
+  const auto moved = [](std::string_view name, std::string_view shapes, std::string_view types,
+                        std::string_view strides) { return op_work(op_inputs(name, shapes, types, "", strides)).bytes; };
+  const std::string_view floats = R"(["float", "float", "Scalar"])";
+  EXPECT_EQ(moved("aten::add", "[[10, 512, 7, 7], [10, 512, 7, 7], []]", floats, "[[512, 1, 0, 0], [25088, 49, 7, 1], []]"),
+            4 * (5120 + 2 * 250880));
+  EXPECT_EQ(moved("aten::copy_", "[[4, 8], [4, 8], []]", floats, "[[8, 1], [0, 1], []]"), 4 * (32 + 8));
+  EXPECT_EQ(moved("aten::clone", "[[4, 8], []]", floats, "[[0, 0], []]"), 4 * (1 + 32));
+  EXPECT_EQ(moved("aten::bmm", "[[16, 4, 8], [16, 8, 2]]", floats, "[[32, 8, 1], [0, 2, 1]]"), 4 * (512 + 16 + 128));
+  EXPECT_EQ(moved("aten::sum", "[[4, 8], [], []]", floats, "[[0, 1], [], []]"), 4 * (8 + 1));
+  // A dimension of one element has any stride; strides that fit no shape count nothing.
+  EXPECT_EQ(moved("aten::clone", "[[1, 8], []]", floats, "[[0, 1], []]"), 4 * 16);
+  EXPECT_EQ(moved("aten::clone", "[[4, 8], []]", floats, "[[0], []]"), 4 * 64);
+}
+
+// Profilers before PyTorch 2.1 name a list of tensors and nothing else of it.
+TEST(Moving, ListsWithoutShapesAreUnknown) {
+  EXPECT_EQ(bytes("aten::cat", "[[], []]", R"(["TensorList", "Scalar"])"), -1);
+  EXPECT_EQ(bytes("aten::stack", "[[], []]", R"(["GenericList", "Int"])"), -1);
+  EXPECT_EQ(bytes("aten::_foreach_add_", "[[], [], []]", R"(["TensorList", "TensorList", "Scalar"])"), -1);
+}
+
 TEST(Moving, EnginesOwn) {
   const std::string_view types = R"(["long int", "c10::BFloat16", "c10::BFloat16", "Scalar", "c10::BFloat16", "Scalar"])";
   EXPECT_EQ(bytes("sgl_kernel::rotary_embedding", "[[32], [32, 4096], [32, 1024], [], [41216, 128], []]", types),
@@ -50,6 +73,15 @@ TEST(Moving, Reductions) {
   EXPECT_EQ(bytes("aten::sum", "[[4, 8], [], [], []]", types), 4 * (32 + 1));
   EXPECT_EQ(bytes("aten::argmax", "[[4, 8], [], []]", types, R"(["", "1", "False"])"), 4 * 32 + 8 * 4);
   EXPECT_EQ(bytes("aten::cumsum", "[[4, 8], [], []]", types), 4 * 64);
+  // A value and an index for each row; of two inputs, the larger of each pair; of all, one.
+  EXPECT_EQ(bytes("aten::max", "[[4, 8], [], []]", types, R"(["", "1", "False"])"), 4 * 32 + (4 + 8) * 4);
+  EXPECT_EQ(bytes("aten::min", "[[4, 8], [8]]", R"(["float", "float"])"), 4 * (32 + 8 + 32));
+  EXPECT_EQ(bytes("aten::max", "[[4, 8]]", types), 4 * 33);
+  EXPECT_EQ(bytes("aten::topk", "[[4, 8], [], [], [], []]", types, R"(["", "2", "-1", "True", "True"])"),
+            4 * 32 + (4 + 8) * 8);
+  EXPECT_EQ(bytes("aten::topk", "[[4, 8], [], [], [], []]", types), -1);
+  EXPECT_EQ(bytes("aten::kthvalue", "[[4, 8], [], [], []]", types, R"(["", "2", "-1", "False"])"), 4 * 32 + 12 * 4);
+  EXPECT_EQ(bytes("aten::sort", "[[4, 8], [], [], []]", types), (4 + 4 + 8) * 32);
 }
 
 TEST(Moving, Lookups) {
@@ -86,6 +118,10 @@ TEST(Moving, SoftmaxAndLosses) {
                   R"(["", "1", "True"])"),
             32 * 6);
   EXPECT_EQ(bytes("aten::_softmax_backward_data", "[[4, 8], [4, 8], [], []]", R"(["float", "float"])"), 4 * 96);
+  // The gradient has the type that the last argument says: 5 is Half.
+  EXPECT_EQ(bytes("aten::_log_softmax_backward_data", "[[4, 8], [4, 8], [], []]", R"(["float", "float"])",
+                  R"(["", "", "1", "5"])"),
+            32 * (4 + 4 + 2));
   EXPECT_EQ(bytes("aten::nll_loss_forward", "[[32, 1000], [32]]", R"(["float", "long int"])"), 32 * (8 + 4));
   EXPECT_EQ(bytes("aten::nll_loss_backward", "[[], [32, 1000], [32]]", R"(["float", "float", "long int"])"),
             4 * 32000 + 8 * 32);
@@ -120,6 +156,10 @@ TEST(Moving, CompiledKernelsByTheirArguments) {
   EXPECT_EQ(bytes("triton_poi_fused_add_3", "[[8, 4], [8, 4], [32], []]",
                   R"(["c10::BFloat16", "c10::BFloat16", "float", "Scalar"])"),
             32 * (2 + 2 + 4));
+  // How much of a table is looked up, or of a tensor a slice has, its arguments do not tell.
+  for (const char* name : {"triton_poi_fused_embedding_0", "triton_per_fused_native_layer_norm_slice_1",
+                           "triton_red_fused__log_softmax_nll_loss_forward_2"})
+    EXPECT_EQ(bytes(name, "[[50257, 768], [4, 768], []]", R"(["float", "float", "Scalar"])"), -1) << name;
 }
 
 }  // namespace

@@ -5,12 +5,12 @@ namespace profgpu {
 namespace {
 
 // All inputs, and a result of the first one's size.
-OpWork normalized(const OpInputs& in) { return moving(bytes_of(in, 0, in.at.size()) + bytes_of(in, 0)); }
+OpWork normalized(const OpInputs& in) { return moving(bytes_of(in, 0, in.at.size()) + bytes_like(in, 0)); }
 
 // All inputs, and the gradients of the input and of its weight.
 template <size_t Weight>
 OpWork normalized_backward(const OpInputs& in) {
-  return moving(bytes_of(in, 0, in.at.size()) + bytes_of(in, 0) + bytes_of(in, Weight) * 2);
+  return moving(bytes_of(in, 0, in.at.size()) + bytes_like(in, 0) + bytes_like(in, Weight) * 2);
 }
 
 // Engines' own, which write to inputs: the first is the result.

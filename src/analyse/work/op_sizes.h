@@ -44,8 +44,10 @@ inline Amount product_after(const std::vector<int64_t>& sizes, size_t skipped) {
 inline Amount elements_of(const OpInput& input) { return product_of(input.shape); }
 /// Of so many elements of this many bits.
 inline Amount bytes_of(Amount elements, int bits) { return bits > 0 ? elements * bits / 8 : Amount::unknown(); }
-/// Of a tensor, or of a list of them; 0: a number, or no value.
+/// What lies in memory of a tensor, or of a list of them; 0: a number, or no value.
 Amount bytes_of(const OpInputs& inputs, size_t place);
+/// Of a new tensor of the same shape and type: more where the input is expanded.
+Amount bytes_like(const OpInputs& inputs, size_t place);
 /// Of the inputs from `first` up to `end`.
 Amount bytes_of(const OpInputs& inputs, size_t first, size_t end);
 /// Of a tensor: its own elements; of a list: all of them together.

@@ -83,6 +83,19 @@ bool read_shapes(std::string_view text, std::vector<OpInput>& inputs) {
   return false;
 }
 
+// Elements in one place, of a tensor with strides of 0.
+int64_t repeats_of(const std::vector<int64_t>& shape, const std::vector<int64_t>& strides) {
+  int64_t repeats = 1;
+  for (size_t i = 0; i < shape.size() && shape.size() == strides.size(); ++i)
+    if (strides[i] == 0 && shape[i] > 1 && __builtin_mul_overflow(repeats, shape[i], &repeats)) return 1;
+  return repeats;
+}
+
+// A list of tensors; profilers before PyTorch 2.1 say no more of it.
+bool is_unrecorded_list(const OpInputs& inputs, const OpInput& input) {
+  return (input.type == "TensorList" || input.type == "GenericList") && !inputs.has_lists();
+}
+
 }  // namespace
 
 std::string_view precision_name(Precision precision) {
@@ -109,7 +122,8 @@ bool OpInputs::has_lists() const {
   return std::ranges::any_of(at, [](const OpInput& input) { return !input.list.empty(); });
 }
 
-OpInputs op_inputs(std::string_view name, std::string_view shapes, std::string_view types, std::string_view values) {
+OpInputs op_inputs(std::string_view name, std::string_view shapes, std::string_view types, std::string_view values,
+                   std::string_view strides) {
   OpInputs inputs{.name = name, .at = {}};
   if (!read_shapes(shapes, inputs.at)) inputs.at.clear();
   size_t place = 0;
@@ -121,6 +135,10 @@ OpInputs op_inputs(std::string_view name, std::string_view shapes, std::string_v
   each_text(types, take(&OpInput::type));
   place = 0;
   each_text(values, take(&OpInput::value));
+  std::vector<OpInput> steps;
+  if (!strides.empty() && read_shapes(strides, steps))
+    for (size_t i = 0; i < std::min(steps.size(), inputs.at.size()); ++i)
+      inputs.at[i].repeats = repeats_of(inputs.at[i].shape, steps[i].shape);
   return inputs;
 }
 
@@ -134,6 +152,13 @@ bool is_tensor(const OpInput& input) { return input.element_bits() > 0; }
 
 Amount bytes_of(const OpInputs& inputs, size_t place) {
   const OpInput& input = inputs[place];
+  if (input.repeats <= 1) return bytes_like(inputs, place);
+  return bytes_of(elements_of(input) / input.repeats, input.element_bits());
+}
+
+Amount bytes_like(const OpInputs& inputs, size_t place) {
+  const OpInput& input = inputs[place];
+  if (is_unrecorded_list(inputs, input)) return Amount::unknown();
   if (input.list.empty()) return is_tensor(input) ? bytes_of(elements_of(input), input.element_bits()) : 0;
   Amount elements = 0;
   for (const std::vector<int64_t>& shape : input.list) elements = elements + product_of(shape);

@@ -47,6 +47,7 @@ struct OpInput {
   std::vector<std::vector<int64_t>> list;    ///< of a list of tensors
   std::string_view type;                     ///< "c10::BFloat16", "Scalar", "ScalarList", "TensorList", ""
   std::string_view value;                    ///< of a number or a list of them: "True", "[1, 1]"; empty: not recorded
+  int64_t repeats = 1;                       ///< how many of its elements share one place in memory: it is expanded
 
   /// Of one element; 0: no tensor, or of an unknown type.
   [[nodiscard]] int element_bits() const;
@@ -64,7 +65,8 @@ struct OpInputs {
   [[nodiscard]] bool has_lists() const;
 };
 /// From the trace's own texts, see OpArgs. Nothing in `at`: they are damaged, or were not recorded.
-OpInputs op_inputs(std::string_view name, std::string_view shapes, std::string_view types, std::string_view values);
+OpInputs op_inputs(std::string_view name, std::string_view shapes, std::string_view types, std::string_view values,
+                   std::string_view strides = "");
 
 /// Operators whose inputs have the same form.
 struct OpForm {

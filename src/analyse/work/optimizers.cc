@@ -5,7 +5,7 @@ namespace profgpu {
 namespace {
 
 // All lists are read; the first is written in place, or as new tensors.
-OpWork foreach(const OpInputs& in) { return moving(bytes_of(in, 0, in.at.size()) + bytes_of(in, 0)); }
+OpWork foreach(const OpInputs& in) { return moving(bytes_of(in, 0, in.at.size()) + bytes_like(in, 0)); }
 
 OpWork foreach_read(const OpInputs& in) { return moving(bytes_of(in, 0, in.at.size())); }
 

@@ -50,10 +50,10 @@ OpWork each(const OpInputs& in) {
 OpWork where(const OpInputs& in) { return pointwise(in, 3, widest({in.name, {in[1], in[2]}}, 2)); }
 
 // Result and mask, of a byte each element.
-OpWork dropout(const OpInputs& in) { return moving(bytes_of(in, 0) * 2 + elements_of(in[0])); }
+OpWork dropout(const OpInputs& in) { return moving(bytes_of(in, 0) + bytes_like(in, 0) + elements_of(in[0])); }
 
 // Two halves of the input make one result.
-OpWork glu(const OpInputs& in) { return moving(bytes_of(in, 0) + bytes_of(in, 0) / 2); }
+OpWork glu(const OpInputs& in) { return moving(bytes_of(in, 0) + bytes_like(in, 0) / 2); }
 
 // Written, not read.
 OpWork filled(const OpInputs& in) { return moving(bytes_of(in, 0)); }

@@ -42,7 +42,7 @@ OpWork pool(const OpInputs& in) {
 // The gradient and what else is needed of the results is read, the gradient of the input written.
 template <size_t Indices>
 OpWork pool_backward(const OpInputs& in) {
-  return moving(bytes_of(in, 0) + bytes_of(in, 1) + bytes_of(in, Indices));
+  return moving(bytes_of(in, 0) + bytes_like(in, 1) + bytes_of(in, Indices));
 }
 
 OpWork adaptive(const OpInputs& in) {
@@ -51,7 +51,7 @@ OpWork adaptive(const OpInputs& in) {
   return moving(bytes_of(in, 0) + bytes_of(resized(in[0], *size), in[0].element_bits()));
 }
 
-OpWork adaptive_backward(const OpInputs& in) { return moving(bytes_of(in, 0, 2)); }
+OpWork adaptive_backward(const OpInputs& in) { return moving(bytes_of(in, 0) + bytes_like(in, 1)); }
 
 // aten::upsample_..._backward(grad_output, output_size, input_size)
 OpWork upsample_backward(const OpInputs& in) {

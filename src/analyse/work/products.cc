@@ -42,6 +42,12 @@ OpWork matrices(const OpInputs& in) {
   return multiplied(in, A, *p, in[A].element_bits(), bytes_of(in, 0, A));
 }
 
+// aten::_int_mm: its results are 32-bit integers.
+OpWork integers(const OpInputs& in) {
+  const auto p = fitting(in[0].shape, in[1].shape, 2);
+  return p ? multiplied(in, 0, *p, 32) : OpWork();
+}
+
 // aten::addbmm adds up the products of a batch.
 OpWork added_up(const OpInputs& in) {
   const auto p = fitting(in[1].shape, in[2].shape, 3);
@@ -138,7 +144,8 @@ OpWork into_first(const OpInputs& in) {
 }
 
 constexpr OpForm kForms[] = {
-    {"aten::mm aten::_int_mm", matrices<0, 2>},
+    {"aten::mm", matrices<0, 2>},
+    {"aten::_int_mm", integers},
     {"aten::addmm aten::_addmm_activation", matrices<1, 2>},
     {"aten::bmm", matrices<0, 3>},
     {"aten::baddbmm", matrices<1, 3>},

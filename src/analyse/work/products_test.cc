@@ -13,6 +13,25 @@ TEST(Products, OfFp4ComputeTwiceWhatTheCounterSays) {
   EXPECT_EQ(w.needed_flops(), 2 * w.flops);
 }
 
+// Rows by their experts' weights, of which at least one expert's are read; packed weights are unknown.
+TEST(Products, OfSortedRowsByExperts) {
+  const std::string_view types = R"(["c10::BFloat16", "c10::Float8_e4m3fn", "c10::Float8_e4m3fn"])";
+  const OpWork w = work_of("_C::cutlass_moe_mm", "[[64, 32], [64, 16], [8, 16, 32]]", types);
+  EXPECT_EQ(w.flops, 2 * 64 * 16 * 32);
+  EXPECT_EQ(w.bytes, 2 * 64 * 32 + 64 * 16 + 16 * 32);
+  EXPECT_EQ(work_of("_C::cutlass_moe_mm", "[[64, 32], [64, 16], [8, 8, 32]]", types), OpWork());
+  // Weights are no inputs of the layer as one operator.
+  ASSERT_NE(find_family("vllm::moe_forward"), nullptr);
+  EXPECT_EQ(work_of("vllm::moe_forward", "[[64, 16], [64, 8], []]", types), OpWork());
+}
+
+TEST(Products, OfIntegersAreOfFourBytes) {
+  const OpWork w = work_of("aten::_int_mm", "[[32, 64], [64, 16]]", R"(["signed char", "signed char"])");
+  EXPECT_EQ(w.flops, 2 * 32 * 64 * 16);
+  EXPECT_EQ(w.bytes, 32 * 64 + 64 * 16 + 4 * 32 * 16);
+  EXPECT_EQ(w.precision, Precision::kInt8);
+}
+
 TEST(Products, Matrices) {
   // 2 · 2 · 3 · 4; (6 + 12 + 8) elements of four bytes.
   const OpWork mm = work_of("aten::mm", "[[2, 3], [3, 4]]", kTwoFloats);

@@ -25,10 +25,27 @@ OpWork reduced(const OpInputs& in) {
   return moving(bytes_of(in, 0) + bytes_of(kept, in[0].element_bits()) * Results + kept * Index);
 }
 
+// aten::max(self), (self, dim, keepdim), which has an index for each result, and (self, other), which is elementwise.
+OpWork extreme(const OpInputs& in) {
+  if (!is_tensor(in[1])) return in.at.size() > 1 ? reduced<1, 1, 8>(in) : reduced<1, 1>(in);
+  const std::vector<int64_t> shapes[] = {in[0].shape, in[1].shape};
+  const auto shape = broadcast(shapes);
+  if (!shape) return {.flops = 0};
+  return moving(bytes_of(in, 0, 2) + bytes_of(product_of(*shape), in[0].element_bits()));
+}
+
+// aten::topk(self, k, dim): k of each row, and their indices.
+OpWork largest(const OpInputs& in) {
+  const auto k = whole_value(in[1]);
+  const Amount found = k && list_value(in[2]) ? kept_elements(in[0], in[2]) * *k : Amount::unknown();
+  return is_tensor(in[0]) ? moving(bytes_of(in, 0) + bytes_of(found, in[0].element_bits()) + found * 8)
+                          : OpWork{.flops = 0};
+}
+
 // A result of the input's size, and an index for each element where `Index` is 8.
 template <int64_t Index>
 OpWork scanned(const OpInputs& in) {
-  return moving(bytes_of(in, 0) * 2 + elements_of(in[0]) * Index);
+  return moving(bytes_of(in, 0) + bytes_like(in, 0) + elements_of(in[0]) * Index);
 }
 
 // How much is found is not in the trace.
@@ -41,12 +58,16 @@ constexpr OpForm kReductionForms[] = {
      reduced<1, 1>},
     {"aten::norm aten::linalg_vector_norm", reduced<2, 1>},
     {"aten::var_mean aten::std_mean", reduced<1, 2>},
-    {"aten::max aten::min", reduced<1, 1>},
+    {"aten::max aten::min", extreme},
     {"aten::argmax aten::argmin", reduced<1, 0, 8>},
+    {"aten::median aten::nanmedian aten::mode", reduced<1, 1, 8>},
+    {"aten::kthvalue", reduced<2, 1, 8>},
+    {"aten::aminmax", reduced<1, 2>},
     {"aten::all aten::any", read_once},
     {"aten::cumsum aten::cumprod aten::logcumsumexp", scanned<0>},
-    {"aten::sort", scanned<8>},
-    {"aten::topk aten::nonzero aten::_unique2 aten::bincount aten::histc aten::multinomial", read_once},
+    {"aten::sort aten::cummax aten::cummin", scanned<8>},
+    {"aten::topk", largest},
+    {"aten::nonzero aten::_unique2 aten::bincount aten::histc aten::multinomial", read_once},
 };
 
 }  // namespace

@@ -215,6 +215,7 @@ class ChromeRank {
     if (a.shapes.valid()) e.raw("Input Dims", json_of(trace_.strings[a.shapes]));
     if (a.types.valid()) e.raw("Input type", json_of(trace_.strings[a.types]));
     if (a.values.valid()) e.raw("Concrete Inputs", json_of(trace_.strings[a.values]));
+    if (a.strides.valid()) e.raw("Input Strides", json_of(trace_.strings[a.strides]));
   }
   void collective(EventText& e, const Collective& c) {
     e.text("Collective name", trace_.strings[c.name]);

@@ -100,6 +100,7 @@ bool give(const Trace& execution, OpArgsId from, Trace& profiled, HostId to) {
   args.shapes = profiled.strings.intern(execution.strings[known.shapes]);
   if (known.types.valid()) args.types = profiled.strings.intern(execution.strings[known.types]);
   if (known.values.valid()) args.values = profiled.strings.intern(execution.strings[known.values]);
+  if (known.strides.valid()) args.strides = profiled.strings.intern(execution.strings[known.strides]);
   if (args.sequence < 0) args.sequence = known.sequence;
   place = OpArgsId(profiled.op_args.size());   // others may share what it had
   profiled.op_args.push_back(args);

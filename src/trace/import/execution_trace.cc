@@ -24,7 +24,7 @@ constexpr int64_t kUserScope = 7;                                         // Rec
 /// A node as the file has it. Both schemas, the flat one (1.0) and Chakra's (1.1), have these.
 struct ExecutionNode {
   std::string name;
-  string_view shapes, types, values;   // JSON arrays
+  string_view shapes, types, values, strides;   // JSON arrays
   uint64_t id = 0, number = 0;   // the second: rf_id
   int64_t sequence = -1, scope = 0;
   uint64_t thread = 0, forward_thread = 0;
@@ -79,6 +79,7 @@ class NodeReader {
       if (key == "shapes") node.shapes = raw;
       if (key == "types") node.types = raw;
       if (key == "values") node.values = raw;
+      if (key == "strides") node.strides = raw;
       return true;
     });
   }
@@ -176,6 +177,8 @@ void describe_inputs(const ExecutionNode& node, Shard& shard, OpArgs& args) {
   if (is_json("[" + types + "]")) args.types = shard.strings.intern("[" + types + "]");
   if (const std::string values = profiler_values(node, names); !values.empty())
     args.values = shard.strings.intern(values);
+  // Numbers have strides here too, of no dimension.
+  if (node.strides.size() <= kLongest && has_zero_stride(node.strides)) args.strides = shard.strings.intern(node.strides);
 }
 
 bool is_range(const ExecutionNode& node) { return node.scope == kUserScope; }

@@ -240,6 +240,7 @@ const KinetoEvents::SlotTable& KinetoEvents::slots_of(EventClass c) {
                                        {.key = "Input type", .raw = &A::types},
                                        {.key = "Input Types", .raw = &A::types},
                                        {.key = "Concrete Inputs", .raw = &A::concrete},
+                                       {.key = "Input Strides", .raw = &A::strides},
                                        {.key = "Collective name", .text = &A::collective},
                                        {.key = "dtype", .text = &A::dtype},
                                        {.key = "Process Group Name", .text = &A::group},
@@ -391,6 +392,7 @@ void KinetoEvents::add_host(int64_t start, int64_t duration) {
     if (!v.shapes.empty()) args.shapes = raw_text(v.shapes);
     if (!v.types.empty()) args.types = raw_text(v.types);
     if (!v.shapes.empty() && has_values(v.concrete.text)) args.values = raw_text(v.concrete);
+    if (!v.shapes.empty() && has_zero_stride(v.strides.text)) args.strides = raw_text(v.strides);
     row.args = shard_.op_arguments(args);
   }
   if (!v.collective.raw.empty()) shard_.host_collectives.emplace_back(shard_.host.size(), add_collective());

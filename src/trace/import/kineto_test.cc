@@ -140,6 +140,25 @@ TEST_F(KinetoTest, ArgumentsOfEachCallAreItsOwn) {
   EXPECT_LE(trace->op_args.size(), shapes.size()) << "the second and third time nothing is new";
 }
 
+// Strides are kept where elements share a place in memory, which nothing else shows.
+TEST_F(KinetoTest, StridesOfExpandedInputsAreKept) {
+  const std::pair<std::string, bool> strides[] = {
+      {"[[512, 1, 0, 0], []]", true}, {"[[0], []]", true}, {"[[], [8, 0]]", true}, {"[[[4, 0], [1]], []]", true},
+      {"[[10, 1], [100]]", false},    {"[[], []]", false}};
+  std::string list;
+  for (const auto& [text, kept] : strides)
+    list += R"({"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 9, "tid": 9, "ts": )" +
+            std::to_string(list.size()) + R"(, "dur": 1, "args": {"Input Dims": [[2], []], "Input Strides": )" + text +
+            "}},\n";
+  const auto trace = read(trace_of(list + R"({"ph":"M","ts":0})"), 1);
+  ASSERT_TRUE(trace);
+  size_t i = 0;
+  for (const auto& [text, kept] : strides) {
+    const OpArgs& args = trace->op_args[trace->host.args[i++].value];
+    EXPECT_EQ(trace->strings[args.strides], kept ? text : "") << text;
+  }
+}
+
 // Many windows, parsed side by side or in order, give the same as one.
 TEST_F(KinetoTest, WindowsDoNotShow) {
   const std::string text = trace_of(events(20000, ", \"padding\": \"" + std::string(200, 'p') + "\""));
