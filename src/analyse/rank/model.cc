@@ -105,10 +105,15 @@ std::optional<ModelSection> ModelSection::compute(const Facts& facts) {
   m.training = facts.get<Phases>().backward_passes > 0;
   const double passes = m.training ? 1 + kBackwardPasses : 1;
   m.flops_per_token = passes * model.flops_of_weights();
-  if (const auto keys = keys_per_token(facts, model, load))
+  if (model.attention_layers == 0) m.attention_flops_per_token = 0;
+  else if (const auto keys = keys_per_token(facts, model, load))
     m.attention_flops_per_token = passes * model.flops_of_attention(*keys);
   else
     m.notes.emplace_back("attention is left out: give the length of sequences, --tokens-per-step SEQUENCESxLENGTH");
+  if (model.attention_layers < model.layers)
+    m.notes.emplace_back("what scans compute between their products is left out");
+  if (model.has_more) m.notes.emplace_back("only the language model counts, and not what else the config describes");
+  m.whole = m.attention_flops_per_token && model.attention_layers == model.layers && !model.has_more;
   m.tokens_per_step = load.tokens, m.tokens_source = load.source;
   if (load.tokens) m.flops_per_step = *load.tokens * (m.flops_per_token + m.attention_flops_per_token.value_or(0));
   else

@@ -23,14 +23,16 @@ struct ModelSection {
   std::optional<double> flops_per_step;   ///< of one GPU
   std::string precision;                  ///< whose peak rate MFU is of; empty: unknown
   std::optional<double> tflops;           ///< 10^12 FLOPs a second over the measured steps' wall time
-  std::optional<double> mfu_pct;          ///< at least, where attention is left out
+  std::optional<double> mfu_pct;          ///< at least, unless `whole`
   /// Needed FLOPs of products in a measured step, from operators' shapes, without recomputation; none: not known well.
   std::optional<double> op_flops_per_step;
   bool op_flops_is_lower_bound = false;   ///< WorkPerStep::flops_is_lower_bound
   std::optional<double> op_flops_pct;     ///< of flops_per_step
   std::vector<std::string> notes;         ///< what is left out, and what to give for more
 
-  [[nodiscard]] bool mfu_is_lower_bound() const { return !attention_flops_per_token; }
+  bool whole = false;                     ///< nothing of the model's FLOPs is left out, see notes
+
+  [[nodiscard]] bool mfu_is_lower_bound() const { return !whole; }
   void fields(auto&& v) const {
     v("type", type), v("parameters", parameters), v("active_parameters", active_parameters), v("training", training);
     v("flops_per_token", flops_per_token), v("attention_flops_per_token", attention_flops_per_token);

@@ -10,23 +10,29 @@
 
 namespace profgpu {
 
-/// A transformer's layers. Weights are those of matrix products and embeddings; norms and biases, less than 0.1 % of a
-/// model, do not count.
+/// A model's layers. Weights are those of products, of convolutions and of embeddings; norms and biases, less than
+/// 0.1 % of a model, do not count.
 struct ModelConfig {
   std::string type;                   ///< "llama", as `model_type` says
   Precision precision = Precision::kUnknown;   ///< of its weights, as the config says
   int64_t layers = 0, hidden = 0, vocabulary = 0;
   int64_t heads = 0, kv_heads = 0;
   int64_t key_size = 0, value_size = 0;        ///< of a head
+  int64_t attention_layers = 0;       ///< of layers; the others mix tokens by a scan
   int64_t projections = 0;            ///< weights of the products around one layer's attention
+  int64_t scan_products = 0;          ///< likewise around one layer's scan
+  int64_t scan_others = 0;            ///< its other weights: a short convolution, decays
   int64_t dense_layers = 0;           ///< of layers, those without experts
   int64_t dense_weights = 0;          ///< of one dense layer's feed-forward block
   int64_t expert_weights = 0;         ///< of one expert
-  int64_t experts = 0, experts_used = 0, shared_experts = 0;   ///< of a layer with experts; used: by a token
+  int64_t experts = 0, experts_used = 0;       ///< of a layer with experts; used: by a token
+  int64_t shared_weights = 0;         ///< of such a layer, what all tokens use, without the choice of experts
   bool tied = false;                  ///< the last product uses the embedding's weights
   bool has_head = true;               ///< whether the last product is to the vocabulary
-  int64_t position_weights = 0;       ///< learned positions
+  int64_t head_products = 0;          ///< weights of a product before that
+  int64_t lookup_weights = 0;         ///< learned positions and types of tokens
   bool causal = true;
+  bool has_more = false;              ///< the config describes more, such as a part for images
 
   /// All weights, and those that a token's products use: without embeddings that are only looked up.
   [[nodiscard]] double parameters() const;

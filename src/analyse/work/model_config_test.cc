@@ -65,10 +65,47 @@ TEST(ModelConfig, ATokenNeedsTwoOperationsForEachWeight) {
   EXPECT_EQ(model->keys_of(2047), 1024);   // a causal mask leaves (n + 1) / 2
 }
 
+// Of a model that also sees, the language model counts; what Gemma 3's text_config leaves out is its first size's.
+TEST(ModelConfig, OfALargerModelTheLanguageModelCounts) {
+  const auto model = read(R"({"architectures": ["Gemma3ForConditionalGeneration"], "model_type": "gemma3",
+    "torch_dtype": "bfloat16", "vision_config": {"model_type": "siglip_vision_model", "hidden_size": 9},
+    "text_config": {"model_type": "gemma3_text", "hidden_size": 64, "intermediate_size": 160,
+                    "num_hidden_layers": 2}})");
+  ASSERT_TRUE(model) << model.error().message;
+  EXPECT_EQ(model->type, "gemma3_text");
+  EXPECT_TRUE(model->has_more);
+  EXPECT_EQ(model->precision, Precision::kBf16);
+  const double layer = 64.0 * 256 * (8 + 4 + 4 + 8) + 3.0 * 64 * 160;
+  EXPECT_EQ(model->parameters(), 2 * layer + 262'208.0 * 64);   // the vocabulary's once: it is tied
+  EXPECT_EQ(model->active_weights(), model->parameters());
+}
+
+// Attention in one layer of four, an expert of its own width for all tokens, and a scan that only its products count of.
+TEST(ModelConfig, LayersOfTwoKindsCountApart) {
+  const auto model = read(R"({"model_type": "qwen3_next", "hidden_size": 64, "intermediate_size": 160,
+    "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 100,
+    "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 48, "shared_expert_intermediate_size": 40,
+    "linear_num_value_heads": 4, "linear_num_key_heads": 2, "linear_key_head_dim": 16, "linear_value_head_dim": 24,
+    "mlp_only_layers": [0]})");
+  ASSERT_TRUE(model) << model.error().message;
+  EXPECT_EQ(model->attention_layers, 1);
+  EXPECT_EQ(model->dense_layers, 1);
+  const double attention = 64.0 * 16 * (8 + 2 + 2 + 4), scan = 64.0 * (2 * 32 + 2 * 96 + 2 * 4) + 96.0 * 64;
+  const double sparse = 3.0 * 64 * 40 + 64 + 8.0 * 64;
+  EXPECT_EQ(model->active_weights(),
+            attention + 3 * scan + 3.0 * 64 * 160 + 3 * (sparse + 2 * 3.0 * 64 * 48) + 100.0 * 64);
+  EXPECT_EQ(model->parameters() - model->active_weights(),
+            3 * 6 * 3.0 * 64 * 48 + 3 * (64.0 + 96) * 4 + 100.0 * 64);
+  EXPECT_EQ(model->flops_of_attention(10), 2.0 * 4 * (16 + 16) * 10);
+}
+
 TEST(ModelConfig, WhatCannotBeReadIsSaid) {
   EXPECT_EQ(error_of("no"), "config.json: not a model's config: no JSON object");
   EXPECT_EQ(error_of("{}"), "config.json: not a model's config: it lacks model_type");
-  EXPECT_EQ(error_of(R"({"model_type": "mamba"})"), "config.json: models of type \"mamba\" are not known");
+  EXPECT_EQ(error_of(R"({"model_type": "unheard"})"), "config.json: models of type \"unheard\" are not known");
+  EXPECT_EQ(error_of(R"({"model_type": "t5", "d_model": 64})"),
+            "config.json: a token of a t5 model passes through its encoder or its decoder, so that the FLOPs of a token "
+            "are not known");
   EXPECT_EQ(error_of(R"({"model_type": "llama", "num_hidden_layers": 2})"), "config.json: it lacks hidden_size");
   EXPECT_EQ(error_of(R"({"model_type": "gpt2", "n_layer": 0, "n_embd": 8, "n_head": 2, "vocab_size": 9})"),
             "config.json: num_hidden_layers is not above 0");
