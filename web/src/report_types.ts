@@ -548,6 +548,7 @@ export interface EnergySection {
   device: string | null;
   method: string | null;
   resolution_ns: number | null;
+  integrated_j: number | null;
   total: EnergyTotal | null;
   phases: EnergyPart[];
   parts: EnergyPart[];

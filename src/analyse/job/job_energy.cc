@@ -30,6 +30,7 @@ EnergySection section_of(const RankDigest& rank, const Job* job, size_t place, c
   if (samples.empty()) none.missing = "no samples of devices: " + std::string(kHowToSample);
   else if (!device) none.missing = "it is not known which sampled device is the rank's";
   const std::optional<PowerCourse> course = device ? PowerCourse::of(samples, *device) : std::nullopt;
+  const std::optional<PowerCourse> power = device ? PowerCourse::of_power(samples, *device) : std::nullopt;
   if (device && !course) none.missing = "the samples have neither power nor energy: " + std::string(kHowToSample);
   if (!course) return none;
   const auto aligned = [&](Interval time) {
@@ -43,7 +44,7 @@ EnergySection section_of(const RankDigest& rank, const Job* job, size_t place, c
   if (const CallTimings* timings = job != nullptr ? job->timings(rank.rank) : nullptr)
     waiting = BinnedTime::of(std::string(kWaitingForRanks), waiting_for_ranks(rank, *timings), times.bins);
   for (Interval& bin : times.bins) bin = aligned(bin);
-  EnergySection section = energy_section({*course, times, steps, std::move(waiting), rates});
+  EnergySection section = energy_section({*course, times, steps, std::move(waiting), rates, power ? &*power : nullptr});
   section.device = samples.label(*device);
   if (section.total && samples.devices[*device].parent)
     section.notes.emplace_back("power and energy are of the whole GPU, which other instances share");

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <iterator>
 
 #include "analyse/rank/devices.h"
 #include "analyse/rank/phases.h"
@@ -16,6 +18,11 @@ namespace {
 // Finer than drivers read their sensors, and few enough to keep of every rank.
 constexpr int64_t kMaxEnergyBins = 1000;
 constexpr int64_t kMinBin_ns = 1'000'000;
+
+// Where a counter and power are compared: shares of the counter's energy and of its time, and readings.
+constexpr double kAgreePart = 0.05;
+constexpr double kSameTime = 0.02;
+constexpr int64_t kMinReadings = 10;
 
 Intervals binned(const Intervals& time) {
   const int64_t width_ns = std::max(kMinBin_ns, (total_length(time) + kMaxEnergyBins - 1) / kMaxEnergyBins);
@@ -99,6 +106,24 @@ EnergyTotal total_of(const EnergyInput& in, const EnergyAmount& all, const Energ
   return total;
 }
 
+// Of the same time by the power that was sampled beside a counter; none: it was not, or not all of that time.
+std::optional<double> integrated_beside(const EnergyInput& in, const std::vector<int64_t>& whole,
+                                        const EnergyAmount& counted, EnergySection& section) {
+  if (section.method != "counter" || in.power == nullptr) return std::nullopt;
+  const EnergyAmount power = in.power->during(in.times.bins, whole);
+  const double covered = static_cast<double>(power.known_ns) / static_cast<double>(counted.known_ns);
+  if (std::abs(covered - 1) > kSameTime) return std::nullopt;
+  const double apart_j = std::abs(power.energy_j - counted.energy_j);
+  const bool many = counted.known_ns >= kMinReadings * std::max(section.resolution_ns, in.power->resolution_ns());
+  // Less than what lies between two readings may be nothing.
+  if (many && apart_j > kAgreePart * counted.energy_j && apart_j > power.error_j + counted.error_j)
+    section.notes.push_back(fmt::format(
+        "the counter and the power disagree: {} J by the counter, {} J by the power over the same time ({} apart); "
+        "take neither for exact", format_number(counted.energy_j), format_number(power.energy_j),
+        format_percent(100 * apart_j / counted.energy_j, 0)));
+  return power.energy_j;
+}
+
 std::vector<std::string> notes_of(const EnergyInput& in, const EnergySection& section) {
   std::vector<std::string> notes;
   const EnergyTotal& total = *section.total;
@@ -168,7 +193,10 @@ EnergySection energy_section(const EnergyInput& in) {
   for (const EnergyStep& s : in.steps)
     section.by_step.push_back({s.index, s.time.length(), in.course.during(s.time)});
   section.total = total_of(in, all, section);
-  section.notes = notes_of(in, section);
+  section.integrated_j = integrated_beside(in, whole, all, section);
+  std::vector<std::string> notes = notes_of(in, section);
+  section.notes.insert(section.notes.begin(), std::make_move_iterator(notes.begin()),
+                       std::make_move_iterator(notes.end()));
   return section;
 }
 

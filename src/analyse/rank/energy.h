@@ -94,6 +94,7 @@ struct EnergySection {
   std::string device;                ///< the sampled one's label; empty: none is known to be the rank's
   std::string method;                ///< "counter", "integrated"
   int64_t resolution_ns = 0;         ///< median time between two readings that tell something
+  std::optional<double> integrated_j;   ///< beside a counter's energy, that of the power over the same time
   std::optional<EnergyTotal> total;  ///< none: see `missing`
   std::vector<EnergyPart> phases;    ///< a partition of the measured steps' time
   /// States of the device, a partition too; then waiting_for_ranks, a part of exposed_communication: until the last
@@ -108,7 +109,8 @@ struct EnergySection {
   }
   void fields(auto&& v) const {
     v("device", unless_empty(device)), v("method", unless_empty(method));
-    v("resolution_ns", only_if(resolution_ns > 0, resolution_ns)), v("total", total), v("phases", phases);
+    v("resolution_ns", only_if(resolution_ns > 0, resolution_ns)), v("integrated_j", integrated_j);
+    v("total", total), v("phases", phases);
     v("parts", parts), v("by_step", by_step), v("notes", notes), v("missing", unless_empty(missing));
   }
   /// A trace alone has no samples: see ranks_energy().
@@ -126,6 +128,7 @@ struct EnergyInput {
   std::span<const EnergyStep> steps;
   std::optional<BinnedTime> waiting;    ///< for later ranks; none: unknown, as of one rank alone
   EnergyRates rates;
+  const PowerCourse* power = nullptr;   ///< where `course` is of a counter; null: no power was sampled
 };
 EnergySection energy_section(const EnergyInput& input);
 

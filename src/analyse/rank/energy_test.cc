@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "analyse/rank/steps.h"
 #include "support/hand_trace.h"
 
@@ -47,9 +49,9 @@ class EnergyTest : public testing::Test {
     times_ = of_->facts.get<EnergyTimes>();
     std::vector<EnergyStep> steps;
     for (const Step* s : of_->facts.get<Steps>().measured()) steps.push_back({s->index, s->interval()});
-    const auto course = PowerCourse::of(log, 0);
+    const auto course = PowerCourse::of(log, 0), power = PowerCourse::of_power(log, 0);
     ASSERT_TRUE(course);
-    section_ = energy_section({*course, times_, steps, std::nullopt, of_->facts.options().rates});
+    section_ = energy_section({*course, times_, steps, std::nullopt, of_->facts.options().rates, power ? &*power : nullptr});
   }
   const EnergyPart* phase(std::string_view name) {
     return first_where(section_.phases, [&](const EnergyPart& p) { return p.name == name; });
@@ -119,6 +121,28 @@ TEST_F(EnergyTest, WhatSamplesDoNotCoverIsSaid) {
   run(two_steps(), log);
   EXPECT_FALSE(section_.total);
   EXPECT_FALSE(section_.missing.empty());
+}
+
+// Both every 100 ms over the two seconds: the sensor's window may see another power than the counter adds up.
+TEST_F(EnergyTest, ACounterAndPowerThatDisagreeAreNoted) {
+  const auto noted = [&](double watts) {
+    SampleLog log;
+    log.devices.resize(1);
+    SampleSeries energy{0, Metric::kEnergy, {}, {}}, power{0, Metric::kPower, {}, {}};
+    for (int64_t tenth = -5; tenth <= 25; ++tenth) {
+      energy.time_ns.push_back(tenth * kSecond / 10), energy.value.push_back(1000 + 30.0 * static_cast<double>(tenth));
+      power.time_ns.push_back(tenth * kSecond / 10), power.value.push_back(watts);
+    }
+    log.series = {energy, power};
+    run(two_steps(), log);
+    EXPECT_EQ(section_.method, "counter");
+    EXPECT_NEAR(section_.integrated_j.value_or(0), 2 * watts, 1e-6);
+    return std::ranges::any_of(section_.notes, [](const std::string& note) { return note.find("disagree") != note.npos; });
+  };
+  EXPECT_FALSE(noted(300));
+  EXPECT_FALSE(noted(312));
+  EXPECT_TRUE(noted(330));
+  EXPECT_TRUE(noted(200));
 }
 
 // One reading a second says nothing of what happens within it.

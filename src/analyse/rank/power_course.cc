@@ -30,7 +30,7 @@ std::vector<PowerCourse::Piece> of_counter(const SampleSeries& counter) {
   return pieces;
 }
 
-std::vector<PowerCourse::Piece> of_power(const SampleSeries& power) {
+std::vector<PowerCourse::Piece> integrated(const SampleSeries& power) {
   std::vector<PowerCourse::Piece> pieces;
   const int64_t longest_ns = kMaxSampleDistances * median_distance(power.time_ns);
   for (size_t i = 1; i < power.time_ns.size(); ++i) {
@@ -60,7 +60,15 @@ std::optional<PowerCourse> PowerCourse::of(const SampleLog& log, uint32_t device
   if (const SampleSeries* counter = log.find(device, Metric::kEnergy)) course.pieces_ = of_counter(*counter);
   course.counter_ = !course.pieces_.empty();
   if (const SampleSeries* power = power_of(log, device); !course.counter_ && power != nullptr)
-    course.pieces_ = of_power(*power);
+    course.pieces_ = integrated(*power);
+  if (course.pieces_.empty()) return std::nullopt;
+  course.finish(log, device);
+  return course;
+}
+
+std::optional<PowerCourse> PowerCourse::of_power(const SampleLog& log, uint32_t device) {
+  PowerCourse course;
+  if (const SampleSeries* power = power_of(log, device)) course.pieces_ = integrated(*power);
   if (course.pieces_.empty()) return std::nullopt;
   course.finish(log, device);
   return course;

@@ -35,6 +35,8 @@ class PowerCourse {
 
   /// Nothing if the log has less than two readings of either kind.
   static std::optional<PowerCourse> of(const SampleLog& log, uint32_t device);
+  /// Of power alone, also where there is a counter.
+  static std::optional<PowerCourse> of_power(const SampleLog& log, uint32_t device);
 
   /// "counter" or "integrated".
   [[nodiscard]] std::string_view method() const { return counter_ ? "counter" : "integrated"; }
