@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <vector>
 
+#include "analyse/report/quantity.h"
 #include "measure/benchmark.h"
 #include "measure/kernels.h"
+#include "measure/memory_nodes.h"
 
 namespace profgpu {
 namespace {
@@ -20,6 +22,15 @@ constexpr int64_t kMaxShare = 8;   // of the device's memory, for one buffer
 
 int64_t buffer_bytes(const Device& device, int64_t wanted) {
   return std::min(wanted, device.memory_bytes / kMaxShare / kKernelElementBytes * kKernelElementBytes);
+}
+
+// Of less, times would be those of starting a copy.
+constexpr int64_t kLeastBytes = int64_t{16} << 20;
+
+Error too_small(const Device& device) {
+  if (device.memory_bytes <= 0) return {"the driver does not say how much memory the device has"};
+  return {fmt::format("the device has {} of memory: buffers of an eighth of it are too small to measure rates",
+                      format_bytes(static_cast<double>(device.memory_bytes)))};
 }
 
 // Times copies by the device's events.
@@ -65,13 +76,42 @@ void host_copies(Bench& bench, const Device& d, const DeviceMemory& there, int64
                 on_host(d, [&] { return d.api.to_host(pageable.data(), there.address(), size, d.stream()); }));
 }
 
-// `buffers`: a, b and the target. Bytes that are read and written count.
+// Where the host has several memory nodes: copies of memory that is pinned on each.
+void copies_by_node(Bench& bench, const Device& d, const DeviceMemory& there, int64_t bytes) {
+  const std::vector<MemoryNode> nodes = memory_nodes();
+  if (!bench.options.full || nodes.size() < 2) return;
+  const auto size = static_cast<size_t>(bytes);
+  for (const MemoryNode& node : nodes) {
+    Figure to = bench.figure("host_to_device_memcpy_ce", fmt::format("host to device, pinned on node {}", node.number),
+                             &d, "GB/s");
+    Figure from = bench.figure("device_to_host_memcpy_ce",
+                               fmt::format("device to host, pinned on node {}", node.number), &d, "GB/s");
+    to.node = from.node = node.number;
+    bench.begin(to);
+    const OnNode here(node);
+    auto pinned = PinnedMemory::allocate(d, bytes);
+    if (!pinned) {
+      bench.miss(to, pinned.error()), bench.miss(from, pinned.error());
+      continue;
+    }
+    const auto amount = static_cast<double>(bytes);
+    bench.measure(to, amount, on_device(d, [&] {
+      return d.api.to_device(there.address(), pinned->data(), size, d.stream());
+    }));
+    bench.measure(from, amount, on_device(d, [&] {
+      return d.api.to_host(pinned->data(), there.address(), size, d.stream());
+    }));
+  }
+}
+
+// `buffers`: a, b and the target. What kernels read and write counts, so that their rates are the memory's; of a copy
+// by the driver the copied bytes count once, as nvbandwidth counts them.
 void local_traffic(Bench& bench, const Device& d, const std::vector<DeviceMemory>& buffers, int64_t bytes) {
   const auto size = static_cast<size_t>(bytes);
   const uint64_t a = buffers[0].address(), b = buffers[1].address(), to = buffers[2].address();
   const auto count = static_cast<uint64_t>(bytes / kKernelElementBytes);
   const auto amount = static_cast<double>(bytes);
-  bench.measure(bench.figure("device_local_copy", "device memory, cuMemcpy", &d, "GB/s"), 2 * amount,
+  bench.measure(bench.figure("device_local_copy", "within the device, cuMemcpy", &d, "GB/s"), amount,
                 on_device(d, [&] { return d.api.within_device(to, a, size, d.stream()); }));
   const struct {
     const char *kernel, *name, *label;
@@ -125,6 +165,7 @@ void both_ways(Bench& bench, const Device& d, const DeviceMemory& there, const D
 
 void within_device(Bench& bench, const Device& d) {
   const int64_t copied = buffer_bytes(d, kCopyBytes), local = buffer_bytes(d, kLocalBytes);
+  if (copied < kLeastBytes) return bench.miss(bench.figure("", "copies", &d), too_small(d));
   bench.begin(bench.figure("", "allocating buffers", &d));
   std::vector<DeviceMemory> buffers;
   for (int i = 0; i < 3; ++i) {
@@ -133,6 +174,7 @@ void within_device(Bench& bench, const Device& d) {
     buffers.push_back(std::move(*memory));
   }
   host_copies(bench, d, buffers[0], copied);
+  copies_by_node(bench, d, buffers[0], copied);
   both_ways(bench, d, buffers[0], buffers[1], copied);
   local_traffic(bench, d, buffers, local);
 }
@@ -149,6 +191,7 @@ void between_devices(Bench& bench, const BenchDevice& sender, const BenchDevice&
   if (!f.link.empty()) f.label += fmt::format(", {}", f.link_class());
   if (!reachable) f.label += ", through the host";
   const int64_t bytes = std::min(buffer_bytes(from, kCopyBytes), buffer_bytes(to, kCopyBytes));
+  if (bytes < kLeastBytes) return bench.miss(f, too_small(from.memory_bytes < to.memory_bytes ? from : to));
   if (const Status current = to.use(); !current) return bench.miss(f, current.error());
   auto target = DeviceMemory::allocate(to, bytes);
   if (!target) return bench.miss(f, target.error());

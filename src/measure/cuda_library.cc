@@ -1,7 +1,9 @@
 #include "measure/cuda_library.h"
 
 #include <array>
+#include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 #include "base/clock.h"
 #include "devices/pci_address.h"
@@ -42,6 +44,19 @@ Library::Library(DynLib library)
     : VendorLibrary(std::move(library)), simulated_now_(library_.symbol<int64_t (*)()>("profgpu_stub_now_ns")),
       hip_(library_.symbol<int (*)(unsigned)>("hipInit") != nullptr) {}
 
+namespace {
+
+// An empty list hides every device from the driver, which then says no more than that there is none.
+std::string hidden_by() {
+  for (const char* name : {"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"})
+    if (const char* value = std::getenv(name); value && (*value == '\0' || std::string_view(value) == "-1"))
+      return fmt::format("{} is {}, which hides all devices: unset it, or name the devices to measure", name,
+                         *value == '\0' ? "empty" : value);
+  return "";
+}
+
+}  // namespace
+
 Result<std::shared_ptr<Library>> Library::open() {
   auto opened = DynLib::open_first(
       vendor_library_names("PROFGPU_CUDA_LIBRARY", {"libcuda.so.1", "libcuda.so", "/usr/lib/wsl/lib/libcuda.so.1"}));
@@ -53,9 +68,10 @@ Result<std::shared_ptr<Library>> Library::open() {
   if (!opened) return none;
   std::shared_ptr<Library> library(new Library(std::move(*opened)));
   if (const Status status = library->api.init(0); !status)
-    return Error{status.error().message, "`profgpu doctor` looks for the reason"};
+    return Error{status.error().message, hidden_by().empty() ? "`profgpu doctor` looks for the reason" : hidden_by()};
   if (library->devices() == 0)
-    return Error{"CUDA has no device here", "see CUDA_VISIBLE_DEVICES, and `profgpu doctor`"};
+    return Error{"CUDA has no device here",
+                 hidden_by().empty() ? "see CUDA_VISIBLE_DEVICES, and `profgpu doctor`" : hidden_by()};
   return library;
 }
 

@@ -7,16 +7,14 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <latch>
 #include <memory>
 #include <thread>
 
 #include "base/clock.h"
-#include "base/text.h"
-#include "devices/system_files.h"
 #include "measure/benchmark.h"
+#include "measure/memory_nodes.h"
 
 namespace profgpu {
 namespace {
@@ -24,22 +22,6 @@ namespace {
 constexpr int64_t kCopiedBytes = int64_t{512} << 20;   // by all threads of a node: over its caches
 constexpr int64_t kMaxThreads = 64;
 constexpr int64_t kSleep_ns = 100'000;
-
-// "0-3,8" as the kernel writes lists of processors; those that this process may use.
-std::vector<int> usable(std::string_view list) {
-  cpu_set_t ours;
-  CPU_ZERO(&ours);
-  if (::sched_getaffinity(0, sizeof ours, &ours) != 0) return {};
-  std::vector<int> cpus;
-  for (const std::string_view range : pieces_of(list, ',')) {
-    int first = 0, last = 0;
-    const int found = std::sscanf(std::string(range).c_str(), "%d-%d", &first, &last);
-    if (found == 1) last = first;
-    for (int c = first; found >= 1 && c <= last && c < CPU_SETSIZE; ++c)
-      if (CPU_ISSET(c, &ours)) cpus.push_back(c);
-  }
-  return cpus;
-}
 
 void stay_on(int cpu) {
   cpu_set_t one;
@@ -94,19 +76,13 @@ void memory_of_node(Bench& bench, std::optional<int64_t> node, std::vector<int> 
 }
 
 void memory(Bench& bench) {
-  const std::string nodes = SystemRoots::from_environment().sys + "/devices/system/node/";
-  bool any = false;
-  for (const std::string& name : folder_names(nodes)) {
-    if (!name.starts_with("node") || !all_digits(name.substr(4))) continue;
-    const std::vector<int> cpus = usable(file_line(nodes + name + "/cpulist"));
-    const auto number = std::stoll(name.substr(4));
-    if (cpus.empty()) continue;
-    memory_of_node(bench, number, {cpus.front()}, "one");
-    memory_of_node(bench, number, cpus, "all");
-    any = true;
+  const std::vector<MemoryNode> nodes = memory_nodes();
+  for (const MemoryNode& node : nodes) {
+    memory_of_node(bench, node.number, {node.cpus.front()}, "one");
+    memory_of_node(bench, node.number, node.cpus, "all");
   }
-  if (any) return;
-  const std::vector<int> cpus = usable(fmt::format("0-{}", CPU_SETSIZE - 1));
+  if (!nodes.empty()) return;
+  const std::vector<int> cpus = usable_cpus(fmt::format("0-{}", CPU_SETSIZE - 1));
   if (!cpus.empty()) memory_of_node(bench, std::nullopt, {cpus.front()}, "one");
   memory_of_node(bench, std::nullopt, cpus, "all");
 }

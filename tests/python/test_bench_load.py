@@ -375,7 +375,35 @@ def test_bad_input(bench, profgpu, tmp_path):   # noqa: F811
     # A folder that cannot be written.
     result = profgpu('bench', 'launch', '--save', env=environment(XDG_DATA_HOME='/proc/nowhere'))
     assert result.returncode == 1 and b'/proc/nowhere/profgpu/machine.json' in result.stderr
+    # An empty list hides all devices, and the driver says no more than that there is none.
+    for name, value in (('CUDA_VISIBLE_DEVICES', ''), ('HIP_VISIBLE_DEVICES', '-1')):
+        _, document, _ = bench('no_device=1', 'launch', **{name: value})
+        assert f"{name} is {value or 'empty'}, which hides all devices" in document['not_measured'][0]['hint']
+    # A device that tells of no memory, and one whose buffers would be copied in no time.
+    for memory, says in (('0', 'does not say how much memory'), ('1e6', 'too small to measure rates')):
+        code, document, _ = bench(f'memory={memory},devices=2', 'bandwidth')
+        assert code == 1 and not document['figures']
+        assert len(document['not_measured']) == 4 and all(says in n['why'] for n in document['not_measured'])
     # No device is visible.
     code, document, _ = bench('devices=0', *('overlap', 'burn', 'crossover', 'collectives'))
     assert code == 1 and {n['benchmark'] for n in document['not_measured']} == {'overlap', 'burn', 'crossover',
                                                                                 'collectives'}
+
+
+def test_copies_of_memory_of_each_node(bench, tmp_path):   # noqa: F811
+    cpus = sorted(os.sched_getaffinity(0))
+    if len(cpus) < 2:
+        pytest.skip('one processor alone')
+    nodes = tmp_path / 'sys' / 'devices' / 'system' / 'node'
+    for number, text in ((0, str(cpus[0])), (1, str(cpus[1])), (2, ''), (10, '9000-9001')):   # the last two: no processor of ours
+        (nodes / f'node{number}').mkdir(parents=True)
+        (nodes / f'node{number}' / 'cpulist').write_text(text + '\n')
+    model, more = f'h2d=50,d2h=48,far_cpu={cpus[1]},far_share=0.6', {'PROFGPU_SYSFS_ROOT': str(tmp_path / 'sys')}
+    _, document, _ = bench(model, 'bandwidth', '--full', **more)
+    by_node = {(f['name'], f['node']): f['value'] for f in document['figures'] if f['name'].endswith('_memcpy_ce') and f['peer'] is None}
+    for name, rate in (('host_to_device_memcpy_ce', 50), ('device_to_host_memcpy_ce', 48)):
+        assert by_node[name, 0] == pytest.approx(rate, rel=0.01) and by_node[name, 1] == pytest.approx(0.6 * rate, rel=0.01)
+        assert by_node[name, None] == pytest.approx(rate, rel=0.01)   # wherever the process runs
+    assert {node for _, node in by_node} == {None, 0, 1}
+    _, document, _ = bench(model, 'bandwidth', **more)
+    assert {f['node'] for f in document['figures']} == {None}

@@ -1,4 +1,5 @@
 // A stand-in for libcuda.so.1 with a clock of its own. README.md says how it is driven.
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -52,7 +53,7 @@ struct ModelMemory {
 std::map<uint64_t, ModelMemory> allocated;   // by address
 uint64_t used[kMaxDevices];
 uint64_t next_address = 1 << 20;
-std::set<const void*> pinned;
+std::map<const void*, double> pinned;   // share of the full rate
 std::map<std::string, int64_t> calls;
 int64_t works[kMaxDevices];
 
@@ -278,7 +279,12 @@ MODEL_EXPORT int cuMemFree_v2(uint64_t address) {
 MODEL_EXPORT int cuMemHostAlloc(void** data, size_t bytes, unsigned) {
   ENTER("cuMemHostAlloc");
   *data = std::malloc(bytes);
-  pinned.insert(*data);
+  // Memory is of the node that the calling thread runs on: the node of this processor is `far_share` as fast.
+  cpu_set_t cpus;
+  const auto far_cpu = static_cast<int>(model_setting("far_cpu", -1, -1));
+  const bool is_far = far_cpu >= 0 && ::sched_getaffinity(0, sizeof cpus, &cpus) == 0 && CPU_COUNT(&cpus) == 1 &&
+                      CPU_ISSET(far_cpu, &cpus);
+  pinned[*data] = is_far ? model_setting("far_share", -1, 0.5) : 1;
   return 0;
 }
 MODEL_EXPORT int cuMemFreeHost(void* data) {
@@ -296,7 +302,7 @@ namespace {
 
 // Pageable memory is copied while the call lasts.
 int host_copy(ModelStream* stream, const void* host, double bytes, const char* rate) {
-  if (pinned.count(host) > 0) return copy(stream, bytes, rate, 50);
+  if (const auto at = pinned.find(host); at != pinned.end()) return copy(stream, bytes / at->second, rate, 50);
   const int failed = copy(stream, bytes, "pageable", 10);
   host_ns = std::max(host_ns, stream->end_ns);
   return failed;
