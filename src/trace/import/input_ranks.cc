@@ -82,8 +82,14 @@ void give_rank(InputPart& part, int rank, const Links& links) {
 // As recorded, else by name. A recording's name begins with that of its host, which may look like a rank.
 int own_rank(const InputPart& p) { return p.stated_rank.value_or(p.recording ? kNoRank : rank_in_name(p.source.path)); }
 
-// The rank of the one trace or recording within whose time a snapshot of memory was taken, or of the only one.
-int rank_of_snapshot(const InputPart& snapshot, const std::vector<InputPart>& parts) {
+void say_of_snapshot(InputPart& snapshot, std::string text) {
+  snapshot.source.issues.push_back({TraceIssueKind::kNote, 1, std::move(text)});
+}
+
+// A snapshot of memory without a rank is of the one trace or recording within whose time it was taken, or of the only
+// one. Where that does not tell, a number of its own would make it one more rank: it is left out. Whether there are
+// ranks that it may be of.
+bool give_rank_of_traces(InputPart& snapshot, const std::vector<InputPart>& parts) {
   std::set<int> all, meanwhile;
   for (const InputPart& p : parts) {
     if (p.only_snapshot || p.source.rank == kNoRank) continue;
@@ -93,7 +99,19 @@ int rank_of_snapshot(const InputPart& snapshot, const std::vector<InputPart>& pa
       meanwhile.insert(p.source.rank);
   }
   const std::set<int>& found = all.size() == 1 ? all : meanwhile;
-  return found.size() == 1 ? *found.begin() : kNoRank;
+  const bool timed = snapshot.window.extent.end > 0;
+  if (found.size() == 1) {
+    snapshot.source.rank = *found.begin();
+    if (timed && meanwhile.empty())
+      say_of_snapshot(snapshot, fmt::format("joined with rank {}, the only one here: it has no event of the time of that "
+                                            "rank's trace",
+                                            snapshot.source.rank));
+  } else if (!all.empty()) {
+    snapshot.of_no_rank = true;
+    say_of_snapshot(snapshot, "this snapshot was left out: neither its name nor its time tells which rank it is of; name "
+                              "it by its rank (snapshot-rank1.pickle), or give it alone");
+  }
+  return !all.empty();
 }
 
 // Of several files without a rank: the nearest folders above that tell them apart, as worker0/log/trace.json and
@@ -133,8 +151,7 @@ void assign_ranks(std::vector<InputPart>& parts, const Links& links) {
   std::map<std::set<std::string>, std::vector<const InputPart*>> by_process;
   std::ranges::stable_partition(unnamed, [](const InputPart* p) { return !p->only_snapshot; });
   for (InputPart* p : unnamed) {
-    if (p->only_snapshot && p->source.rank < 0) p->source.rank = rank_of_snapshot(*p, parts);
-    if (p->only_snapshot && p->source.rank >= 0) continue;
+    if (p->only_snapshot && (p->source.rank >= 0 || give_rank_of_traces(*p, parts))) continue;
     auto& others = by_process[p->window.processes];
     for (size_t i = 0; i < others.size() && p->source.rank < 0; ++i)
       if (same_process(others[i]->window, p->window)) give_rank(*p, others[i]->source.rank, links);

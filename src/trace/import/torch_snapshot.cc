@@ -103,6 +103,15 @@ Result<Trace> read_snapshot(const std::string& path, const ImportOptions& option
     trace.issues.push_back({TraceIssueKind::kDamaged, rows.unread,
                             fmt::format("{} {} of the snapshot lack a size or blocks; they are left out", rows.unread,
                                         rows.unread == 1 ? "segment or event" : "segments and events")});
+  if (!rows.unknown.empty()) {
+    int64_t count = 0;
+    std::string names;
+    for (const auto& [name, n] : rows.unknown)
+      count += n, names += fmt::format("{}{} ({})", names.empty() ? "" : ", ", name, n);
+    trace.issues.push_back(
+        {TraceIssueKind::kUnknownRows, count,
+         fmt::format("keys and actions that this version of profgpu does not know, skipped: {}", names)});
+  }
   if (rows.out_of_range > 0)
     trace.issues.push_back(
         {TraceIssueKind::kOutOfRange, rows.out_of_range,

@@ -86,17 +86,26 @@ constexpr int64_t kMaxBytes = int64_t{1} << 50;
 constexpr int64_t kMaxTime_us = int64_t{1} << 53;
 constexpr size_t kMaxEvents = size_t{1} << 28;
 constexpr size_t kMaxDevices = 4096;
+constexpr size_t kMaxUnknown = 64;   // names
+
+// Known, and not asked for by a row: the snapshot's own members, and frames of C++ apart.
+constexpr std::string_view kOtherKeys[] = {"segments",      "device_traces", "allocator_settings", "external_annotations",
+                                           "host_segments", "host_traces",   "cpp_frames",         "user_defined"};
 
 }  // namespace
 
 struct SnapshotRows::Members {
   std::span<const PickleValue> all;  ///< keys and values by turns
   uint32_t seen = 0;                 ///< bits of keys
+  bool others = false;               ///< and there are keys that are not in `kKeys`
   uint32_t places[kKeyCount];        ///< in `all`, of those that were seen: the rest is not set, as most have few keys
 
   explicit Members(std::span<const PickleValue> of) : all(of) {
     for (size_t i = 0; i + 1 < all.size(); i += 2) {
-      if (!all[i].is(PickleKind::kText) || all[i].index() >= kKeyCount) continue;
+      if (!all[i].is(PickleKind::kText) || all[i].index() >= kKeyCount) {
+        others = true;
+        continue;
+      }
       places[all[i].index()] = static_cast<uint32_t>(i + 1);
       seen |= 1U << all[i].index();
     }
@@ -120,6 +129,8 @@ SnapshotRows::SnapshotRows() {
 PickleValue SnapshotRows::dict(const PickleObjects& objects, PickleValue before, std::span<const PickleValue> all) {
   if (!before.is_nothing()) return {};
   const Members members(all);
+  const bool row = members.has(kAction) || members.has(kFilename) || members.has(kState) || members.has(kTotalSize);
+  if (members.others && row) count_unknown(all);
   if (members.has(kAction))   // without a size the file ends within it
     return members.has(kSize) ? event(objects, members) : PickleValue();
   if (members.has(kFilename) && members.has(kNameKey)) {
@@ -192,6 +203,8 @@ PickleValue SnapshotRows::event(const PickleObjects& objects, const Members& mem
     kind.action = static_cast<AllocationAction>(action.value - kFirstAction);
   else if (action.value == kFree)
     kind.action = AllocationAction::kFreeCompleted;
+  else if (action.valid())
+    count_unknown("action ", action);
   kind.stream = objects.integer(members.of(kStream)).value_or(0);
   if (const PickleValue pool = members.of(members.has(kPoolId) ? kPoolId : kSegmentPoolId); pool.is_of(kPools))
     kind.pool = pool.row();
@@ -274,6 +287,22 @@ PickleValue SnapshotRows::segment(const PickleObjects& objects, const Members& m
 
 void SnapshotRows::count_unread(std::span<const PickleValue> items) {
   unread += std::ranges::count_if(items, [](PickleValue v) { return v.is(PickleKind::kDict); });
+}
+
+void SnapshotRows::count_unknown(std::string_view kind, StringId name) {
+  const std::string_view text = snapshot.strings[name];
+  // Frames of code that FX generated have the module's code in fx_node_op, fx_node_name and fx_original_trace.
+  if (text.starts_with("fx_") || std::ranges::find(kOtherKeys, text) != std::end(kOtherKeys)) return;
+  std::string full(kind);
+  full += text;
+  if (const auto at = unknown.find(full); at != unknown.end()) ++at->second;
+  else if (unknown.size() < kMaxUnknown) unknown.emplace(std::move(full), 1);
+}
+
+void SnapshotRows::count_unknown(std::span<const PickleValue> members) {
+  for (size_t i = 0; i + 1 < members.size(); i += 2)
+    if (members[i].is(PickleKind::kText) && members[i].index() >= kKeyCount)
+      count_unknown("", StringId(members[i].index()));
 }
 
 void SnapshotRows::add_segments(const PickleObjects& objects, PickleValue list, PickleValue pinned) {
@@ -372,6 +401,7 @@ bool SnapshotRows::finish(const PickleObjects& objects, PickleValue root) {
   // The list of segments alone is what memory_snapshot() returns.
   const bool alone = objects.resolved(root).is(PickleKind::kSequence) && !segments_.empty();
   if (!alone && !segments.is(PickleKind::kSequence) && !traces.is(PickleKind::kSequence)) return false;
+  if (!alone) count_unknown(objects.items(root));
   add_segments(objects, alone ? root : segments, member("host_segments"));
   add_traces(objects, traces);
   add_pinned_trace(objects, member("host_traces"));

@@ -2,7 +2,9 @@
 // has the ones that are asked for here, and may add others.
 #pragma once
 
+#include <map>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -26,6 +28,8 @@ class SnapshotRows {
   MemorySnapshot snapshot;
   int64_t unread = 0;        ///< segments and events that lack what makes them one
   int64_t out_of_range = 0;  ///< rows with sizes or times that no device has
+  /// What later versions of PyTorch added: keys of rows and of the snapshot, and actions, by name; how often.
+  std::map<std::string, int64_t> unknown;
 
  private:
   enum Table : uint32_t { kFrames, kStacks, kBlocks, kSegments, kEvents, kAnnotations, kPools };
@@ -40,6 +44,8 @@ class SnapshotRows {
   void add_history(const PickleObjects& objects, PickleValue history, bool sized, MemoryBlock& block);
   void add_segments(const PickleObjects& objects, PickleValue list, PickleValue pinned);
   void count_unread(std::span<const PickleValue> items);
+  void count_unknown(std::span<const PickleValue> members);
+  void count_unknown(std::string_view kind, StringId name);
   static bool are_consecutive(std::span<const PickleValue> runs);
   void add_trace(int32_t device, std::span<const PickleValue> runs);
   void add_traces(const PickleObjects& objects, PickleValue list);
