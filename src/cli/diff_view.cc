@@ -250,19 +250,24 @@ DiffTable sweep_table(const Diff& diff) {
 
 // "The peak is 6.5 GiB instead of 7.0 GiB (−7.1 %): most of it by step (optim.py:77), optimizer_state."
 std::string memory_headline(const Comparison& c) {
-  const auto* peak = first_where(c.memory, [](const NumberChange& n) { return n.name == "peak_allocated_bytes"; });
-  if (peak == nullptr || !peak->before || !peak->after) return "No steps to time: memory side by side.";
-  if (*peak->before == *peak->after) return "The memory peak is the same: " + format_bytes(*peak->after) + ".";
+  const std::string_view name = c.held_only ? "held_bytes" : "peak_allocated_bytes";
+  const std::string what = c.held_only ? "The memory held when the snapshot was taken" : "The memory peak";
+  const auto* peak = first_where(c.memory, [&](const NumberChange& n) { return n.name == name; });
+  if (peak == nullptr || !peak->before || !peak->after || c.memory_lines.empty())
+    return "No steps to time: memory side by side.";
+  if (*peak->before == *peak->after) return what + " is the same: " + format_bytes(*peak->after) + ".";
   const NumberChange& most = c.memory_lines.front();
   const double change = *most.after - *most.before;
-  return fmt::format("The memory peak is {} instead of {} ({}); the line with the largest change, {}, holds {} {}.",
+  return fmt::format("{} is {} instead of {} ({}); the line with the largest change, {}, holds {} {}.", what,
                      format_bytes(*peak->after), format_bytes(*peak->before), relative(*peak->before, *peak->after),
                      most.name, format_bytes(std::abs(change)), change < 0 ? "less" : "more");
 }
 
 // Lines of the program, the largest change first.
-DiffTable memory_line_table(const std::vector<NumberChange>& rows, int top) {
-  DiffTable t{"Memory at the peak by line", Grid({{"line"}, {"before", true}, {"after", true}, {"change", true}})};
+DiffTable memory_line_table(const Comparison& c, int top) {
+  const std::vector<NumberChange>& rows = c.memory_lines;
+  DiffTable t{c.held_only ? "Memory held when the snapshot was taken, by line" : "Memory at the peak by line",
+              Grid({{"line"}, {"before", true}, {"after", true}, {"change", true}})};
   const auto shown = top > 0 ? std::min(rows.size(), static_cast<size_t>(top)) : rows.size();
   for (size_t i = 0; i < shown; ++i) {
     const double before = *rows[i].before, after = *rows[i].after;
@@ -300,8 +305,8 @@ DiffView diff_view(const Diff& diff, int top) {
     describe_steps(c, diff, view);
     if (std::string text = distance_text(c); !text.empty()) view.details.push_back(std::move(text));
   } else {
-    view.headline =
-        c.memory_lines.empty() ? "No steps to time: the devices' samples side by side." : memory_headline(c);
+    const bool samples = c.memory_lines.empty() && c.memory.empty();
+    view.headline = samples ? "No steps to time: the devices' samples side by side." : memory_headline(c);
   }
   const auto add = [&](DiffTable t) {
     if (!t.grid.empty()) view.tables.push_back(std::move(t));
@@ -315,7 +320,7 @@ DiffView diff_view(const Diff& diff, int top) {
   add(difference_table("Ops on the host, per step", "op", c.ops, top, true));
   add(difference_table("Collectives, per step", "collective", c.collectives, top, true));
   add(number_table("Memory", c.memory));
-  add(memory_line_table(c.memory_lines, top));
+  add(memory_line_table(c, top));
   add(number_table("Devices", c.telemetry));
   return view;
 }

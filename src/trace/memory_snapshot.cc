@@ -101,6 +101,23 @@ std::string_view block_state_name(BlockState state) {
   return "inactive";
 }
 
+PoolKind pool_kind(std::pair<int64_t, int64_t> id) {
+  if (id.first != 0) return PoolKind::kGraph;
+  return id.second != 0 ? PoolKind::kProgram : PoolKind::kDefault;
+}
+
+std::string_view pool_kind_name(PoolKind kind) {
+  switch (kind) {
+    case PoolKind::kGraph:
+      return "cuda_graph";
+    case PoolKind::kProgram:
+      return "memory_pool";
+    case PoolKind::kDefault:
+      break;
+  }
+  return "default";
+}
+
 std::string_view allocation_action_name(AllocationAction action) {
   constexpr std::string_view kNames[] = {"alloc",        "free_requested", "free_completed", "segment_alloc",
                                          "segment_free", "segment_map",    "segment_unmap",  "snapshot",

@@ -88,6 +88,17 @@ struct MemorySegment {
   uint32_t first_block = 0, blocks = 0;  ///< in MemorySnapshot::blocks, by address
 };
 
+/// What made a pool, as its id tells: of the two numbers PyTorch counts one for pools that a CUDA graph makes for
+/// itself, and the other for those that the program makes.
+enum class PoolKind : uint8_t {
+  kDefault,  ///< (0, 0)
+  kGraph,    ///< (n, 0): a CUDA graph's own
+  kProgram,  ///< (0, n): a torch.cuda.MemPool, or a graph_pool_handle() that graphs share
+};
+PoolKind pool_kind(std::pair<int64_t, int64_t> id);
+/// "default", "cuda_graph", "memory_pool"
+std::string_view pool_kind_name(PoolKind kind);
+
 enum class AllocationAction : uint8_t {
   kAlloc,
   kFreeRequested,

@@ -217,7 +217,8 @@ class Document {
     const size_t lines = rows_ > 0 ? rows_ : rank_->snapshot->peak.holders.size();
     const SnapshotParts parts = snapshot_parts(*rank_->snapshot, rank_->memory.capacity_bytes, lines);
     if (report_.verdict.find(parts.sentence) == std::string::npos) to_.paragraph({{parts.sentence}});
-    for (const ReportPart* part : {&parts.categories, &parts.holders}) {
+    for (const ReportPart* part : {&parts.devices, &parts.categories, &parts.holders}) {
+      if (part->table.rows.empty() && part->sentences.empty()) continue;
       heading(part->title + rank_suffix(report_, *rank_));
       table(part->table, {}, Holds::kWords);
       bullets(part->sentences);

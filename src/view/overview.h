@@ -104,6 +104,7 @@ std::vector<ReportPart> run_parts(const Report& report, size_t most);
 /// Who holds the memory at the peak: categories, then the lines of the program, at most `lines` of them.
 struct SnapshotParts {
   std::string sentence;
+  ReportPart devices;   ///< without rows: one device alone
   ReportPart categories, holders;
 };
 SnapshotParts snapshot_parts(const SnapshotSection& snapshot, std::optional<int64_t> capacity_bytes, size_t lines);

@@ -4,16 +4,37 @@
 #include "view/wording.h"
 
 namespace profgpu {
+namespace {
+
+// One row for each device, where several hold memory.
+ReportPart device_part(const SnapshotSection& snapshot) {
+  ReportPart part{"Memory by device",
+                  {},
+                  {{"device", "peak_allocated_bytes", "peak_reserved_bytes", "allocated_bytes", "reserved_bytes",
+                    "largest_free_block_bytes", "most_of"},
+                   {}}};
+  for (const SnapshotDevice& d : snapshot.devices)
+    if (d.peak)
+      part.table.rows.push_back({d.device, value_of(only_if(d.history_recorded, d.peak_allocated_bytes)),
+                                 value_of(d.peak_reserved_bytes), d.allocated_bytes, d.reserved_bytes,
+                                 d.largest_free_block_bytes, category_words(d.peak->categories.front().category)});
+  return part;
+}
+
+}  // namespace
 
 bool has_times(const RankReport& rank) { return !rank.snapshot || !rank.devices.empty() || !rank.ops.empty(); }
 
 SnapshotParts snapshot_parts(const SnapshotSection& snapshot, std::optional<int64_t> capacity_bytes, size_t lines) {
   SnapshotParts parts;
+  const char* const share = snapshot.history_recorded ? "peak_pct" : "share_pct";
   parts.sentence = peak_sentence(snapshot, capacity_bytes);
+  parts.devices = device_part(snapshot);
   parts.categories = {
-      "Memory at the peak",
+      (snapshot.history_recorded ? "Memory at the peak" : "Memory held when the snapshot was taken") +
+          (snapshot.peak.device ? on_device(snapshot, *snapshot.peak.device) : ""),
       {},
-      {{"category", "held_bytes", "peak_pct", "blocks", "certain_bytes", "inferred_bytes"}, {}}};
+      {{"category", "held_bytes", share, "blocks", "certain_bytes", "inferred_bytes"}, {}}};
   for (const CategoryRow& c : snapshot.peak.categories) {
     const bool known = c.category != MemoryCategory::kUnknown;
     parts.categories.table.rows.push_back({category_words(c.category), c.bytes, c.peak_pct,
@@ -32,13 +53,15 @@ SnapshotParts snapshot_parts(const SnapshotSection& snapshot, std::optional<int6
   for (const EarlyFreeRow& row : snapshot.early_frees)
     if (row.saved_bytes > 0) parts.categories.sentences.push_back(early_free_sentence(row));
   if (snapshot.batch) parts.categories.sentences.push_back(batch_sentence(*snapshot.batch));
-  parts.holders = {"Held at the peak by", {}, {{"line", "category", "op", "held_bytes", "peak_pct", "blocks"}, {}}};
+  parts.holders = {snapshot.history_recorded ? "Held at the peak by" : "Held when the snapshot was taken, by line",
+                   {},
+                   {{"line", "category", "op", "held_bytes", share, "blocks"}, {}}};
   for (size_t i = 0; i < std::min(snapshot.peak.holders.size(), lines); ++i) {
     const HolderRow& h = snapshot.peak.holders[i];
     parts.holders.table.rows.push_back(
         {h.place(), category_words(h.category), h.op.empty() ? Value() : Value(h.op), h.bytes, h.peak_pct, h.blocks});
   }
-  if (snapshot.truncated)
+  if (snapshot.truncated && snapshot.history_recorded)
     parts.categories.sentences.emplace_back(
         "The history does not reach back to the first allocation: of what was there before, only blocks that are still "
         "held can have a stack; the category of the rest is inferred from size and lifetime, or unknown.");

@@ -280,7 +280,8 @@ Lines snapshot_lines(const Report& report, const PresentOptions& options) {
   // Of a snapshot alone it is the report's first sentence.
   if (report.verdict.find(parts.sentence) == std::string::npos)
     append(out, wrapped_after(Line(), parts.sentence, options.width, Style::kPlain));
-  for (const ReportPart* part : {&parts.categories, &parts.holders}) {
+  for (const ReportPart* part : {&parts.devices, &parts.categories, &parts.holders}) {
+    if (part->table.rows.empty() && part->sentences.empty()) continue;
     Lines lines{Line(part->title + rank_suffix(report, *rank), Style::kStrong)};
     append(lines,
            value_grid(part->table, {.rows = part->table.rows.size(), .aligned = true}).lines(layout_width(options)));

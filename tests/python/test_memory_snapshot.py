@@ -12,7 +12,7 @@ import re
 import pytest
 
 from conftest import ROOT
-from memory_snapshots import VERSIONS, snapshot, viewer_levels, with_addresses, with_pinned_memory
+from memory_snapshots import START_US, STACKS, VERSIONS, snapshot, viewer_levels, with_addresses, with_pinned_memory
 
 REAL = os.path.join(os.path.dirname(ROOT), 'shared', 'snapshots')
 
@@ -244,6 +244,11 @@ def test_variants_are_read_as_the_viewer_reads_them(change, tmp_path, analyze):
         peak = max([initial, *levels])
         peaks.append((peak, levels.index(peak) if peak > initial else None))
     highest = max(peak for peak, _ in peaks)
+    assert found['history_recorded'] == (change not in (without_history, without_traces))
+    if not found['history_recorded']:
+        assert found['peak_allocated_bytes'] is found['peak_event'] is None
+        assert found['peak']['allocated_bytes'] == highest
+        return
     assert (found['peak_allocated_bytes'], found['peak_event']) == next(p for p in peaks if p[0] == highest)
 
 
@@ -282,6 +287,10 @@ def test_what_is_unknown_is_skipped(tmp_path, analyze):
     plain = snapshot('2.9')
     (tmp_path / 'b.pickle').write_bytes(pickle.dumps(plain, 4))
     a, b = (analyze(tmp_path / name)['ranks'][0]['snapshot'] for name in ('a.pickle', 'b.pickle'))
+    (issue,) = analyze(tmp_path / 'a.pickle')['inputs'][0]['issues']
+    assert issue['kind'] == 'unknown_rows' and issue['severity'] == 'info'
+    rows_of = {name: int(n) for name, n in re.findall(r'([a-z_ ]+) \((\d+)\)', issue['text'].split('skipped: ')[1].replace(', ', ''))}
+    assert rows_of == {'action brand_new': 1, 'new_key': 1, 'new_member': len(plain['device_traces'][0])}
     assert a['events'] == b['events'] + 1
     assert a['peak_allocated_bytes'] == b['peak_allocated_bytes']
 
@@ -407,6 +416,39 @@ def test_a_snapshot_beside_a_trace_of_its_rank_joins_it(tmp_path, simulate, anal
     assert alone['ranks'][0]['snapshot'] is None
 
 
+def test_a_snapshot_of_no_known_rank_is_none(tmp_path, simulate, analyze):
+    """Of several ranks, and taken at another time than all of their traces, or without any time."""
+    job = simulate('--steps', '3', '--ranks', '2')
+    untimed = snapshot('2.6')
+    without_history(untimed)
+    untimed['external_annotations'] = []
+    for name, made in (('a', snapshot('2.6')), ('b', untimed)):
+        path = tmp_path / f'{name}.pickle'
+        path.write_bytes(pickle.dumps(made, 4))
+        document = analyze(job, path)
+        assert [(r['rank'], r['snapshot']) for r in document['ranks']] == [(0, None), (1, None)]
+        (of_file,) = (i for i in document['inputs'] if i['path'].endswith('.pickle'))
+        assert of_file['rank'] is None and 'tells which rank it is of' in of_file['issues'][0]['text']
+    # Of one rank it can be of no other, and is said to be of another time.
+    (of_file,) = (i for i in analyze(simulate('--steps', '3'), tmp_path / 'a.pickle')['inputs'] if i['path'].endswith('.pickle'))
+    assert of_file['rank'] == 0 and 'the only one here' in of_file['issues'][0]['text']
+
+
+def test_a_snapshot_taken_during_one_ranks_trace_is_of_that_rank(tmp_path, simulate, analyze):
+    job = simulate('--steps', '3', '--ranks', '2')
+    traces = sorted(job.glob('*.json'))
+    other = json.loads(traces[1].read_text())
+    other['baseTimeNanoseconds'] = other.get('baseTimeNanoseconds', 0) + 3600 * 10**9
+    (tmp_path / 'rank-0.json').write_bytes(traces[0].read_bytes())
+    (tmp_path / 'rank-1.json').write_text(json.dumps(other))
+    start = min(e['ts'] for e in other['traceEvents'] if e.get('ph') == 'X') + other['baseTimeNanoseconds'] / 1000
+    made = snapshot('2.6')
+    for event in all_events(made) + made['external_annotations']:
+        event['time_us'] += int(start) - START_US
+    (tmp_path / 'snapshot.pickle').write_bytes(pickle.dumps(made, 4))
+    assert [r['snapshot'] is not None for r in analyze(tmp_path)['ranks']] == [False, True]
+
+
 def test_ranks_of_a_job_have_snapshots_of_their_own(tmp_path, analyze):
     for rank in range(3):
         (tmp_path / f'rank{rank}.pickle').write_bytes(pickle.dumps(snapshot('2.6', seed=rank), 4))
@@ -506,3 +548,150 @@ def test_samples_tell_what_is_outside_of_pytorch(tmp_path, analyze, profgpu):
     text = ' '.join(profgpu('analyze', path, samples).stdout.decode().split())
     assert 'outside PyTorch 1.00 GiB' in text and 'other processes 2.00 GiB' in text
     assert analyze(path)['ranks'][0]['snapshot']['outside'] is None
+
+
+def with_only_the_snapshots_event(made):
+    """As enabled='state' records it: a ring of one event."""
+    made['device_traces'] = [trace[-1:] for trace in made['device_traces']]
+
+
+@pytest.mark.parametrize('change', [without_history, without_traces, with_only_the_snapshots_event], ids=lambda c: c.__name__)
+def test_what_is_held_without_a_history_is_no_peak(change, tmp_path, analyze, profgpu):
+    made = snapshot('2.9')
+    change(made)
+    (tmp_path / 'a.pickle').write_bytes(pickle.dumps(made, 4))
+    document = analyze(tmp_path / 'a.pickle')
+    section = document['ranks'][0]['snapshot']
+    held = sum(b['requested_size'] for b in all_blocks(made))
+    assert section['history_recorded'] is False and section['peak_allocated_bytes'] is None
+    assert section['peak']['allocated_bytes'] == sum(c['held_bytes'] for c in section['peak']['categories']) == held
+    assert section['savings'] == section['early_frees'] == [] and section['batch'] is section['spike'] is section['replay'] is None
+    assert section['devices'][0]['peak_allocated_bytes'] is section['devices'][0]['peak_reserved_bytes'] is None
+    assert document['verdict'].startswith('Held when the snapshot was taken: ') and document['verdict_kind'] == 'inconclusive'
+    assert '_record_memory_history(' in document['verdict']
+    for text in (profgpu('analyze', tmp_path / 'a.pickle'), profgpu('analyze', '--format', 'markdown', tmp_path / 'a.pickle')):
+        said = text.stdout.decode().replace('so the peak is unknown', '')
+        said = ' '.join(said.split()).replace('so the peak is unknown', '')
+        assert not re.search(r'\bpeak\b(?! pct|_)', said, re.I), said
+
+
+def test_diff_of_snapshots_without_a_history(tmp_path, profgpu):
+    for name, seed, history in (('a', 1, False), ('b', 2, False), ('c', 2, True)):
+        made = snapshot('2.9', seed=seed)
+        if not history:
+            without_history(made)
+        (tmp_path / f'{name}.pickle').write_bytes(pickle.dumps(made, 4))
+    text = profgpu('diff', tmp_path / 'a.pickle', tmp_path / 'b.pickle').stdout.decode()
+    assert 'The memory held when the snapshot was taken is ' in text and 'peak is' not in text and 'at the peak' not in text
+    mixed = json.loads(profgpu('diff', '--json', tmp_path / 'a.pickle', tmp_path / 'c.pickle').stdout)
+    assert mixed['memory_lines'] == [] and any('a.pickle has no history' in note for note in mixed['notes'])
+    gated = profgpu('diff', tmp_path / 'a.pickle', tmp_path / 'c.pickle', '--fail-on', 'peak_memory > +2%')
+    assert gated.returncode != 0 and b'peak_memory' in gated.stdout + gated.stderr
+
+
+def test_devices_of_one_snapshot_are_told_apart(tmp_path, analyze, profgpu):
+    made = snapshot('2.9', seed=1, devices=3)
+    made['device_traces'][0].append({'action': 'oom', 'device_free': 1 << 20, 'size': 1 << 30, 'stream': 0, 'frames': [],
+                                     'time_us': made['device_traces'][0][-1]['time_us']})
+    (tmp_path / 'a.pickle').write_bytes(pickle.dumps(made, 4))
+    document = analyze(tmp_path / 'a.pickle')
+    section = document['ranks'][0]['snapshot']
+    levels = [viewer_levels(with_addresses(copy.deepcopy(made)), d) for d in range(3)]
+    peaks = [max(initial, *rest) for initial, rest in levels]
+    assert [d['peak_allocated_bytes'] for d in section['devices']] == peaks
+    assert section['peak']['device'] == peaks.index(max(peaks)) != 0
+    for device in section['devices']:
+        assert device['peak']['device'] == device['device']
+        assert sum(c['held_bytes'] for c in device['peak']['categories']) == device['peak_allocated_bytes']
+        assert device['reserved_bytes'] == sum(s['total_size'] for s in made['segments'] if s['device'] == device['device'])
+    # What ran out is described by what that device held.
+    (oom,) = (f for f in document['findings'] if f['rule'] == 'oom')
+    first = section['devices'][0]['peak']['holders'][0]
+    assert 'on device 0' in oom['what'] and any(f"{first['function']} (" in e or f"{first['function']} holds" in e for e in oom['evidence'])
+    text = profgpu('analyze', tmp_path / 'a.pickle').stdout.decode()
+    assert 'Memory by device' in text and f"on device {section['peak']['device']}" in text
+
+
+def test_diff_compares_each_device_with_itself(tmp_path, profgpu):
+    for name, events in (('a', 300), ('b', 500)):
+        (tmp_path / f'{name}.pickle').write_bytes(pickle.dumps(snapshot('2.9', devices=2, events=events), 4))
+    document = json.loads(profgpu('diff', '--json', tmp_path / 'a.pickle', tmp_path / 'b.pickle').stdout)
+    assert {line['name'].split(':')[0] for line in document['memory_lines']} == {'device 0', 'device 1'}
+
+
+def test_one_device_needs_no_number(file, analyze):
+    path, snap = file
+    section = analyze(path)['ranks'][0]['snapshot']
+    if sum(1 for d in section['devices'] if d['peak_allocated_bytes']) < 2:
+        assert all(d['peak'] is None for d in section['devices'])
+
+
+def test_what_grows_on_another_device_is_found(tmp_path, analyze):
+    made = dict(snapshot('2.9'), segments=[])
+    made['device_traces'] = [[{'action': 'alloc', 'addr': 1 << 30, 'size': 1 << 30, 'stream': 0, 'frames': STACKS[0], 'time_us': START_US}]]
+    growing = with_pinned_memory(snapshot('2.9'), False)['device_traces'][0]
+    for step in range(8):   # each step keeps something more
+        at = growing.index(next(e for e in growing if e['addr'] == 0x300_0000 and e['time_us'] >= START_US + 10 * step))
+        growing.insert(at, {'action': 'alloc', 'addr': 0x900_0000 + (step << 12), 'size': 4096, 'stream': 0, 'frames': STACKS[0],
+                            'time_us': growing[at]['time_us']})
+    made['device_traces'].append(growing)
+    (tmp_path / 'a.pickle').write_bytes(pickle.dumps(made, 4))
+    document = analyze(tmp_path / 'a.pickle')
+    assert document['ranks'][0]['snapshot']['peak']['device'] == 0
+    assert [line['device'] for line in document['ranks'][0]['snapshot']['growth']] == [1]
+    (finding,) = (f for f in document['findings'] if f['rule'] == 'retained-graph')
+    assert 'on device 1' in finding['what']
+
+
+def test_pools_of_the_program_are_not_cuda_graphs(tmp_path, analyze, profgpu):
+    made = snapshot('2.9', seed=4, events=3000)
+    for segment, pool in zip(made['segments'], [(0, 0), (0, 5), (7, 0)], strict=False):
+        segment['segment_pool_id'] = pool
+    assert len(made['segments']) > 2
+    (tmp_path / 'a.pickle').write_bytes(pickle.dumps(made, 4))
+    section = analyze(tmp_path / 'a.pickle')['ranks'][0]['snapshot']
+    kinds = {c['category']: c for c in section['peak']['categories']}
+    assert kinds['memory_pool']['held_bytes'] == kinds['memory_pool']['certain_bytes'] > 0
+    assert kinds['graph_pool']['held_bytes'] > 0
+    assert sum(c['held_bytes'] for c in kinds.values()) == section['peak_allocated_bytes']
+    got = rows(profgpu, tmp_path / 'a.pickle', 'SELECT pool, pool_kind FROM snapshot_segments ORDER BY id')
+    assert [(r['pool'], r['pool_kind']) for r in got][:3] == [('0', 'default'), ('5', 'memory_pool'), ('0', 'cuda_graph')]
+
+
+def test_members_of_the_newest_version_are_read(tmp_path, analyze, profgpu):
+    made = snapshot('2.9')
+    for i, event in enumerate(made['device_traces'][0]):
+        event['pool_id'], event['user_metadata'] = (0, 0), f'step {i}'
+        event['frames'] = [dict(f, fx_node_op='call_function', fx_node_name='linear', fx_original_trace='model.py:3') for f in event['frames']]
+    made['allocator_settings'] |= {'graph_capture_record_stream_reuse': False, 'pinned_num_register_threads': 1,
+                                   'release_lock_on_cudamalloc': False, 'pinned_use_cuda_host_register': False}
+    (tmp_path / 'a.pickle').write_bytes(pickle.dumps(made, 4))
+    document = analyze(tmp_path / 'a.pickle')
+    assert document['inputs'][0]['issues'] == []
+    got = rows(profgpu, tmp_path / 'a.pickle', 'SELECT user_metadata, compile_context, pool_kind FROM snapshot_events ORDER BY event')
+    assert [r['user_metadata'] for r in got] == [f'step {i}' for i in range(len(got))]
+    assert {r['compile_context'] for r in got} == {'N/A'} and {r['pool_kind'] for r in got} == {'default'}
+
+
+def test_a_snapshot_of_pytorchs_own_memory_profile(tmp_path, analyze):
+    """What the installed PyTorch makes of a profile on the CPU: events without times, with categories."""
+    torch = pytest.importorskip('torch')
+    from torch.cuda._memory_viz import _profile_to_snapshot
+    model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 8))
+    optimizer = torch.optim.Adam(model.parameters())
+    with torch.profiler.profile(record_shapes=True, profile_memory=True, with_stack=True) as profiler:
+        for _ in range(2):
+            model(torch.randn(32, 64)).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    made = _profile_to_snapshot(profiler)
+    (tmp_path / 'a.pickle').write_bytes(pickle.dumps(made))
+    document = analyze(tmp_path / 'a.pickle')
+    section = document['ranks'][0]['snapshot']
+    assert document['inputs'][0]['issues'] == [] and section['events'] == len(all_events(made))
+    device = max(range(len(made['device_traces'])), key=lambda d: len(made['device_traces'][d]))
+    initial, levels = viewer_levels(with_addresses(copy.deepcopy(made)), device)
+    assert section['peak_allocated_bytes'] == max(initial, *levels)
+    held = {c['category']: c for c in section['peak']['categories']}
+    parameters = sum(p.numel() * p.element_size() for p in model.parameters())
+    assert held['optimizer_state']['certain_bytes'] >= 2 * parameters

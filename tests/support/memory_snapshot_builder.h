@@ -10,7 +10,7 @@ namespace profgpu {
 
 class SnapshotBuilder {
  public:
-  enum Stack : uint8_t { kNoStack, kForward, kBackward, kGradient, kOptimizer, kMoved, kConverted };
+  enum Stack : uint8_t { kNoStack, kForward, kBackward, kGradient, kOptimizer, kMoved, kConverted, kCaptured };
 
   SnapshotBuilder() {
     stacks_[kForward] = stack({{"at::_ops::mul_Tensor::call(at::Tensor const&)", "??", 0},
@@ -28,6 +28,9 @@ class SnapshotBuilder {
                              {"main", "/home/me/job/train.py", 20}});
     stacks_[kConverted] = stack({{"_apply", "/x/site-packages/torch/nn/modules/module.py", 900},
                                  {"main", "/home/me/job/train.py", 21}});
+    stacks_[kCaptured] = stack({{"forward", "/home/me/job/model.py", 12},
+                                {"make_graphed_callables", "/x/site-packages/torch/cuda/graphs.py", 490},
+                                {"main", "/home/me/job/train.py", 30}});
   }
 
   void alloc(uint64_t address, int64_t bytes, Stack where = kNoStack) {
@@ -84,7 +87,7 @@ class SnapshotBuilder {
   }
 
   MemorySnapshot snapshot_;
-  uint32_t stacks_[kConverted + 1] = {};
+  uint32_t stacks_[kCaptured + 1] = {};
   int64_t time_us_ = 1'700'000'000'000'000;
 };
 

@@ -69,6 +69,7 @@ const kCategories: Readonly<Record<string, Category>> = {
   'memory:communication': { title: 'communication buffers', light: '#d55e00', dark: '#ee7a20' },
   'memory:kv_cache': { title: 'key-value cache', light: '#0f8b8d', dark: '#3fb9bb' },
   'memory:graph_pool': { title: 'CUDA graph pools', light: '#6b4fbb', dark: '#9a82e0' },
+  'memory:memory_pool': { title: 'memory pools', light: '#4b6a88', dark: '#86a6c6' },
   'memory:workspace': { title: 'workspaces', light: '#b03a8c', dark: '#d673b8' },
   'memory:input': { title: 'inputs', light: '#7f9c1d', dark: '#a8c452' },
   'memory:autograd': { title: 'autograd’s own', light: '#d48fb0', dark: '#c97fa3' },

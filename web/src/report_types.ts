@@ -592,28 +592,6 @@ export interface Memory {
   allocator_calls: number;
   timeline: MemoryPoint[];
 }
-export interface SnapshotDevice {
-  device: number;
-  segments: number;
-  blocks: number;
-  events: number;
-  reserved_bytes: number;
-  allocated_bytes: number;
-  active_bytes: number;
-  requested_bytes: number;
-  largest_free_block_bytes: number;
-  peak_allocated_bytes: number;
-  peak_event: number | null;
-  peak_reserved_bytes: number | null;
-}
-export interface BlockStateRow {
-  device: number;
-  state: string;
-  pool: string;
-  total_bytes: number;
-  requested_bytes: number;
-  blocks: number;
-}
 export interface CategoryRow {
   category: string;
   held_bytes: number;
@@ -645,6 +623,30 @@ export interface SnapshotPeak {
   categories: CategoryRow[];
   holders: HolderRow[];
 }
+export interface SnapshotDevice {
+  device: number;
+  segments: number;
+  blocks: number;
+  events: number;
+  reserved_bytes: number;
+  allocated_bytes: number;
+  active_bytes: number;
+  requested_bytes: number;
+  largest_free_block_bytes: number;
+  peak_allocated_bytes: number | null;
+  peak_event: number | null;
+  peak_reserved_bytes: number | null;
+  history_recorded: boolean;
+  peak: SnapshotPeak | null;
+}
+export interface BlockStateRow {
+  device: number;
+  state: string;
+  pool: string;
+  total_bytes: number;
+  requested_bytes: number;
+  blocks: number;
+}
 export interface GrowingLine {
   function: string;
   file: string | null;
@@ -656,6 +658,7 @@ export interface GrowingLine {
   high_bytes: number;
   held_bytes: number;
   blocks: number;
+  device: number | null;
 }
 export interface PinnedMemory {
   events: number;
@@ -757,7 +760,8 @@ export interface SnapshotSection {
   allocated_bytes: number;
   active_bytes: number | null;
   requested_bytes: number | null;
-  peak_allocated_bytes: number;
+  history_recorded: boolean;
+  peak_allocated_bytes: number | null;
   peak_event: number | null;
   truncated: boolean;
   steps: number | null;

@@ -27,8 +27,8 @@ const kCategories = [
   ...['data_loading', 'host_bound', 'launch_latency', 'synchronization', 'dependency', 'memory_allocation', 'checkpoint', 'first_use']
     .map((cause) => `idle:${cause}`),
   ...['necessary_work', 'products', 'memory_bound', 'small_kernels', 'recomputation', 'unknown_work'].map((part) => `limit:${part}`),
-  ...['parameter', 'gradient', 'optimizer_state', 'activation', 'temporary', 'communication', 'kv_cache', 'graph_pool', 'workspace', 'input', 'autograd',
-    'unknown'].map((category) => `memory:${category}`),
+  ...['parameter', 'gradient', 'optimizer_state', 'activation', 'temporary', 'communication', 'kv_cache', 'graph_pool', 'memory_pool', 'workspace', 'input',
+    'autograd', 'unknown'].map((category) => `memory:${category}`),
   ...['idle:untraced_work', 'idle:no_requests', 'idle:unknown', 'step', 'warmup', 'sync', 'collective', 'wait', 'blocked'],
 ];
 const kGrounds: Record<string, { back: Rgb; quiet: Rgb; dark: boolean }> = {

@@ -25,6 +25,7 @@ Growth growth_of(const Allocation& a, MemoryCategory category, const StackBook& 
       if (role == MemoryRole::kOptimizer || role == MemoryRole::kParameter) return Growth::kFixed;
       // Gradients of parameters before they are added, and copies of parameters in another type.
       return fixed_sizes.contains(a.bytes) ? Growth::kUnclear : Growth::kGrows;
+    case MemoryCategory::kMemoryPool:
     case MemoryCategory::kAutograd:
     case MemoryCategory::kUnknown:
       return Growth::kUnclear;

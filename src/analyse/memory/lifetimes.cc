@@ -1,6 +1,7 @@
 #include "analyse/memory/lifetimes.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 
 namespace profgpu {
@@ -24,6 +25,9 @@ class Pairing {
         make(row);
       else if (action == AllocationAction::kFreeCompleted)
         release(row);
+      else
+        continue;
+      history_.recorded = true;
     }
   }
   [[nodiscard]] bool is_live(uint64_t address) const {
@@ -91,6 +95,33 @@ void add_initial_blocks(const MemorySnapshot& snapshot, const MemoryHistory& his
   }
 }
 
+// Of PyTorch versions whose events tell no pool: that of the segment that the address is in, unless another segment was
+// there before.
+void take_pools_of_segments(const MemorySnapshot& snapshot, MemoryHistory& history) {
+  struct Place {
+    uint64_t end = 0;
+    uint32_t pool = 0;
+    uint32_t since = 0;  // the row that takes the segment; before the first: it was there
+  };
+  std::map<uint64_t, Place> segments;
+  for (const MemorySegment& s : snapshot.segments)
+    if (s.device == history.device)
+      segments[s.address] = {s.address + static_cast<uint64_t>(s.total), s.pool, history.first};
+  const AllocationEvents& events = snapshot.events;
+  for (uint32_t row = history.first; row < history.end; ++row)
+    if (events.action(row) == AllocationAction::kSegmentAlloc)
+      if (const auto at = segments.find(events.address(row)); at != segments.end()) at->second.since = row;
+  for (Allocation& a : history.allocations) {
+    // The allocation's own event, else the one that frees it.
+    const uint32_t row = a.made != Allocation::kOutside ? a.made : a.freed;
+    if (row == Allocation::kOutside || events.kind_of(row).pool != UINT32_MAX) continue;
+    const auto after = segments.upper_bound(events.address(row));
+    if (after == segments.begin()) continue;
+    const Place& place = std::prev(after)->second;
+    if (events.address(row) < place.end && row >= place.since) a.pool = place.pool;
+  }
+}
+
 // Backward from what the snapshot says at the end.
 std::optional<int64_t> reserved_before(const MemorySnapshot& snapshot, const MemoryHistory& history) {
   if (snapshot.cut) return std::nullopt;
@@ -132,6 +163,7 @@ std::vector<MemoryHistory> memory_histories(const MemorySnapshot& snapshot) {
     // Of a cut file the events that made its blocks may be in the part that is missing.
     if (!snapshot.cut || history.first == history.end) add_initial_blocks(snapshot, history, pairing);
     pairing.finish();
+    if (snapshot.pools.size() > 1) take_pools_of_segments(snapshot, history);
     history.initial_reserved_bytes = reserved_before(snapshot, history);
     all.push_back(std::move(history));
   }

@@ -35,6 +35,7 @@ struct MemoryHistory {
   std::optional<int64_t> initial_reserved_bytes;
   /// Of the allocations that no event makes or frees, in their order.
   std::vector<uint64_t> initial_addresses;
+  bool recorded = false;   ///< an allocation or a free is among the events; else only what the snapshot holds is known
   bool truncated = false;  ///< something was freed, or is there, of which no event tells the making
 
   /// The row of the peak, or the one before the first where the level only falls.

@@ -1,6 +1,7 @@
 #include "analyse/memory/memory_categories.h"
 
 #include <algorithm>
+#include <set>
 
 #include "analyse/memory/persistent_blocks.h"
 #include "base/text.h"
@@ -39,6 +40,8 @@ class Classifier {
     for (const Allocation& a : history.allocations)
       if (a.freed == kOutside) sizes_that_stay_.push_back(a.bytes);
     std::ranges::sort(sizes_that_stay_);
+    for (const Allocation& a : history.allocations)
+      if (stacks.of(a.stack).graph) graph_pools_.insert(a.pool);
   }
 
   std::vector<CategoryOf> run() {
@@ -57,8 +60,9 @@ class Classifier {
         if (const auto category = recorded_category(snapshot_.strings[recorded]))
           return {*category, Certainty::kCertain};
     }
-    if (snapshot_.pools[a.pool] != std::pair<int64_t, int64_t>(0, 0))
-      return {Category::kGraphPool, Certainty::kCertain};
+    const PoolKind pool = pool_kind(snapshot_.pools[a.pool]);
+    if (pool == PoolKind::kGraph) return {Category::kGraphPool, Certainty::kCertain};
+    if (pool == PoolKind::kProgram) return of_programs_pool(a);
     switch (stacks_.of(a.stack).role) {
       case MemoryRole::kWorkspace:
         return {Category::kWorkspace, Certainty::kCertain};
@@ -83,6 +87,23 @@ class Classifier {
     return a.made == kOutside ? of_before(a) : without_stack(a);
   }
 
+  // What a line keeps in such a pool is named where the stack alone tells. Lifetimes do not: if graphs share the pool,
+  // each replay uses the tensors again.
+  [[nodiscard]] CategoryOf of_programs_pool(const Allocation& a) const {
+    if (graph_pools_.contains(a.pool)) return {Category::kGraphPool, Certainty::kLikely};
+    switch (stacks_.of(a.stack).role) {
+      case MemoryRole::kWorkspace:
+        return {Category::kWorkspace, Certainty::kCertain};
+      case MemoryRole::kCache:
+        return {Category::kCache, Certainty::kLikely};
+      case MemoryRole::kCommunication:
+        return {Category::kCommunication, Certainty::kLikely};
+      case MemoryRole::kParameter:
+        return parameter(a);
+      default:
+        return {Category::kMemoryPool, Certainty::kCertain};
+    }
+  }
   // Moving and loading makes copies that are gone at once.
   [[nodiscard]] CategoryOf parameter(const Allocation& a) const {
     return a.freed == kOutside ? CategoryOf{Category::kParameter, Certainty::kLikely}
@@ -155,6 +176,7 @@ class Classifier {
   const MemoryPhases& phases_;
   uint32_t last_row_;
   std::vector<int64_t> sizes_that_stay_;  // to the end, in order
+  std::set<uint32_t> graph_pools_;        // pools in which PyTorch's code for graphs allocates
 };
 
 }  // namespace
@@ -162,7 +184,8 @@ class Classifier {
 std::string_view memory_category_name(MemoryCategory category) {
   constexpr std::string_view kNames[kMemoryCategories] = {"parameter", "gradient",      "optimizer_state", "activation",
                                                           "temporary", "communication", "kv_cache",        "graph_pool",
-                                                          "workspace", "input",         "autograd",        "unknown"};
+                                                          "memory_pool", "workspace",   "input",           "autograd",
+                                                          "unknown"};
   return kNames[static_cast<size_t>(category)];
 }
 

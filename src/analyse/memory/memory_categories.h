@@ -22,13 +22,14 @@ enum class MemoryCategory : uint8_t {
   kTemporary,
   kCommunication,
   kCache,
-  kGraphPool,
+  kGraphPool,   ///< pools of CUDA graphs
+  kMemoryPool,  ///< pools that the program made
   kWorkspace,
   kInput,     ///< PyTorch's profiler alone tells these two apart
   kAutograd,  ///< what a backward pass needs besides gradients
   kUnknown,  ///< the recording does not tell
 };
-constexpr size_t kMemoryCategories = 12;
+constexpr size_t kMemoryCategories = 13;
 /// "optimizer_state"
 std::string_view memory_category_name(MemoryCategory category);
 

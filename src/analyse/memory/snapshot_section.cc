@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "analyse/memory/allocator_replay.h"
 #include "analyse/memory/batch_fit.h"
@@ -37,6 +39,7 @@ SnapshotDevice device_row(const MemorySnapshot& snapshot, const MemoryHistory& h
       if (snapshot.blocks[b].state == BlockState::kInactive)
         d.largest_free_block_bytes = std::max(d.largest_free_block_bytes, snapshot.blocks[b].size);
   }
+  d.history_recorded = history.recorded;
   d.peak_allocated_bytes = history.peak_bytes;
   if (history.peak_row) d.peak_event = *history.peak_row - history.first;
   return d;
@@ -65,18 +68,20 @@ SnapshotPoint point_of(const MemorySnapshot& snapshot, const MemoryHistory& hist
           level.allocated_bytes, level.reserved_bytes};
 }
 
-// Of each stretch of events the one with the highest level; sets the highest reserved of all.
+// Of each stretch of events the one with the highest level; sets the highest reserved of all, if events tell any.
 std::vector<SnapshotPoint> timeline(const MemorySnapshot& snapshot, const MemoryHistory& history,
                                     std::optional<int64_t>& peak_reserved) {
   std::vector<SnapshotPoint> points;
   const uint32_t count = history.end - history.first;
   const uint32_t stretch = std::max<uint32_t>((count + kSnapshotPoints - 1) / kSnapshotPoints, 1);
   peak_reserved = history.initial_reserved_bytes;
+  bool recorded = history.recorded;
   LevelWalk walk(snapshot, history);
   MemoryLevel level;
   MemoryLevel top;
   bool fresh = true;  // of a stretch
   for (uint32_t i = 0; walk.next(level); ++i) {
+    recorded |= level.reserved_bytes != history.initial_reserved_bytes;
     if (level.reserved_bytes && peak_reserved) peak_reserved = std::max(*peak_reserved, *level.reserved_bytes);
     if (fresh || level.allocated_bytes > top.allocated_bytes) top = level;
     fresh = false;
@@ -84,15 +89,17 @@ std::vector<SnapshotPoint> timeline(const MemorySnapshot& snapshot, const Memory
     points.push_back(point_of(snapshot, history, top));
     fresh = true;
   }
+  if (!recorded) peak_reserved.reset();
   return points;
 }
 
-std::vector<GrowingLine> growing_lines(const std::vector<GrowingStack>& stacks, const StackBook& book) {
+std::vector<GrowingLine> growing_lines(const std::vector<GrowingStack>& stacks, const StackBook& book,
+                                       std::optional<int32_t> device = {}) {
   std::vector<GrowingLine> lines;
   for (size_t i = 0; i < std::min(stacks.size(), kMaxGrowing); ++i) {
     const GrowingStack& s = stacks[i];
     MemoryLine at = book.line(s.stack);
-    lines.push_back({std::move(at.function), std::move(at.file), at.line, s.category,
+    lines.push_back({std::move(at.function), std::move(at.file), at.line, device, s.category,
                      std::string(growth_cause_name(s.cause)), whole_ns(s.bytes_per_step), whole_ns(s.low),
                      whole_ns(s.high), s.bytes, s.blocks});
   }
@@ -162,19 +169,46 @@ std::string place_of(const std::string& function, const std::string& file, int32
   return file.empty() ? function : fmt::format("{} ({}:{})", function, file, line);
 }
 
+// Of several devices that hold memory: who holds each one's, and what grows on it.
+void describe_each(const MemorySnapshot& snapshot, const std::vector<MemoryHistory>& histories, const StackBook& stacks,
+                   SnapshotSection& out) {
+  for (const MemoryHistory& history : histories) {
+    if (history.device == kPinnedHost || history.peak_bytes == 0) continue;
+    const MemoryPhases phases(snapshot, history, stacks);
+    const std::vector<CategoryOf> categories = memory_categories(snapshot, history, stacks, phases);
+    std::ranges::find(out.devices, history.device, &SnapshotDevice::device)->peak =
+        snapshot_peak(snapshot, history, stacks, phases, categories);
+    std::ranges::move(growing_lines(growing_stacks(history, categories, stacks, phases.step_ends()), stacks,
+                                    history.device),
+                      std::back_inserter(out.growth));
+  }
+  std::ranges::stable_sort(out.growth, std::greater(), &GrowingLine::growth_bytes);
+  out.growth.resize(std::min(out.growth.size(), kMaxGrowing));
+}
+
+std::string_view no_history_words(bool cut) {
+  return cut ? " The file ends before its history, so the peak is unknown."
+             : " No history was recorded, so the peak is unknown: call "
+               "torch.cuda.memory._record_memory_history(max_entries=1_000_000) before the first allocation, or record "
+               "with profgpu run --trace --memory.";
+}
+
 // What is said of the device whose peak is highest.
 void describe_device(const MemorySnapshot& snapshot, const MemoryHistory& history, const StackBook& stacks,
-                     std::optional<int64_t> capacity_bytes, SnapshotSection& out) {
+                     std::optional<int64_t> capacity_bytes, bool alone, SnapshotSection& out) {
   const MemoryPhases phases(snapshot, history, stacks);
   const std::vector<CategoryOf> categories = memory_categories(snapshot, history, stacks, phases);
+  out.history_recorded = history.recorded;
   out.peak_allocated_bytes = history.peak_bytes;
   if (history.peak_row) out.peak_event = *history.peak_row - history.first;
   if (phases.has_steps())
     out.steps = static_cast<int64_t>(phases.step_ends().size()) + (phases.is_optimizing() ? 1 : 0);
   out.peak = snapshot_peak(snapshot, history, stacks, phases, categories);
-  out.spike = peak_spike(snapshot, history, stacks, categories);
   out.duplicate_parameter_bytes = duplicate_parameters(history, stacks, categories);
-  out.growth = growing_lines(growing_stacks(history, categories, stacks, phases.step_ends()), stacks);
+  out.category_timeline = category_levels(snapshot, history, categories, out.timeline);
+  if (alone) out.growth = growing_lines(growing_stacks(history, categories, stacks, phases.step_ends()), stacks);
+  if (!history.recorded) return;
+  out.spike = peak_spike(snapshot, history, stacks, categories);
   out.early_frees = early_frees(snapshot, history, stacks, phases, categories);
   out.savings = memory_savings(snapshot, history, stacks, categories);
   // Where an allocation failed, the process had all that was reserved and all that was free.
@@ -185,13 +219,14 @@ void describe_device(const MemorySnapshot& snapshot, const MemoryHistory& histor
   out.batch = batch_fit(snapshot, history, stacks, categories, capacity_bytes,
                         device != nullptr ? device->peak_reserved_bytes : std::nullopt);
   out.replay = snapshot_replay(snapshot, history);
-  out.category_timeline = category_levels(snapshot, history, categories, out.timeline);
 }
 
 }  // namespace
 
 std::string HolderRow::place() const { return place_of(function, file, line); }
-std::string GrowingLine::place() const { return place_of(function, file, line); }
+std::string GrowingLine::place() const {
+  return place_of(function, file, line) + (device ? fmt::format(" on device {}", *device) : "");
+}
 std::string OutOfMemory::place() const { return place_of(function, file, line); }
 std::string EarlyFreeRow::place() const { return place_of(function, file, line); }
 std::string PeakSpike::place() const { return place_of(function, file, line); }
@@ -225,7 +260,12 @@ SnapshotSection snapshot_section(const MemorySnapshot& snapshot, std::optional<i
     return out;
   }
   out.oom = out_of_memory(snapshot, histories, stacks);
-  describe_device(snapshot, *highest, stacks, capacity_bytes, out);
+  out.cut = snapshot.cut;
+  const bool alone = std::ranges::count_if(out.devices, [](const SnapshotDevice& d) {
+                       return d.peak_allocated_bytes > 0;
+                     }) < 2;
+  if (!alone) describe_each(snapshot, histories, stacks, out);
+  describe_device(snapshot, *highest, stacks, capacity_bytes, alone, out);
   if (out.batch && out.oom && out.oom->device == highest->device)
     out.batch->add_failed(out.oom->allocated_bytes, out.oom->requested_bytes);
   if (pinned != nullptr) {
@@ -240,24 +280,42 @@ std::string_view category_words(MemoryCategory category) {
                                                           "optimizer states",  "activations",
                                                           "temporary tensors", "communication buffers",
                                                           "key-value cache",   "CUDA graph pools",
-                                                          "workspaces",        "inputs",
-                                                          "autograd's own",    "unattributed"};
+                                                          "memory pools",      "workspaces",
+                                                          "inputs",            "autograd's own",
+                                                          "unattributed"};
   return kWords[static_cast<size_t>(category)];
+}
+
+std::string_view held_when(const SnapshotSection& snapshot) {
+  return snapshot.history_recorded ? "at the peak" : "when the snapshot was taken";
+}
+
+const SnapshotPeak& peak_of(const SnapshotSection& snapshot, int32_t device) {
+  const SnapshotDevice* row = first_where(snapshot.devices, [&](const SnapshotDevice& d) { return d.device == device; });
+  return row != nullptr && row->peak ? *row->peak : snapshot.peak;
+}
+
+std::string on_device(const SnapshotSection& snapshot, int32_t device) {
+  const bool several = std::ranges::any_of(snapshot.devices, [](const SnapshotDevice& d) { return d.peak.has_value(); });
+  return several ? fmt::format(" on device {}", device) : "";
 }
 
 std::string peak_sentence(const SnapshotSection& snapshot, std::optional<int64_t> capacity_bytes) {
   const SnapshotPeak& peak = snapshot.peak;
   const auto bytes = [](int64_t n) { return format_bytes(static_cast<double>(n)); };
-  std::string text = "Peak " + bytes(peak.allocated_bytes);
+  std::string text = (snapshot.history_recorded ? "Peak " : "Held when the snapshot was taken: ") +
+                     bytes(peak.allocated_bytes);
   if (!capacity_bytes && snapshot.outside) capacity_bytes = snapshot.outside->capacity_bytes;
   if (capacity_bytes) text += " of " + bytes(*capacity_bytes);
+  if (peak.device) text += on_device(snapshot, *peak.device);
   if (peak.step && snapshot.steps.value_or(0) > 1) text += fmt::format(" at step {}", *peak.step);
   if (peak.phase != "unknown") text += ", " + peak.phase;
   constexpr double kShownPct = 0.5;  // of the peak
   std::string parts;
+  std::string_view before = snapshot.history_recorded ? ": " : ", of which ";
   for (const CategoryRow& c : peak.categories) {
     if (c.peak_pct < kShownPct) continue;
-    parts += fmt::format("{}{} {}", parts.empty() ? ": " : ", ", category_words(c.category), bytes(c.bytes));
+    parts += fmt::format("{}{} {}", std::exchange(before, ", "), category_words(c.category), bytes(c.bytes));
     if (c.category == MemoryCategory::kActivation && c.attention_bytes > 0)
       parts += fmt::format(" (of which attention {})", bytes(c.attention_bytes));
   }
@@ -265,7 +323,9 @@ std::string peak_sentence(const SnapshotSection& snapshot, std::optional<int64_t
   if (peak.unused_bytes && *peak.unused_bytes > 0) text += "; reserved but unused " + bytes(*peak.unused_bytes);
   if (snapshot.outside && snapshot.outside->own_bytes)
     text += "; outside PyTorch " + bytes(*snapshot.outside->own_bytes);
-  return text + ".";
+  text += ".";
+  if (!snapshot.history_recorded) text += no_history_words(snapshot.cut);
+  return text;
 }
 
 std::string batch_sentence(const BatchFit& batch) {

@@ -28,24 +28,6 @@ struct BlockStateRow {
   }
 };
 
-struct SnapshotDevice {
-  int32_t device = 0;
-  int64_t segments = 0, blocks = 0, events = 0;
-  int64_t reserved_bytes = 0, allocated_bytes = 0, active_bytes = 0, requested_bytes = 0;
-  int64_t largest_free_block_bytes = 0;
-  int64_t peak_allocated_bytes = 0;            ///< as requested
-  std::optional<int64_t> peak_event;           ///< place in the device's trace; none: before the first
-  std::optional<int64_t> peak_reserved_bytes;  ///< highest; none: not known
-
-  void fields(auto&& v) const {
-    v("device", device), v("segments", segments), v("blocks", blocks), v("events", events);
-    v("reserved_bytes", reserved_bytes), v("allocated_bytes", allocated_bytes), v("active_bytes", active_bytes);
-    v("requested_bytes", requested_bytes), v("largest_free_block_bytes", largest_free_block_bytes);
-    v("peak_allocated_bytes", peak_allocated_bytes), v("peak_event", peak_event);
-    v("peak_reserved_bytes", peak_reserved_bytes);
-  }
-};
-
 /// What one category holds at the peak. Those of all categories add up to the peak.
 struct CategoryRow {
   MemoryCategory category = MemoryCategory::kUnknown;
@@ -82,6 +64,7 @@ struct HolderRow {
 struct GrowingLine {
   std::string function, file;
   int32_t line = 0;
+  std::optional<int32_t> device;                            ///< none: there is only one, or it is the host's memory
   MemoryCategory category = MemoryCategory::kUnknown;
   std::string cause;                                        ///< retained_graph, reference_cycle, unknown
   int64_t growth_bytes = 0, low_bytes = 0, high_bytes = 0;  ///< a step, with the 95 % interval
@@ -92,6 +75,45 @@ struct GrowingLine {
     v("function", function), v("file", unless_empty(file)), v("line", only_if(line > 0, line));
     v("category", memory_category_name(category)), v("cause", cause), v("growth_bytes", growth_bytes);
     v("low_bytes", low_bytes), v("high_bytes", high_bytes), v("held_bytes", bytes), v("blocks", blocks);
+    v("device", device);
+  }
+};
+
+/// The peak: what is said of it on the first screen.
+struct SnapshotPeak {
+  std::optional<int32_t> device;
+  std::optional<int64_t> event, time_ns;
+  std::optional<int64_t> step;  ///< counted from the first that is seen; none: no optimizer steps
+  std::string phase;            ///< forward, backward, optimizer, unknown
+  int64_t allocated_bytes = 0;  ///< as requested: the categories add up to it
+  std::optional<int64_t> reserved_bytes, unused_bytes;
+  std::vector<CategoryRow> categories;  ///< largest first
+  std::vector<HolderRow> holders;       ///< largest first; at most 100
+
+  void fields(auto&& v) const {
+    v("device", device), v("event", event), v("time_ns", time_ns), v("step", step), v("phase", phase);
+    v("allocated_bytes", allocated_bytes), v("reserved_bytes", reserved_bytes), v("unused_bytes", unused_bytes);
+    v("categories", categories), v("holders", holders);
+  }
+};
+
+struct SnapshotDevice {
+  int32_t device = 0;
+  int64_t segments = 0, blocks = 0, events = 0;
+  bool history_recorded = false;  ///< else the peak is not known, and what is said of it is what the snapshot holds
+  int64_t reserved_bytes = 0, allocated_bytes = 0, active_bytes = 0, requested_bytes = 0;
+  int64_t largest_free_block_bytes = 0;
+  int64_t peak_allocated_bytes = 0;            ///< as requested
+  std::optional<int64_t> peak_event;           ///< place in the device's trace; none: before the first
+  std::optional<int64_t> peak_reserved_bytes;  ///< highest; none: not known
+  std::optional<SnapshotPeak> peak;            ///< where several devices hold memory, that of each
+
+  void fields(auto&& v) const {
+    v("device", device), v("segments", segments), v("blocks", blocks), v("events", events);
+    v("reserved_bytes", reserved_bytes), v("allocated_bytes", allocated_bytes), v("active_bytes", active_bytes);
+    v("requested_bytes", requested_bytes), v("largest_free_block_bytes", largest_free_block_bytes);
+    v("peak_allocated_bytes", only_if(history_recorded, peak_allocated_bytes)), v("peak_event", peak_event);
+    v("peak_reserved_bytes", peak_reserved_bytes), v("history_recorded", history_recorded), v("peak", peak);
   }
 };
 
@@ -281,24 +303,6 @@ struct CategoryPoint {
 };
 constexpr size_t kCategoryPoints = 100;
 
-/// The peak: what is said of it on the first screen.
-struct SnapshotPeak {
-  std::optional<int32_t> device;
-  std::optional<int64_t> event, time_ns;
-  std::optional<int64_t> step;  ///< counted from the first that is seen; none: no optimizer steps
-  std::string phase;            ///< forward, backward, optimizer, unknown
-  int64_t allocated_bytes = 0;  ///< as requested: the categories add up to it
-  std::optional<int64_t> reserved_bytes, unused_bytes;
-  std::vector<CategoryRow> categories;  ///< largest first
-  std::vector<HolderRow> holders;       ///< largest first; at most 100
-
-  void fields(auto&& v) const {
-    v("device", device), v("event", event), v("time_ns", time_ns), v("step", step), v("phase", phase);
-    v("allocated_bytes", allocated_bytes), v("reserved_bytes", reserved_bytes), v("unused_bytes", unused_bytes);
-    v("categories", categories), v("holders", holders);
-  }
-};
-
 constexpr size_t kSnapshotPoints = 500;
 
 struct SnapshotSection {
@@ -307,6 +311,8 @@ struct SnapshotSection {
   int64_t reserved_bytes = 0, allocated_bytes = 0, active_bytes = 0, requested_bytes = 0;
   int64_t peak_allocated_bytes = 0;  ///< of the device whose peak is highest
   std::optional<int64_t> peak_event;
+  bool history_recorded = true;                      ///< of that device; else only what is held now is known
+  bool cut = false;                                  ///< the file ends early
   bool truncated = false;                            ///< the history does not reach back to the first allocation
   std::optional<int64_t> steps;                      ///< optimizer steps in the history
   std::optional<int64_t> duplicate_parameter_bytes;  ///< held at the peak beside other copies, in other types
@@ -331,7 +337,9 @@ struct SnapshotSection {
     v("segments", only_if(full, segments)), v("blocks", only_if(full, blocks)), v("events", events);
     v("reserved_bytes", only_if(full, reserved_bytes)), v("allocated_bytes", allocated_bytes);
     v("active_bytes", only_if(full, active_bytes)), v("requested_bytes", only_if(full, requested_bytes));
-    v("peak_allocated_bytes", peak_allocated_bytes), v("peak_event", peak_event), v("truncated", truncated);
+    v("history_recorded", history_recorded);
+    v("peak_allocated_bytes", only_if(history_recorded, peak_allocated_bytes)), v("peak_event", peak_event);
+    v("truncated", truncated);
     v("steps", steps), v("duplicate_parameter_bytes", duplicate_parameter_bytes);
     v("allocator_settings", unless_empty(allocator_settings)), v("devices", devices), v("states", states);
     v("peak", peak), v("growth", growth), v("pinned", pinned), v("oom", oom), v("spike", spike);
@@ -344,8 +352,14 @@ struct SnapshotSection {
 SnapshotSection snapshot_section(const MemorySnapshot& snapshot, std::optional<int64_t> capacity_bytes = {});
 
 /// "Peak 6.53 GiB at step 1, optimizer: activations 2.1 GiB (of which attention 0.4), ...; reserved but unused 410
-/// MiB." `capacity_bytes`: of the device, where it is known.
+/// MiB." Without a history what is held, and how to record one. `capacity_bytes`: of the device, where it is known.
 std::string peak_sentence(const SnapshotSection& snapshot, std::optional<int64_t> capacity_bytes);
+/// "at the peak", or "when the snapshot was taken" where no history tells the peak.
+std::string_view held_when(const SnapshotSection& snapshot);
+/// The peak of a device, if several have one of their own; else the section's.
+const SnapshotPeak& peak_of(const SnapshotSection& snapshot, int32_t device);
+/// " on device 1" where several devices hold memory.
+std::string on_device(const SnapshotSection& snapshot, int32_t device);
 /// "Twice the batch would peak at 21.3 GiB: 8.1 GiB at the peak grow with it; the largest that fits in 80.0 GiB is 4.2
 /// times this one (3.9 to 4.4)."
 std::string batch_sentence(const BatchFit& batch);

@@ -255,6 +255,56 @@ TEST(SnapshotSection, AnOptimizerThatAllocatesNothingHasStepsByItsRanges) {
   EXPECT_EQ(bytes_of(s, MemoryCategory::kGradient), 2048);
 }
 
+/// Two segments of 4 MiB with a block of 1 MiB each, of which the second's is in the pool `id`; neither event tells it.
+MemorySnapshot with_pool(std::pair<int64_t, int64_t> id, SnapshotBuilder::Stack where) {
+  SnapshotBuilder b;
+  b.alloc(0x1000000, kMiB, SnapshotBuilder::kForward);
+  b.alloc(0x8000000, kMiB, where);
+  b.segment(0, 0x1000000, 4 * kMiB, {{0x1000000, kMiB, kMiB}});
+  b.segment(0, 0x8000000, 4 * kMiB, {{0x8000000, kMiB, kMiB}});
+  MemorySnapshot snapshot = b.finish();
+  snapshot.pools.push_back(id);
+  snapshot.segments.back().pool = 1;
+  return snapshot;
+}
+
+TEST(SnapshotSection, TellsAProgramsPoolFromACudaGraphs) {
+  const SnapshotSection graph = snapshot_section(with_pool({1, 0}, SnapshotBuilder::kForward));
+  EXPECT_EQ(bytes_of(graph, MemoryCategory::kGraphPool), kMiB);
+  EXPECT_EQ(bytes_of(graph, MemoryCategory::kActivation), kMiB);
+  const SnapshotSection own = snapshot_section(with_pool({0, 1}, SnapshotBuilder::kForward));
+  EXPECT_EQ(bytes_of(own, MemoryCategory::kMemoryPool), kMiB);
+  EXPECT_EQ(bytes_of(own, MemoryCategory::kGraphPool), 0);
+  EXPECT_EQ(own.peak_allocated_bytes, 2 * kMiB);
+}
+
+TEST(SnapshotSection, InAProgramsPoolTheStackSaysWhatItIsOrThatGraphsShareIt) {
+  const SnapshotSection weights = snapshot_section(with_pool({0, 1}, SnapshotBuilder::kMoved));
+  EXPECT_EQ(bytes_of(weights, MemoryCategory::kParameter), kMiB);
+  const SnapshotSection shared = snapshot_section(with_pool({0, 1}, SnapshotBuilder::kCaptured));
+  EXPECT_EQ(bytes_of(shared, MemoryCategory::kGraphPool), kMiB);
+  const auto row = std::ranges::find(shared.peak.categories, MemoryCategory::kGraphPool, &CategoryRow::category);
+  EXPECT_EQ(row->certain_bytes, 0);
+}
+
+TEST(SnapshotSection, APoolOfTheSegmentIsNotThatOfAnEarlierOneAtItsAddress) {
+  SnapshotBuilder b;
+  b.action(AllocationAction::kSegmentAlloc, 0x1000000, 4 * kMiB);
+  b.alloc(0x1000000, 3 * kMiB, SnapshotBuilder::kForward);
+  b.free(0x1000000, 3 * kMiB);
+  b.action(AllocationAction::kSegmentFree, 0x1000000, 4 * kMiB);
+  b.action(AllocationAction::kSegmentAlloc, 0x1000000, 4 * kMiB);
+  b.alloc(0x1000000, kMiB, SnapshotBuilder::kForward);
+  b.segment(0, 0x1000000, 4 * kMiB, {{0x1000000, kMiB, kMiB}});
+  MemorySnapshot snapshot = b.finish();
+  snapshot.pools.emplace_back(0, 1);
+  snapshot.segments.back().pool = 1;
+  const SnapshotSection s = snapshot_section(snapshot);
+  EXPECT_EQ(s.peak_allocated_bytes, 3 * kMiB);
+  EXPECT_EQ(bytes_of(s, MemoryCategory::kMemoryPool), 0);
+  EXPECT_EQ(bytes_of(s, MemoryCategory::kTemporary), 3 * kMiB);
+}
+
 TEST(SnapshotSection, NothingGivesNothing) {
   const SnapshotSection s = snapshot_section(MemorySnapshot());
   EXPECT_EQ(s.peak_allocated_bytes, 0);

@@ -25,7 +25,7 @@ struct FrameFacts {
   bool python = false, library = false;
   bool engine = false, accumulates = false, optimizer = false, module = false, forward = false, init = false;
   bool communicates = false, cache = false, workspace = false, attention = false, op = false, collector = false;
-  bool zeroes = false, autocast = false;
+  bool zeroes = false, autocast = false, graph = false;
 };
 
 // Paths of Python's own library and of installed packages.
@@ -66,6 +66,7 @@ FrameFacts python_facts(std::string_view name, std::string_view file) {
   f.collector = last == "collect" && file.ends_with("gc.py");
   f.zeroes = last == "zero_grad";
   f.autocast = file.ends_with("torch/amp/autocast_mode.py");
+  f.graph = file.ends_with("torch/cuda/graphs.py") || has_any(file, {"cudagraph", "cuda_graph"});
   return f;
 }
 
@@ -110,6 +111,7 @@ class StackReading {
     facts_.attention = attention_ && facts_.role != MemoryRole::kOptimizer;
     facts_.collector = seen_.collector;
     facts_.zeroes_gradients = seen_.zeroes;
+    facts_.graph = seen_.graph;
     return std::move(facts_);
   }
 
@@ -133,7 +135,7 @@ class StackReading {
     seen_.engine |= f.engine, seen_.accumulates |= f.accumulates, seen_.optimizer |= f.optimizer;
     seen_.forward |= f.forward, seen_.communicates |= f.communicates, seen_.cache |= f.cache;
     seen_.workspace |= f.workspace, seen_.collector |= f.collector, seen_.python |= f.python;
-    seen_.zeroes |= f.zeroes;
+    seen_.zeroes |= f.zeroes, seen_.graph |= f.graph;
     any_ = true;
   }
   [[nodiscard]] MemoryRole role() const {

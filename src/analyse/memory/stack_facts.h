@@ -28,6 +28,7 @@ struct StackFacts {
   bool attention = false;      ///< within attention, but in none of its layers
   bool collector = false;      ///< Python's garbage collector is in it
   bool zeroes_gradients = false;
+  bool graph = false;  ///< CUDA graphs are captured or kept in it
   uint32_t line = UINT32_MAX;  ///< frame of the program's own code, the innermost; else of a library; UINT32_MAX: none
   StringId op;                 ///< outermost "at::_ops::NAME::call" that the line calls; invalid: none
   std::string node;            ///< of the backward pass: "MulBackward0"; else empty

@@ -244,7 +244,7 @@ std::optional<double> reserved_pct(const Measured& measured) {
   const Memory& memory = measured.facts().get<Memory>();
   const auto& snapshot = measured.facts().get<Snapshot>().section;
   std::optional<int64_t> reserved = memory.peak_reserved_bytes;
-  if (!reserved && snapshot) reserved = snapshot->peak.reserved_bytes;
+  if (!reserved && snapshot && snapshot->history_recorded) reserved = snapshot->peak.reserved_bytes;
   if (!reserved || !memory.capacity_bytes) return std::nullopt;
   return percent_of(*reserved, *memory.capacity_bytes);
 }
@@ -355,7 +355,7 @@ RankMeasure rank_measure(const Measured& m) {
   out.accumulates = phases.optimizer_steps > 0 && phases.backward_passes > phases.optimizer_steps;
   if (const auto& snapshot = m.facts().get<Snapshot>().section)
     out.snapshot.peak = peak_sentence(*snapshot, m.facts().get<Memory>().capacity_bytes),
-    out.snapshot.peak_bytes = snapshot->peak.allocated_bytes;
+    out.snapshot.peak_bytes = snapshot->peak.allocated_bytes, out.snapshot.peak_known = snapshot->history_recorded;
   out.snapshot.alone = m.trace().only_snapshots();
   if (m.has_device()) measure_device(m, out);
   else out.host_places = host_places(m);

@@ -72,10 +72,10 @@ void describe_memory_growth(const Measured& m, Finding& f) {
                       *m.facts().get<Memory>().growth_bytes_per_step / kMiB, *f.value);
 }
 
-std::string why_near_capacity(double peak_bytes, double capacity_bytes, std::string_view held) {
-  return fmt::format("{} of {} GiB is {} at the peak; a larger batch or fragmentation would end in an out-of-memory "
-                     "error.",
-                     gib(peak_bytes), gib(capacity_bytes), held);
+std::string why_near_capacity(double peak_bytes, double capacity_bytes, std::string_view held,
+                              std::string_view when = "at the peak") {
+  return fmt::format("{} of {} GiB is {} {}; a larger batch or fragmentation would end in an out-of-memory error.",
+                     gib(peak_bytes), gib(capacity_bytes), held, when);
 }
 
 void describe_memory_near_capacity_samples(const DeviceTelemetry& d, Finding& f) {
@@ -87,11 +87,24 @@ void describe_memory_near_capacity_samples(const DeviceTelemetry& d, Finding& f)
                                        gib(static_cast<double>(*p.memory_peak_bytes))));
 }
 
+// A snapshot without a history tells the least that the peak can be.
+std::optional<double> near_capacity_value(const Measured& m) {
+  const auto& snapshot = m.facts().get<Snapshot>().section;
+  const Memory& memory = m.facts().get<Memory>();
+  const std::optional<double> pct = reserved_pct(m);
+  if (pct || !snapshot || !snapshot->peak.reserved_bytes || !memory.capacity_bytes) return pct;
+  return percent_of(*snapshot->peak.reserved_bytes, *memory.capacity_bytes);
+}
+
 void describe_memory_near_capacity(const Measured& m, Finding& f) {
   const Memory& memory = m.facts().get<Memory>();
-  f.what = fmt::format("memory peaks at {} of the device", format_percent(*f.value));
+  const auto& snapshot = m.facts().get<Snapshot>().section;
+  const bool only_held = !memory.peak_reserved_bytes && snapshot && !snapshot->history_recorded;
+  const std::string_view when = only_held ? held_when(*snapshot) : "at the peak";
+  f.what = only_held ? fmt::format("{} of the device's memory is reserved {}", format_percent(*f.value), when)
+                     : fmt::format("memory peaks at {} of the device", format_percent(*f.value));
   const auto capacity_bytes = static_cast<double>(*memory.capacity_bytes);
-  f.why = why_near_capacity(*f.value / 100 * capacity_bytes, capacity_bytes, "reserved");
+  f.why = why_near_capacity(*f.value / 100 * capacity_bytes, capacity_bytes, "reserved", when);
 }
 
 // The next batch's size is unknown here: a device counts as full when the allocator has little left.
@@ -109,7 +122,9 @@ constexpr double kMinTightPct = 80;   // of the device: below, unused reserved m
 
 std::optional<double> memory_fragmentation_value(const Measured& m) {
   const auto& snapshot = m.facts().get<Snapshot>().section;
-  if (!snapshot || !snapshot->peak.reserved_bytes) return m.facts().get<Memory>().fragmentation_pct;
+  // What is cached when the snapshot is taken may all have been in use before.
+  if (!snapshot || !snapshot->history_recorded || !snapshot->peak.reserved_bytes)
+    return m.facts().get<Memory>().fragmentation_pct;
   return percent_of(*snapshot->peak.unused_bytes, *snapshot->peak.reserved_bytes);
 }
 
@@ -186,7 +201,7 @@ extern const Rule kMemoryNearCapacity = {
         "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
     },
     .seen = {Locator::At::kMemoryPeak, {}},
-    .rank = {.value = reserved_pct, .describe = describe_memory_near_capacity, .host_alone = true},
+    .rank = {.value = near_capacity_value, .describe = describe_memory_near_capacity, .host_alone = true},
     // The driver's figure, for all processes together.
     .samples = {.value = [](const DeviceTelemetry& d) { return d.memory_peak_pct(); },
                 .describe = describe_memory_near_capacity_samples},

@@ -34,6 +34,7 @@ struct SizedCollectives {
 struct SnapshotMeasure {
   std::string peak;              ///< in a sentence; empty: there is none
   int64_t peak_bytes = 0;        ///< allocated
+  bool peak_known = true;        ///< false: no history was recorded, and this is what was held when it was taken
   bool alone = false;            ///< nothing else is known of the rank
 };
 

@@ -20,6 +20,9 @@ std::string bytes_words(int64_t bytes) { return format_bytes(static_cast<double>
 
 double peak_share_pct(const SnapshotSection& s, int64_t bytes) { return percent_of(bytes, s.peak_allocated_bytes); }
 
+// Which device the section's peak is of, if there are several.
+std::string focus_words(const SnapshotSection& s) { return s.peak.device ? on_device(s, *s.peak.device) : ""; }
+
 // How often allocations failed is not the question: one ends the job.
 std::optional<double> oom_value(const Measured& m) {
   const SnapshotSection* s = snapshot_of(m);
@@ -46,7 +49,9 @@ std::string oom_cause_words(const OutOfMemory& oom) {
 void describe_oom(const Measured& m, Finding& f) {
   const SnapshotSection& s = *snapshot_of(m);
   const OutOfMemory& oom = *s.oom;
-  f.what = fmt::format("an allocation of {} fails in {}", bytes_words(oom.requested_bytes), oom.place());
+  const SnapshotPeak& peak = peak_of(s, oom.device);
+  const std::string place = oom.place() + on_device(s, oom.device);
+  f.what = fmt::format("an allocation of {} fails in {}", bytes_words(oom.requested_bytes), place);
   f.why = oom_cause_words(oom);
   if (oom.cause == OomCause::kFragmentation) {
     f.fix = {"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", "pad or bucket batches to few shapes"};
@@ -55,17 +60,18 @@ void describe_oom(const Measured& m, Finding& f) {
     f.fix = {"activation checkpointing: torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)",
              "smaller micro-batch with gradient accumulation; bf16; ZeRO or FSDP sharding"};
   }
-  if (s.replay && !s.replay->settings.empty() && s.replay->settings.front().saved_bytes > 0)
+  const bool replayed = peak.device == s.peak.device && s.replay && !s.replay->settings.empty();
+  if (replayed && s.replay->settings.front().saved_bytes > 0)
     f.evidence.push_back(fmt::format("replayed with {} the same requests reserve {} less at their peak",
                                      s.replay->settings.front().settings,
                                      bytes_words(s.replay->settings.front().saved_bytes)));
   if (oom.largest_free_block_bytes)
     f.evidence.push_back(fmt::format("largest free block {}; {} allocated", bytes_words(*oom.largest_free_block_bytes),
                                      bytes_words(oom.allocated_bytes)));
-  for (size_t i = 0; i < std::min<size_t>(s.peak.holders.size(), 3); ++i)
-    f.evidence.push_back(fmt::format("at the peak {} holds {} of {}", s.peak.holders[i].place(),
-                                     bytes_words(s.peak.holders[i].bytes), category_words(s.peak.holders[i].category)));
-  f.verdict = fmt::format("Out of memory: {} in {}. {}", bytes_words(oom.requested_bytes), oom.place(), f.why);
+  for (size_t i = 0; i < std::min<size_t>(peak.holders.size(), 3); ++i)
+    f.evidence.push_back(fmt::format("{} {} holds {} of {}", held_when(s), peak.holders[i].place(),
+                                     bytes_words(peak.holders[i].bytes), category_words(peak.holders[i].category)));
+  f.verdict = fmt::format("Out of memory: {} in {}. {}", bytes_words(oom.requested_bytes), place, f.why);
 }
 
 std::optional<double> peak_spike_value(const Measured& m) {
@@ -77,7 +83,7 @@ std::optional<double> peak_spike_value(const Measured& m) {
 void describe_peak_spike(const Measured& m, Finding& f) {
   const SnapshotSection& s = *snapshot_of(m);
   const PeakSpike& spike = *s.spike;
-  f.what = fmt::format("short-lived allocations in {} set the peak", spike.place());
+  f.what = fmt::format("short-lived allocations in {} set the peak{}", spike.place(), focus_words(s));
   f.why = fmt::format("They hold {} of {} and are freed within {} events; without them the peak would be {}.",
                       bytes_words(spike.bytes), bytes_words(s.peak_allocated_bytes),
                       format_count(spike.lifetime_events), bytes_words(spike.peak_without_bytes));
@@ -121,8 +127,8 @@ std::optional<double> duplicate_weights_value(const Measured& m) {
 void describe_duplicate_weights(const Measured& m, Finding& f) {
   const SnapshotSection& s = *snapshot_of(m);
   f.what = "two sets of parameters of the same shapes are on the device";
-  f.why = fmt::format("{} of copies are held at the peak beside parameters of the same shapes.",
-                      bytes_words(*s.duplicate_parameter_bytes));
+  f.why = fmt::format("{} of copies are held {}{} beside parameters of the same shapes.",
+                      bytes_words(*s.duplicate_parameter_bytes), held_when(s), focus_words(s));
   f.fix = {"drop the first copy once the model is converted or moved: del, and no reference in a state dict",
            "keep one type: bf16 parameters with an optimizer that needs no master weights"};
 }
@@ -138,10 +144,11 @@ std::optional<double> workspace_value(const Measured& m) {
 }
 
 void describe_workspace(const Measured& m, Finding& f) {
-  const CategoryRow& row = *category_row(*snapshot_of(m), MemoryCategory::kWorkspace);
-  f.what = fmt::format("workspaces of libraries hold {} at the peak", bytes_words(row.bytes));
-  f.why = fmt::format("That is {} of the peak, in {} blocks: one for each stream and handle.",
-                      format_percent(row.peak_pct), format_count(row.blocks));
+  const SnapshotSection& s = *snapshot_of(m);
+  const CategoryRow& row = *category_row(s, MemoryCategory::kWorkspace);
+  f.what = fmt::format("workspaces of libraries hold {} {}{}", bytes_words(row.bytes), held_when(s), focus_words(s));
+  f.why = fmt::format("That is {} of {}, in {} blocks: one for each stream and handle.", format_percent(row.peak_pct),
+                      s.history_recorded ? "the peak" : "what is held", format_count(row.blocks));
   f.fix = {"CUBLAS_WORKSPACE_CONFIG=:16:8 (less memory, some products slower)",
            "fewer streams that run matrix products; torch.backends.cudnn.benchmark_limit for convolutions"};
 }

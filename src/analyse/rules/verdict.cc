@@ -194,9 +194,11 @@ ReportVerdict verdict_of_snapshots(const Evidence& evidence, const std::vector<R
   const RankMeasure& m =
       concerned != nullptr ? *concerned : std::ranges::max_element(evidence.ranks, {}, peak)->measure;
   const std::string rank = evidence.ranks.size() > 1 ? fmt::format("Rank {}: ", m.rank) : "";
-  if (serious == nullptr) return {rank + m.snapshot.peak, VerdictKind::kHealthy};
+  if (serious == nullptr)
+    return {rank + m.snapshot.peak, m.snapshot.peak_known ? VerdictKind::kHealthy : VerdictKind::kInconclusive};
   const Finding& f = serious->finding;
-  if (!f.verdict.empty()) return {fmt::format("{}{} {}", rank, f.verdict, m.snapshot.peak), VerdictKind::kBottleneck};
+  if (!f.verdict.empty())
+    return {fmt::format("{}{} {}", rank, f.verdict, m.snapshot.peak), VerdictKind::kBottleneck};
   std::string what = f.what;
   what.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(what.front())));
   return {fmt::format("{}{} {}.", rank, m.snapshot.peak, what), VerdictKind::kBottleneck};

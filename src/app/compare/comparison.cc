@@ -202,7 +202,7 @@ std::vector<NumberChange> numbers(const std::map<std::string, double>& before,
 
 // A line that one side does not have holds nothing there.
 std::vector<NumberChange> line_changes(const RunSummary& before, const RunSummary& after) {
-  if (before.memory_lines.empty() || after.memory_lines.empty()) return {};
+  if (before.memory_lines.empty() || after.memory_lines.empty() || before.held_only != after.held_only) return {};
   std::vector<NumberChange> rows = numbers(before.memory_lines, after.memory_lines);
   const auto change = [](const NumberChange& n) { return std::abs(n.after.value_or(0) - n.before.value_or(0)); };
   for (NumberChange& n : rows) n.before = n.before.value_or(0), n.after = n.after.value_or(0);
@@ -257,6 +257,8 @@ std::vector<Difference> distance_changes(const RunSummary& before, const RunSumm
 std::vector<std::string> comparison_notes(const RunSummary& before, const RunSummary& after) {
   std::vector<std::string> notes;
   const auto say = [&](const RunSummary& run) {
+    if (run.held_only)
+      notes.push_back(run.label + " has no history: what it held when the snapshot was taken is known, not its peak");
     if (run.only_snapshot) return;
     if (run.step_count > 0 && !run.annotated)
       notes.push_back(run.label + " marks no steps: the whole run counts as one");
@@ -292,6 +294,7 @@ Result<Comparison> compare(const RunSummary& before, const RunSummary& after) {
   c.after_inconclusive = after.inconclusive;
   c.notes = comparison_notes(before, after);
   c.memory_lines = line_changes(before, after);
+  c.held_only = before.held_only && after.held_only;
   if (memory) c.memory = numbers(before.memory, after.memory);
   if (!steps) return c;
   if (before.wall_ns > 0) c.steps = step_ratio(before.steps_ns, after.steps_ns);

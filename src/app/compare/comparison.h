@@ -83,6 +83,7 @@ struct Comparison {
   bool before_times_limit_is_lower_bound = false, after_times_limit_is_lower_bound = false;
   std::vector<NumberChange> memory, telemetry;
   std::vector<NumberChange> memory_lines;  ///< bytes at the peak by line of the program, largest change first
+  bool held_only = false;  ///< snapshots without a history: what they held, in place of the peak
   std::vector<FindingChange> findings;
   std::string after_inconclusive;    ///< why the run after may lack findings; empty: its verdict is decided
   std::vector<std::string> notes;    ///< what makes the runs hard to compare

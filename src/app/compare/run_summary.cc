@@ -184,6 +184,15 @@ class Reader {
     }
   }
 
+  static void add_holders(const Record& peak, const std::string& before, std::map<std::string, double>& lines) {
+    for (const Row& r : rows_of(peak.at("holders"))) {
+      std::string name = before + text_of(r.at("function"));
+      if (const std::string file = text_of(r.at("file")); !file.empty())
+        name += " (" + file + ":" + std::to_string(whole_of(r.at("line"))) + ")";
+      lines[name + ", " + text_of(r.at("category"))] += r.at("held_bytes").number();
+    }
+  }
+
   // Where the trace tells nothing of memory, the snapshot stands for it. Several ranks: the largest of each line.
   void snapshot(const Record& s) {
     if (s.fields.empty()) return;
@@ -191,15 +200,20 @@ class Reader {
     const auto most = [](std::map<std::string, double>& all, const std::string& name, const Value& v) {
       if (is_number(v)) all[name] = std::max(all[name], v.number());
     };
+    const bool held_only = s.at("history_recorded").boolean() && !is_true(s.at("history_recorded"));
+    run_.held_only |= held_only;
+    if (held_only) most(snapshot_, "held_bytes", peak.at("allocated_bytes"));
     most(snapshot_, "peak_allocated_bytes", s.at("peak_allocated_bytes"));
     for (const Row& d : rows_of(s.at("devices"))) most(snapshot_, "peak_reserved_bytes", d.at("peak_reserved_bytes"));
     std::map<std::string, double> lines;
-    for (const Row& r : rows_of(peak.at("holders"))) {
-      std::string name = text_of(r.at("function"));
-      if (const std::string file = text_of(r.at("file")); !file.empty())
-        name += " (" + file + ":" + std::to_string(whole_of(r.at("line"))) + ")";
-      lines[name + ", " + text_of(r.at("category"))] += r.at("held_bytes").number();
+    bool several = false;
+    for (const Row& d : rows_of(s.at("devices"))) {
+      const Record& of_device = record_of(d.at("peak"));
+      if (of_device.fields.empty()) continue;
+      several = true;
+      add_holders(of_device, "device " + std::to_string(whole_of(d.at("device"))) + ": ", lines);
     }
+    if (!several) add_holders(peak, "", lines);
     for (const auto& [name, bytes] : lines) run_.memory_lines[name] = std::max(run_.memory_lines[name], bytes);
   }
 
@@ -284,11 +298,12 @@ Result<RunSummary> run_summary(const Value& document, std::string label) {
   read_telemetry(d.at("telemetry"), run);
   read_energy(record_of(record_of(d.at("job")).at("energy")), run);
   read_findings(d, run);
-  if (text_of(d.at("verdict_kind")) == "inconclusive") run.inconclusive = text_of(d.at("verdict"));
   const auto inputs = rows_of(d.at("inputs"));
   run.only_snapshot = !inputs.empty() && std::all_of(inputs.begin(), inputs.end(), [](const Row& input) {
     return text_of(input.at("format")) == "memory-snapshot" || text_of(input.at("format")) == "memory-timeline";
   });
+  // What snapshots without a history hold is told exactly.
+  if (text_of(d.at("verdict_kind")) == "inconclusive" && !run.only_snapshot) run.inconclusive = text_of(d.at("verdict"));
   if (run.step_count == 0 && run.telemetry.empty() && run.memory_lines.empty() && !run.only_snapshot)
     return Error{"neither steps nor samples in it", "is it the document of `profgpu analyze --json`?"};
   return run;

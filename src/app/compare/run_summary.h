@@ -68,6 +68,7 @@ struct RunSummary {
   std::string inconclusive;           ///< the verdict, where it says that the evidence is not enough; else empty
 
   bool only_snapshot = false;  ///< of memory: nothing else is known
+  bool held_only = false;  ///< a snapshot has no history: memory_lines are of what it held when it was taken
 
   [[nodiscard]] double mean_step_ns() const {
     return step_count > 0 ? static_cast<double>(wall_ns) / static_cast<double>(step_count) : 0;

@@ -25,11 +25,17 @@ bool allocates(const From& f, size_t row) { return events(f).action(row) == Allo
 
 Datum known(int64_t n) { return n >= 0 ? Datum(n) : Datum(); }
 
-// "0,1": the pool's two numbers.
-Datum pool_number(const MemorySnapshot& of, uint32_t pool, bool second) {
-  if (pool >= of.pools.size()) return {};
-  return second ? of.pools[pool].second : of.pools[pool].first;
+Datum pool_number(const MemorySnapshot& of, uint32_t pool) {
+  return pool < of.pools.size() ? Datum(of.pools[pool].second) : Datum();
 }
+Datum text_if_any(const MemorySnapshot& of, StringId text) {
+  return text.valid() && !of.strings[text].empty() ? Datum(of.strings[text]) : Datum();
+}
+Datum pool_words(const MemorySnapshot& of, uint32_t pool) {
+  return pool < of.pools.size() ? Datum(pool_kind_name(pool_kind(of.pools[pool]))) : Datum();
+}
+constexpr std::string_view kPoolNumber = "second number of the memory pool's id; 0: the default one, or a CUDA graph's own";
+constexpr std::string_view kPoolKind = "default, cuda_graph (a graph's own), memory_pool (that the program made)";
 
 const MemoryFrame* frame(const From& f, size_t row) {
   const uint32_t place = history(f).frame[row];
@@ -60,9 +66,9 @@ const DataTable kSnapshotEventData{
                  [](const From& f, size_t i, size_t) -> Datum { return events(f).bytes(i); }},
                 {"stream", Kind::kInteger, "stream",
                  [](const From& f, size_t i, size_t) -> Datum { return events(f).kind_of(i).stream; }},
-                {"pool", Kind::kInteger, "second number of the memory pool; 0: the default one",
+                {"pool", Kind::kInteger, kPoolNumber,
                  [](const From& f, size_t i, size_t) -> Datum {
-                   return pool_number(snapshot(f), events(f).kind_of(i).pool, true);
+                   return pool_number(snapshot(f), events(f).kind_of(i).pool);
                  }},
                 {"time_ns", Kind::kInteger, "Unix time",
                  [](const From& f, size_t i, size_t) -> Datum {
@@ -87,6 +93,18 @@ const DataTable kSnapshotEventData{
                  [](const From& f, size_t i, size_t) -> Datum {
                    const MemoryFrame* at = frame(f, i);
                    return at != nullptr ? Datum(at->line) : Datum();
+                 }},
+                {"pool_kind", Kind::kText, kPoolKind,
+                 [](const From& f, size_t i, size_t) -> Datum {
+                   return pool_words(snapshot(f), events(f).kind_of(i).pool);
+                 }},
+                {"user_metadata", Kind::kText, "what the program set: torch.cuda.memory._set_memory_metadata()",
+                 [](const From& f, size_t i, size_t) -> Datum {
+                   return text_if_any(snapshot(f), events(f).kind_of(i).user_metadata);
+                 }},
+                {"compile_context", Kind::kText, "of torch.compile, such as 0/0",
+                 [](const From& f, size_t i, size_t) -> Datum {
+                   return text_if_any(snapshot(f), events(f).kind_of(i).compile_context);
                  }}},
     .rows = event_rows,
 };
@@ -106,10 +124,12 @@ const DataTable kSnapshotSegmentData{
           cell<segment, &MemorySegment::active>},
          {"requested_bytes", Kind::kInteger, "what was asked of these", cell<segment, &MemorySegment::requested>},
          {"stream", Kind::kInteger, "stream", cell<segment, &MemorySegment::stream>},
-         {"pool", Kind::kInteger, "second number of the memory pool; 0: the default one",
-          [](const From& f, size_t i, size_t) -> Datum { return pool_number(snapshot(f), segment(f, i).pool, true); }},
+         {"pool", Kind::kInteger, kPoolNumber,
+          [](const From& f, size_t i, size_t) -> Datum { return pool_number(snapshot(f), segment(f, i).pool); }},
          {"large", Kind::kInteger, "1: of the pool for blocks over 1 MiB", cell<segment, &MemorySegment::large>},
-         {"expandable", Kind::kInteger, "1: it grows by mapping pages", cell<segment, &MemorySegment::expandable>}},
+         {"expandable", Kind::kInteger, "1: it grows by mapping pages", cell<segment, &MemorySegment::expandable>},
+         {"pool_kind", Kind::kText, kPoolKind,
+          [](const From& f, size_t i, size_t) -> Datum { return pool_words(snapshot(f), segment(f, i).pool); }}},
     .rows = segment_rows,
 };
 

@@ -9,8 +9,8 @@ import type { MemoryHistory, MemoryStacks, Numbers, PageData } from '../page_dat
 
 /** In the order of the program's MemoryCategory. */
 export const kMemoryCategories = [
-  'parameter', 'gradient', 'optimizer_state', 'activation', 'temporary', 'communication', 'kv_cache', 'graph_pool', 'workspace', 'input', 'autograd',
-  'unknown',
+  'parameter', 'gradient', 'optimizer_state', 'activation', 'temporary', 'communication', 'kv_cache', 'graph_pool', 'memory_pool', 'workspace', 'input',
+  'autograd', 'unknown',
 ];
 const kUnknown = kMemoryCategories.length - 1;
 export const kSure = ['the stack or the pool says it', 'from its stack and how long it lives', 'inferred from its size and how long it lives'];

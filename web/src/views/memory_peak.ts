@@ -25,7 +25,7 @@ export function snapshotFacts(snapshot: SnapshotSection): HTMLElement {
   const { peak, batch, outside } = snapshot;
   const times = (n: number | null) => (n === null ? kUnknown : `${n.toFixed(1)} times`);
   const pairs: [string, string][] = [
-    ['Peak', bytes(peak.allocated_bytes)], ['Reserved then', bytes(peak.reserved_bytes)], ['Unused then', bytes(peak.unused_bytes)],
+    [snapshot.history_recorded ? 'Peak' : 'Held', bytes(peak.allocated_bytes)], ['Reserved then', bytes(peak.reserved_bytes)], ['Unused then', bytes(peak.unused_bytes)],
     ['At event', count(peak.event)], ['Phase', peak.phase === 'unknown' ? kUnknown : peak.phase], ['Step', count(peak.step)],
     ['Events', count(snapshot.events)], ['At the end', bytes(snapshot.allocated_bytes)], ['Reserved', bytes(snapshot.reserved_bytes)],
     ['Segments', count(snapshot.segments)], ['Allocator settings', snapshot.allocator_settings ?? kUnknown],
@@ -48,7 +48,10 @@ export function snapshotNotes(snapshot: SnapshotSection): HTMLElement | null {
     notes.push(`Out of memory at event ${count(oom.event)}: ${placeText(oom)} asked for ${bytes(oom.requested_bytes)}; ${bytes(oom.device_free_bytes)} of the device were free, ` +
       `${bytes(oom.allocated_bytes)} allocated, ${bytes(oom.unused_bytes)} reserved and unused. ${why}`);
   }
-  if (snapshot.truncated) {
+  if (!snapshot.history_recorded) {
+    notes.push('No history was recorded: this is what was held when the snapshot was taken, and the peak is unknown. ' +
+      'Call torch.cuda.memory._record_memory_history(max_entries=1_000_000) before the first allocation.');
+  } else if (snapshot.truncated) {
     notes.push('The history does not reach back to the first allocation: earlier blocks have a stack only if they are still held, and their category may be inferred.');
   }
   if (notes.length === 0) return null;
@@ -67,12 +70,12 @@ export function peakCategories({ peak }: SnapshotSection): HTMLElement | null {
   })));
 }
 
-function holders({ peak }: SnapshotSection, search: (text: string) => void): HTMLElement | null {
+function holders({ peak, history_recorded }: SnapshotSection, search: (text: string) => void): HTMLElement | null {
   if (peak.holders.length === 0) return null;
   const columns: Column<Holder>[] = [
     { key: 'line', title: 'Line', wide: true, cell: (h) => shown(placeText(h), 200), order: placeText },
     { key: 'bytes', title: 'Held', numeric: true, cell: (h) => bytes(h.held_bytes), order: (h) => h.held_bytes },
-    { key: 'share', title: 'Of the peak', numeric: true, cell: (h) => percent(h.peak_pct), order: (h) => h.peak_pct },
+    { key: 'share', title: history_recorded ? 'Of the peak' : 'Share', numeric: true, cell: (h) => percent(h.peak_pct), order: (h) => h.peak_pct },
     { key: 'blocks', title: 'Blocks', numeric: true, cell: (h) => count(h.blocks), order: (h) => h.blocks },
     { key: 'category', title: 'Category', cell: (h) => titleOfCategory(h.category), order: (h) => h.category },
     { key: 'op', title: 'Op', spare: true, cell: (h) => shown(h.op ?? '', 60), order: (h) => h.op },
@@ -96,7 +99,8 @@ export function peakExplained(snapshot: SnapshotSection, search: (text: string) 
   const { spike, replay, pinned } = snapshot;
   const growing = [...snapshot.growth.map((line) => ({ ...line, where: '' })), ...(pinned?.growth ?? []).map((line) => ({ ...line, where: 'pinned host memory: ' }))];
   return [
-    element('h2', {}, 'The peak explained', element('span', { class: 'quiet' }, 'categories add up to the peak; a line is the innermost of the program’s own')),
+    element('h2', {}, snapshot.history_recorded ? 'The peak explained' : 'What was held', element('span', { class: 'quiet' },
+      `categories add up to ${snapshot.history_recorded ? 'the peak' : 'it'}; a line is the innermost of the program’s own`)),
     peakCategories(snapshot),
     // Where both read the same, another allocation sets a peak that is as high.
     spike && bytes(spike.peak_without_bytes) !== bytes(snapshot.peak.allocated_bytes) && element('p', { class: 'spike' }, `A short-lived allocation sets the peak: ${shown(placeText(spike), 300)} holds ${bytes(spike.held_bytes)} for at most ` +
