@@ -695,3 +695,26 @@ def test_a_snapshot_of_pytorchs_own_memory_profile(tmp_path, analyze):
     held = {c['category']: c for c in section['peak']['categories']}
     parameters = sum(p.numel() * p.element_size() for p in model.parameters())
     assert held['optimizer_state']['certain_bytes'] >= 2 * parameters
+
+
+@pytest.mark.parametrize('history', [False, True])
+def test_a_device_that_is_nearly_full_without_a_history(history, tmp_path, simulate, analyze):
+    """What is held is the least that the peak can be: it is said, and not called the peak."""
+    made = snapshot('2.9')
+    size = 78 << 30
+    made['segments'] = [{'device': 0, 'address': 1 << 40, 'total_size': size, 'allocated_size': 1 << 30, 'active_size': 1 << 30,
+                         'requested_size': 1 << 30, 'stream': 0, 'segment_type': 'large', 'segment_pool_id': (0, 0),
+                         'is_expandable': False, 'frames': [], 'blocks': [
+                             {'address': 1 << 40, 'size': 1 << 30, 'requested_size': 1 << 30, 'state': 'active_allocated', 'frames': []},
+                             {'address': (1 << 40) + (1 << 30), 'size': size - (1 << 30), 'requested_size': 0, 'state': 'inactive', 'frames': []}]}]
+    if not history:
+        without_history(made)
+    (tmp_path / 'snapshot.pickle').write_bytes(pickle.dumps(made, 4))
+    document = analyze(simulate('--steps', '3', '--no-memory'), tmp_path / 'snapshot.pickle')
+    rank = document['ranks'][0]
+    assert rank['memory']['capacity_bytes'] and rank['memory']['peak_reserved_bytes'] is None
+    found = {f['rule']: f for f in document['findings']}
+    assert ('peak' in found['memory-near-capacity']['what']) == history
+    assert ('when the snapshot was taken' in found['memory-near-capacity']['why']) == (not history)
+    # All of it may have been in use before: cached memory is no fragmentation without the history that tells.
+    assert ('memory-fragmentation' in found) == history
