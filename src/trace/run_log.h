@@ -135,6 +135,19 @@ struct LogModule {
   std::optional<int64_t> latency_ns;  ///< of its forward pass
 };
 
+/// A line in which an inference server says how it is doing, over the time since the line before or at that moment.
+struct ServingLine {
+  int64_t line = 0;
+  std::string program;                ///< "vllm", "sglang"
+  std::optional<int> rank;            ///< of the engines that share the work
+  std::optional<int64_t> printed_ns;  ///< on the log's clock
+  std::optional<double> prompt_tokens_per_s, generated_tokens_per_s;
+  std::optional<double> running, waiting;  ///< requests
+  std::optional<double> cache_pct;         ///< of the key-value cache that is in use
+  std::optional<double> prefix_hit_pct;    ///< of the tokens of prompts: found in the prefix cache
+  std::optional<double> preempted;         ///< requests, since the line before
+};
+
 /// A measured collective: a row of nccl-tests, all_reduce_bench or DeepSpeed's comms logger.
 struct LinkRate {
   std::string op;     ///< nccl-tests' term: "all_reduce"
@@ -176,6 +189,7 @@ struct RunLog {
   int64_t lines = 0, text_bytes = 0;
   int64_t records = 0;    ///< lines that a reader understood
   int64_t cut_lines = 0;  ///< that are too long to be read whole
+  int64_t untimed = 0;    ///< lines that report on a step of which neither the number nor the time is known
   std::string problem;    ///< why the file could not be read to its end; empty: it could
   int64_t base_ns = 0;    ///< the log's clock at start_ns 0, as if it showed UTC; 0: it shows none
   bool dated = false;     ///< lines carry clock times
@@ -184,12 +198,14 @@ struct RunLog {
   std::vector<LogMemory> memory;                ///< by line
   std::map<std::string, std::string> settings;  ///< what is known of the job's set-up: "world_size", "zero_stage"
   std::vector<LogModule> modules;               ///< in the order of the tree
+  std::vector<ServingLine> serving;             ///< by line
   std::vector<LinkRate> rates;
   std::map<std::string, std::string> rate_notes;  ///< "program", "devices", "average_busbw_gbps", "out_of_bounds"
   NcclLog nccl;
 
   [[nodiscard]] bool empty() const {
-    return ranks.empty() && events.empty() && memory.empty() && rates.empty() && modules.empty() && nccl.lines == 0;
+    return ranks.empty() && events.empty() && memory.empty() && rates.empty() && modules.empty() && nccl.lines == 0 &&
+           serving.empty();
   }
   /// A whole number among the settings.
   [[nodiscard]] std::optional<int64_t> setting(const std::string& name) const;

@@ -90,6 +90,35 @@ Table process_table(const LogReport& log, size_t most) {
   return table;
 }
 
+// "1,234 tokens/s read, 567 generated (at most 890); 12 requests run, 3 wait (at most 40)"
+std::string serving_text(const LogServing& s) {
+  std::string text = fmt::format("{}, {} with requests", plural(s.lines, "line", "lines"), format_count(s.busy_lines));
+  if (s.prompt_tokens_per_s) append_listed(text, format_number(*s.prompt_tokens_per_s) + " tokens/s of prompts", ": ");
+  if (s.generated_tokens_per_s)
+    append_listed(text, fmt::format("{} tokens/s generated, at most {}", format_number(*s.generated_tokens_per_s),
+                                    format_number(*s.most_generated_tokens_per_s)), s.prompt_tokens_per_s ? ", " : ": ");
+  return text;
+}
+
+std::string requests_text(const LogServing& s) {
+  std::string text;
+  const auto add = [&](const std::optional<double>& mean, const std::optional<double>& most, std::string_view what) {
+    if (mean) append_listed(text, fmt::format("{} {}, at most {}", format_number(*mean), what, format_number(*most)), "; ");
+  };
+  add(s.running, s.most_running, "run");
+  add(s.waiting, s.most_waiting, "wait");
+  if (s.preempted) append_listed(text, format_number(*s.preempted) + " preempted", "; ");
+  return text.empty() ? text : "requests: " + text;
+}
+
+std::string cache_text(const LogServing& s) {
+  if (!s.cache_pct) return "";
+  std::string text = fmt::format("key-value cache: {} in use, at most {}", format_percent(*s.cache_pct),
+                                 format_percent(*s.most_cache_pct));
+  if (s.prefix_hit_pct) text += fmt::format("; prefix cache hit rate {} at last", format_percent(*s.prefix_hit_pct));
+  return text;
+}
+
 }  // namespace
 
 ReportPart log_part(const LogReport& log, size_t most) {
@@ -98,6 +127,7 @@ ReportPart log_part(const LogReport& log, size_t most) {
     if (!text.empty()) part.sentences.push_back(std::move(text));
   };
   if (log.has_steps()) say(speed_text(log.throughput));
+  if (log.serving) say(serving_text(*log.serving)), say(requests_text(*log.serving)), say(cache_text(*log.serving));
   if (log.warmup.lines > 0) say(fmt::format("warm-up: {} more than usual", time_text(log.warmup.extra_ns)));
   if (log.loss.first && log.loss.last)
     say(fmt::format(

@@ -175,6 +175,30 @@ def test_a_trainer_state_is_a_log(profgpu, tmp_path):
     assert [s['loss'] for s in steps] == [2.9, 2.8, 2.7, 2.6]
 
 
+def vllm(lines):
+    """(running, waiting, percent of the cache) each, ten seconds apart."""
+    return ''.join(f'INFO 05-01 12:{i // 6:02}:{i % 6}0 [loggers.py:116] Engine 000: Avg prompt throughput: 1200.0 tokens/s, Avg generation throughput: {500 + i}.0 tokens/s, '
+                   f'Running: {r} reqs, Waiting: {w} reqs, GPU KV cache usage: {c:.1f}%, Prefix cache hit rate: 12.5%\n' for i, (r, w, c) in enumerate(lines))
+
+
+def test_a_server_with_room_has_no_finding(profgpu, tmp_path):
+    """Neither one whose requests wait for something else, nor one whose full cache keeps nobody waiting."""
+    for lines in ([(8, 0, 40)] * 20, [(8, 30, 40)] * 20, [(8, 0, 99)] * 20, [(8, 30, 99)] + [(8, 0, 40)] * 19, [(8, 30, 99)] * 2):
+        assert rules(analyzed(profgpu, written(tmp_path, vllm(lines)))) == []
+
+
+def test_a_full_cache_is_told(profgpu, tmp_path):
+    report = analyzed(profgpu, written(tmp_path, vllm([(8, 0, 40)] * 10 + [(12, 30, 98)] * 10 + [(0, 0, 0)] * 5)))
+    assert rules(report) == ['kv-cache-full'] and report['findings'][0]['value'] == 50
+    assert '--gpu-memory-utilization' in ' '.join(report['findings'][0]['fix'])
+    serving, rows = report['logs'][0]['serving'], report['logs'][0]['serving_lines']
+    assert (serving['lines'], serving['busy_lines'], serving['waiting_lines'], serving['full_lines']) == (25, 20, 10, 10)
+    assert serving['generated_tokens_per_s'] == 509.5 and serving['running'] == 10 and serving['most_waiting'] == 30
+    assert [r['start_ns'] for r in rows[:3]] == [0, 10_000_000_000, 20_000_000_000] and len(rows) == 25
+    assert report['ranks'] == [] or report['ranks'][0]['steps'] == []
+    assert 'generates 510 tokens per second' in report['verdict'] or 'generates 509' in report['verdict']
+
+
 def wait_for(condition):
     for _ in range(6000):
         if condition():

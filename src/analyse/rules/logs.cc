@@ -174,6 +174,31 @@ void describe_offload(const LogReport& log, Finding& f) {
   set_log_cost(f, log, *f.value / 100 * static_cast<double>(log.throughput.mean_ns.value_or(0)));
 }
 
+std::optional<double> full_cache_pct(const LogReport& log) {
+  constexpr int64_t kFewest = 3;  // lines: a moment tells nothing
+  const auto& s = log.serving;
+  if (!s || s->busy_lines < kFewest || !s->cache_pct) return std::nullopt;
+  return 100 * static_cast<double>(s->full_lines) / static_cast<double>(s->busy_lines);
+}
+
+void describe_full_cache(const LogReport& log, Finding& f) {
+  const LogServing& s = *log.serving;
+  f.what = fmt::format("requests wait while the key-value cache is full, in {} of the lines", format_percent(*f.value));
+  f.why = "A request starts once the cache has room for it: the cache limits how many run at once.";
+  const bool sglang = s.program == "sglang";
+  f.fix = {sglang ? "more memory for the cache: a larger --mem-fraction-static"
+                  : "more memory for the cache: a larger --gpu-memory-utilization",
+           "a smaller cache per token: --kv-cache-dtype fp8, where the accuracy allows it",
+           sglang ? "more GPUs: --tp-size leaves more memory for the cache on each, replicas share the requests"
+                  : "more GPUs: --tensor-parallel-size leaves more memory for the cache on each, replicas share the "
+                    "requests"};
+  f.evidence.push_back(fmt::format("{} of {} lines with requests; at most {} wait, {} run on average",
+                                   format_count(s.full_lines), format_count(s.busy_lines),
+                                   format_number(s.most_waiting.value_or(0)), format_number(s.running.value_or(0))));
+  if (s.preempted)
+    f.evidence.push_back(fmt::format("{} requests were preempted and start again", format_number(*s.preempted)));
+}
+
 }  // namespace
 
 extern const Rule kRunFailure = {
@@ -226,6 +251,25 @@ extern const Rule kSkippedSteps = {
                "a larger loss_scale_window; gradient clipping; a lower learning rate or longer warm-up"},
     .verdict = "{} of the iterations make no update.",
     .log = {.value = skipped_pct, .describe = describe_skipped},
+};
+
+extern const Rule kCacheFull = {
+    .id = "kv-cache-full",
+    .summary = "requests to an inference server wait while its key-value cache is full",
+    .unit = "%",
+    .threshold = 10,
+    .severe = 50,
+    .meaning =
+        "The cache of keys and values holds the tokens of all requests that run. When it is full, others wait, or "
+        "requests are preempted and computed again: latency grows while the devices could do more at once.",
+    .computation =
+        "Value: lines with requests that wait and at least 95 % of the cache in use, of the engine's lines with requests. "
+        "No cost: the log does not say how many more would run.",
+    .advice = {"more memory for the cache: --gpu-memory-utilization (vLLM), --mem-fraction-static (SGLang)",
+               "a smaller cache per token: --kv-cache-dtype fp8, where the accuracy allows it",
+               "more GPUs per replica, so that weights take less memory of each, or more replicas"},
+    .verdict = "Requests wait while the key-value cache is full, in {} of the engine's lines.",
+    .log = {.value = full_cache_pct, .describe = describe_full_cache},
 };
 
 extern const Rule kPipelineBubble = {
@@ -302,8 +346,23 @@ ReportVerdict sentence_on_links(const LogReport& log, const std::vector<RuleFind
   return {text + ".", VerdictKind::kHealthy};
 }
 
+ReportVerdict sentence_on_serving(const LogServing& s, const std::vector<RuleFinding>& findings) {
+  const RuleFinding* worst = first_where(
+      findings, [](const RuleFinding& a) { return !tells_end(a.rule) && a.finding.severity != Severity::kInfo; });
+  if (s.busy_lines == 0) return {"The server had no requests.", VerdictKind::kInconclusive};
+  std::string text = "The server ";
+  text += s.generated_tokens_per_s
+              ? fmt::format("generates {} tokens per second", format_number(*s.generated_tokens_per_s))
+              : "does not say how many tokens it generates";
+  if (s.running) text += fmt::format(", with {} requests at once", format_number(*s.running));
+  if (worst != nullptr) return {fmt::format("{}; {}.", text, worst->finding.what), VerdictKind::kBottleneck};
+  return {text + "; what limits it, the log does not say. Record a trace with `profgpu run --trace`.",
+          VerdictKind::kInconclusive};
+}
+
 ReportVerdict sentence_on_speed(const LogReport& log, const std::vector<RuleFinding>& findings) {
   if (!log.has_steps() && !log.links.empty()) return sentence_on_links(log, findings);
+  if (!log.has_steps() && log.serving) return sentence_on_serving(*log.serving, findings);
   if (!log.has_steps()) return sentence_without_steps(findings);
   const std::string speed = log_speed(log);
   const RuleFinding* worst = first_where(findings, [&](const RuleFinding& a) {

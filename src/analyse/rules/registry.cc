@@ -8,8 +8,8 @@ extern const Rule kLowGpuUtilization, kDataLoadingBound, kHostBoundLaunches, kDe
     kMemoryFragmentation, kCheckpointStall, kDominantKernel, kThermalThrottle, kPowerCap, kProfilerOverhead, kFirstUse,
     kUntracedWork, kGraphCapture, kFusableElementwise, kUnfusedAttention, kSmallBatch, kExposedCopies,
     kLateCopy, kRedundantSyncCopies, kLayoutCopies, kMisalignedGemm, kGraphBreaks, kRecompiles, kEagerInference,
-    kPythonGc, kRunFailure, kLossNotFinite, kSkippedSteps, kPipelineBubble, kOptimizerOffload, kSlowTransport,
-    kNcclWarnings,
+    kPythonGc, kRunFailure, kLossNotFinite, kSkippedSteps, kPipelineBubble, kOptimizerOffload, kCacheFull,
+    kSlowTransport, kNcclWarnings,
     kWrongResults, kOom, kPeakSpike, kRetainedGraph, kDuplicateWeights, kOversizedWorkspace, kHostPinnedGrowth,
     kSlowProducts, kMemoryBound, kLowMfu;
 
@@ -23,7 +23,8 @@ const std::vector<const Rule*>& rules() {
       &kSmallBatch, &kExposedCopies, &kLateCopy, &kRedundantSyncCopies, &kLayoutCopies, &kMisalignedGemm,
       &profgpu::kGraphBreaks,   // Framework has a kGraphBreaks, too
       &kRecompiles, &kEagerInference, &kPythonGc, &kRunFailure,
-      &kLossNotFinite, &kSkippedSteps, &kPipelineBubble, &kOptimizerOffload, &kSlowTransport, &kNcclWarnings,
+      &kLossNotFinite, &kSkippedSteps, &kPipelineBubble, &kOptimizerOffload, &kCacheFull, &kSlowTransport,
+      &kNcclWarnings,
       &kWrongResults, &kOom,
       &kPeakSpike, &kRetainedGraph, &kDuplicateWeights, &kOversizedWorkspace, &kHostPinnedGrowth,
       &kSlowProducts, &kMemoryBound, &kLowMfu};

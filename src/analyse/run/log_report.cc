@@ -297,6 +297,65 @@ std::vector<LogModuleRow> modules(const RunLog& log) {
   return out;
 }
 
+// The mean and the most of one figure of many lines.
+class Figure {
+ public:
+  void add(const std::optional<double>& value) {
+    if (!value) return;
+    sum_ += *value, ++count_;
+    most_ = std::max(most_.value_or(*value), *value);
+  }
+  [[nodiscard]] std::optional<double> mean() const {
+    return count_ > 0 ? std::optional(sum_ / static_cast<double>(count_)) : std::nullopt;
+  }
+  [[nodiscard]] std::optional<double> most() const { return most_; }
+
+ private:
+  double sum_ = 0;
+  int64_t count_ = 0;
+  std::optional<double> most_;
+};
+
+std::optional<LogServing> serving(const std::vector<ServingLine>& lines) {
+  if (lines.empty()) return std::nullopt;
+  LogServing s;
+  s.program = lines.front().program;
+  Figure prompt, generated, running, waiting, cache;
+  for (const ServingLine& line : lines) {
+    ++s.lines;
+    if (line.prefix_hit_pct) s.prefix_hit_pct = line.prefix_hit_pct;
+    const double waits = line.waiting.value_or(0);
+    if (line.running.value_or(0) + waits <= 0) continue;
+    ++s.busy_lines;
+    prompt.add(line.prompt_tokens_per_s), generated.add(line.generated_tokens_per_s);
+    running.add(line.running), waiting.add(line.waiting), cache.add(line.cache_pct);
+    if (line.preempted) s.preempted = s.preempted.value_or(0) + *line.preempted;
+    s.waiting_lines += waits > 0;
+    s.full_lines += waits > 0 && line.cache_pct.value_or(0) >= LogServing::kFull_pct;
+  }
+  s.prompt_tokens_per_s = prompt.mean();
+  s.generated_tokens_per_s = generated.mean(), s.most_generated_tokens_per_s = generated.most();
+  s.running = running.mean(), s.most_running = running.most();
+  s.waiting = waiting.mean(), s.most_waiting = waiting.most();
+  s.cache_pct = cache.mean(), s.most_cache_pct = cache.most();
+  return s;
+}
+
+std::vector<LogServingRow> serving_rows(const std::vector<ServingLine>& lines) {
+  std::vector<LogServingRow> rows;
+  std::optional<int64_t> begin_ns;
+  for (const ServingLine& l : lines) {
+    if (!begin_ns) begin_ns = l.printed_ns;
+    LogServingRow& row = rows.emplace_back();
+    row.line = l.line, row.rank = l.rank;
+    if (l.printed_ns) row.start_ns = *l.printed_ns - *begin_ns;
+    row.prompt_tokens_per_s = l.prompt_tokens_per_s, row.generated_tokens_per_s = l.generated_tokens_per_s;
+    row.running = l.running, row.waiting = l.waiting;
+    row.cache_pct = l.cache_pct, row.prefix_hit_pct = l.prefix_hit_pct;
+  }
+  return rows;
+}
+
 }  // namespace
 
 std::string LogReport::setting_text(const std::string& name) const {
@@ -341,6 +400,7 @@ LogReport log_report(std::shared_ptr<const RunLog> log) {
   r.link_rates = link_rows(of.rates);
   r.links = link_summaries(r.link_rates);
   r.nccl = nccl(of.nccl);
+  r.serving = serving(of.serving), r.serving_lines = serving_rows(of.serving);
   return r;
 }
 

@@ -189,6 +189,44 @@ struct NcclReport {
   }
 };
 
+/// One line of an inference server.
+struct LogServingRow {
+  int64_t line = 0;
+  std::optional<int> rank;
+  std::optional<int64_t> start_ns;  ///< since the first such line, by the log's clock
+  std::optional<double> prompt_tokens_per_s, generated_tokens_per_s, running, waiting, cache_pct, prefix_hit_pct;
+
+  void fields(auto&& v) const {
+    v("line", line), v("rank", rank), v("start_ns", start_ns), v("prompt_tokens_per_s", prompt_tokens_per_s);
+    v("generated_tokens_per_s", generated_tokens_per_s), v("running", running), v("waiting", waiting);
+    v("cache_pct", cache_pct), v("prefix_hit_pct", prefix_hit_pct);
+  }
+};
+
+/// What an inference server's lines say; of those while requests ran or waited.
+struct LogServing {
+  std::string program;
+  int64_t lines = 0, busy_lines = 0;  ///< busy: requests run or wait
+  std::optional<double> prompt_tokens_per_s, generated_tokens_per_s, most_generated_tokens_per_s;  ///< means; the most
+  std::optional<double> running, most_running, waiting, most_waiting;
+  std::optional<double> cache_pct, most_cache_pct, prefix_hit_pct;  ///< the last is that of the last line
+  int64_t waiting_lines = 0;  ///< with requests that wait
+  int64_t full_lines = 0;     ///< of these, with a full key-value cache
+  std::optional<double> preempted;
+
+  /// Of the key-value cache, from which on it counts as full.
+  static constexpr double kFull_pct = 95;
+
+  void fields(auto&& v) const {
+    v("program", program), v("lines", lines), v("busy_lines", busy_lines);
+    v("prompt_tokens_per_s", prompt_tokens_per_s), v("generated_tokens_per_s", generated_tokens_per_s);
+    v("most_generated_tokens_per_s", most_generated_tokens_per_s), v("running", running);
+    v("most_running", most_running), v("waiting", waiting), v("most_waiting", most_waiting);
+    v("cache_pct", cache_pct), v("most_cache_pct", most_cache_pct), v("prefix_hit_pct", prefix_hit_pct);
+    v("waiting_lines", waiting_lines), v("full_lines", full_lines), v("preempted", preempted);
+  }
+};
+
 struct LogReport {
   std::string path;
   std::vector<std::string> families;
@@ -209,6 +247,8 @@ struct LogReport {
   std::vector<LinkSummary> links;               ///< of measured collectives
   std::vector<LinkRow> link_rates;
   std::optional<NcclReport> nccl;
+  std::optional<LogServing> serving;
+  std::vector<LogServingRow> serving_lines;
   std::shared_ptr<const RunLog> log;  ///< what it is of
 
   [[nodiscard]] bool has_steps() const { return throughput.lines > 0; }
@@ -226,6 +266,7 @@ struct LogReport {
     v("wall", only_if(has_steps(), wall)), v("end", end);
     v("processes", processes), v("modules", modules);
     v("links", links), v("link_rates", link_rates), v("nccl", nccl);
+    v("serving", serving), v("serving_lines", serving_lines);
   }
 };
 

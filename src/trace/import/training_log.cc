@@ -125,6 +125,8 @@ void add_issues(const RunLog& log, const LogRank* process, Trace& trace) {
       fmt::format("lines longer than {} MiB, of which only the beginning was read: {}", LogReader::kMaxLine >> 20,
                   log.cut_lines),
       trace);
+  say(TraceIssueKind::kNote, log.untimed,
+      fmt::format("lines that report a step without its number and its time: {} (left out)", log.untimed), trace);
   if (process == nullptr) return;
   say(TraceIssueKind::kNote, process->untimed,
       fmt::format("lines that report a step without a known time: {} (left out)", process->untimed), trace);
@@ -135,9 +137,12 @@ void add_issues(const RunLog& log, const LogRank* process, Trace& trace) {
                   all - timed, all),
       trace);
   const auto derived = std::ranges::count_if(process->steps, &LogStep::derived);
-  const auto mean = log.settings.find("step_time");
+  const auto how = log.settings.find("step_time");
+  const std::string_view step_time = how != log.settings.end() ? std::string_view(how->second) : "";
+  say(TraceIssueKind::kNote, step_time == "micro_batch" ? all : 0,
+      "no line has the times of a whole step: each row is one micro-batch", trace);
   say(TraceIssueKind::kNote, derived,
-      mean != log.settings.end()
+      step_time == "mean"
           ? "no line states the time of a step: each has the mean of the whole training"
           : fmt::format("steps whose time follows from rates, clock times or a progress bar, as no line states it: {}",
                         derived),
@@ -219,7 +224,7 @@ const Importer kTrainingLog = {
     .noun = "training log",
     .summary =
         "what a training prints: Megatron, DeepSpeed, torchtitan, Hugging Face, Lightning, NeMo, MaxText, MLPerf, verl, "
-        "fairseq, Keras, OpenMMLab, Detectron2, PaddlePaddle, timm, loops",
+        "fairseq, Keras, OpenMMLab, Detectron2, PaddlePaddle, timm, torchtune, OLMo, Composer, loops; and vLLM, SGLang",
     .examples = "train.log, slurm-123.out, trainer_state.json",
     .sniff = looks_like_log,
     .read = read_training_log,

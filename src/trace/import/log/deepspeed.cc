@@ -7,7 +7,8 @@
 //   Skipping step. Attempted loss scale: 65536, reducing to 32768
 //
 // A step's time is the pipeline engine's, else the sum of the timers of its passes and its update; the engine measures
-// nothing between its calls. Names before August 2023: forward, backward, step, each with _microstep too.
+// nothing between its calls. A log that has timers of micro-batches only has a row for each of these. Before 2023 lines
+// begin with "rank=3 time (ms)". Names before August 2023: forward, backward, step, each with _microstep too.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -23,6 +24,15 @@ constexpr std::string_view kDeepSpeedName = "deepspeed";
 struct Timers {
   std::optional<int64_t> forward, backward, inner, all_reduce, update;
   [[nodiscard]] bool step() const { return forward && backward && update; }
+  /// `step`: a row without them.
+  void set(LogStep& step) const {
+    if (!step.duration_ns) step.duration_ns = *forward + *backward + *update;
+    const int64_t reduced = std::min(all_reduce.value_or(0), *backward);
+    step.phase(LogPhase::kForward) = *forward;
+    step.phase(LogPhase::kBackward) = *backward - reduced;
+    step.phase(LogPhase::kCommunication) = reduced;
+    step.phase(LogPhase::kOptimizer) = *update;
+  }
 };
 
 void set_timer(std::string_view name, int64_t ns, Timers& timers) {
@@ -57,12 +67,35 @@ class DeepSpeed : public LogReading {
  public:
   bool read(const LogLine& line, LogBuilder& rows) override {
     const std::string_view text = line.message;
-    if (const auto timers = after(text, "time (ms) |")) return read_timers(*timers, line, rows);
+    if (const auto timers = after(text, "time (ms) |")) {
+      const auto rank = line.rank < 0 && text.starts_with("rank=") ? leading_integer(text.substr(5)) : std::nullopt;
+      if (!rank || *rank < 0 || *rank >= 10'000'000) return read_timers(*timers, line, rows);
+      LogLine of = line;
+      of.rank = static_cast<int>(*rank);
+      return read_timers(*timers, of, rows);
+    }
     if (has(text, "SamplesPerSec=")) return read_throughput(line, rows);
     if (has(text, "skipped=") && has(text, "lr=[")) return read_rates(line, rows);
     if (has(text, "iter time (s):")) return read_pipeline(line, rows);
     if (has(text, "OVERFLOW!")) return read_overflow(line, rows);
     return false;
+  }
+
+  void end(LogBuilder& rows) override {
+    // A trainer around it prints steps of its own.
+    constexpr std::array<std::string_view, 7> kStepless = {kDeepSpeedName, "setup",      "memory", "stalls",
+                                                           "run_end",      "nccl_debug", "deepspeed_profile"};
+    const bool alone = std::ranges::all_of(rows.log().families, [&](const std::string& f) {
+      return std::ranges::count(kStepless, f) > 0;
+    });
+    if (!alone) micro_.clear();
+    for (auto& [series, all] : micro_) {
+      const bool told = std::ranges::any_of(series->steps, [](const LogStep& s) { return s.timed() || s.duration_ns; });
+      if (told || rows.setting("global_batch_size")) continue;
+      series->steps = std::move(all);
+      rows.setting("step_time", "micro_batch");
+    }
+    micro_.clear();
   }
 
  private:
@@ -81,14 +114,26 @@ class DeepSpeed : public LogReading {
     }
     if (!own) return false;
     rows.found(kDeepSpeedName);
-    Timers timers;
+    Timers timers, micro;
     LogSeries& series = rows.series(kDeepSpeedName, line);
     for (const auto& [name, ns] : all) {
       set_timer(name, ns, timers);
+      if (name.ends_with(kMicro)) set_timer(name.substr(0, name.size() - kMicro.size()), ns, micro);
       LogBuilder::time(series, name, phase_of_timer(name), ns, ns);
     }
     if (timers.step()) add_step(timers, line, rows);
+    if (micro.step()) add_micro_batch(micro, line, rows);
     return true;
+  }
+
+  void add_micro_batch(const Timers& micro, const LogLine& line, LogBuilder& rows) {
+    std::vector<LogStep>& all = micro_[&rows.series(kDeepSpeedName, line)];
+    if (all.size() >= kMaxMicro) return;
+    LogStep& s = all.emplace_back();
+    s.number = static_cast<int64_t>(all.size());
+    s.line = line.number;
+    s.printed_ns = line.printed_ns;
+    micro.set(s);
   }
 
   // The line of a whole step; micro-batches have lines of their own.
@@ -100,13 +145,8 @@ class DeepSpeed : public LogReading {
     if (step == nullptr) return;
     if (!pending) counted_[line.rank] = step->number;
     step->iterations = 1;
-    if (!step->duration_ns) step->duration_ns = *t.forward + *t.backward + *t.update;
     if (!step->printed_ns) step->printed_ns = line.printed_ns;
-    step->phase(LogPhase::kForward) = *t.forward;
-    const int64_t reduced = std::min(t.all_reduce.value_or(0), *t.backward);
-    step->phase(LogPhase::kBackward) = *t.backward - reduced;
-    step->phase(LogPhase::kCommunication) = reduced;
-    step->phase(LogPhase::kOptimizer) = *t.update;
+    t.set(*step);
   }
 
   // The row of a step that a line names: of the timers' line just before, else a new one. What a line named before is
@@ -181,6 +221,9 @@ class DeepSpeed : public LogReading {
     return true;
   }
 
+  static constexpr std::string_view kMicro = "_microstep";
+  static constexpr size_t kMaxMicro = 1'000'000;
+  std::map<LogSeries*, std::vector<LogStep>> micro_;   // of logs that have no times of whole steps
   static constexpr int64_t kSameStep = 24;  // lines about one step stand together
   std::map<int, int64_t> counted_;          // by rank: the last step whose number no line named
   std::map<int, int64_t> skipped_;          // by rank: updates, so far

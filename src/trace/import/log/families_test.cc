@@ -447,7 +447,7 @@ TEST(Lightning, BarsOfEpochs) {
   const RunLog log = log_of(text + "\n");
   ASSERT_EQ(log.ranks.size(), 1u);
   EXPECT_EQ(log.ranks[0].steps.front().duration_ns, 500000000);
-  EXPECT_EQ(log.ranks[0].steps.back().number, 180);
+  EXPECT_EQ(log.ranks[0].steps.back().number, 200);
   EXPECT_EQ(log.ranks[0].steps.back().figures.loss, 2.5);
 }
 

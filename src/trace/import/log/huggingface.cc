@@ -4,10 +4,13 @@
 //   {'eval_loss': 2.1, 'eval_runtime': 12.3, 'eval_samples_per_second': 81.2, …}
 //   {'train_runtime': 919.097, 'train_samples_per_second': 1.088, 'train_steps_per_second': 0.017, 'epoch': 1.0}
 //
-// The lines state no time. It is that of the bar where there is one, else the mean of the whole training.
+// The lines state no time. It is that of the bar where there is one, else the mean of the whole training less its
+// evaluations. Nor do they state the step without a bar: then it follows from the epoch once the number of all steps is
+// known, or from logging_steps and the order.
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "base/text.h"
 #include "trace/import/log/log_family.h"
@@ -41,10 +44,9 @@ class Trainer : public LogReading {
     if (const auto runtime = member(text, "train_runtime"); runtime && *runtime > 0) {
       known = read_end(text, *runtime, line, rows);
     } else if (member(text, "eval_runtime") || member(text, "eval_loss")) {
-      LogEvent& e = rows.event(LogEventKind::kEvaluation, line);
-      if (const auto time = member(text, "eval_runtime")) e.duration_ns = std::llround(*time * 1e9);
-      if (course_.number() >= 0) e.step = course_.number();
-      known = true;
+      known = read_evaluation(text, line, rows);
+    } else if (const auto every = integer_after(text, "logging_steps=")) {  // of printed TrainingArguments
+      if (*every > 0 && *every < 1'000'000'000) rows.setting("log_interval", std::to_string(*every));
     } else if ((member(text, "loss") || loses_loss(text)) && (member(text, "epoch") || member(text, "learning_rate"))) {
       known = read_loss(text, line, rows);
     }
@@ -55,12 +57,14 @@ class Trainer : public LogReading {
   void end(LogBuilder& rows) override {
     LogLine none{};
     LogSeries& series = rows.series(kTrainerName, none);
+    number_pending(rows, series);
     if (series.steps.empty() && trains_) series.steps = course_.steps();
     for (LogStep& s : series.steps)
       if (!s.figures.samples_per_s) s.figures.samples_per_s = samples_per_s_;   // the mean of the whole training
     const bool timed = std::ranges::any_of(series.steps, [](const LogStep& s) { return s.duration_ns.has_value(); });
     if (timed || !runtime_s_ || steps_of_all(rows) <= 0) return;
-    const auto mean_ns = std::llround(*runtime_s_ * 1e9 / static_cast<double>(steps_of_all(rows)));
+    const auto training_ns = std::llround(*runtime_s_ * 1e9) - evaluations_ns_;
+    const auto mean_ns = training_ns / steps_of_all(rows);
     if (series.steps.empty()) {
       LogStep& all = series.steps.emplace_back();
       all.number = all.iterations = steps_of_all(rows);
@@ -74,13 +78,42 @@ class Trainer : public LogReading {
  private:
   bool read_bar(const LogLine& line, LogBuilder& rows) {
     const auto bar = bar_drawing(line.message);
-    if (!bar || !is_training_bar(*bar)) return false;
+    if (!bar || bar->total <= 0 || !is_training_bar(*bar)) return false;
     const auto all = rows.setting("total_steps");
     if (all ? bar->total != *all : bar_total_ != 0 && bar->total != bar_total_) return false;  // another bar
     trains_ |= all.has_value() || !bar->title.empty();
     bar_total_ = bar->total;
     course_.add(*bar, bar->done, line.number);
     return false;  // a bar alone makes no log
+  }
+
+  bool read_evaluation(std::string_view text, const LogLine& line, LogBuilder& rows) {
+    LogEvent& e = rows.event(LogEventKind::kEvaluation, line);
+    if (const auto time = member(text, "eval_runtime"); time && *time > 0 && *time < 1e6) {
+      e.duration_ns = std::llround(*time * 1e9);
+      if (trains_ && end_line_ == 0) evaluations_ns_ += *e.duration_ns, since_line_ns_ += *e.duration_ns;
+    }
+    if (course_.number() >= 0) e.step = course_.number();
+    return true;
+  }
+
+  // Lines of which the step was not known when they were read.
+  void number_pending(LogBuilder& rows, LogSeries& series) {
+    const auto all = static_cast<double>(counted_steps(rows));
+    const double epochs = end_epoch_ ? *end_epoch_ : static_cast<double>(rows.setting("epochs").value_or(0));
+    const int64_t every = rows.setting("log_interval").value_or(0);
+    if (every <= 0 && (all <= 0 || epochs <= 0)) {
+      rows.log().untimed = static_cast<int64_t>(pending_.size());
+      return;
+    }
+    int64_t place = 0;
+    for (auto& [epoch, step] : pending_) {
+      ++place;
+      step.number = all > 0 && epochs > 0 && epoch ? std::llround(*epoch / epochs * all) : place * every;
+      const bool follows = series.steps.empty() || step.number > series.steps.back().number;
+      if (step.number > 0 && follows) series.steps.push_back(step);
+    }
+    pending_.clear();
   }
 
   // Axolotl's lines have the peaks of memory, by names that changed.
@@ -102,7 +135,7 @@ class Trainer : public LogReading {
     LogMemory memory = memory_of(text);
     memory.step = number;
     if (memory.max_allocated_bytes || memory.reserved_bytes) rows.memory(memory, line);
-    if (!number) return true;
+    if (!number) return add_pending(text, line);
     LogLine job = line;  // the job's: processes that print it as well repeat it
     job.rank = -1, job.node = {};
     LogStep* before = rows.last(kTrainerName, job);
@@ -110,13 +143,32 @@ class Trainer : public LogReading {
     if (*number == from) return true;
     LogStep* step = rows.step(kTrainerName, job, *number);
     if (step == nullptr) return true;
-    if (course_.number() >= *number) step->duration_ns = course_.step_ns(from, *number), step->derived = true;
+    const int64_t evaluated_ns = std::exchange(since_line_ns_, 0);
+    if (course_.number() >= *number)
+      step->duration_ns = course_.step_ns(from, *number, evaluated_ns), step->derived = true;
+    set_figures(text, step->figures);
     LogFigures& f = step->figures;
+    f.allocated_bytes = memory.max_allocated_bytes, f.reserved_bytes = memory.reserved_bytes;
+    return true;
+  }
+
+  static void set_figures(std::string_view text, LogFigures& f) {
     f.loss = member(text, "loss");
     f.grad_norm = member(text, "grad_norm");
     f.learning_rate = member(text, "learning_rate");
     f.device_tokens_per_s = member(text, "tokens_per_second_per_gpu");
-    f.allocated_bytes = memory.max_allocated_bytes, f.reserved_bytes = memory.reserved_bytes;
+  }
+
+  bool add_pending(std::string_view text, const LogLine& line) {
+    if (pending_.size() >= kMaxPending) return true;
+    const auto epoch = member(text, "epoch");
+    LogStep step{};
+    step.line = line.number;
+    step.iterations = 0;
+    set_figures(text, step.figures);
+    if (!step.figures.loss && loses_loss(text)) step.figures.not_finite = 1;
+    const bool again = !pending_.empty() && pending_.back().epoch == epoch && epoch;   // by another process
+    if (!again) pending_.push_back({epoch, std::move(step)});
     return true;
   }
 
@@ -136,6 +188,8 @@ class Trainer : public LogReading {
     runtime_s_ = runtime_s;
     steps_per_s_ = member(text, "train_steps_per_second");
     samples_per_s_ = member(text, "train_samples_per_second");
+    end_epoch_ = member(text, "epoch");
+    quoted_rate_ = has(text, "'train_steps_per_second': '");
     if (const auto step = member(text, "step")) last_step_ = std::llround(*step);
     rows.event(LogEventKind::kFinished, line);
     return true;
@@ -149,7 +203,24 @@ class Trainer : public LogReading {
     return known ? std::llround(*steps_per_s_ * *runtime_s_) : 0;  // of three digits after the point
   }
 
+  // The same, but 0 where the rate's digits leave several numbers: four of them if quoted, else three decimals.
+  int64_t counted_steps(const LogBuilder& rows) const {
+    const int64_t all = steps_of_all(rows);
+    if (all <= 0 || last_step_ > 0 || rows.setting("total_steps") || bar_total_ > 0) return all;
+    const double error = quoted_rate_ ? 0.5 * std::pow(10, std::floor(std::log10(*steps_per_s_)) - 3) : 0.0005;
+    return error * *runtime_s_ < 0.5 ? all : 0;
+  }
+
+  static constexpr size_t kMaxPending = 200'000;
+  struct Pending {
+    std::optional<double> epoch;
+    LogStep step;
+  };
   BarCourse course_;
+  std::vector<Pending> pending_;
+  std::optional<double> end_epoch_;
+  bool quoted_rate_ = false;
+  int64_t evaluations_ns_ = 0, since_line_ns_ = 0;  // of the training, and since its last line
   bool trains_ = false;  // what the bar counts are steps of a training
   int64_t bar_total_ = 0, end_line_ = 0, last_step_ = 0;
   std::optional<double> runtime_s_, steps_per_s_, samples_per_s_;
@@ -160,7 +231,7 @@ class Trainer : public LogReading {
 extern const LogFamily kHuggingFace;
 const LogFamily kHuggingFace = {kTrainerName,
                                 "Hugging Face Trainer: dict lines, progress bars, trainer_state.json",
-                                {"'loss'", "\"loss\"", "eval_loss", "eval_runtime", "train_runtime", "%|"},
+                                {"'loss'", "\"loss\"", "eval_loss", "eval_runtime", "train_runtime", "logging_steps=", "%|"},
                                 [] { return std::unique_ptr<LogReading>(new Trainer); }};
 
 }  // namespace profgpu

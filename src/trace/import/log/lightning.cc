@@ -1,10 +1,13 @@
 // PyTorch Lightning: progress bars of epochs, and the rows of CSVLogger with ThroughputMonitor's columns.
 //
 //   Epoch 3:  12%|█▎   | 12/100 [00:58<07:09,  4.87s/it, v_num=0, train_loss=2.30]
+//   Validation DataLoader 0:  50%|█████     | 5/10 [00:00<00:00, 47.49it/s]
+//   Epoch 3/9  ━━━━━ 12/100 0:00:58 • 0:07:09 4.87s/it v_num: 0 train_loss: 2.30                 RichProgressBar
 //   epoch,step,train_loss,device/batches_per_sec,device/samples_per_sec,device/mfu            then rows of values
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <utility>
 
 #include "base/text.h"
 #include "trace/import/log/log_family.h"
@@ -15,6 +18,84 @@ namespace {
 
 constexpr std::string_view kLightningName = "lightning";
 
+std::optional<double> bar_loss(std::string_view notes) {
+  if (const auto loss = keyed_number(notes, {"train_loss_step", "train_loss", "train/loss", "loss_step"})) return loss;
+  return has(notes, "/loss") ? std::nullopt : keyed_number(notes, {"loss"});
+}
+
+// Bars of epochs, and those of evaluations between or within them.
+//
+// Before version 2, batches of the evaluation also counted on the epoch's bar, whose total has them: it moves while the
+// evaluation's bar does.
+class EpochBars {
+ public:
+  /// Whether `bar` is one of them; `epoch`: of its title.
+  bool read(const BarDrawing& bar, const LogLine& line, LogBuilder& rows) {
+    if (bar.title.starts_with("Validat")) return read_evaluation(bar, line, rows);
+    if (!bar.title.starts_with("Epoch ")) return false;
+    const auto epoch = leading_integer(bar.title.substr(6));
+    if (!epoch || *epoch < 0 || *epoch > 1'000'000 || bar.total > 1'000'000'000 || bar.done > kMaxSteps) return false;
+    if (*epoch < epoch_) return true;  // drawn again when the next one begins
+    if (*epoch > epoch_) begin_epoch(*epoch, bar.total);
+    if (is_evaluation(bar)) return true;
+    const int64_t number = begun_ + bar.done - evaluated_;
+    course_.add(bar, number, line.number);
+    if (const auto loss = bar_loss(bar.notes)) loss_at_[number] = *loss;
+    return true;
+  }
+
+  [[nodiscard]] std::vector<LogStep> steps() const {
+    std::vector<LogStep> steps = course_.steps();
+    for (LogStep& s : steps)
+      if (const auto loss = loss_at_.find(s.number); loss != loss_at_.end()) s.figures.loss = loss->second;
+    return steps;
+  }
+
+ private:
+  static constexpr int64_t kMaxSteps = 1'000'000'000'000;
+
+  // By the epochs before it, where their length is known and the log does not have it.
+  void begin_epoch(int64_t epoch, int64_t total) {
+    begun_ = epoch_ >= 0 ? std::max<int64_t>(course_.number(), 0) : epoch * total;
+    epoch_ = epoch, done_ = evaluated_ = 0;
+    evaluation_.reset();
+  }
+
+  bool is_evaluation(const BarDrawing& bar) {
+    const int64_t before = std::exchange(done_, bar.done);
+    if (!evaluation_ || bar.done <= before) return false;
+    shared_ |= evaluation_->done < evaluation_->total;  // it moves before that one is done
+    if (!shared_ || bar.done > evaluation_->begun + evaluation_->total) return evaluation_.reset(), false;
+    evaluated_ += bar.done - before;
+    return true;
+  }
+
+  bool read_evaluation(const BarDrawing& bar, const LogLine& line, LogBuilder& rows) {
+    course_.interrupt();
+    if (bar.total <= 0 || bar.total > kMaxSteps) return true;
+    const bool new_one = !evaluation_ || bar.done < evaluation_->done;
+    if (new_one) evaluation_ = Evaluation{done_, 0, bar.total};
+    const bool ends = bar.done == bar.total && (new_one || evaluation_->done < bar.total);
+    evaluation_->done = bar.done, evaluation_->total = bar.total;
+    if (!ends) return true;
+    LogEvent& e = rows.event(LogEventKind::kEvaluation, line);
+    if (course_.number() >= 0) e.step = course_.number();
+    if (has_mean_rate(bar)) e.duration_ns = bar.done * *bar.each_ns;
+    return true;
+  }
+
+  struct Evaluation {
+    int64_t begun = 0;  // on the bar of the epoch
+    int64_t done = 0, total = 0;
+  };
+  BarCourse course_{BarCourse::Rate::kMean};
+  std::map<int64_t, double> loss_at_;
+  int64_t epoch_ = -1, begun_ = 0;      // number of the step before it
+  int64_t done_ = 0, evaluated_ = 0;    // of the bar of the epoch; of these, batches of evaluations
+  std::optional<Evaluation> evaluation_;
+  bool shared_ = false;                 // the bar counts both
+};
+
 class Lightning : public LogReading {
  public:
   bool read(const LogLine& line, LogBuilder& rows) override {
@@ -23,40 +104,23 @@ class Lightning : public LogReading {
       columns_.clear();
     }
     const std::string_view text = line.message;
-    if (text.starts_with("Epoch ") && has(text, "%|")) return read_bar(line, rows);
-    if (has(text, "device/") || has(text, "train_loss") || has(text, "step,")) return read_header(line.text);
-    if (has(text, "`Trainer.fit` stopped:")) {
-      rows.event(LogEventKind::kFinished, line);
-      return true;
-    }
-    return false;
+    const bool stops = has(text, "`Trainer.fit` stopped:");   // behind a bar, if it stands still
+    if (stops) rows.event(LogEventKind::kFinished, line);
+    if (text.starts_with("Epoch ") || text.starts_with("Validat"))
+      if (const auto bar = has(text, " \xE2\x80\xA2 ") ? rich_bar_drawing(text) : bar_drawing(text))
+        return bars_.read(*bar, line, rows);
+    if (has(text, "device/") || has(text, "train_loss") || has(text, "step,")) return read_header(line.text) || stops;
+    return stops;
   }
   [[nodiscard]] bool expects_more() const override { return !columns_.empty(); }
 
   void end(LogBuilder& rows) override {
     LogLine none{};
     LogSeries& series = rows.series(kLightningName, none);
-    if (!series.steps.empty()) return;
-    series.steps = course_.steps();
-    for (LogStep& s : series.steps)
-      if (const auto loss = loss_at_.find(s.number); loss != loss_at_.end()) s.figures.loss = loss->second;
+    if (series.steps.empty()) series.steps = bars_.steps();
   }
 
  private:
-  bool read_bar(const LogLine& line, LogBuilder& rows) {
-    const auto bar = bar_drawing(line.message);
-    const auto epoch = leading_integer(line.message.substr(6));
-    if (!bar || !epoch || *epoch < 0 || *epoch > 1'000'000 || bar->total > 1'000'000'000) return false;
-    const int64_t number = *epoch * bar->total + bar->done;
-    course_.add(*bar, number, line.number);
-    if (const auto loss = number_after(bar->notes, "loss="))
-      loss_at_[number] = *loss;
-    else if (const auto step_loss = number_after(bar->notes, "loss_step="))
-      loss_at_[number] = *step_loss;
-    rows.found(kLightningName);
-    return true;
-  }
-
   // A header names a step and figures of a training.
   bool read_header(std::string_view text) {
     if (!has(text, ",")) return false;
@@ -108,8 +172,7 @@ class Lightning : public LogReading {
     if (const auto samples = value("samples_per_sec")) step->figures.samples_per_s = samples;
   }
 
-  BarCourse course_;
-  std::map<int64_t, double> loss_at_;
+  EpochBars bars_;
   std::vector<std::string> columns_;
 };
 
@@ -118,7 +181,7 @@ class Lightning : public LogReading {
 extern const LogFamily kLightning;
 const LogFamily kLightning = {kLightningName,
                               "PyTorch Lightning: progress bars, CSVLogger with ThroughputMonitor",
-                              {"%|", "device/", "train_loss", "step,", "`Trainer.fit`"},
+                              {"%|", ": |", " \xE2\x80\xA2 ", "device/", "train_loss", "step,", "`Trainer.fit`"},
                               [] { return std::unique_ptr<LogReading>(new Lightning); }};
 
 }  // namespace profgpu

@@ -3,6 +3,7 @@
 //   [Rank 7] (after 20 iterations) memory (MB) | allocated: 21633.08 | max allocated: 24432.00 | reserved: 29316.0 |
 //   max reserved: 29316.0 MA 0.29 GB         Max_MA 0.29 GB         CA 2.93 GB         Max_CA 3 GB        DeepSpeed's
 //   see_memory_usage CPU Virtual Memory:  used = 65.88 GB, percent = 3.3%
+//   peak memory allocated: 31695 MiB reserved: 32988 MiB                                              modded-nanogpt
 //
 // Ranks print at once, so one line may have several reports.
 #include <algorithm>
@@ -72,6 +73,13 @@ class MemoryLines : public LogReading {
       rows.memory(row, line);
       return true;
     }
+    if (const auto peak = after(text, "peak memory allocated: "); peak && has(*peak, "MiB")) {
+      LogMemory row{};
+      row.max_allocated_bytes = mebibytes_after(*peak, "");
+      row.max_reserved_bytes = mebibytes_after(*peak, "reserved: ");
+      rows.memory(row, line);
+      return true;
+    }
     if (text.starts_with("CPU Virtual Memory:")) {
       LogMemory row{};
       row.host_bytes = bytes_after(text, "used =");
@@ -86,8 +94,8 @@ class MemoryLines : public LogReading {
 
 extern const LogFamily kMemoryLines;
 const LogFamily kMemoryLines = {"memory",
-                                "device memory: Megatron's reports, DeepSpeed's see_memory_usage",
-                                {"memory (MB) |", "Max_CA", "CPU Virtual Memory:"},
+                                "device memory: Megatron's reports, DeepSpeed's see_memory_usage, peaks",
+                                {"memory (MB) |", "Max_CA", "CPU Virtual Memory:", "peak memory allocated: "},
                                 [] { return std::unique_ptr<LogReading>(new MemoryLines); }};
 
 }  // namespace profgpu

@@ -4,6 +4,7 @@
 //   step    10 | loss: 4.231 | lr 6.0e-04 | norm: 1.2 | dt: 100.12ms | tok/sec: 5200.12
 //   step   10/1000 | loss 7.5 (+nanz)| norm 1.2 (+nanz)| lr 1e-05 | 250.33 ms | 45.2% bf16 MFU | 20123 tok/s      llm.c
 //   step 10/1000 | train loss 3.2 | norm 1.2 | lr 1e-4 | (100.2 ms | 5200 tok/s)
+//   step 00010/21400 (0.05%) | loss: 9.1 | lrm: 1.00 | dt: 450.25ms | tok/sec: 1,164,000 | bf16_mfu: 47.30   nanochat
 //   step:10/1480 train_time:1420ms step_avg:142.00ms                   modded-nanogpt: since the start, and its mean
 #include "base/text.h"
 #include "trace/import/log/log_family.h"
@@ -70,7 +71,8 @@ class Loop : public LogReading {
 
   static bool read_step(int64_t n, std::string_view rest, const LogLine& line, LogBuilder& rows) {
     const auto loss = keyed_value(rest, {"loss", "train_loss", "train loss"});
-    auto time = keyed_value(rest, {"time", "dt", "step_time", "step time", "iter_time", "time/step", "elapsed"});
+    auto time = keyed_value(rest, {"dt"});   // before the "total time" of such lines
+    if (!time) time = keyed_value(rest, {"time", "step_time", "step time", "iter_time", "time/step", "elapsed"});
     if (!time && has(rest, "ms")) time = after(rest, "(");  // "(100.2 ms | 5200 tok/s)"
     auto ns = time ? time_of(*time) : std::nullopt;
     if (const auto number = ns ? std::nullopt : number_before(rest, " ms")) ns = leading_ms(*number);
@@ -84,7 +86,7 @@ class Loop : public LogReading {
     f.samples_per_s = keyed_number(rest, {"samples/sec", "samples/s", "img/s", "images/sec"});
     f.learning_rate = keyed_number(rest, {"lr", "learning_rate"});
     f.grad_norm = keyed_number(rest, {"grad_norm", "norm", "grad norm"});
-    auto mfu = keyed_number(rest, {"mfu"});
+    auto mfu = keyed_number(rest, {"mfu", "bf16_mfu"});
     if (!mfu) mfu = figure_before(rest, "% bf16 MFU");
     if (mfu && *mfu >= 0) f.mfu_pct = mfu;  // -100 %: not yet known
     if (!f.tokens_per_s) f.tokens_per_s = figure_before(rest, " tok/s");

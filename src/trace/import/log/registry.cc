@@ -4,14 +4,14 @@ namespace profgpu {
 
 extern const LogFamily kMegatron, kTorchTitan, kDeepSpeed, kLoop, kNemo, kMaxText, kHuggingFace, kLightning, kMlperf,
     kVision, kOpenMmLab, kPaddle, kFairseq, kVerl, kKeras, kMemoryLines, kJobSetup, kDeepSpeedProfile, kStalls, kRunEnd,
-    kNcclTests, kNcclDebug;
+    kNcclTests, kNcclDebug, kServing, kMetricBlocks, kTorchtune, kTensorRtLlm;
 
 const std::vector<const LogFamily*>& log_families() {
   static const std::vector<const LogFamily*> all = {
-      &kMegatron,  &kTorchTitan, &kDeepSpeed, &kLoop,             &kNemo,   &kMaxText, &kHuggingFace,
-      &kLightning, &kMlperf,     &kVision,    &kOpenMmLab,        &kPaddle, &kFairseq, &kVerl,
-      &kKeras,     &kMemoryLines, &kJobSetup, &kDeepSpeedProfile, &kStalls, &kRunEnd,  &kNcclTests,
-      &kNcclDebug};
+      &kMegatron,    &kTorchTitan,   &kDeepSpeed,   &kLoop,     &kNemo,        &kMaxText,  &kHuggingFace,
+      &kLightning,   &kMlperf,       &kVision,      &kOpenMmLab, &kPaddle,     &kFairseq,  &kVerl,
+      &kKeras,       &kTorchtune,    &kMetricBlocks, &kTensorRtLlm, &kServing, &kMemoryLines, &kJobSetup,
+      &kDeepSpeedProfile, &kStalls,  &kRunEnd,      &kNcclTests, &kNcclDebug};
   return all;
 }
 

@@ -1,0 +1,1 @@
+"$PROFGPU" analyze tests/golden/logs/vllm.log
