@@ -110,7 +110,7 @@ Outcome ncu_command(const Arguments& arguments) {
   auto facts = facts_of(*run, rank);
   if (!facts) return facts.error();
   const Devices& devices = (*facts)->facts.get<Devices>();
-  if (devices.busiest >= 0 && is_amd((*facts)->trace.properties(devices.devices[static_cast<size_t>(devices.busiest)].id)))
+  if (devices.busiest >= 0 && is_amd((*facts)->trace, devices.devices[static_cast<size_t>(devices.busiest)].id))
     return Error{"Nsight Compute profiles NVIDIA GPUs only, and this trace is of an AMD GPU", "use rocprof-compute"};
   const ProfileTargets targets = ProfileTargets::of((*facts)->facts, static_cast<size_t>(kernels));
   if (targets.targets.empty())

@@ -129,7 +129,8 @@ std::vector<ReportPart> section_parts(const Report& report, std::string_view sec
     parts.push_back(job_energy_part(*report.energy));
   if (section == "counters" && std::ranges::none_of(report.ranks, [](const RankReport& r) { return !!r.counters; }))
     parts.push_back({"Hardware counters",
-                     {"no file of Nsight Compute beside the trace: `profgpu ncu-command TRACE` prints how to record one"},
+                     {"no hardware counters beside the trace: for NVIDIA GPUs, `profgpu ncu-command TRACE` prints how to record "
+                      "them"},
                      {}});
   for (const RankReport& rank : report.ranks) {
     if (section == "model") parts.push_back(model_part(report, rank));

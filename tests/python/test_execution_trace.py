@@ -160,3 +160,15 @@ def test_cut_and_odd_ones(profgpu, recorded, tmp_path):
     assert result.returncode in (0, 1) and b'\x1b[31m' not in result.stdout
     (tmp_path / 'empty.json').write_text('{"schema": "1.0.2", "nodes": []}')
     assert profgpu('analyze', tmp_path / 'empty.json').returncode == 1
+
+
+def test_alone_ops_are_listed_by_their_work(analyze, recorded, tmp_path):
+    path = tmp_path / 'et.json'
+    path.write_text(json.dumps(recorded[0]))
+    ops = analyze(path)['ranks'][0]['ops']
+    known = [o['flops'] for o in ops if o['flops'] is not None]
+    assert known == sorted(known, reverse=True) and known and [o['flops'] for o in ops[:len(known)]] == known
+    rest = [o['calls'] for o in ops[len(known):]]
+    assert rest == sorted(rest, reverse=True)
+    # Two linear layers of 5 rows, three times: 2 * 5 * (27 * 16 + 16 * 4).
+    assert {o['name']: o['flops'] for o in ops}['aten::addmm'] == 3 * 2 * 5 * (27 * 16 + 16 * 4)

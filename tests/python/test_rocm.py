@@ -237,9 +237,55 @@ def test_counters_do_not_multiply_kernels(analyze, ask, tmp_path):
                     + ''.join(f'{i},{i},"Agent 4",1,77,77,65536,10,"void gemm<float>(float*, int)",256,"{counter}",1024.0,{i * 10000},{i * 10000 + 6000}\n'
                               for i in range(1, 7) for counter in ('SQ_WAVES', 'FETCH_SIZE')))
     assert ask(path, 'select count(*) n, sum(duration_ns) t from activity') == [{'n': 6, 't': 36000}]
-    report = analyze(path)
-    assert 'hardware counters (12)' in ' '.join(i['text'] for i in report['inputs'][0]['issues'])
-    assert 'too little to evaluate' in report['verdict']
+    assert ask(path, 'select a.name, c.name counter, c.device, count(*) n, sum(c.value) v from counters c join activity a on a.start_ns = c.time_ns '
+                     'group by 1, 2 order by 2') == [{'name': 'void gemm<float>(float*, int)', 'counter': counter, 'device': 0, 'n': 6, 'v': 6144.0}
+                                                     for counter in ('FETCH_SIZE', 'SQ_WAVES')]
+    assert 'too little to evaluate' in analyze(path)['verdict']
+
+
+STATS = '"Name","Calls","TotalDurationNs","AverageNs","Percentage","MinNs","MaxNs","StdDev"\n'
+
+
+def test_totals_by_name(analyze, ask, tmp_path):
+    kernels = tmp_path / '38816_kernel_stats.csv'
+    kernels.write_text(STATS + '"void gemm<float>(float*, int)",70,1000003,14285.757143,80.00,601,10656,1241.386133\n"softmax_kernel",30,250000,8333.333,20.00,6009,51117,6.7e+03\n')
+    (tmp_path / '38816_memory_copy_stats.csv').write_text(STATS + '"MEMORY_COPY_HOST_TO_DEVICE",4,8002,2000.5,100.00,1,2,1.0\n')
+    (tmp_path / '38816_hip_api_stats.csv').write_text(STATS + '"hipLaunchKernel",100,900000,9000.0,90.0,1,2,1.0\n"hipMemcpy",4,100000,25000,10.0,1,2,1.0\n')
+    (tmp_path / '38816_domain_stats.csv').write_text(STATS + '"KERNEL_DISPATCH",100,1250003,12500.03,100.0,1,2,1.0\n')
+    report = analyze(tmp_path)
+    assert len(report['ranks']) == 1 and {i['path'] for i in report['inputs']} == {str(kernels)}
+    assert 'have no timeline' in ' '.join(i['text'] for i in report['inputs'][0]['issues'])
+    assert {k['name']: (k['count'], k['total_ns']) for k in report['ranks'][0]['kernels'] if 'Memcpy' not in k['name']} == \
+        {'void gemm<float>(float*, int)': (70, 1000003), 'softmax_kernel': (30, 250000)}
+    assert ask(kernels, "select count(*) n, sum(duration_ns) t from activity where kind = 'memcpy'") == [{'n': 4, 't': 8002}]
+    # Calls of an API alone; and records, beside which totals say nothing new.
+    (tmp_path / 'api').mkdir()
+    (tmp_path / '38816_hip_api_stats.csv').rename(tmp_path / 'api' / '38816_hip_api_stats.csv')
+    assert ask(tmp_path / 'api', 'select name, count(*) n, sum(duration_ns) t from host group by 1 order by 1') == \
+        [{'name': 'hipLaunchKernel', 'n': 100, 't': 900000}, {'name': 'hipMemcpy', 'n': 4, 't': 100000}]
+    folder = tmp_path / 'both'
+    folder.mkdir()
+    alone = analyze(csv_files(folder))
+    (folder / '4711_kernel_stats.csv').write_text(kernels.read_text())
+    assert analyze(folder)['ranks'] == alone['ranks'] == analyze(folder / '4711_kernel_stats.csv')['ranks']
+
+
+def test_no_tool_of_another_vendor(analyze, tmp_path):
+    """Also where no file names the device."""
+    path = tmp_path / '1_kernel_trace.csv'
+    head = '"Kind","Agent_Id","Queue_Id","Stream_Id","Thread_Id","Dispatch_Id","Kernel_Id","Kernel_Name","Correlation_Id","Start_Timestamp","End_Timestamp"\n'
+    path.write_text(head + ''.join(f'"KERNEL_DISPATCH","Agent 5",1,0,10,{i},9,"hot_kernel",{i},{i * 20000},{i * 20000 + 9000}\n' for i in range(1, 200)))
+    text = json.dumps(analyze(path))
+    assert 'rocprof' in text and 'ncu ' not in text and 'nsys profile' not in text.replace('nsys profile --trace=cuda, rocprofv3', '')
+
+
+def test_streams_are_told_apart(ask, tmp_path):
+    """Queues are shared by streams; stream 0 is one as well. Without streams, queues are what there is."""
+    head = '"Kind","Agent_Id","Queue_Id","Stream_Id","Thread_Id","Dispatch_Id","Kernel_Id","Kernel_Name","Correlation_Id","Start_Timestamp","End_Timestamp"\n'
+    for streams, expected in (((0, 1, 26), [0, 1, 26]), ((0, 0, 0), [1, 2])):
+        path = tmp_path / f'{streams[1]}_kernel_trace.csv'
+        path.write_text(head + ''.join(f'"KERNEL_DISPATCH","Agent 7",{1 + i % 2},{streams[i % 3]},10,{i},9,"k",{i},{i * 20000},{i * 20000 + 9000}\n' for i in range(1, 31)))
+        assert [r['stream'] for r in ask(path, 'select distinct stream from activity order by 1')] == expected
 
 
 def test_the_older_rocprofs_json(analyze, ask, tmp_path):

@@ -147,7 +147,10 @@ void describe_untraced_work(const Measured& m, Finding& f) {
                       "The GPU is busier than its records show.",
                       m.device_label(), graphs ? ", as with CUDA graphs and older profilers" : "");
   if (graphs)
-    f.fix = {"record every kernel of CUDA graphs: a current PyTorch and driver, or nsys profile --cuda-graph-trace=node"};
+    f.fix = {is_amd(m.trace(), m.device().id)
+                 ? "record every kernel of graphs: a current PyTorch and ROCm"
+                 : "record every kernel of CUDA graphs: a current PyTorch and driver, or nsys profile "
+                   "--cuda-graph-trace=node"};
   f.fix.emplace_back("check that no other process uses the GPU: profgpu top");
   if (!graphs) f.fix.emplace_back(recorder_advice(m.trace().recorder).fewer_steps);
   if (std::string recurring = recurring_gaps(m, queued); !recurring.empty()) f.evidence.push_back(std::move(recurring));

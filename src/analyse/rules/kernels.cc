@@ -193,7 +193,7 @@ void describe_dominant_kernel(const Measured& m, Finding& f) {
                       format_duration(k.mean_ns), kernel_category_name(k.category));
   const std::string_view function = kernel_function(m.trace().strings[k.name]), word = longest_word(function);
   const std::string_view whole = word.size() == function.size() ? "" : "regex:";
-  f.fix = {is_amd(m.trace().properties(m.device().id))
+  f.fix = {is_amd(m.trace(), m.device().id)
                ? fmt::format("profile it: rocprof-compute profile -n train -k {} -- python train.py", word)
                : fmt::format("profile it: ncu --set full --kernel-name {}{} --launch-count 5 python train.py", whole, word)};
 }
@@ -291,7 +291,7 @@ extern const Rule kDominantKernel = {
         "Value: the kernel's total duration as a share of all compute kernels' on the device. No cost: the trace does "
         "not show how much faster it could be.",
     .advice = {
-        "Nsight Compute (ncu) on that kernel: is it bound by memory, compute or latency?",
+        "Nsight Compute (ncu), on AMD GPUs rocprof-compute, on that kernel: is it bound by memory, compute or latency?",
         "gemm, convolution: bf16 or fp16, dimensions in multiples of 8 or 16, channels_last, cudnn.benchmark=True",
         "attention: scaled_dot_product_attention with the flash backend",
         "elementwise: fuse it with its neighbors (torch.compile)",

@@ -153,7 +153,7 @@ std::string_view family_of(const Measured& m, const SlowOp& op) {
   return family != nullptr ? family->name : "";
 }
 
-bool on_amd(const Measured& m) { return is_amd(m.trace().properties(m.device().id)); }
+bool on_amd(const Measured& m) { return is_amd(m.trace(), m.device().id); }
 
 std::string_view faster_fp32(const Measured& m, const SlowOp& op) {
   if (on_amd(m)) return "torch.autocast(\"cuda\", dtype=torch.bfloat16)";

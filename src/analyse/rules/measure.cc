@@ -249,6 +249,15 @@ std::optional<double> reserved_pct(const Measured& measured) {
   return percent_of(*reserved, *memory.capacity_bytes);
 }
 
+bool is_amd(const Trace& trace, int32_t device) {
+  const DeviceProperties d = trace.properties(device);
+  if (!d.name.empty()) return is_amd(d);
+  if (trace.recorder == Recorder::kRocprof) return true;
+  return std::ranges::any_of(std::array{"hipLaunchKernel", "hipModuleLaunchKernel", "hipExtModuleLaunchKernel",
+                                        "hipMemcpyWithStream", "hipMemcpyAsync", "hipGraphLaunch"},
+                             [&](const char* call) { return trace.strings.find(call).valid(); });
+}
+
 bool is_upload(const Trace& trace, ActivityId copy) {
   return trace.activity.kind[copy.value] == ActivityKind::kMemcpy && contains(trace.name(copy), "HtoD");
 }

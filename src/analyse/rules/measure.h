@@ -107,7 +107,13 @@ void set_cost(Finding& finding, int64_t wall_ns, int64_t cost_ns);
 /// The framework's peak reserved memory, percent of the device's.
 std::optional<double> reserved_pct(const Measured& measured);
 
-inline bool is_amd(const DeviceProperties& d) { return contains(d.name, "AMD") || contains(d.name, "Instinct"); }
+/// "gfx942" is the name of an architecture.
+inline bool is_amd_name(std::string_view device) {
+  return contains(device, "AMD") || contains(device, "Instinct") || device.starts_with("gfx");
+}
+inline bool is_amd(const DeviceProperties& d) { return is_amd_name(d.name); }
+/// Of a device of a trace: also where its name was not recorded, by who recorded it or by calls of HIP.
+bool is_amd(const Trace& trace, int32_t device);
 /// Whether a copy goes from the host to the device.
 bool is_upload(const Trace& trace, ActivityId copy);
 /// Whether Python functions were recorded.

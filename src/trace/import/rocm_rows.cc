@@ -125,6 +125,11 @@ void RocmRows::add(const RocmCopy& copy) {
   shard_.activity.push_back(row);
 }
 
+void RocmRows::add_counter(string_view counter, double value, int64_t start_ns, int64_t agent) {
+  if (start_ns >= 0 && start_ns < kLatestRocm_ns)
+    shard_.counters.push_back({start_ns, name(counter), device(agent), value});
+}
+
 bool RocmRows::add_host(const RocmRange& range, HostKind kind) {
   if (!in_time(range.start_ns, range.end_ns)) return false;
   HostRow row;

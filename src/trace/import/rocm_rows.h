@@ -45,6 +45,8 @@ class RocmRows {
   void add_alias(int64_t alias, int64_t number);
   void add(const RocmDispatch& dispatch);
   void add(const RocmCopy& copy);
+  /// Of a kernel that begins then.
+  void add_counter(std::string_view counter, double value, int64_t start_ns, int64_t agent);
   /// By the library's name: HIP's are runtime calls, HSA's driver calls, all others library calls.
   void add_call(const RocmRange& call);
   void add_marker(const RocmRange& marker);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/csv.h"
+#include "base/decimal.h"
 #include "base/text.h"
 #include "trace/import/rocm_rows.h"
 #include "trace/import/whole_text.h"
@@ -24,7 +25,28 @@ using std::string_view;
 constexpr string_view kEndings[] = {"kernel_trace.csv",     "hip_api_trace.csv",     "hip_runtime_api_trace.csv",
                                     "hip_trace.csv",        "hsa_api_trace.csv",     "hsa_trace.csv",
                                     "memory_copy_trace.csv", "marker_api_trace.csv", "rccl_api_trace.csv",
-                                    "rccl_trace.csv",       "agent_info.csv"};
+                                    "rccl_trace.csv",
+                                    "kernel_stats.csv",     "memory_copy_stats.csv", "hip_api_stats.csv",
+                                    "hip_runtime_api_stats.csv", "hip_stats.csv",    "hsa_api_stats.csv",
+                                    "hsa_stats.csv",        "marker_api_stats.csv",  "rccl_api_stats.csv",
+                                    "domain_stats.csv",     "agent_info.csv"};
+
+// Totals by name, without times at which anything ran.
+bool is_stats(string_view path) { return path.ends_with("_stats.csv") || path.ends_with(".stats.csv"); }
+bool is_device_stats(string_view path) {
+  return is_stats(path) && (path.ends_with("kernel_stats.csv") || path.ends_with("memory_copy_stats.csv"));
+}
+
+// Records say all that totals do. Totals of calls would stand beside those of kernels as if both had run at once.
+void keep_the_best(std::vector<std::string>& files) {
+  const auto is_trace = [](const std::string& f) { return !is_stats(f) && !f.ends_with("agent_info.csv"); };
+  if (std::ranges::any_of(files, is_trace))
+    std::erase_if(files, is_stats);
+  else if (std::ranges::any_of(files, is_device_stats))
+    std::erase_if(files, [](const std::string& f) { return is_stats(f) && !is_device_stats(f); });
+  else if (files.size() > 1 && std::ranges::any_of(files, is_stats))
+    std::erase_if(files, [](const std::string& f) { return f.ends_with("domain_stats.csv"); });
+}
 
 bool is_there(const std::string& path) {
   struct stat info {};
@@ -49,6 +71,7 @@ std::vector<std::string> files_of_process(const std::string& path) {
       if (const std::string file = common + std::string(ending); is_there(file))
         files.push_back(file);
   if (std::find(files.begin(), files.end(), path) == files.end()) return {path};
+  keep_the_best(files);
   return files;
 }
 
@@ -91,10 +114,13 @@ class RocprofTables {
  public:
   explicit RocprofTables(RocmRows& rows) : rows_(rows) {}
 
-  /// False: the last line is not whole.
-  bool read(string_view text) {
+  /// False: the last line is not whole. `path`: says what totals are of.
+  bool read(string_view text, string_view path) {
     size_t end = text.find('\n');
     CsvTable table(text.substr(0, end));
+    markers_ = path.ends_with("marker_api_stats.csv"), domains_ = path.ends_with("domain_stats.csv");
+    libraries_ = path.ends_with("rccl_api_stats.csv");
+    streams_ = has_streams(text);
     while (end != text.npos) {
       const size_t begin = end + 1;
       end = text.find('\n', begin);
@@ -108,10 +134,31 @@ class RocprofTables {
     return true;
   }
   [[nodiscard]] int64_t unread() const { return unread_; }
-  [[nodiscard]] int64_t counters() const { return counters_; }
+  /// Rows of hardware counters; and those of them that are not kept.
+  [[nodiscard]] int64_t counters() const { return counter_rows_; }
+  [[nodiscard]] int64_t lost_counters() const { return counter_rows_ - std::min(counters_, kMaxCounters); }
+  /// Calls in totals by name; of these, such as do not stand one by one.
+  [[nodiscard]] int64_t totals() const { return totals_; }
+  [[nodiscard]] int64_t together() const { return together_; }
 
  private:
+  // Whether any record has a stream of its own. Else the column, if it is there, says 0, and queues tell them apart.
+  static bool has_streams(string_view text) {
+    const size_t end = text.find('\n');
+    CsvTable table(text.substr(0, end));
+    if (!table.has("stream_id")) return false;
+    for (size_t at = end; at != text.npos && at + 1 < text.size();) {
+      const size_t next = text.find('\n', at + 1);
+      if (table.row(text.substr(at + 1, next == text.npos ? text.npos : next - at - 1)) &&
+          table.number({"stream_id"}, 0) != 0)
+        return true;
+      at = next;
+    }
+    return false;
+  }
+
   void add(const CsvTable& t) {
+    if (t.has("totaldurationns")) return total(t);
     if (t.has("agent_type")) agent(t);
     else if (t.has("kernel_name") || t.has("kernelname")) dispatch(t);
     else if (t.has("direction")) copy(t);
@@ -139,13 +186,18 @@ class RocprofTables {
   }
   void dispatch(const CsvTable& t) {
     // A row for each counter of a dispatch.
-    if (t.has("counter_name") && (++counters_, !counted_.insert(t.number({"dispatch_id"}, counters_)).second)) return;
+    if (t.has("counter_name")) {
+      const auto value = real_number(t.text({"counter_value"}));
+      if (value && ++counters_ <= kMaxCounters)
+        rows_.add_counter(t.text({"counter_name"}), *value, start(t), agent_number(t.text({"agent_id", "gpu_id"})));
+      ++counter_rows_;
+      if (!counted_.insert(t.number({"dispatch_id"}, counter_rows_)).second) return;
+    }
     RocmDispatch d;
     d.kernel = t.text({"kernel_name", "kernelname"});
     d.start_ns = start(t), d.end_ns = end(t);
     d.agent = agent_number(t.text({"agent_id", "gpu_id"}));
-    const int64_t stream = t.number({"stream_id"}, 0);
-    d.queue = stream != 0 ? stream : t.number({"queue_id"}, 0);
+    d.queue = streams_ ? t.number({"stream_id"}, 0) : t.number({"queue_id"}, 0);
     d.correlation = t.number({"correlation_id"}, 0);
     d.workgroup[0] = t.number({"workgroup_size_x", "workgroup_size", "wgr"}, 0);
     d.grid[0] = t.number({"grid_size_x", "grid_size", "grd"}, 0);
@@ -153,6 +205,35 @@ class RocprofTables {
     d.grid[1] = t.number({"grid_size_y"}, 1), d.grid[2] = t.number({"grid_size_z"}, 1);
     d.lds_bytes = t.number({"group_segment_size", "lds_block_size", "lds_per_workgroup", "lds"}, 0);
     d.registers = t.number({"vgpr_count", "arch_vgpr"}, 0);
+    rows_.add(d);
+  }
+  // As many calls as were counted, each with the mean of its name; what does not divide is the first ones'.
+  void total(const CsvTable& t) {
+    const int64_t calls = t.number({"calls"}, -1), sum_ns = t.number({"totaldurationns"}, -1);
+    if (calls <= 0 || sum_ns < 0 || sum_ns >= kMaxTotal_ns - clock_ns_ - host_clock_ns_) {
+      ++rows_.shard().events, ++rows_.shard().issues[TraceIssueKind::kDamaged];
+      return;
+    }
+    unread_ += domains_;
+    if (domains_) return;
+    const bool apart = calls <= kMaxTotals - totals_;
+    totals_ += calls, together_ += apart ? 0 : calls;
+    const int64_t rows = apart ? calls : 1;
+    for (int64_t i = 0; i < rows; ++i) add_total(t.text({"name"}), sum_ns / rows + (i < sum_ns % rows ? 1 : 0));
+  }
+  void add_total(string_view name, int64_t duration_ns) {
+    const bool copies = name.starts_with("MEMORY_COPY_");
+    const bool calls = name.starts_with("hip") || name.starts_with("__hip") || name.starts_with("hsa_") || libraries_;
+    int64_t& clock = copies || !(calls || markers_) ? clock_ns_ : host_clock_ns_;
+    const int64_t begin = clock;
+    clock += duration_ns;
+    if (copies) return rows_.add(RocmCopy{name, begin, clock, kUnknownAgent, kUnknownAgent, 0, 0, -1});
+    if (markers_) return rows_.add_marker({name, begin, clock, 0, 0, 0});
+    if (calls) return rows_.add_call({name, begin, clock, 0, 0, 0});
+    RocmDispatch d;
+    d.kernel = name;
+    d.start_ns = begin, d.end_ns = clock;
+    d.agent = gpus_ == 1 ? kGpus : kUnknownAgent;
     rows_.add(d);
   }
   void copy(const CsvTable& t) {
@@ -168,8 +249,14 @@ class RocprofTables {
     else rows_.add_call(range);
   }
 
+  static constexpr int64_t kMaxCounters = 4'000'000, kMaxTotals = 1'000'000;
+  static constexpr int64_t kMaxTotal_ns = INT64_MAX / 8, kUnknownAgent = -1;
+
   RocmRows& rows_;
-  int64_t unread_ = 0, counters_ = 0, gpus_ = 0, hosts_ = 0;
+  bool markers_ = false, libraries_ = false, domains_ = false, streams_ = false;   // of the file that is read
+  int64_t clock_ns_ = 0, host_clock_ns_ = 0;   // where the next total stands
+  int64_t totals_ = 0, together_ = 0;
+  int64_t unread_ = 0, counters_ = 0, counter_rows_ = 0, gpus_ = 0, hosts_ = 0;
   std::set<int64_t> counted_;   // dispatches with counters
 };
 
@@ -179,7 +266,7 @@ bool sniff_rocprof_csv(string_view head) {
   const std::string line = lower_case(head.substr(0, std::min<size_t>(head.find('\n'), 4096)));
   const auto has = [&](string_view word) { return line.find(word) != line.npos; };
   return (has("start_timestamp") && has("end_timestamp") && has(",")) || (has("beginns") && has("endns") && has(",")) ||
-         (has("agent_type") && has("node_id"));
+         (has("agent_type") && has("node_id")) || (has("name") && has("calls") && has("totaldurationns"));
 }
 
 Result<Trace> read_rocprof_csv(const std::string& path, const ImportOptions& options) {
@@ -197,7 +284,7 @@ Result<Trace> read_rocprof_csv(const std::string& path, const ImportOptions& opt
     auto text = whole_text(file, broken);
     if (!text && file == path) return text.error();
     if (!text) continue;
-    complete &= tables.read(*text) && !broken;
+    complete &= tables.read(*text, file) && !broken;
     if (file != path) append_listed(beside, file.substr(file.rfind('/') + 1));
   }
   const std::map<TraceIssueKind, int64_t> counts = builder.issue_counts();
@@ -208,8 +295,17 @@ Result<Trace> read_rocprof_csv(const std::string& path, const ImportOptions& opt
                  "record again with rocprofv3 --sys-trace"};
   std::map<std::string, int64_t> unread;
   if (tables.unread() > 0) unread["other tables"] = tables.unread();
-  if (tables.counters() > 0) unread["hardware counters"] = tables.counters(), trace.hardware_counters = true;
+  trace.hardware_counters = tables.counters() > 0;
+  if (tables.lost_counters() > 0) unread["hardware counters"] = tables.lost_counters();
   add_rocm_issues(complete, counts, unread, trace);
+  if (tables.totals() > 0)
+    trace.issues.push_back({TraceIssueKind::kNote, 1,
+                            "the profiler's totals by name have no timeline: each call has the mean duration of its name, "
+                            "calls stand one after the other, and how busy the device was is not known"});
+  if (tables.together() > 0)
+    trace.issues.push_back({TraceIssueKind::kNote, tables.together(),
+                            fmt::format("calls of names that stand together as one, as there are too many: {}",
+                                        tables.together())});
   if (!beside.empty())
     trace.issues.push_back({TraceIssueKind::kNote, static_cast<int64_t>(files.size()) - 1,
                             "read with the files of the same process beside it: " + beside});
@@ -220,13 +316,13 @@ Result<Trace> read_rocprof_csv(const std::string& path, const ImportOptions& opt
 
 std::string rocprof_csv_first(const std::string& path) {
   const std::vector<std::string> files = files_of_process(path);
-  return files.front();
+  return files.front();   // where totals stand beside records, one of these
 }
 
 const Importer kRocprofCsv = {"rocprof-csv",
                               "rocprof CSV",
                               "AMD's rocprofv3 and rocprof, CSV; the files of a process are read together",
-                              "4711_kernel_trace.csv, results.csv",
+                              "4711_kernel_trace.csv, 4711_kernel_stats.csv, results.csv",
                               sniff_rocprof_csv,
                               read_rocprof_csv};
 
