@@ -370,7 +370,16 @@ Table top_kernels(const RankReport& rank, std::string title) {
   return table;
 }
 
+// Without times: what the ops compute and move at least.
+Table ops_by_work(const RankReport& rank, std::string title) {
+  Table table{{std::move(title), "calls", "flops", "bytes"}, {}};
+  for (const OpRow& o : rank.ops) table.rows.push_back({o.text, o.calls, o.flops, o.bytes});
+  return table;
+}
+
 Table top_ops(const RankReport& rank, std::string title) {
+  const bool timed = std::ranges::any_of(rank.ops, [](const OpRow& o) { return o.cpu_total_ns != 0; });
+  if (!timed) return ops_by_work(rank, std::move(title));
   Table table{{std::move(title), "calls", "cpu_self_ns", "on_gpu_ns"}, {}};
   for (const OpRow& o : rank.ops) table.rows.push_back({o.text, o.calls, o.cpu_self_ns, o.device_total_ns});
   if (std::ranges::none_of(rank.ops, [](const OpRow& o) { return o.device_total_ns != 0; })) drop_column(table, 3);

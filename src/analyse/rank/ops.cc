@@ -257,6 +257,11 @@ Ops Ops::compute(const Facts& facts) {
   OpWalk(facts, ops.rows).walk();
   std::sort(ops.rows.begin(), ops.rows.end(), [](const OpRow& a, const OpRow& b) {
     if (a.cpu_self_ns != b.cpu_self_ns) return a.cpu_self_ns > b.cpu_self_ns;
+    // Execution traces have no times.
+    const bool timed = a.cpu_total_ns != 0;
+    if (timed != (b.cpu_total_ns != 0)) return timed;
+    if (!timed && a.flops != b.flops) return a.flops > b.flops;
+    if (!timed && a.calls != b.calls) return a.calls > b.calls;
     return a.text != b.text ? a.text < b.text : a.annotation < b.annotation;
   });
   return ops;
