@@ -113,6 +113,24 @@ def test_operators_get_their_shapes(analyze, ask, recorded, tmp_path, schema):
     assert report['ranks'][0]['steps'] == plain['ranks'][0]['steps'] and report['ranks'][0]['phases'] == plain['ranks'][0]['phases']
 
 
+def test_expanded_inputs_are_those_of_the_profiler(profgpu, recorded, tmp_path):
+    """The gradient of a sum is one number in many places."""
+    execution, kineto = recorded
+    truth, = write(tmp_path, truth=kineto)
+    folder = tmp_path / 'run'
+    folder.mkdir()
+    write(folder, et=execution, trace=without_shapes(kineto))
+
+    def strides(path):
+        result = profgpu('export', path, '--to', 'chrome', '-o', '-', '--quiet')
+        assert result.returncode == 0, result.stderr
+        events = [e for e in json.loads(result.stdout)['traceEvents'] if 'Input Strides' in e.get('args', {})]
+        return collections.Counter((e['name'], str(e['args']['Input Strides'])) for e in events)
+
+    want = strides(truth)
+    assert want and strides(folder) == want
+
+
 def test_alone_it_counts_operators_by_shape(analyze, ask, profgpu, recorded, tmp_path):
     path, = write(tmp_path, et=recorded[0])
     want = collections.Counter()

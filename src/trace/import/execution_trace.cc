@@ -147,9 +147,26 @@ std::string profiler_values(const ExecutionNode& node, const std::vector<std::st
   return any && place == types.size() && is_json("[" + values + "]") ? "[" + values + "]" : "";
 }
 
-/// Shapes and types in the profiler's words: values that are no tensors have no shape.
+// A list of shapes or strides in the profiler's words: values that are no tensors have none. Empty: it is none.
+std::string of_tensors(string_view list, const std::vector<std::string>& types) {
+  std::string all;
+  size_t place = 0;
+  JsonReader reader(list.data(), list.data() + list.size());
+  read_array(reader, [&] {
+    string_view sizes;
+    if (!reader.raw_value(sizes)) return false;
+    const bool tensor = place >= types.size() || contains(types[place], "Tensor");
+    append_listed(all, tensor ? sizes : "[]");
+    ++place;
+    return true;
+  });
+  constexpr size_t kLongest = 1 << 16;
+  return all.empty() || all.size() > kLongest || !is_json("[" + all + "]") ? "" : "[" + all + "]";
+}
+
+/// Shapes and types in the profiler's words.
 void describe_inputs(const ExecutionNode& node, Shard& shard, OpArgs& args) {
-  std::string types, shapes;
+  std::string types;
   std::vector<std::string> names;
   int64_t replaced = 0;
   JsonReader type_reader(node.types.data(), node.types.data() + node.types.size());
@@ -161,24 +178,15 @@ void describe_inputs(const ExecutionNode& node, Shard& shard, OpArgs& args) {
     names.push_back(type);
     return true;
   });
-  size_t place = 0;
-  JsonReader shape_reader(node.shapes.data(), node.shapes.data() + node.shapes.size());
-  read_array(shape_reader, [&] {
-    string_view shape;
-    if (!shape_reader.raw_value(shape)) return false;
-    const bool tensor = place >= names.size() || contains(names[place], "Tensor");
-    append_listed(shapes, tensor ? shape : "[]");
-    ++place;
-    return true;
-  });
+  const std::string shapes = of_tensors(node.shapes, names);
   constexpr size_t kLongest = 1 << 16;
-  if (shapes.empty() || shapes.size() > kLongest || types.size() > kLongest || !is_json("[" + shapes + "]")) return;
-  args.shapes = shard.strings.intern("[" + shapes + "]");
+  if (shapes.empty() || types.size() > kLongest) return;
+  args.shapes = shard.strings.intern(shapes);
   if (is_json("[" + types + "]")) args.types = shard.strings.intern("[" + types + "]");
   if (const std::string values = profiler_values(node, names); !values.empty())
     args.values = shard.strings.intern(values);
-  // Numbers have strides here too, of no dimension.
-  if (node.strides.size() <= kLongest && has_zero_stride(node.strides)) args.strides = shard.strings.intern(node.strides);
+  if (const std::string strides = of_tensors(node.strides, names); has_zero_stride(strides))
+    args.strides = shard.strings.intern(strides);
 }
 
 bool is_range(const ExecutionNode& node) { return node.scope == kUserScope; }
