@@ -1,33 +1,42 @@
 // Mixtures of experts in one operator: each token's products with the weights of its experts.
 #include <algorithm>
+#include <cmath>
 
 #include "analyse/work/op_sizes.h"
 
 namespace profgpu {
 namespace {
 
+// Distinct experts that so many choices of each token reach if all are as likely: which ones is not in the trace. With
+// many tokens that is all of them.
+int64_t experts_reached(int64_t experts, int64_t choices, int64_t tokens) {
+  const double missed = std::pow(1 - std::min(1.0, static_cast<double>(choices) / static_cast<double>(experts)),
+                                 static_cast<double>(tokens));
+  return std::max(std::min(choices, experts), std::llround(static_cast<double>(experts) * (1 - missed)));
+}
+
 // (hidden_states [tokens, size], w1 [experts, up, size], w2 [experts, size, down], topk_weights, topk_ids [tokens,
-// chosen]). Which experts are chosen is not in the trace: at the least each token chooses the same.
+// chosen]).
 template <size_t Chosen>
 OpWork experts(const OpInputs& in) {
   const auto &x = in[0].shape, &up = in[1].shape, &down = in[2].shape, &chosen = in[Chosen].shape;
   if (x.size() != 2 || up.size() != 3 || down.size() != 3 || chosen.size() != 2 || chosen[0] != x[0]) return {};
   if (up[2] != x[1] || down[1] != x[1] || up[0] != down[0] || up[0] < 1) return {};   // packed, or in another order
   const Amount weights = Amount(up[1]) * up[2] + Amount(down[1]) * down[2];
-  const int64_t used = std::min(chosen[1], up[0]);
+  const int64_t used = experts_reached(up[0], chosen[1], x[0]);
   const Amount moved = bytes_of(in, 0) + bytes_like(in, 0) + bytes_of(weights * used, in[1].element_bits()) +
                        bytes_of(in, Chosen);
   return multiplying(weights * x[0] * chosen[1], moved, in[1]);
 }
 
 // _C::cutlass_moe_mm(out, a, b, ...): rows of `a`, sorted by their experts, by the weights of each. That experts of
-// other ranks leave rows out is not in the trace. At the least all rows are of one expert.
+// other ranks leave rows out is not in the trace.
 OpWork sorted_rows(const OpInputs& in) {
   const auto &out = in[0].shape, &a = in[1].shape, &b = in[2].shape;
-  if (out.size() != 2 || a.size() != 2 || b.size() != 3 || out[0] != a[0]) return {};
+  if (out.size() != 2 || a.size() != 2 || b.size() != 3 || out[0] != a[0] || b[0] < 1) return {};
   const Amount weights = Amount(a[1]) * out[1];
   if (product_after(b, 1).or_unknown() != weights.or_unknown()) return {};   // packed
-  const Amount moved = bytes_of(in, 0, 2) + bytes_of(weights, in[2].element_bits());
+  const Amount moved = bytes_of(in, 0, 2) + bytes_of(weights * experts_reached(b[0], 1, a[0]), in[2].element_bits());
   return multiplying(weights * a[0], moved, in[1]);
 }
 
