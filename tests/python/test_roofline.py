@@ -138,22 +138,22 @@ def test_slow_kernels_are_named_with_their_operators(analyze, simulate, fault):
         f['rule'] for f in analyze(simulate('--steps', '6'))['findings']}
 
 
-def one_operator(path, name, dims, kernel, kernel_us, blocks, concrete=None):
+def one_operator(path, name, dims, kernel, kernel_us, blocks, concrete=None, host_us=25):
     """Ten calls without marked steps, and a wait for them: as a benchmark of one operator is recorded."""
-    events, at, free = [], 1000, 1100
+    events, at, free = [], 1000, 1000 + host_us
     for call in range(1, 11):
         args = {'External id': call, 'Input Dims': dims, 'Input type': ['c10::BFloat16' if d else '' for d in dims]}
         if concrete:
             args['Concrete Inputs'] = concrete
-        events.append({'ph': 'X', 'cat': 'cpu_op', 'name': name, 'pid': 1, 'tid': 1, 'ts': at, 'dur': 20, 'args': args})
-        events.append({'ph': 'X', 'cat': 'cuda_runtime', 'name': 'hipLaunchKernel', 'pid': 1, 'tid': 1, 'ts': at + 5, 'dur': 5,
+        events.append({'ph': 'X', 'cat': 'cpu_op', 'name': name, 'pid': 1, 'tid': 1, 'ts': at, 'dur': host_us - 1, 'args': args})
+        events.append({'ph': 'X', 'cat': 'cuda_runtime', 'name': 'hipLaunchKernel', 'pid': 1, 'tid': 1, 'ts': at + 1, 'dur': 1,
                        'args': {'External id': call, 'correlation': call}})
         events.append({'ph': 'X', 'cat': 'kernel', 'name': kernel, 'pid': 0, 'tid': 0, 'ts': free, 'dur': kernel_us,
                        'args': {'External id': call, 'device': 0, 'stream': 0, 'correlation': call, 'grid': [blocks, 1, 1],
                                 'block': [256, 1, 1]}})
-        at, free = at + 25, free + kernel_us + 1
+        at, free = at + host_us, free + kernel_us
     events.append({'ph': 'X', 'cat': 'cuda_runtime', 'name': 'hipDeviceSynchronize', 'pid': 1, 'tid': 1, 'ts': at,
-                   'dur': free - at, 'args': {'correlation': 99}})
+                   'dur': max(free - at, 1), 'args': {'correlation': 99}})
     device = {'id': 0, 'name': 'AMD Instinct MI300X', 'totalGlobalMem': 206141652992, 'computeMajor': 9, 'computeMinor': 4,
               'warpSize': 64, 'numSms': 304}
     path.write_text(json.dumps({'schemaVersion': 1, 'deviceProperties': [device], 'traceEvents': events}))
@@ -171,9 +171,17 @@ def test_a_benchmark_of_one_product_says_what_a_good_kernel_saves(analyze, tmp_p
     assert document['verdict'].startswith('Matrix products at less than half')
 
 
-def test_a_benchmark_far_from_its_limit_is_no_healthy_run(analyze, tmp_path):
+def test_a_long_kernel_of_few_blocks_is_slow_and_not_small(analyze, tmp_path):
     path = one_operator(tmp_path / 'conv.json', 'aten::miopen_convolution', [[32, 512, 7, 7], [512, 512, 3, 3], [], [], [], []],
                         'igemm_fwd_gtcx3_nhwc_bf16_bx0_ex1', 300, 98, ['', '', '', '[1, 1]', '[1, 1]', '[1, 1]'])
+    document = analyze(path)
+    finding = next(f for f in document['findings'] if f['rule'] == 'slow-products')
+    assert '98 blocks for 304 multiprocessors' in finding['evidence'][0]
+    assert document['verdict'].startswith('Convolutions at less than half')
+
+
+def test_a_run_of_tiny_kernels_is_not_healthy(analyze, tmp_path):
+    path = one_operator(tmp_path / 'add.json', 'aten::relu', [[64, 64]], 'relu_kernel', 4, 1024, host_us=3)
     document = analyze(path)
     assert 'times as long as its work needs' in document['verdict'], document['verdict']
     assert document['verdict_kind'] == 'bottleneck'

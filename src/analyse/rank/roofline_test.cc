@@ -99,6 +99,24 @@ TEST(Roofline, MeasuredPeaksTakeThePlaceOfTheTable) {
   EXPECT_EQ(t.facts.get<Limits>().device->name, "NVIDIA H100 80GB HBM3");
 }
 
+// A library transposes the inputs of a convolution for longer than it convolves.
+TEST(Roofline, AnOperatorsWorkIsThatOfItsMainKernels) {
+  HandTrace hand = one_step();
+  hand.op("aten::convolution", 10, 20).kernel("nchwToNhwcKernel", 11, 12, 100, 400);
+  hand.kernel("sm90_xmma_fprop_implicit_gemm_bf16bf16_bf16f32", 13, 14, 400, 600);
+  Trace trace = hand.build();
+  WorkedTrace::add_device(trace);
+  Facts facts(trace, {});
+  const HostId op = trace.host.parent[trace.activity.launch[0].value];
+  facts.provide<DeviceWork>({.runs = {{op, kHundred, ActivityId(0), 500'000}}, .run_of = {0, 0}, .kernel_ns = 500'000});
+  facts.provide<OpWorks>({{OpWork()}, std::vector<uint32_t>(trace.host.size()), true, true});
+  const RunLimits& limits = facts.get<RunLimits>();
+  const DeviceWork& work = facts.get<DeviceWork>();
+  EXPECT_EQ(limits.needed_part(trace, work, ActivityId(0)), 0);
+  EXPECT_NEAR(*limits.needed_part(trace, work, ActivityId(1)), 0.5, 1e-6);
+  EXPECT_EQ(limits.share_of_run(trace, work, ActivityId(1)), 1);
+}
+
 // A forward operator that runs again in the backward pass, before the gradient that needs it.
 TEST(Roofline, ForwardOperatorsWithinTheBackwardPassAreRecomputation) {
   HandTrace hand = one_step();

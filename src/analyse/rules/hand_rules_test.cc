@@ -284,6 +284,27 @@ TEST(Verdict, SaysHowMuchOfSlowKernelsIsTheClock) {
   EXPECT_NE(gemm->evidence.back().find("MHz"), std::string::npos);
 }
 
+// Two kernels in each step, of these operators and sizes.
+TEST(FusableElementwise, EndsWhereDataCannotFlow) {
+  constexpr const char* kKernel = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>";
+  const auto said = [&](const char* first, const char* second, const char* size) {
+    HandTrace h = steps_of([&](HandTrace& t, int64_t at) {
+      t.shaped_op(first, at + 10, at + 20, "[[64, 100]]", "[\"float\"]").kernel(kKernel, at + 11, at + 12, at + 30, at + 500);
+      t.shaped_op(second, at + 30, at + 40, size, "[\"float\"]").kernel(kKernel, at + 31, at + 32, at + 501, at + 980);
+    });
+    return found(h, "fusable-elementwise").has_value();
+  };
+  EXPECT_TRUE(said("aten::pow", "aten::mul", "[[64, 100]]"));
+  EXPECT_TRUE(said("aten::pow", "aten::mul", "[[64, 1]]"));
+  EXPECT_FALSE(said("aten::pow", "aten::mul", "[[64, 77]]"));
+  EXPECT_FALSE(said("aten::copy_", "aten::copy_", "[[64, 100]]"));
+  HandTrace alone = steps_of([&](HandTrace& t, int64_t at) {
+    t.shaped_op(at % 2000 == 0 ? "aten::pow" : "aten::mul", at + 10, at + 20, "[[64, 100]]", "[\"float\"]")
+        .kernel(kKernel, at + 11, at + 12, at + 30, at + 980);
+  });
+  EXPECT_FALSE(found(alone, "fusable-elementwise"));
+}
+
 TEST(GraphBreaks, AreWhereDynamoResumes) {
   HandTrace broken = steps_of([](HandTrace& h, int64_t t) {
     h.op("Torch-Compiled Region: 0/0", t + 10, t + 100).kernel("k", t + 20, t + 25, t + 30, t + 600);

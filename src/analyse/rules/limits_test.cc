@@ -128,5 +128,19 @@ TEST(LowMfu, IsSilentWhereUncountedProductsCouldRaiseIt) {
   EXPECT_EQ(found_beside(120), "");   // 13 %
 }
 
+// Names tell tensor cores where they are known. Of others the data's type does, and what memory limits needs none.
+TEST(FullPrecisionGemm, IsOfFp32ThatComputingLimits) {
+  const auto said = [](Precision precision, int64_t flops, int64_t bytes) {
+    HandTrace hand = steps_with("aten::mm", "my_gemm_kernel", 900);
+    return found(findings_of(hand, {.flops = flops, .bytes = bytes, .precision = precision}), "full-precision-gemm") !=
+           nullptr;
+  };
+  constexpr int64_t kMuch = 20'000'000'000, kLittle = 1000;
+  EXPECT_TRUE(said(Precision::kFp32, kMuch, kLittle));
+  EXPECT_FALSE(said(Precision::kBf16, kMuch, kLittle));
+  EXPECT_FALSE(said(Precision::kFp64, kMuch, kLittle));
+  EXPECT_FALSE(said(Precision::kFp32, kLittle, 1'000'000'000));
+}
+
 }  // namespace
 }  // namespace profgpu

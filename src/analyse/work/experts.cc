@@ -12,7 +12,7 @@ namespace {
 int64_t experts_reached(int64_t experts, int64_t choices, int64_t tokens) {
   const double missed = std::pow(1 - std::min(1.0, static_cast<double>(choices) / static_cast<double>(experts)),
                                  static_cast<double>(tokens));
-  return std::max(std::min(choices, experts), std::llround(static_cast<double>(experts) * (1 - missed)));
+  return std::max<int64_t>(std::min(choices, experts), std::llround(static_cast<double>(experts) * (1 - missed)));
 }
 
 // (hidden_states [tokens, size], w1 [experts, up, size], w2 [experts, size, down], topk_weights, topk_ids [tokens,
