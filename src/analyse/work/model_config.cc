@@ -216,7 +216,7 @@ ScanWeights delta_rule(const Members& m, const ModelConfig& c) {
 template <class IsOne>
 int64_t layers_where(const ModelConfig& c, IsOne is_one) {
   int64_t count = 0;
-  for (int64_t i = 0; i < std::min<int64_t>(c.layers, 100'000); ++i) count += is_one(i);
+  for (int64_t i = 0; i < c.layers; ++i) count += is_one(i);
   return count;
 }
 
@@ -246,7 +246,7 @@ bool ends_in_vocabulary(std::string_view architectures) {
   return architectures.empty() || contains_any(architectures, kHeads);
 }
 
-constexpr int64_t kMostSize = 1'000'000'000, kMostNumber = 1'000'000'000'000'000;
+constexpr int64_t kMostLayers = 100'000, kMostSize = 1'000'000'000, kMostNumber = 1'000'000'000'000'000;
 
 struct Wanted {
   std::string_view what;
@@ -265,7 +265,7 @@ std::string lacks(const Members& m, const Build& build, ModelConfig& c) {
     const std::optional<int64_t> value = m.number(w.names);
     if (!value) return "it lacks " + std::string(w.what);
     if (*value <= 0) return std::string(w.what) + " is not above 0";
-    if (*value > kMostSize) return std::string(w.what) + " is too large";
+    if (*value > (w.to == &ModelConfig::layers ? kMostLayers : kMostSize)) return std::string(w.what) + " is too large";
     c.*w.to = *value;
   }
   return "";
@@ -278,8 +278,9 @@ int64_t kv_heads_of(const Members& m, const ModelConfig& c) {
   return m.number_or({"num_key_value_heads", "num_kv_heads"}, c.heads);
 }
 
+// `listed`: in order.
 bool is_sparse(const Members& m, Sparse rule, const std::vector<int64_t>& listed, int64_t layer) {
-  const auto is_listed = [&] { return std::ranges::find(listed, layer) != listed.end(); };
+  const auto is_listed = [&] { return std::ranges::binary_search(listed, layer); };
   switch (rule) {
     case Sparse::kAll: return layer >= m.number_or({"first_k_dense_replace"}, 0);
     case Sparse::kStep:
@@ -294,10 +295,12 @@ bool is_sparse(const Members& m, Sparse rule, const std::vector<int64_t>& listed
   return true;
 }
 
+// In order of size.
 std::vector<int64_t> whole_numbers(std::string_view list) {
   std::vector<int64_t> numbers;
   for (const std::string_view piece : pieces_of(list.empty() ? list : list.substr(1, list.size() - 2), ','))
     if (const auto number = padded_whole_number(without_blanks(piece))) numbers.push_back(*number);
+  std::ranges::sort(numbers);
   return numbers;
 }
 

@@ -115,6 +115,9 @@ TEST(ModelConfig, WhatCannotBeReadIsSaid) {
   EXPECT_EQ(error_of(R"({"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 9000000000000000000,
                          "num_attention_heads": 3, "vocab_size": 9})"),
             "config.json: hidden_size is too large");
+  EXPECT_EQ(error_of(R"({"model_type": "llama", "num_hidden_layers": 1000000000, "hidden_size": 8,
+                         "num_attention_heads": 1, "vocab_size": 9})"),
+            "config.json: num_hidden_layers is too large");
   EXPECT_EQ(error_of(R"({"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 1000000000,
                          "num_attention_heads": 1, "head_dim": 1000000000000, "vocab_size": 9})"),
             "config.json: sizes are negative, or too large to multiply");
