@@ -126,6 +126,28 @@ TEST_F(WorkTest, AttentionOverACacheIsOfTheEnginesStep) {
   EXPECT_EQ(work().unknown[0].reason, "sizes not in the trace");
 }
 
+// vLLM's operator calls FlashAttention's over pages, which has the kernel; without pages its own sizes say all.
+TEST_F(WorkTest, AttentionOverPagesIsOfTheEnginesStepToo) {
+  constexpr std::string_view kTypes = R"(["c10::Half", "c10::Half", "c10::Half", "c10::Half", ""])";
+  const auto fa3 = [](std::string_view keys, std::string_view pages) {
+    std::string shapes = "[[32, 8, 64], " + std::string(keys) + ", " + std::string(keys) + ", [], [], [], []";
+    for (int place = 7; place < 33; ++place) shapes += place == 14 ? ", " + std::string(pages) : ", []";
+    return shapes + "]";
+  };
+  HandTrace t;
+  t.range("execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq32sk1000sqsq32sqsk1000)", 0, 200);
+  t.shaped_op("vllm::unified_attention_with_output", 10, 90, "[[32, 8, 64], [32, 2, 64], [32, 2, 64], [32, 8, 64], []]",
+              kTypes);
+  t.shaped_op("_vllm_fa3_C::fwd", 12, 80, fa3("[99, 16, 2, 64]", "[32, 5]"), kTypes).kernel("attend", 20, 30, 40, 60);
+  t.shaped_op("_vllm_fa3_C::fwd", 110, 180, "[[1, 32, 8, 64], [1, 32, 8, 64], [1, 32, 8, 64]]", kTypes)
+      .kernel("dense", 120, 130, 140, 160);
+  run(t);
+  ASSERT_EQ(work().runs.size(), 2U);
+  EXPECT_EQ(run_of("attend")->work.flops, 4 * 8 * 64 * 1000);
+  EXPECT_EQ(run_of("attend")->work.bytes, 2 * (2 * 32 * 8 * 64 + 1000 * 4 * 64));
+  EXPECT_EQ(run_of("dense")->work.flops, 4 * 8 * 64 * 32 * 32);
+}
+
 TEST_F(WorkTest, FamiliesAddUp) {
   HandTrace t;
   for (int64_t i = 0; i < 3; ++i) {
