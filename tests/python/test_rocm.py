@@ -255,6 +255,8 @@ def test_totals_by_name(analyze, ask, tmp_path):
     report = analyze(tmp_path)
     assert len(report['ranks']) == 1 and {i['path'] for i in report['inputs']} == {str(kernels)}
     assert 'have no timeline' in ' '.join(i['text'] for i in report['inputs'][0]['issues'])
+    assert 'no timeline' in report['verdict'] and 'busy 100' not in json.dumps(report)
+    assert all(f['severity'] == 'info' for f in report['findings'])
     assert {k['name']: (k['count'], k['total_ns']) for k in report['ranks'][0]['kernels'] if 'Memcpy' not in k['name']} == \
         {'void gemm<float>(float*, int)': (70, 1000003), 'softmax_kernel': (30, 250000)}
     assert ask(kernels, "select count(*) n, sum(duration_ns) t from activity where kind = 'memcpy'") == [{'n': 4, 't': 8002}]

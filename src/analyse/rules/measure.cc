@@ -18,6 +18,7 @@
 #include "analyse/rank/threads.h"
 #include "base/text.h"
 #include "trace/intervals.h"
+#include "trace/no_timeline.h"
 
 namespace profgpu {
 namespace {
@@ -172,6 +173,17 @@ void measure_device(const Measured& m, RankMeasure& out) {
   const Frameworks& with = m.facts().get<Frameworks>();
   out.compiled = with.has(Framework::kTorchCompile) || with.has(Framework::kCudaGraphs);
   out.fused_optimizer = fused_optimizer(m);
+}
+
+// Why times say little about the program.
+std::string no_evidence(const Trace& trace) {
+  if (trace.hardware_counters)
+    return "Hardware counters were collected for each kernel, which makes every launch slow: the times in this trace are "
+           "not those of a normal run. Record without counters to see where the time goes.";
+  if (std::ranges::any_of(trace.metadata, [](const auto& field) { return field.first == kNoTimelineField; }))
+    return "This file has no timeline: it tells which kernels took how long, and neither how busy the device was nor "
+           "what it waited for. Record a trace to see that.";
+  return {};
 }
 
 }  // namespace
@@ -354,7 +366,7 @@ RankMeasure rank_measure(const Measured& m) {
   out.cut_off = m.trace().cut_off;
   out.no_device = recorder_advice(m.trace().recorder).device_activity;
   out.python_frames = has_python_frames(m.trace());
-  out.hardware_counters = m.trace().hardware_counters;
+  out.no_evidence = no_evidence(m.trace());
   out.annotated = m.facts().get<Steps>().annotated;
   const Phases& phases = m.facts().get<Phases>();
   for (const Phase p : phases.all()) {

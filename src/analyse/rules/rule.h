@@ -52,7 +52,7 @@ struct RankMeasure {
   bool python_frames = false;            ///< Python functions were recorded
   std::string no_device;                 ///< why there may be no device activity: "was ProfilerActivity.CUDA on?"
   bool cut_off = false;                  ///< a file of it ends early
-  bool hardware_counters = false;          ///< hardware counters were collected kernel by kernel
+  std::string no_evidence;               ///< why its times say little about the program, in sentences; empty: they do
   SnapshotMeasure snapshot;
 
   bool has_device = false;               ///< the rest is about the busiest device
@@ -76,7 +76,7 @@ struct RankMeasure {
   /// Findings about so few activities would be chance.
   [[nodiscard]] bool is_too_little() const { return has_device && activities < 10; }
   /// Whether its times say little about the program.
-  [[nodiscard]] bool is_no_evidence() const { return hardware_counters || is_too_little(); }
+  [[nodiscard]] bool is_no_evidence() const { return !no_evidence.empty() || is_too_little(); }
   [[nodiscard]] double largest_idle_pct() const { return idle_pct[static_cast<size_t>(largest_idle_cause)]; }
 };
 

@@ -213,10 +213,7 @@ ReportVerdict verdict_of_snapshots(const Evidence& evidence, const std::vector<R
 ReportVerdict verdict_of_steps(const Evidence& evidence, const std::vector<RuleFinding>& findings) {
   const RankMeasure* with_device = evidence.first_device();
   const RankMeasure& m = *evidence.main_rank();
-  if (m.hardware_counters)
-    return {"Hardware counters were collected for each kernel, which makes every launch slow: the times in this trace "
-            "are not those of a normal run. Record without counters to see where the time goes.",
-            VerdictKind::kInconclusive};
+  if (!m.no_evidence.empty()) return {m.no_evidence, VerdictKind::kInconclusive};
   if (m.captures)
     return {"A CUDA graph is being captured and almost nothing runs, so this is not a run to evaluate.",
             VerdictKind::kCapture};
@@ -247,7 +244,8 @@ std::optional<double> worst(const Evidence& evidence, const ChecklistEntry& entr
   std::optional<double> result;
   if (entry.of_several && evidence.ranks.size() < 2) return result;
   for (const RankDiagnosis& r : evidence.ranks) {
-    const std::optional<double> v = r.measure.has_device ? entry.value(r.measure) : std::nullopt;
+    const bool tells = r.measure.has_device && r.measure.no_evidence.empty();
+    const std::optional<double> v = tells ? entry.value(r.measure) : std::nullopt;
     if (v && (!result || (entry.above ? *v < *result : *v > *result))) result = v;
   }
   return result;

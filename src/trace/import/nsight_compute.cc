@@ -18,6 +18,7 @@
 #include "trace/import/importer.h"
 #include "trace/import/whole_text.h"
 #include "trace/kernel_profile.h"
+#include "trace/no_timeline.h"
 #include "trace/trace_builder.h"
 
 namespace profgpu {
@@ -345,6 +346,7 @@ Result<Trace> read_ncu(const std::string& path, const ImportOptions&) {
   Trace trace = builder.finish(1);
   trace.events = reader.rows;
   trace.kernel_profile = profile;
+  trace.metadata.emplace_back(kNoTimelineField, "output of Nsight Compute");
   trace.issues.push_back({TraceIssueKind::kNote, 1,
                           "Nsight Compute's output has no times at which kernels ran: its launches stand one after the "
                           "other, and time between them is unknown"});

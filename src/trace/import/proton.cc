@@ -15,6 +15,7 @@
 #include "trace/import/importer.h"
 #include "trace/import/recording_rows.h"
 #include "trace/import/whole_text.h"
+#include "trace/no_timeline.h"
 #include "trace/trace_builder.h"
 
 namespace profgpu {
@@ -202,6 +203,7 @@ Result<Trace> read_hatchet(const std::string& path, const ImportOptions& options
   if (trace.activity.size() == 0)
     return Error{path + ": a profile of Proton without any kernel's time" + (complete ? "" : " (the file is damaged)"),
                  "proton.start(\"profile\"), and proton.finalize() after the kernels have run"};
+  trace.metadata.emplace_back(kNoTimelineField, "profile of Proton");
   trace.issues.push_back({TraceIssueKind::kNote, 1,
                           rows.whole() ? "a profile of Proton has sums, no times: each kernel's launches are one "
                                          "record, since there are too many to show one by one"

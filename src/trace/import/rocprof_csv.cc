@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "trace/import/rocm_rows.h"
 #include "trace/import/whole_text.h"
+#include "trace/no_timeline.h"
 
 namespace profgpu {
 namespace {
@@ -298,6 +299,7 @@ Result<Trace> read_rocprof_csv(const std::string& path, const ImportOptions& opt
   trace.hardware_counters = tables.counters() > 0;
   if (tables.lost_counters() > 0) unread["hardware counters"] = tables.lost_counters();
   add_rocm_issues(complete, counts, unread, trace);
+  if (tables.totals() > 0) trace.metadata.emplace_back(kNoTimelineField, "totals of rocprof");
   if (tables.totals() > 0)
     trace.issues.push_back({TraceIssueKind::kNote, 1,
                             "the profiler's totals by name have no timeline: each call has the mean duration of its name, "

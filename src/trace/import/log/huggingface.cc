@@ -106,6 +106,7 @@ class Trainer : public LogReading {
       rows.log().untimed = static_cast<int64_t>(pending_.size());
       return;
     }
+    rows.log().untimed = 0;
     int64_t place = 0;
     for (auto& [epoch, step] : pending_) {
       ++place;

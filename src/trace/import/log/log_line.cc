@@ -290,7 +290,7 @@ uint64_t LineScan::operator()(const char* begin, const char* end) const {
 }
 
 size_t place_of(std::string_view text, std::string_view part, size_t from) {
-  if (from > text.size()) return text.npos;
+  if (text.empty() || from > text.size()) return text.npos;
   const void* found = ::memmem(text.data() + from, text.size() - from, part.data(), part.size());
   return found == nullptr ? text.npos : static_cast<size_t>(static_cast<const char*>(found) - text.data());
 }
