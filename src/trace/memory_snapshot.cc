@@ -60,6 +60,10 @@ std::optional<uint32_t> DistinctNumbers::find(uint64_t number) const {
   return std::nullopt;
 }
 
+void PlaceColumn::widen() {
+  narrow_.drain([&](uint16_t place) { wide_.push_back(place == kNarrowNone ? kNone : place); });
+}
+
 uint32_t MemoryStacks::frame(const MemoryFrame& frame) {
   make_room(frame_slots_, frames_.size(), [&](size_t i) { return hash_of(frames_[i]); });
   const auto fresh = static_cast<uint32_t>(frames_.size());
@@ -187,9 +191,9 @@ int64_t AllocationEvents::time_us(size_t i) const {
 }
 
 size_t AllocationEvents::memory_bytes() const {
-  const size_t columns = wide_kind_.size() + address_.size() + size_.size() + stack_.size() + since_base_us_.size() +
-                         2 * time_us_.size();
-  return kind_.size() + 4 * columns + sizeof(AllocationKind) * kinds_.capacity() + addresses_.memory_bytes() +
+  const size_t columns = wide_kind_.size() + since_base_us_.size() + 2 * time_us_.size();
+  const size_t places = address_.memory_bytes() + size_.memory_bytes() + stack_.memory_bytes();
+  return kind_.size() + 4 * columns + places + sizeof(AllocationKind) * kinds_.capacity() + addresses_.memory_bytes() +
          sizes_.memory_bytes();
 }
 

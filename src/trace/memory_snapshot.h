@@ -31,6 +31,31 @@ class DistinctNumbers {
   std::vector<uint32_t> slots_;  ///< place + 1; 0 is empty; power-of-two size
 };
 
+/// Places in a table, or kNone: in two bytes each as long as all of them fit. Budget: one compare more than an array.
+class PlaceColumn {
+ public:
+  static constexpr uint32_t kNone = UINT32_MAX;
+
+  void push_back(uint32_t place) {
+    const bool fits = place < kNarrowNone || place == kNone;
+    if (wide_.size() == 0 && fits) return narrow_.push_back(static_cast<uint16_t>(place));   // kNone: its lowest bits
+    if (wide_.size() == 0) widen();
+    wide_.push_back(place);
+  }
+  [[nodiscard]] uint32_t operator[](size_t i) const {
+    if (wide_.size() > 0) return wide_[i];
+    return narrow_[i] == kNarrowNone ? kNone : narrow_[i];
+  }
+  [[nodiscard]] size_t size() const { return wide_.size() > 0 ? wide_.size() : narrow_.size(); }
+  [[nodiscard]] size_t memory_bytes() const { return 2 * narrow_.size() + 4 * wide_.size(); }
+
+ private:
+  static constexpr uint16_t kNarrowNone = UINT16_MAX;
+  void widen();
+  Blocks<uint16_t> narrow_;
+  Blocks<uint32_t> wide_;  ///< instead
+};
+
 struct MemoryFrame {
   StringId name, file;
   int32_t line = 0;
@@ -131,7 +156,7 @@ struct AllocationEvent {
   static constexpr int64_t kNoTime = -1;
 };
 
-/// Events in 17 bytes each, in the order of the file.
+/// Events in 11 bytes each, 17 where stacks, sizes or addresses are many, in the order of the file.
 class AllocationEvents {
  public:
   uint32_t kind(const AllocationKind& kind);
@@ -160,7 +185,7 @@ class AllocationEvents {
   std::vector<AllocationKind> kinds_;
   Blocks<uint8_t> kind_;
   Blocks<uint32_t> wide_kind_;  ///< instead, where they do not fit 8 bits
-  Blocks<uint32_t> address_, size_, stack_;
+  PlaceColumn address_, size_, stack_;
   DistinctNumbers addresses_, sizes_;
   int64_t base_us_ = AllocationEvent::kNoTime;
   Blocks<uint32_t> since_base_us_;
