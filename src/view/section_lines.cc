@@ -337,7 +337,8 @@ Lines check_table(const Report& report, const PresentOptions& options) {
   for (const Check& check : report.checklist) {
     grid.add_row({{std::string(verdict_name(check.verdict)), verdict_style(check.verdict)},
                   {check.question}, {check.value ? format_percent(*check.value) : ""}});
-    if (!check.record.empty()) append(open, wrapped_after(Line("  "), check.question + " Record " + check.record, options.width));
+    if (!check.record.empty())
+      append(open, wrapped_after(Line("  "), check.question + " Record " + check.record, options.width));
   }
   Lines out{Line("Checklist", Style::kStrong)};
   if (!grid.empty()) append(out, grid.lines(options.width, 1));

@@ -65,7 +65,7 @@ struct RankMeasure {
   std::array<double, kIdleCauses> idle_pct{};
   IdleCause largest_idle_cause = IdleCause::kUnknown;   ///< not untraced work, not a lack of requests
   SizedCollectives collectives;
-  std::string kernels_mostly;            ///< what most kernel time goes into: "attention (98 %)"; empty: unknown kernels
+  std::string kernels_mostly;            ///< what most kernel time goes into: "attention (98 %)"; empty: unknown
   std::optional<double> times_limit;     ///< Distance, if the work of enough kernels is known
   int64_t activities = 0;                ///< kernels, copies and sets of the whole trace
   bool captures = false;                 ///< a graph is captured for most of the time
