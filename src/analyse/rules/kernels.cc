@@ -195,7 +195,8 @@ void describe_dominant_kernel(const Measured& m, Finding& f) {
   const std::string_view whole = word.size() == function.size() ? "" : "regex:";
   f.fix = {is_amd(m.trace(), m.device().id)
                ? fmt::format("profile it: rocprof-compute profile -n train -k {} -- python train.py", word)
-               : fmt::format("profile it: ncu --set full --kernel-name {}{} --launch-count 5 python train.py", whole, word)};
+               : fmt::format("profile it: ncu --set full --kernel-name {}{} --launch-count 5 python train.py", whole,
+                             word)};
 }
 
 }  // namespace
