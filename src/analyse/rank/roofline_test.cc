@@ -108,7 +108,10 @@ TEST(Roofline, AnOperatorsWorkIsThatOfItsMainKernels) {
   WorkedTrace::add_device(trace);
   Facts facts(trace, {});
   const HostId op = trace.host.parent[trace.activity.launch[0].value];
-  facts.provide<DeviceWork>({.runs = {{op, kHundred, ActivityId(0), 500'000}}, .run_of = {0, 0}, .kernel_ns = 500'000});
+  DeviceWork both;
+  both.runs.push_back({op, kHundred, ActivityId(0), 500'000});
+  both.run_of = {0, 0};
+  facts.provide<DeviceWork>(std::move(both));
   facts.provide<OpWorks>({{OpWork()}, std::vector<uint32_t>(trace.host.size()), true, true});
   const RunLimits& limits = facts.get<RunLimits>();
   const DeviceWork& work = facts.get<DeviceWork>();
