@@ -67,7 +67,16 @@ std::optional<Heads> dense(const OpInputs& in, const AttentionPlaces& at) {
   return Heads{q[0], q[heads], q[sequence], k[sequence], q[3], v[3], false};
 }
 
-// Sequences one after the other. Only how many there are is in the trace: lengths that are all the same make the least
+// Whether sequences are all of one length: the longest, which follows the ends of queries and of keys, is their mean.
+bool are_alike(const OpInputs& in, const AttentionPlaces& at, int64_t sequences, int64_t queries, int64_t keys) {
+  const auto is_mean = [&](size_t place, int64_t tokens) {
+    const auto longest = place < in.at.size() ? whole_value(in[place]) : std::nullopt;
+    return longest && tokens % sequences == 0 && *longest == tokens / sequences;
+  };
+  return is_mean(at.ends + 2, queries) && is_mean(at.ends + 3, keys);
+}
+
+// Sequences one after the other. If the trace has only how many there are, lengths that are all the same make the least
 // of pairs. `tokens` and heads are the last three dimensions but one.
 std::optional<Heads> one_after_the_other(const OpInputs& in, const AttentionPlaces& at) {
   const auto &q = in[at.query].shape, &k = in[at.query + 1].shape, &v = in[at.query + 2].shape;
@@ -77,10 +86,11 @@ std::optional<Heads> one_after_the_other(const OpInputs& in, const AttentionPlac
   if (n == 4 && (q[0] != 1 || k[0] != 1)) return std::nullopt;
   const int64_t sequences = ends[0] - 1, queries = q[n - 3], keys = k[n - 3];
   // Keys of sequences of other lengths than the queries': any pairing is possible.
-  if (sequences > 1 && queries != keys) return std::nullopt;
+  const bool alike = sequences == 1 || are_alike(in, at, sequences, queries, keys);
+  if (!alike && queries != keys) return std::nullopt;
   if (k[n - 2] < 1 || q[n - 2] % k[n - 2] != 0 || q[n - 1] != k[n - 1]) return std::nullopt;
   return Heads{sequences,          q[n - 2],     queries / sequences, keys / sequences, q[n - 1], v[n - 1],
-               sequences > 1};
+               !alike};
 }
 
 Mask mask_of(const OpInputs& in, const AttentionPlaces& at) {

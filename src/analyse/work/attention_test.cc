@@ -96,6 +96,15 @@ TEST(Attention, SequencesOneAfterTheOtherHaveALowerBound) {
   EXPECT_EQ(one.flops, 2 * 2 * 8 * 64 * 96 * 32);
   EXPECT_EQ(work_of("aten::_flash_attention_forward", "[[64, 8, 32], [96, 8, 32], [96, 8, 32], [5], [5]]", types).flops,
             -1);
+  // The longest of four is a quarter of all: so are the others.
+  const std::string_view more = R"(["c10::Half", "c10::Half", "c10::Half", "int", "int", "Scalar", "Scalar"])";
+  const OpWork alike = work_of("aten::_flash_attention_forward", "[[64, 8, 32], [96, 8, 32], [96, 8, 32], [5], [5], [], []]",
+                               more, R"(["", "", "", "", "", "16", "24"])");
+  EXPECT_FALSE(alike.lower_bound);
+  EXPECT_EQ(alike.flops, 2 * 2 * 4 * 8 * 16 * 24 * 32);
+  EXPECT_TRUE(work_of("aten::_flash_attention_forward", "[[64, 8, 32], [64, 8, 32], [64, 8, 32], [5], [5], [], []]", more,
+                      R"(["", "", "", "", "", "32", "32"])")
+                  .lower_bound);
 }
 
 TEST(Attention, TheEfficientFormNumbersItsMasks) {
