@@ -164,7 +164,7 @@ RunLimits RunLimits::compute(const Facts& facts) {
   const DeviceWork& work = facts.get<DeviceWork>();
   const size_t runs = work.runs.size();
   RunLimits all{std::vector<double>(runs, -1), std::vector<Bound>(runs), std::vector<bool>(runs),
-                std::vector<StringId>(runs), std::vector<int64_t>(runs)};
+                std::vector<bool>(runs), std::vector<StringId>(runs), std::vector<int64_t>(runs)};
   const DeviceTime* device = device_of(facts);
   if (device == nullptr || runs == 0) return all;
   const std::optional<DeviceLimits>& limits = facts.get<Limits>().device;
@@ -184,12 +184,15 @@ RunLimits RunLimits::compute(const Facts& facts) {
     all.recomputed[i] = recomputed(run.op);
     const std::optional<double> least = limits ? limits->least_ns(run.work) : std::nullopt;
     if (!least || all.main_ns[i] <= 0) continue;
+    const bool computes = limits->computes_longer(run.work);
+    all.impossible[i] = computes && 100 * *least > kImpossiblePct * static_cast<double>(run.device_ns);
+    if (all.impossible[i]) continue;
     all.least_ns[i] = *least;
     const int64_t ns = trace.activity.duration_ns[main[i].value];
     const bool is_short =
         ns < kShort_ns || (ns < kShortOfFewBlocks_ns && has_few_blocks(trace, main[i], multiprocessors));
     if (is_short && *least < kHalf * static_cast<double>(all.main_ns[i])) all.bound[i] = Bound::kLatency;
-    else all.bound[i] = limits->computes_longer(run.work) ? Bound::kCompute : Bound::kMemory;
+    else all.bound[i] = computes ? Bound::kCompute : Bound::kMemory;
   }
   return all;
 }
@@ -296,6 +299,11 @@ class RooflineMaker {
                                              format_percent(*roofline.hfu_pct, 0)));
       roofline.mfu_pct.reset(), roofline.hfu_pct.reset();
     }
+    if (impossible_ns_ > 0)
+      roofline.missing.push_back(fmt::format("{} of kernel time is in operators that are faster than their FLOPs allow: "
+                                             "they compute less than their shapes say, as with masks and sliding "
+                                             "windows, and do not count",
+                                             format_percent(percent_of(impossible_ns_, all_ns_))));
     if (!peak_.complete() && limits_.device)
       roofline.missing.push_back(fmt::format("MFU is not known: {} of the FLOPs are in {}, of which the device's rate "
                                              "is not known",
@@ -324,7 +332,8 @@ class RooflineMaker {
         sum.row.recomputed = again;
       }
       sum.add(run.work, 1, run.device_ns, of_run_.least_ns[i], of_run_.bound[i]);
-      if (limits_.device) peak_.add(run.work, *limits_.device, again);
+      if (of_run_.impossible[i]) impossible_ns_ += run.device_ns;
+      else if (limits_.device) peak_.add(run.work, *limits_.device, again);
     }
   }
 
@@ -356,6 +365,7 @@ class RooflineMaker {
 
   // FLOPs beyond those that are counted of it.
   [[nodiscard]] bool may_hold_more(const WorkRun* run, ActivityId a) const {
+    if (run != nullptr && of_run_.impossible[work_.run_of[a.value]]) return true;
     if (run != nullptr && run->work.flops >= 0) return run->work.lower_bound;
     const KernelCategory category = facts_.get<Kernels>().category[trace_.activity.name[a.value].value];
     return multiplies(category) || category == KernelCategory::kOther;
@@ -419,7 +429,7 @@ class RooflineMaker {
   const RunLimits& of_run_;
   RowSums ops_, kernels_;
   std::vector<size_t> row_of_run_;      // of ops_; SIZE_MAX: not measured
-  int64_t all_ns_ = 0, known_ns_ = 0, uncounted_ns_ = 0;   // of compute kernels in measured steps
+  int64_t all_ns_ = 0, known_ns_ = 0, uncounted_ns_ = 0, impossible_ns_ = 0;   // of compute kernels in measured steps
   PeakTime peak_;
 };
 

@@ -72,6 +72,20 @@ TEST(Roofline, ShortKernelsAreBoundByLatency) {
   EXPECT_EQ(limits.bound[1], Bound::kMemory);
 }
 
+// A product of 100 us in 10 is masked, or of another precision than its inputs.
+TEST(Roofline, WorkThatIsFasterThanThePeakDoesNotCount) {
+  HandTrace hand = one_step();
+  hand.op("masked", 10, 20).kernel("gemm", 11, 12, 100, 110);
+  hand.op("aten::mm", 30, 40).kernel("gemm", 31, 32, 200, 400);
+  const WorkedTrace t(hand.build(), {kHundred, kHundred});
+  const Roofline& r = t.facts.get<Roofline>();
+  EXPECT_EQ(t.facts.get<RunLimits>().bound[0], Bound::kUnknown);
+  EXPECT_NEAR(*r.mfu_pct, 10, 1e-6);
+  EXPECT_TRUE(r.mfu_is_lower_bound());
+  ASSERT_EQ(r.missing.size(), 1U);
+  EXPECT_TRUE(r.missing[0].starts_with("4.8 % of kernel time is in operators that are faster")) << r.missing[0];
+}
+
 TEST(Roofline, WithoutPeaksOrShapesItSaysWhatIsMissing) {
   HandTrace hand = one_step();
   hand.op("aten::mm", 10, 20).kernel("gemm", 11, 12, 100, 300);
