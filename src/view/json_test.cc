@@ -218,6 +218,7 @@ TEST(Json, ARankIsItsSections) {
         "hfu_pct": null,
         "mbu_pct": null,
         "clock_mfu_pct": null,
+        "mfu_is_lower_bound": null,
         "missing": [],
         "ops": [],
         "kernels": []
@@ -228,6 +229,7 @@ TEST(Json, ARankIsItsSections) {
         "wall_ns": 0,
         "limit_ns": null,
         "times_limit": null,
+        "times_limit_is_lower_bound": null,
         "known_pct": null,
         "parts": []
       },
