@@ -124,8 +124,8 @@ struct RunLimits {
   std::vector<double> least_ns;      ///< by run; negative: unknown
   std::vector<Bound> bound;          ///< by run
   std::vector<bool> recomputed;      ///< by run: a forward operator within the backward pass
-  /// By run: faster than its FLOPs allow. It computes less than its shapes say, as with masks and windows, or in another
-  /// precision: its limit is unknown.
+  /// By run: faster than its FLOPs allow. It computes less than its shapes say, as with masks and windows, or in
+  /// another precision: its limit is unknown.
   std::vector<bool> impossible;
   /// By run: the name of the kernels that do its work, and how long these take. Others, such as transposes and sums of
   /// parts, only serve them.
