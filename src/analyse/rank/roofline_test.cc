@@ -157,8 +157,8 @@ TEST(Roofline, ForwardOperatorsWithinTheBackwardPassAreRecomputation) {
 TEST(Roofline, MfuIsALowerBoundWhereProductsAreNotCounted) {
   const auto bound = [](const char* kernel, const OpWork& work) {
     HandTrace hand = one_step();
-    hand.op("aten::mm", 10, 20).kernel("ampere_sgemm_128x64_tn", 11, 12, 100, 300);
-    hand.op("other", 30, 40).kernel(kernel, 31, 32, 300, 410);
+    hand.op("aten::mm", 10, 20).kernel("ampere_sgemm_128x64_tn", 11, 12, 100, 400);
+    hand.op("other", 30, 40).kernel(kernel, 31, 32, 400, 510);
     const WorkedTrace t(hand.build(), {kHundred, work});
     const Roofline& r = t.facts.get<Roofline>();
     EXPECT_TRUE(r.mfu_pct) << kernel;
