@@ -118,11 +118,11 @@ def test_measured_peaks_replace_the_table(analyze, profgpu, simulate, tmp_path):
     trace = simulate('--steps', '4', '--layers', '12')
     table = analyze(trace)['ranks'][0]
     peaks = tmp_path / 'peaks.json'
-    rates = {p['precision']: p['tflops'] / 2 for p in table['limits']['peaks']}
-    peaks.write_text(json.dumps({'devices': [{'tflops': rates, 'memory_gbps': table['limits']['memory_gbps'] / 2}]}))
+    rates = {p['precision']: p['tflops'] * 0.8 for p in table['limits']['peaks']}
+    peaks.write_text(json.dumps({'devices': [{'tflops': rates, 'memory_gbps': table['limits']['memory_gbps'] * 0.8}]}))
     measured = analyze(trace, '--peaks', peaks)['ranks'][0]
     assert measured['limits']['source'] == str(peaks)
-    assert measured['roofline']['mfu_pct'] == pytest.approx(2 * table['roofline']['mfu_pct'])
+    assert measured['roofline']['mfu_pct'] == pytest.approx(table['roofline']['mfu_pct'] / 0.8)
     peaks.write_text('{}')
     refused = profgpu('analyze', trace, '--peaks', peaks)
     assert refused.returncode == 2 and b'not a file of peak rates' in refused.stderr

@@ -196,13 +196,12 @@ void Places::add(ActivityId activity) {
 void Places::add_samples(ThreadId stack, Interval part, string_view prefix) {
   const HostTable& h = trace_.host;
   const Thread& t = trace_.threads[stack.value];
-  HostId row = trace_.first_from(t, part.start);
-  if (row != t.begin) row = HostId(size_t{row.value} - 1);   // the sample before lasts until the next
-  for (; row < t.end && h.start_ns[row.value] < part.end; ++row) {
+  for (HostId row = trace_.first_from(t, part.start); row < t.end && h.start_ns[row.value] < part.end; ++row) {
     const HostId next(size_t{row.value} + 1);
     if (next < t.end && h.parent[next.value] == row) continue;   // a frame that it called, in the same sample
-    const int64_t ns = overlap_length(h.interval(row), part);
-    if (const HostId place = representative(row); ns > 0 && place.valid()) sum_up(place, ns, prefix);
+    // The last sample lasts until the process ends.
+    if (const HostId place = representative(row); place.valid())
+      sum_up(place, overlap_length(h.interval(row), part), prefix);
   }
 }
 

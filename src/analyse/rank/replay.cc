@@ -250,7 +250,8 @@ class Player {
     if (start == INT64_MIN) start = recorded - earlier_;
     start = std::min(start, recorded);
     const bool gone = i < removal_.activity.size() && removal_.activity[i];
-    ended_[i] = start + (gone ? 0 : trace_.activity.duration_ns[i]);
+    const int64_t ns = trace_.activity.duration_ns[i];
+    ended_[i] = start + (gone ? std::llround(removal_.left * static_cast<double>(ns)) : ns);
     device_end_ = std::max(device_end_, ended_[i]);
   }
 

@@ -20,7 +20,8 @@ struct Removal {
   bool launch_latency = false;     ///< an activity that is launched in time starts as soon as its stream is free
   bool dependency_waits = false;   ///< activities never wait for other streams
   bool synchronization = false;    ///< the host never waits for the device
-  std::vector<bool> activity;      ///< by ActivityId: takes no time; empty: none
+  std::vector<bool> activity;      ///< by ActivityId: takes no time, or only the part that is left; empty: none
+  double left = 0;                 ///< of the duration of these
   std::vector<bool> in_time;       ///< by ActivityId: is launched before its stream is free; empty: as recorded
 };
 

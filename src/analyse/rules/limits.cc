@@ -113,13 +113,13 @@ std::optional<double> slow_pct(const Measured& m, const Rule& rule, Bound bound)
   return only_if(slow.ns > 0, m.wall_pct(slow.ns));
 }
 
-// What the steps save without these kernels, in proportion to the part of their time that is lost.
+// What the steps save if these kernels take what good ones would.
 int64_t cost_of(const Measured& m, const SlowKernels& slow) {
   Removal removal;
   removal.activity.resize(m.trace().activity.size());
   for (const ActivityId a : slow.kernels) removal.activity[a.value] = true;
-  const double part = slow.lost_ns / static_cast<double>(std::max<int64_t>(slow.ns, 1));
-  return static_cast<int64_t>(part * static_cast<double>(std::min(slow.ns, m.replay().saved_by(removal))));
+  removal.left = 1 - slow.lost_ns / static_cast<double>(std::max<int64_t>(slow.ns, 1));
+  return std::min(static_cast<int64_t>(slow.lost_ns), m.replay().saved_by(removal));
 }
 
 std::string op_text(const Measured& m, const SlowOp& op) {
@@ -369,7 +369,7 @@ extern const Rule kSlowProducts = {
         "Value: share of the measured steps' wall time in kernels of compute-bound operators that take more than twice "
         "the least time for their FLOPs at the peak rate of their precision. Needs recorded shapes and a device whose "
         "peak rates are known, or --peaks. Kernels that another finding names do not count. Cost: replay of the trace "
-        "without these kernels, times the part of their time that is beyond 90 % of the limit.",
+        "with these kernels at 90 % of their limit.",
     .advice = {
         "sizes in multiples of 64, better of 128 and 256; larger batches",
         "torch.autocast(\"cuda\", dtype=torch.bfloat16); TF32 for what stays in float32",
@@ -396,7 +396,7 @@ extern const Rule kMemoryBound = {
         "Value: share of the measured steps' wall time in kernels of memory-bound operators that take more than twice "
         "the time in which the memory moves their inputs and outputs once; of kernels that torch.compile made, twice: they "
         "may write to what they read. Needs recorded shapes and a device whose memory bandwidth is known, or --peaks. Kernels that another finding names do not count. Cost: replay of the "
-        "trace without these kernels, times the part of their time that is beyond 90 % of the limit.",
+        "trace with these kernels at 90 % of their limit.",
     .advice = {
         "fuse it with the operators that run before and after it: torch.compile(model), or a fused module",
         "contiguous inputs: strided and transposed views are read in small pieces",
