@@ -59,6 +59,7 @@ def recorded(folder, *words, command=LONG):
     try:
         until(lambda: children(run.pid))
         (pid,) = children(run.pid)
+        until(lambda: os.readlink(f'/proc/{pid}/exe') != os.path.realpath(PROGRAM))   # it is the command by now
         if command is LONG:
             until(lambda: subprocess.run([PROGRAM, 'attach', str(pid)], capture_output=True).returncode == 0)
         yield pid
