@@ -62,35 +62,8 @@ class Classifier {
     }
     const PoolKind pool = pool_kind(snapshot_.pools[a.pool]);
     if (pool == PoolKind::kGraph) return {Category::kGraphPool, Certainty::kCertain};
-    if (pool == PoolKind::kProgram) return of_programs_pool(a);
-    switch (stacks_.of(a.stack).role) {
-      case MemoryRole::kWorkspace:
-        return {Category::kWorkspace, Certainty::kCertain};
-      case MemoryRole::kCache:
-        return {Category::kCache, Certainty::kLikely};
-      case MemoryRole::kCommunication:
-        return {Category::kCommunication, Certainty::kLikely};
-      case MemoryRole::kParameter:
-        return parameter(a);
-      case MemoryRole::kGradient:
-        return kept(a, MemoryPhase::kBackward, Category::kGradient, Certainty::kCertain);
-      case MemoryRole::kBackward:
-        return kept(a, MemoryPhase::kBackward, Category::kGradient, Certainty::kLikely);
-      case MemoryRole::kOptimizer:
-        return kept(a, MemoryPhase::kOptimizer, Category::kOptimizerState, Certainty::kLikely);
-      case MemoryRole::kForward:
-      case MemoryRole::kProgram:
-        return of_forward(a);
-      case MemoryRole::kUnknown:
-        break;
-    }
-    return a.made == kOutside ? of_before(a) : without_stack(a);
-  }
-
-  // What a line keeps in such a pool is named where the stack alone tells. Lifetimes do not: if graphs share the pool,
-  // each replay uses the tensors again.
-  [[nodiscard]] CategoryOf of_programs_pool(const Allocation& a) const {
-    if (graph_pools_.contains(a.pool)) return {Category::kGraphPool, Certainty::kLikely};
+    if (pool == PoolKind::kProgram && graph_pools_.contains(a.pool))
+      return {Category::kGraphPool, Certainty::kLikely};
     switch (stacks_.of(a.stack).role) {
       case MemoryRole::kWorkspace:
         return {Category::kWorkspace, Certainty::kCertain};
@@ -101,9 +74,27 @@ class Classifier {
       case MemoryRole::kParameter:
         return parameter(a);
       default:
-        return {Category::kMemoryPool, Certainty::kCertain};
+        // Lifetimes name nothing in such a pool: if graphs share it, each replay uses the tensors again.
+        return pool == PoolKind::kProgram ? CategoryOf{Category::kMemoryPool, Certainty::kCertain} : by_lifetime(a);
     }
   }
+
+  [[nodiscard]] CategoryOf by_lifetime(const Allocation& a) const {
+    switch (stacks_.of(a.stack).role) {
+      case MemoryRole::kGradient:
+        return kept(a, MemoryPhase::kBackward, Category::kGradient, Certainty::kCertain);
+      case MemoryRole::kBackward:
+        return kept(a, MemoryPhase::kBackward, Category::kGradient, Certainty::kLikely);
+      case MemoryRole::kOptimizer:
+        return kept(a, MemoryPhase::kOptimizer, Category::kOptimizerState, Certainty::kLikely);
+      case MemoryRole::kForward:
+      case MemoryRole::kProgram:
+        return of_forward(a);
+      default:
+        return a.made == kOutside ? of_before(a) : without_stack(a);
+    }
+  }
+
   // Moving and loading makes copies that are gone at once.
   [[nodiscard]] CategoryOf parameter(const Allocation& a) const {
     return a.freed == kOutside ? CategoryOf{Category::kParameter, Certainty::kLikely}

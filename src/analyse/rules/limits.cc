@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <map>
 #include <numeric>
 #include <tuple>
@@ -233,27 +234,28 @@ void show_and_price(const Measured& m, const SlowKernels& slow, Finding& f) {
   set_cost(f, m.wall_ns(), cost_of(m, slow));
 }
 
-/// How a sentence begins about products of one kind, and about those of several.
+/// Of products of one kind, or of several.
 struct ProductWords {
-  std::string_view begin, lower, takes, their;
+  std::string_view name, takes, their;
 };
 
 ProductWords words_of(const Measured& m, const SlowKernels& slow) {
   const auto all = [&](std::string_view family) {
     return std::ranges::all_of(slow.ops, [&](const SlowOp& op) { return family_of(m, op) == family; });
   };
-  if (all("attention")) return {"A", "attention", "takes", "its"};
-  if (all("convolutions")) return {"C", "convolutions", "take", "their"};
-  return {"M", "matrix products", "take", "their"};
+  if (all("attention")) return {"attention", "takes", "its"};
+  if (all("convolutions")) return {"convolutions", "take", "their"};
+  return {"matrix products", "take", "their"};
 }
 
 void describe_slow_products(const Measured& m, Finding& f) {
   const SlowKernels slow = slow_kernels(m, kSlowProducts, Bound::kCompute);
   const DeviceLimits& limits = *m.facts().get<Limits>().device;
   const ProductWords w = words_of(m, slow);
-  f.what = fmt::format("{} at less than half of {} limit {} {:.0f} % of the time", w.lower, w.their, w.takes, *f.value);
-  f.verdict = fmt::format("{}{} at less than half of the GPU's peak rate {} {} of the time.", w.begin, w.lower.substr(1),
-                          w.takes, format_percent(*f.value, 0));
+  f.what = fmt::format("{} at less than half of {} limit {} {:.0f} % of the time", w.name, w.their, w.takes, *f.value);
+  f.verdict = fmt::format("{} at less than half of the GPU's peak rate {} {} of the time.", w.name, w.takes,
+                          format_percent(*f.value, 0));
+  f.verdict.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(f.verdict.front())));
   f.why = fmt::format("For their FLOPs these kernels need {} of their time at the peak rates of {}.",
                       format_percent(least_pct(slow), 0), limits.name);
   for (size_t i = 0; i < std::min(kNamedOps, slow.ops.size()); ++i) {
@@ -395,8 +397,9 @@ extern const Rule kMemoryBound = {
     .computation =
         "Value: share of the measured steps' wall time in kernels of memory-bound operators that take more than twice "
         "the time in which the memory moves their inputs and outputs once; of kernels that torch.compile made, twice: they "
-        "may write to what they read. Needs recorded shapes and a device whose memory bandwidth is known, or --peaks. Kernels that another finding names do not count. Cost: replay of the "
-        "trace with these kernels at 90 % of their limit.",
+        "may write to what they read. Needs recorded shapes and a device whose memory bandwidth is known, or --peaks. "
+        "Kernels that another finding names do not count. Cost: replay of the trace with these kernels at 90 % of their "
+        "limit.",
     .advice = {
         "fuse it with the operators that run before and after it: torch.compile(model), or a fused module",
         "contiguous inputs: strided and transposed views are read in small pieces",
@@ -420,8 +423,8 @@ extern const Rule kLowMfu = {
         "batches and models without large products leave most of it unused, however busy the device is.",
     .computation =
         "Value: time that the products of the measured steps, without recomputation, take at the peak rates of their "
-        "precisions, as a share of the steps' wall time. Needs a known limit for 70 % of kernel time. Silent where kernels whose FLOPs are "
-        "not known could raise it to the threshold. No cost: other "
+        "precisions, as a share of the steps' wall time. Needs a known limit for 70 % of kernel time. Silent where kernels "
+        "whose FLOPs are not known could raise it to the threshold. No cost: other "
         "findings and `--section distance` have what it is made of.",
     .advice = {
         "profgpu analyze TRACE --section distance   # what the time is made of; --section roofline: by operator",

@@ -133,6 +133,12 @@ std::string missing_work_advice(const std::vector<RuleFinding>& findings) {
 // Where the device has no name, by what its recorder is told.
 bool is_of_amd(const RankMeasure& m) { return is_amd_name(m.device_name) || contains(m.no_device, "rocprofv3"); }
 
+std::string host_advice(const RankMeasure& m) {
+  return is_of_amd(m) ? " Record the host as well: ProfilerActivity.CPU, or rocprofv3 --hip-trace --marker-trace."
+                      : " Record the host as well: ProfilerActivity.CPU, nsys profile --trace=cuda,nvtx, or `profgpu run "
+                        "--trace`.";
+}
+
 constexpr double kFarFromLimit = 2.5;   // well-tuned training takes about twice its limit
 
 // If no single cause has a cost worth mentioning.
@@ -153,12 +159,7 @@ ReportVerdict verdict_of_use(const Evidence& evidence, const std::vector<RuleFin
   const VerdictKind if_unclear = other == nullptr && unclear ? VerdictKind::kInconclusive : VerdictKind::kBottleneck;
   std::string record;
   if (other == nullptr && unclear)
-    record = untraced >= kMuchUntracedPct
-                 ? missing_work_advice(findings)
-             : is_of_amd(m)
-                 ? " Record the host as well: ProfilerActivity.CPU, or rocprofv3 --hip-trace --marker-trace."
-                 : " Record the host as well: ProfilerActivity.CPU, nsys profile --trace=cuda,nvtx, or `profgpu "
-                       "run --trace`.";
+    record = untraced >= kMuchUntracedPct ? missing_work_advice(findings) : host_advice(m);
   if (!busy_enough)
     return {fmt::format("{}; most of the idle time is {} ({} of the time).{}{}", busy,
                         words(idle_cause_name(m.largest_idle_cause)), format_percent(m.largest_idle_pct(), 0), also,
