@@ -286,9 +286,12 @@ ReportPart serving_part(const Serving& serving) {
     if (!text.empty()) say(fmt::format("a token of {} steps needs {} on this GPU", step_kind_name(k.kind), text));
   }
   if (serving.token_interval_ns)
-    say(fmt::format("a token every {} for each sequence", format_duration(*serving.token_interval_ns)));
+    say(fmt::format("a token every {}{} for each sequence", format_duration(*serving.token_interval_ns),
+                    serving.speculative ? " or less" : ""));
   if (serving.tokens_per_s)
-    say(fmt::format("{} generated tokens/s while the engine works", format_number(*serving.tokens_per_s)));
+    say(fmt::format("{}{} generated tokens/s while the engine works{}", serving.speculative ? "at least " : "",
+                    format_number(*serving.tokens_per_s),
+                    serving.speculative ? ": a step checks drafted tokens and may accept several" : ""));
   if (serving.between_ns > 0) {
     std::string text = fmt::format("{} between steps, {} of the time", format_duration(serving.between_ns),
                                    format_percent(serving.between_pct));

@@ -40,6 +40,10 @@ class HandTrace {
   HandTrace& python(std::string_view name, int64_t start, int64_t end, std::string_view thread = "main") {
     return host(HostKind::kPython, name, start, end, thread, 0);
   }
+  /// The profiler's own work, or CUDA's.
+  HandTrace& overhead(std::string_view name, int64_t start, int64_t end) {
+    return host(HostKind::kOverhead, name, start, end, "main", 0);
+  }
   /// A frame of the main thread's stack, sampled at its start.
   HandTrace& sampled(std::string_view name, int64_t start, int64_t end) {
     return python(name, start, end, "main (Python stack)");

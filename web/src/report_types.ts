@@ -310,6 +310,7 @@ export interface ServingKind {
 }
 export interface Serving {
   kinds: ServingKind[];
+  speculative: boolean;
   token_interval_ns: number | null;
   tokens_per_s: number | null;
   between_ns: number;

@@ -17,9 +17,10 @@ using test::TraceRows;
 constexpr int64_t kStep = 1'000'000;
 
 /// What one rank does in one step: it loads, saves or allocates, its host does something else, then it computes in five
-/// equal kernels and a few more, and meets the others.
+/// equal kernels, one for its experts and a few more, and meets the others.
 struct Work {
-  int64_t load_ns = 50'000, save_ns = 0, allocate_ns = 0, host_ns = 0, compute_ns = 500'000, extra_ns = 0;
+  int64_t load_ns = 50'000, save_ns = 0, allocate_ns = 0, host_ns = 0, compute_ns = 500'000, experts_ns = 0;
+  int64_t extra_ns = 0;
 };
 
 /// Collectives of a step after its compute, one after the other. `group`: of a rank.
@@ -109,6 +110,7 @@ class StragglersTest : public testing::Test {
       device += ns, at += 1'000;
     };
     for (int k = 0; k < 5; ++k) launch("gemm_" + std::to_string(k), w.compute_ns / 5);
+    if (w.experts_ns > 0) launch("grouped_gemm", w.experts_ns);
     for (int k = 0; k < 2 && w.extra_ns > 0; ++k) launch("evaluate", w.extra_ns / 2);
     return device;
   }
@@ -177,6 +179,18 @@ TEST_F(StragglersTest, MoreWorkIsUneven) {
   const Job job = run({.work = [](int rank, int) { return Work{.extra_ns = rank == 0 ? 150'000 : 0}; }});
   expect_alone(job, 0, "uneven_work");
   EXPECT_EQ(side_by_side(job.stragglers[0], "kernels"), (std::pair{7.0, 5.0}));
+}
+
+TEST_F(StragglersTest, OneKernelThatTakesLongerAloneIsUneven) {
+  const Job job = run({.work = [](int rank, int) { return Work{.experts_ns = rank == 2 ? 300'000 : 100'000}; }});
+  expect_alone(job, 2, "uneven_work");
+  EXPECT_NE(all_evidence(job.stragglers[0]).find("grouped_gemm: 300 µs each, others 100 µs; all other kernels take as long"),
+            std::string::npos)
+      << all_evidence(job.stragglers[0]);
+  const auto slow = [](int rank, int) {
+    return rank == 2 ? Work{.compute_ns = 700'000, .experts_ns = 140'000} : Work{.experts_ns = 100'000};
+  };
+  expect_alone(run({.work = slow}), 2, "slow_compute");
 }
 
 TEST_F(StragglersTest, LargerGridsAreUneven) {

@@ -238,7 +238,7 @@ class Comparison {
   [[nodiscard]] std::string compute_kind() {
     const double slower = others_[kCompute] > 0 ? own_.mean[kCompute] / others_[kCompute] - 1 : 0;
     if (low_clock(slower)) return "low_clocks";
-    if (larger_inputs(slower)) return "uneven_work";
+    if (larger_inputs(slower) || one_kernel_explains()) return "uneven_work";
     if (same_work_ || slower_explains()) return "slow_compute";
     return peers_agree_ || varies(own_) ? "uneven_work" : "late";   // late: stages of a pipeline differ by design
   }
@@ -260,6 +260,17 @@ class Comparison {
     double sum = 0;
     for (const StepWork& s : rank.work.steps) sum += static_cast<double>(s.kernel_ns);
     return sum / static_cast<double>(std::max<int64_t>(rank.measured_steps(), 1));
+  }
+
+  // A slow device slows all kernels. One with the same grid that alone takes longer has more to do: an expert more
+  // tokens.
+  [[nodiscard]] bool one_kernel_explains() {
+    const auto ratio = common_slowdown();
+    constexpr double kMinRest = 0.1, kSame = 0.1;   // of the common kernels' time, and of their slowdown
+    if (!ratio || *ratio <= 1 || slowest_.kernel == nullptr) return false;
+    if (rest_own_ns_ < kMinRest * (rest_own_ns_ + slowest_.own_ns)) return false;
+    one_kernel_ = rest_own_ns_ / rest_others_ns_ - 1 <= kSame * (*ratio - 1);
+    return one_kernel_;
   }
 
   [[nodiscard]] bool larger_inputs(double slower) const {
@@ -301,8 +312,9 @@ class Comparison {
       own += static_cast<double>(k.total_ns), others += there;
       if (static_cast<double>(k.total_ns) - there <= most) continue;
       most = static_cast<double>(k.total_ns) - there;
-      slowest_ = {&k, median(it->second)};
+      slowest_ = {&k, median(it->second), static_cast<double>(k.total_ns), there};
     }
+    rest_own_ns_ = own - slowest_.own_ns, rest_others_ns_ = others - slowest_.there_ns;
     if (own < kCommonWork * all || others <= 0 || own <= 0) return std::nullopt;
     common_share_ = own / all;
     return own / others;
@@ -347,9 +359,7 @@ class Comparison {
     if (!ratio) return;
     out.evidence.push_back(fmt::format("{} take {} longer", same_work_ ? "the same kernels" : "common kernels",
                                        format_percent(100 * (*ratio - 1))));
-    if (const auto [kernel, others_ns] = slowest_; kernel != nullptr)
-      out.evidence.push_back(fmt::format("{}: {} each, others {}", kernel->name, format_duration(kernel->mean_ns()),
-                                         format_duration(others_ns)));
+    if (slowest_.kernel != nullptr) out.evidence.push_back(slowest_.text());
   }
 
   void add_amounts(WorkComparison& out) const {
@@ -358,6 +368,7 @@ class Comparison {
         out.evidence.push_back(fmt::format("{}: {} per step, others {}", what,
                                            format_count(static_cast<int64_t>(own_.mean[m])),
                                            format_count(static_cast<int64_t>(others_[m]))));
+    if (one_kernel_) out.evidence.push_back(slowest_.text() + "; all other kernels take as long as there");
     if (!same_work_) out.evidence.push_back("its kernels differ from the others' in name, grid or block");
   }
 
@@ -380,7 +391,18 @@ class Comparison {
   bool same_work_ = false;        // peers_ have the rank's work
   bool peers_agree_ = false;      // peers_ have the same work, but not the rank's
   double common_share_ = 0;       // of the rank's kernel time
-  std::pair<const KernelWork*, double> slowest_{nullptr, 0};
+  struct Slowest {
+    const KernelWork* kernel = nullptr;
+    double others_mean_ns = 0;
+    double own_ns = 0, there_ns = 0;   // of all calls, and what they would take there
+    [[nodiscard]] std::string text() const {
+      return fmt::format("{}: {} each, others {}", kernel->name, format_duration(kernel->mean_ns()),
+                         format_duration(others_mean_ns));
+    }
+  };
+  Slowest slowest_;                            // the common kernel that adds most
+  double rest_own_ns_ = 0, rest_others_ns_ = 0;   // of the other common ones
+  bool one_kernel_ = false;                    // it explains what the rank takes longer
 };
 
 }  // namespace

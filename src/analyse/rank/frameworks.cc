@@ -93,11 +93,12 @@ Frameworks Frameworks::compute(const Facts& facts) {
     vllm_kernels |= contains(name, "vllm::");
     for (const Sign& sign : kSigns)
       if (!all.has(sign.framework) && contains(name, sign.part)) all.seen[static_cast<size_t>(sign.framework)] = true;
-    vllm_steps |= is_vllm_step(name), sglang_steps |= name.starts_with("step[");
+    vllm_steps |= is_vllm_step(name), sglang_steps |= name.starts_with("step[") && engine_step(name).has_value();
   }
   // Other engines use vLLM's kernels and modules, too: those whose steps are marked are the ones that serve.
   if (vllm_steps) all.seen[static_cast<size_t>(Framework::kVllm)] = true;
   if (vllm_kernels && !all.serves()) all.seen[static_cast<size_t>(Framework::kVllm)] = true;
+  if (sglang_steps) all.seen[static_cast<size_t>(Framework::kSglang)] = true;
   if (sglang_steps && !vllm_steps) all.seen[static_cast<size_t>(Framework::kVllm)] = false;
   if (vllm_steps && !sglang_steps) all.seen[static_cast<size_t>(Framework::kSglang)] = false;
   all.seen[static_cast<size_t>(Framework::kAllGraphs)] = replays_all(facts);

@@ -28,6 +28,10 @@ constexpr bool is_engine(Framework f) {
 struct Frameworks {
   std::array<bool, kFrameworks> seen{};
   [[nodiscard]] bool has(Framework framework) const { return seen[static_cast<size_t>(framework)]; }
+  /// Whether kernels come from a compiler, or launches from graphs.
+  [[nodiscard]] bool compiles() const {
+    return has(Framework::kTorchCompile) || has(Framework::kCudaGraphs) || has(Framework::kJax);
+  }
   /// Whether requests are served: a server that idles for want of requests is not at fault.
   [[nodiscard]] bool serves() const;
   /// "vLLM", "CUDA graphs"; "eager PyTorch" if neither compiled code nor graphs run.

@@ -85,7 +85,8 @@ Places::Places(const Facts& facts)
       trace_(facts.trace()),
       captures_(facts.get<Captures>()),
       stacks_(trace_.sampled_stacks()),
-      steps_(trace_.strings.size()) {
+      steps_(trace_.strings.size()),
+      frame_kinds_(trace_.strings.size()) {
   const Steps& steps = facts.get<Steps>();
   for (const Step& step : steps.steps)
     if (step.range.valid()) steps_[trace_.host.name[step.range.value].value] = true;
@@ -94,15 +95,23 @@ Places::Places(const Facts& facts)
   backward_ = &facts.get<Phases>().backward;
 }
 
+Places::FrameKind Places::kind_of(StringId name) const {
+  FrameKind& kind = frame_kinds_[name.value];
+  if (kind != FrameKind::kNotParsed) return kind;
+  const auto frame = frame_of(trace_.strings[name]);
+  if (!frame || is_plumbing(frame->file)) kind = FrameKind::kFramework;
+  else kind = is_whole_program(frame->function) ? FrameKind::kWholeProgram : FrameKind::kFunction;
+  return kind;
+}
+
 HostId Places::representative(HostId range) const {
   const HostTable& h = trace_.host;
   HostId framework, program;
   for (HostId at = range; at.valid(); at = h.parent[at.value]) {
     if (h.kind[at.value] == HostKind::kPython) {
-      const auto frame = frame_of(trace_.name(at));
-      if (!frame || is_plumbing(frame->file)) continue;
-      if (!is_whole_program(frame->function)) return at;
-      program = at;
+      const FrameKind kind = kind_of(h.name[at.value]);
+      if (kind == FrameKind::kFunction) return at;
+      if (kind == FrameKind::kWholeProgram) program = at;
     } else if (steps_[h.name[at.value].value]) {
       continue;
     } else if (h.kind[at.value] == HostKind::kOp && !is_engine_plumbing(trace_.name(at))) {
@@ -181,12 +190,15 @@ void Places::add(HostId range, int64_t ns) {
 }
 
 void Places::sum_up(HostId representative, int64_t ns, string_view prefix) {
-  Place place = place_of(representative);
-  place.name.insert(0, prefix);
-  const auto key = std::tuple(place.name, place.file, place.line.value_or(0));
-  Place& sum = sums_.try_emplace(key, std::move(place)).first->second;
-  sum.ns += ns;
-  ++sum.count;
+  Place*& sum = sum_of_[{trace_.host.name[representative.value], prefix}];
+  if (sum == nullptr) {
+    Place place = place_of(representative);
+    place.name.insert(0, prefix);
+    const auto key = std::tuple(place.name, place.file, place.line.value_or(0));
+    sum = &sums_.try_emplace(key, std::move(place)).first->second;
+  }
+  sum->ns += ns;
+  ++sum->count;
 }
 
 void Places::add(ActivityId activity) {

@@ -45,6 +45,10 @@ class Places {
   [[nodiscard]] bool has_ops(ThreadId thread);
   [[nodiscard]] Place place_of(HostId range) const;
 
+  /// What a Python frame's name says; parsed once.
+  enum class FrameKind : uint8_t { kNotParsed, kFramework, kWholeProgram, kFunction };
+  [[nodiscard]] FrameKind kind_of(StringId frame) const;
+
   const Facts& facts_;
   const Trace& trace_;
   const Captures& captures_;
@@ -53,7 +57,9 @@ class Places {
   const Intervals* backward_ = nullptr;   // passes; with loop_stack_
   std::unordered_map<uint32_t, bool> has_ops_;        // by thread
   std::vector<bool> steps_;   // by name: ranges that mark steps, which are not places
+  mutable std::vector<FrameKind> frame_kinds_;   // by name
   std::map<std::tuple<std::string, std::string, int64_t>, Place> sums_;   // by name, file, line
+  std::map<std::pair<StringId, std::string_view>, Place*> sum_of_;        // by name of the range, and prefix
 };
 
 /// A thread's time within `part`, by the innermost range that covers each instant (rows of HostTable). Without `python`

@@ -11,6 +11,7 @@
 #include "analyse/rank/steps.h"
 #include "analyse/rank/work.h"
 #include "base/statistics.h"
+#include "base/text.h"
 #include "trace/intervals.h"
 
 namespace profgpu {
@@ -105,6 +106,13 @@ ServingKind kind_of(StepKind kind, const std::vector<const Served*>& steps) {
   return out;
 }
 
+// A decode step that computes more tokens than it has sequences checks drafts of them.
+bool checks_drafts(const Trace& trace, const EngineRange& s) {
+  const EngineStep& of = s.batch;
+  const bool drafted = of.sequences && of.tokens && *of.tokens > *of.sequences;
+  return of.kind == StepKind::kDecode && (drafted || contains(trace.name(s.range), "VERIFY"));
+}
+
 void add_tokens(const std::vector<Served>& steps, Serving& serving) {
   std::vector<int64_t> intervals;
   double tokens = 0;
@@ -148,6 +156,8 @@ std::optional<Serving> Serving::compute(const Facts& facts) {
   for (const Served& s : steps) by_kind[s.step->batch.kind].push_back(&s);
   Serving serving;
   for (const auto& [kind, of_kind] : by_kind) serving.kinds.push_back(kind_of(kind, of_kind));
+  serving.speculative =
+      std::ranges::any_of(steps, [&](const Served& s) { return checks_drafts(facts.trace(), *s.step); });
   add_tokens(steps, serving);
   add_between(facts, steps, serving);
   return serving;

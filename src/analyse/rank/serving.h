@@ -32,8 +32,10 @@ struct ServingKind {
 
 struct Serving {
   std::vector<ServingKind> kinds;              ///< only those that occur, in StepKind's order
+  bool speculative = false;                    ///< decode steps check drafted tokens, and may accept several at once
   std::optional<double> token_interval_ns;     ///< median time between the starts of successive decode steps
-  /// One token per sequence and step, over the time in steps without the time between. None: not in the step names.
+  /// One token per sequence and step, which is the least where it is speculative, over the time in steps without the
+  /// time between. None: not in the step names.
   std::optional<double> tokens_per_s;
   int64_t between_ns = 0;                      ///< between the steps and the work that they launched
   double between_pct = 0;                      ///< of the time from the first step's start to the last one's end
@@ -41,7 +43,8 @@ struct Serving {
   std::vector<Place> between;                  ///< where the engine's thread spends it; most expensive first
 
   void fields(auto&& v) const {
-    v("kinds", kinds), v("token_interval_ns", whole_ns(token_interval_ns)), v("tokens_per_s", tokens_per_s);
+    v("kinds", kinds), v("speculative", speculative), v("token_interval_ns", whole_ns(token_interval_ns));
+    v("tokens_per_s", tokens_per_s);
     v("between_ns", between_ns), v("between_pct", between_pct);
     v("no_requests_ns", no_requests_ns), v("between", between);
   }

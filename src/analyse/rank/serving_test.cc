@@ -8,6 +8,20 @@
 namespace profgpu {
 namespace {
 
+TEST(Serving, StepsThatCheckDraftsMayAcceptSeveralTokens) {
+  const auto speculative = [](std::string_view name) {
+    HandTrace t;
+    for (int64_t at = 0; at < 3000; at += 1000) t.range(name, at, at + 900).kernel("k", at + 10, at + 15, at + 20, at + 950);
+    const Trace trace = t.build();
+    const Facts facts(trace, {});
+    return Serving::compute(facts)->speculative;
+  };
+  EXPECT_TRUE(speculative("step[TARGET_VERIFY bs=16]"));
+  EXPECT_TRUE(speculative("execute_context_0(0)_generation_4(16)"));
+  EXPECT_FALSE(speculative("step[DECODE bs=16]"));
+  EXPECT_FALSE(speculative("execute_context_2(300)_generation_0(0)"));
+}
+
 TEST(Serving, IsStepsByKindAndTokens) {
   HandTrace t;   // one prefill, then decode steps of 4 sequences every 1000 us, whose graph runs on after the range
   t.range("execute_context_2(300)_generation_0(0)", 0, 900).kernel("k", 10, 15, 20, 950);

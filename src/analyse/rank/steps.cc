@@ -221,20 +221,23 @@ void mark_incomplete(const std::vector<int64_t>& launches, std::span<Step> steps
   last.incomplete = 2 * last.duration_ns < lower_median(std::move(durations));
 }
 
-// Leading steps longer than 1.5 times the lower median. An engine's steps are compared with others of their kind: a
-// prefill is not a slow decode.
+// Leading steps longer than 1.5 times the lower median of their kind: a prefill is not a slow decode, a training step no
+// slow evaluation. Alone of its kind, one of these two is compared with all.
 void mark_warmup(std::span<Step> steps) {
   if (steps.size() < 2) return;
-  std::map<StepKind, std::vector<int64_t>> durations;
-  const auto group = [](const Step& s) {
-    const StepKind kind = s.batch.kind;
-    return kind == StepKind::kTrain || kind == StepKind::kEval ? StepKind::kUnknown : kind;
-  };
-  for (const Step& s : steps)
-    if (!s.incomplete) durations[group(s)].push_back(s.duration_ns);
+  std::map<StepKind, std::vector<int64_t>> by_kind;
+  std::vector<int64_t> all;
+  for (const Step& s : steps) {
+    if (s.incomplete) continue;
+    by_kind[s.batch.kind].push_back(s.duration_ns);
+    all.push_back(s.duration_ns);
+  }
   for (Step& s : steps) {
     if (s.incomplete) break;
-    if (static_cast<double>(s.duration_ns) <= 1.5 * static_cast<double>(lower_median(durations[group(s)]))) break;
+    const bool trains = s.batch.kind == StepKind::kTrain || s.batch.kind == StepKind::kEval;
+    const std::vector<int64_t>& of_kind = by_kind[s.batch.kind];
+    const std::vector<int64_t>& alike = trains && of_kind.size() == 1 ? all : of_kind;
+    if (static_cast<double>(s.duration_ns) <= 1.5 * static_cast<double>(lower_median(alike))) break;
     s.warmup = true;
   }
 }
@@ -298,21 +301,68 @@ std::vector<int64_t> ends_of_work(const Trace& trace, const Steps& steps) {
   return ends;
 }
 
-// The host may run ahead of the device, and an engine does: its ranges end before the work that they launched.
+// A loop may load data or log between the ranges that it marks: that is regular, unlike an evaluation now and then.
+int64_t longest_between(const std::vector<Step>& steps) {
+  std::vector<int64_t> between, durations;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    durations.push_back(steps[i].duration_ns);
+    if (i > 0) between.push_back(std::max<int64_t>(steps[i].start_ns - steps[i - 1].interval().end, 0));
+  }
+  const int64_t once = between.size() < 2 ? 2 * lower_median(std::move(durations)) : INT64_MAX;
+  return between.empty() ? 0 : std::min(2 * lower_median(std::move(between)), once);
+}
+
+// Index of the profiler window.
+size_t window_of(const Trace& trace, int64_t time) {
+  const auto next = std::ranges::upper_bound(trace.windows, time, {}, &Interval::start);
+  return static_cast<size_t>(std::max<ptrdiff_t>(next - trace.windows.begin() - 1, 0));
+}
+
+// By profiler window, when the device has done what was queued before the window's first step: what was launched before
+// it, and on each stream what has no launch in the recording and runs before the step's own work.
+std::vector<int64_t> ends_of_earlier_work(const Trace& trace, const std::vector<const Step*>& first) {
+  std::map<std::pair<size_t, uint16_t>, int64_t> own;   // start of its own work, by window and stream
+  std::vector<int64_t> ends(first.size(), INT64_MIN);
+  const auto each = [&](auto&& use) {
+    for (ActivityId a(size_t{0}); a.value < trace.activity.size(); ++a) {
+      const size_t w = window_of(trace, trace.launched_ns(a));
+      if (first[w] != nullptr) use(a, trace.activity.launch[a.value], w);
+    }
+  };
+  each([&](ActivityId a, HostId call, size_t w) {
+    if (call.valid() && first[w]->interval().contains(trace.host.start_ns[call.value]))
+      own.try_emplace({w, trace.activity.queue[a.value]}, trace.activity.start_ns[a.value]);
+  });
+  each([&](ActivityId a, HostId call, size_t w) {
+    bool earlier = call.valid() && trace.host.start_ns[call.value] < first[w]->start_ns;
+    if (!call.valid())
+      if (const auto start = own.find({w, trace.activity.queue[a.value]}); start != own.end())
+        earlier = trace.activity.start_ns[a.value] < start->second;
+    if (earlier) ends[w] = std::max(ends[w], trace.activity.end_ns(a));
+  });
+  return ends;
+}
+
+// The host may run ahead of the device, and an engine does: its ranges end before the work that they launched, and the
+// first one begins while earlier work runs.
 void set_elapsed(const Trace& trace, Steps& all) {
   const std::vector<int64_t> ends = ends_of_work(trace, all);
   std::vector<int64_t> served;
   for (size_t i = 0; i < ends.size(); ++i)
     if (is_served(all.steps[i].batch.kind)) served.push_back(ends[i] - all.steps[i].start_ns);
-  const int64_t most_between = served.empty() ? 0 : longest_scheduling(std::move(served));
-  size_t window = 0;
+  const int64_t most_between = served.empty() ? longest_between(all.steps) : longest_scheduling(std::move(served));
+  std::vector<const Step*> first(std::max<size_t>(trace.windows.size(), 1));
+  for (const Step& s : all.steps)
+    if (const Step*& of_window = first[window_of(trace, s.start_ns)]; of_window == nullptr) of_window = &s;
+  const std::vector<int64_t> earlier = ends_of_earlier_work(trace, first);
   int64_t before = INT64_MIN;
   for (size_t i = 0; i < ends.size(); ++i) {
     Step& s = all.steps[i];
-    for (; window + 1 < trace.windows.size() && trace.windows[window + 1].start <= s.start_ns; ++window)
-      before = INT64_MIN;
-    const bool follows = before != INT64_MIN && s.start_ns - before <= most_between;
+    const size_t w = window_of(trace, s.start_ns);
+    const bool is_first = first[w] == &s, follows = !is_first && s.start_ns - before <= most_between;
     s.elapsed.start = follows ? before : s.start_ns;
+    // The host takes no longer for the others than for this one.
+    if (is_first) s.elapsed.start = std::max(s.start_ns, std::min(earlier[w], ends[i] - s.duration_ns));
     before = s.elapsed.end = std::max(ends[i], s.elapsed.start);
   }
 }

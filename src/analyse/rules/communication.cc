@@ -29,16 +29,26 @@ Fixes ddp_fixes(const Parallelism& way) {
   return fixes;
 }
 
-Fixes fsdp_fixes(const Parallelism& way) {
-  const std::string prefetch =
-      "FSDP: forward_prefetch=True, backward_prefetch=BackwardPrefetch.BACKWARD_PRE, limit_all_gathers=True";
-  const std::string keep =
-      "FSDP: fully_shard(…, reshard_after_forward=False) or ShardingStrategy.SHARD_GRAD_OP, if memory allows";
+/// What FSDP's two versions call the same changes.
+struct FsdpWords {
+  std::string_view prefetch, keep, hybrid;
+};
+constexpr FsdpWords kFsdp1Words = {
+    "FSDP: forward_prefetch=True, backward_prefetch=BackwardPrefetch.BACKWARD_PRE, limit_all_gathers=True",
+    "FSDP: fully_shard(…, reshard_after_forward=False) or ShardingStrategy.SHARD_GRAD_OP, if memory allows",
+    "FSDP: ShardingStrategy.HYBRID_SHARD or a 2-D mesh: shard within a node, replicate across nodes"};
+constexpr FsdpWords kFsdp2Words = {
+    "FSDP2: block.set_modules_to_forward_prefetch([next_block]), and set_modules_to_backward_prefetch([previous_block])",
+    "FSDP2: fully_shard(…, reshard_after_forward=False), if memory allows",
+    "FSDP2: fully_shard(…, mesh=init_device_mesh(\"cuda\", (nodes, gpus))): shard within a node, replicate across nodes"};
+
+Fixes fsdp_fixes(const Parallelism& way, const Frameworks& with) {
+  const FsdpWords& words = with.has(kFsdp2) && !with.has(kFsdp) ? kFsdp2Words : kFsdp1Words;
+  const std::string prefetch(words.prefetch), keep(words.keep);
   const bool late = way.gathers && way.gathers->late_per_step > way.gathers->per_step / 4;
   Fixes fixes = late ? Fixes{prefetch, keep} : Fixes{keep, prefetch};
   if (way.gathers && way.gathers->backward_per_step == 0) std::erase(fixes, keep);
-  if (way.kind != ParallelKind::kHsdp)
-    fixes.push_back("FSDP: ShardingStrategy.HYBRID_SHARD or a 2-D mesh: shard within a node, replicate across nodes");
+  if (way.kind != ParallelKind::kHsdp) fixes.emplace_back(words.hybrid);
   return fixes;
 }
 
@@ -74,14 +84,16 @@ Fixes pipeline_fixes(const Parallelism& way) {
   return fixes;
 }
 
-Fixes fixes(const Parallelism* way) {
+// Of the kind of parallelism, else of the framework.
+Fixes fixes(const Parallelism* way, const Frameworks& with) {
+  if (way == nullptr && with.has(kDdp)) return ddp_fixes({});
   switch (way != nullptr ? way->kind : ParallelKind::kUnknown) {
     case ParallelKind::kDdp: return ddp_fixes(*way);
     case ParallelKind::kFsdp:
     case ParallelKind::kHsdp:
-    case ParallelKind::kFsdpOrZero2: return fsdp_fixes(*way);
+    case ParallelKind::kFsdpOrZero2: return fsdp_fixes(*way, with);
     case ParallelKind::kFsdpOrZero3: {
-      Fixes both = fsdp_fixes(*way);
+      Fixes both = fsdp_fixes(*way, with);
       both.back() = deepspeed_fixes(*way).front();
       both.push_back(deepspeed_fixes(*way).back());
       return both;
@@ -133,7 +145,7 @@ void describe_exposed_communication(const Measured& m, Finding& f) {
   f.why = fmt::format("For {} of the time {} only communicates; {} of its communication overlaps with compute.",
                       format_percent(m.exposed_communication_pct()), m.device_label(),
                       format_percent(m.device().overlap_pct()));
-  f.fix = fixes(most_exposed(m.facts().get<RankParallelism>().ways));
+  f.fix = fixes(most_exposed(m.facts().get<RankParallelism>().ways), m.facts().get<Frameworks>());
   for (size_t i = 0; i < std::min<size_t>(rows.size(), 3); ++i)
     f.evidence.push_back(fmt::format("{} {}: {} calls, {} exposed", rows[i].name, rows[i].dtype, rows[i].calls,
                                      format_duration(static_cast<double>(rows[i].exposed_ns))));
@@ -189,7 +201,7 @@ bool settle_exposed_communication(const Rule& rule, const Evidence& evidence, co
   std::vector<Parallelism> ways;
   std::ranges::copy_if(evidence.job->parallelism, std::back_inserter(ways),
                        [&](const Parallelism& way) { return std::ranges::binary_search(way.ranks, m.rank); });
-  if (!ways.empty()) f.fix = fixes(most_exposed(ways));
+  if (!ways.empty()) f.fix = fixes(most_exposed(ways), m.with);
   const auto wait = evidence.job->wait_ns.find(m.rank);
   if (wait != evidence.job->wait_ns.end() && m.window_ns > 0) {
     f.value = *f.value - percent_of(wait->second, m.window_ns);

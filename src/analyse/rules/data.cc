@@ -10,6 +10,9 @@
 #include "analyse/rules/measure.h"
 
 namespace profgpu {
+
+extern const Rule kDataLoadingBound;
+
 namespace {
 
 using enum Framework;
@@ -23,6 +26,13 @@ bool delays_steps(const Measured& m) {
   if (m.idle_pct(IdleCause::kDataLoading) >= kMinIdlePct) return true;
   return m.idle_wall_pct(IdleCause::kDataLoading) >= kMinIdlePct &&
          2 * steps_with_gaps(m, IdleCause::kDataLoading) >= m.steps();
+}
+
+// Loops may load between the ranges that mark their steps: then only the device's waiting shows it.
+std::optional<double> loading_value(const Measured& m) {
+  if (!delays_steps(m)) return std::nullopt;
+  const double idle_pct = m.has_device() ? m.idle_pct(IdleCause::kDataLoading) : 0;
+  return std::max(m.phase_pct(Phase::kDataLoading), idle_pct);
 }
 
 struct Loader {
@@ -80,9 +90,13 @@ void describe_data_loading_bound(const Measured& m, Finding& f) {
     set_cost(f, m.wall_ns(), m.facts().get<Phases>().measured_wall_ns[static_cast<size_t>(Phase::kDataLoading)]);
     return;
   }
+  const double idle_pct = m.idle_wall_pct(IdleCause::kDataLoading);
   f.why = fmt::format("Data loading takes {} of the steps, and {} idles {} of them because of it.",
-                      format_percent(*f.value), m.device_label(),
-                      format_percent(m.idle_wall_pct(IdleCause::kDataLoading)));
+                      format_percent(*f.value), m.device_label(), format_percent(idle_pct));
+  if (2 * idle_pct < *f.value) {   // the host loads ahead, and most of it costs nothing
+    f.severity = kDataLoadingBound.severity_at(idle_pct);
+    f.verdict = fmt::format("The GPU waits for data {} of the time.", format_percent(idle_pct, 0));
+  }
   if (m.facts().get<Steps>().marked()) {
     f.evidence.push_back(
         fmt::format("in {} of {} steps; {}", steps_with_gaps(m, IdleCause::kDataLoading), m.steps(), longest));
@@ -110,6 +124,7 @@ struct Copies {
   Intervals time;            // the copies and the host's waits for them, in measured steps
   Intervals on_device;
   int64_t count = 0, bytes = 0;
+  ActivityId longest;
   Places places;
 };
 
@@ -139,6 +154,8 @@ Copies copies_of(const Measured& m, bool (*wanted)(const Trace& trace, ActivityI
       continue;
     c.which[i] = true;
     ++c.count;
+    const auto& duration_ns = trace.activity.duration_ns;
+    if (!c.longest.valid() || duration_ns[i] > duration_ns[c.longest.value]) c.longest = id;
     if (trace.activity.args[i].valid())
       c.bytes += std::max<int64_t>(0, trace.activity_args[trace.activity.args[i].value].bytes);
     c.on_device.push_back(trace.activity.interval(id));
@@ -164,15 +181,38 @@ std::optional<double> exposed_pct(const Measured& m) {
 }
 
 void set_copies(const Measured& m, const Copies& copies, Finding& f) {
-  f.evidence.push_back(fmt::format("{} copies, {:.1f} MiB in total", copies.count, copies.bytes / 1048576.0));
+  f.evidence.push_back(fmt::format("{} {}, {} in total", format_count(copies.count), copies.count == 1 ? "copy" : "copies",
+                                   format_bytes(static_cast<double>(copies.bytes))));
   f.where = copies.places.most_expensive();
+  if (copies.longest.valid()) {
+    f.seen = {Locator::At::kLongestKernel, std::string(m.trace().name(copies.longest))};
+    see(f, m.trace().activity.interval(copies.longest));
+  }
   Removal removal;
   removal.activity = copies.which;
   set_cost(f, m.wall_ns(), std::min(total_length(exposed_part(m, copies)), m.replay().saved_by(removal)));
 }
 
+// Of the copies' time, what goes to the device.
+double upload_pct(const Trace& trace, const Copies& copies) {
+  int64_t all_ns = 0, up_ns = 0;
+  for (size_t i = 0; i < copies.which.size(); ++i) {
+    if (!copies.which[i]) continue;
+    all_ns += trace.activity.duration_ns[i];
+    if (is_upload(trace, ActivityId(i))) up_ns += trace.activity.duration_ns[i];
+  }
+  return percent_of(up_ns, all_ns);
+}
+
 void describe_pageable_copies(const Measured& m, Finding& f) {
   const Copies copies = copies_of(m, is_pageable);
+  if (upload_pct(m.trace(), copies) < 50) {
+    f.own_fixes = true;   // the loader does not make these copies
+    f.fix = {"copy into a pinned buffer that is kept: buffer = torch.empty(…, pin_memory=True); "
+             "buffer.copy_(tensor, non_blocking=True)",
+             "copy results back in one piece and not in every step; keep metrics on the device",
+             "checkpoints: torch.distributed.checkpoint.async_save stages them in pinned memory"};
+  }
   f.what = "copies go through pageable memory and block the host";
   f.why = fmt::format("{} copies take {} of the steps. Pageable memory needs a staging buffer, blocks the host and "
                       "can't overlap with compute.",
@@ -228,8 +268,9 @@ extern const Rule kDataLoadingBound = {
         "The training loop waits for input: loading a batch takes a large part of each step, and the device has "
         "nothing to do meanwhile. The model is not the bottleneck; a faster GPU would not help.",
     .computation =
-        "Value: share of the measured steps' wall time in data-loading ranges (such as "
-        "enumerate(DataLoader)#….__next__) on the step's thread. Fires only if the device idles for it. Cost: replay "
+        "Value: share of the measured steps' time in data-loading ranges (such as "
+        "enumerate(DataLoader)#….__next__) on the step's thread, or idle time of cause data_loading as a share of the "
+        "device's window, whichever is more. Fires only if the device idles for it. Cost: replay "
         "of the trace without that host time; at most the idle time that data loading causes, including before the "
         "device's first activity.",
     .advice = {
@@ -252,16 +293,16 @@ extern const Rule kDataLoadingBound = {
     },
     .verdict = "The GPU waits for data: loading takes {} of each step.",
     .cause = IdleCause::kDataLoading,
-    .rank = {.value = [](const Measured& m) { return only_if(delays_steps(m), m.phase_pct(Phase::kDataLoading)); },
+    .rank = {.value = loading_value,
              .describe = describe_data_loading_bound,
              .host_alone = true},
     .log = {.value = loading_pct, .describe = describe_loading},
     .job_cost = {.change = "input_free"},
     .checklist = {{.order = 2,
                    .id = "data-loading",
-                   .question = "Is data loading under 10 % of the step?",
-                   .label = "data loading",
-                   .value = [](const RankMeasure& m) { return std::optional(m.phase_pct(Phase::kDataLoading)); },
+                   .question = "Does waiting for data take under 10 % of the time?",
+                   .label = "waiting for data",
+                   .value = [](const RankMeasure& m) { return std::optional(m.loading_pct); },
                    .limit = 10}},
 };
 

@@ -54,16 +54,6 @@ std::optional<Finding> worst_of_ranks(size_t index, const Evidence& evidence) {
 
 constexpr double kNegligiblePct = 1;   // of the steps: cheaper findings are not warnings
 
-// A cost counted by a rule of its own is not counted by the more general rule as well.
-void take_parts_out(const Evidence& evidence, std::vector<RuleFinding>& findings) {
-  for (const RuleFinding& part : findings) {
-    RuleFinding* whole = first_where(findings, [&](const RuleFinding& f) { return f.rule->id == part.rule->part_of; });
-    if (whole == nullptr || !whole->finding.cost_ns || !part.finding.cost_ns) continue;
-    if (const RankMeasure* m = evidence.measure(whole->finding))
-      set_cost(whole->finding, m->wall_ns, std::max<int64_t>(0, *whole->finding.cost_ns - *part.finding.cost_ns));
-  }
-}
-
 // All causes of waiting together cost at most the device's idle and exposed time; the cheapest findings are reduced
 // first. In a job, where ranks wait for each other, the limit holds for each cause.
 void cap_costs(const Evidence& evidence, std::vector<RuleFinding>& findings) {
@@ -168,8 +158,10 @@ void suggest_stacks(const Evidence& evidence, std::vector<Finding>& findings) {
                              "torch.profiler, or profgpu run --trace");
 }
 
-// Whether the program already uses compiled code or graphs, or an engine whose users do not change the model.
+// Whether the program already uses compiled code or graphs, or an engine whose users do not change the model; or is
+// none of PyTorch's.
 bool is_done(std::string_view fix, const Frameworks& with) {
+  if (with.has(Framework::kJax) && contains(fix, "torch")) return true;
   const bool graphs = contains(fix, "reduce-overhead") || contains(fix, "make_graphed_callables");
   if (graphs) return with.has(Framework::kCudaGraphs) || with.serves();
   if (contains(fix, "torch.compile(model")) return with.has(Framework::kTorchCompile) || with.serves();
@@ -215,7 +207,7 @@ std::optional<Finding> finding_of_rank(const Rule& rule, const std::vector<Measu
   double most = 0;
   for (const Measured& m : devices) {
     if ((!m.has_device() && !rule.rank.host_alone) || (m.is_capture() && !rule.rank.of_capture)) continue;
-    const std::optional<double> value = rule.rank.value != nullptr ? rule.rank.value(m) : m.idle_pct(*rule.cause);
+    const std::optional<double> value = rule.rank.value != nullptr ? rule.rank.value(m) : m.own_idle_pct(*rule.cause);
     if (!value || !rule.beyond(*value, m.threshold(rule)) || (worst != nullptr && !rule.beyond(*value, most))) continue;
     worst = &m, most = *value;
   }
@@ -224,8 +216,8 @@ std::optional<Finding> finding_of_rank(const Rule& rule, const std::vector<Measu
   f.ranks = {worst->rank()};
   f.steps = worst->steps();
   if (rule.cause && worst->has_device()) {
-    set_cost(f, worst->wall_ns(), worst->saved_by_cause(*rule.cause));
-    f.where = places_in_gaps(*worst, *rule.cause);
+    set_cost(f, worst->wall_ns(), worst->own_saved_by_cause(*rule.cause));
+    f.where = worst->places_in_gaps(*rule.cause);
   }
   rule.rank.describe(*worst, f);
   locate(*worst, f);
@@ -366,7 +358,6 @@ Diagnosis diagnose(const Evidence& evidence) {
     findings.push_back({rule, *std::move(finding)});
   }
   cost_of_job(evidence, findings);
-  take_parts_out(evidence, findings);
   sort_by_cost(findings);
   cap_costs(evidence, findings);
   sort_by_cost(findings);

@@ -5,13 +5,14 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <unordered_map>
+#include <span>
 #include <utility>
 
 #include "analyse/rank/captures.h"
 #include "analyse/rank/frameworks.h"
 #include "analyse/rank/kernels.h"
 #include "analyse/rank/ops.h"
+#include "analyse/rank/roofline.h"
 #include "analyse/rank/steps.h"
 #include "analyse/rank/work.h"
 #include "analyse/report/quantity.h"
@@ -77,12 +78,13 @@ struct Chosen {
   std::vector<ActivityId> kernels;
 };
 
-// What the steps save without these kernels.
-void price(const Measured& m, const Chosen& c, Finding& f) {
+// What the steps save if these kernels take so much less.
+void price(const Measured& m, const Chosen& c, int64_t less_ns, Finding& f) {
   Removal removal;
   removal.activity.resize(m.trace().activity.size());
   for (const ActivityId a : c.kernels) removal.activity[a.value] = true;
-  set_cost(f, m.wall_ns(), std::min(c.ns, m.replay().saved_by(removal)));
+  removal.left = 1 - static_cast<double>(less_ns) / static_cast<double>(std::max<int64_t>(c.ns, 1));
+  set_cost(f, m.wall_ns(), std::min(less_ns, m.replay().saved_by(removal)));
 }
 
 constexpr double kMinBusyPct = 50;   // kernels matter less on a device that mostly waits
@@ -144,7 +146,7 @@ bool is_product(std::string_view op) {
 
 bool is_of_triton(std::string_view name) { return name.starts_with("triton_"); }
 
-/// Whether one kernel may read what the one before it on its stream wrote.
+/// Whether one kernel may read what the one before it on its stream wrote, and how much of it.
 class Following {
  public:
   explicit Following(const Measured& m)
@@ -156,34 +158,59 @@ class Following {
     if (!a.valid() || !b.valid()) return true;
     // An operator again, such as casts of one weight after the other, works on other data.
     if (trace_.host.name[a.value] == trace_.host.name[b.value]) return false;
-    const auto [least, most] = std::minmax({elements(a), elements(b)});
+    const auto [least, most] = std::minmax({tensors(a).elements, tensors(b).elements});
     return least <= 0 || most % least == 0;   // else of shapes that don't broadcast
   }
 
+  /// Bytes that the first writes and the second reads, both ways; 0: not known, or it reads no tensor of that size.
+  int64_t bytes_between(ActivityId before, ActivityId after) {
+    const HostId a = ops_[before.value], b = ops_[after.value];
+    if (!a.valid() || !b.valid()) return 0;
+    const int64_t written = tensors(a).written_bytes;
+    return written > 0 && std::ranges::count(tensors(b).read_bytes, written) > 0 ? 2 * written : 0;
+  }
+
  private:
+  struct Tensors {
+    int64_t elements = 0;                ///< of the largest input; 0: unknown
+    int64_t written_bytes = 0;           ///< likewise
+    std::vector<int64_t> read_bytes;     ///< of each input
+  };
+
   const Step* step_of(ActivityId a) { return step_of_(trace_.launched_ns(a)); }
 
-  // Of its largest input; 0: unknown.
-  int64_t elements(HostId op) {
-    const StringId shapes = shapes_of(trace_, op);
-    if (!shapes.valid()) return 0;
-    const auto [it, added] = elements_.try_emplace(shapes.value, 0);
-    if (added)
-      for (const OpInput& input : op_inputs(trace_, op).at)
-        it->second = std::max(it->second, elements_of(input).or_unknown());
-    return it->second;
+  const Tensors& tensors(HostId op) {
+    const OpArgsId args = trace_.host.args[op.value];
+    if (!args.valid()) return unknown_;
+    const OpArgs& of_op = trace_.op_args[args.value];
+    const auto [it, added] = tensors_.try_emplace({trace_.host.name[op.value], of_op.shapes, of_op.types});
+    if (!added) return it->second;
+    Tensors& t = it->second;
+    const OpInputs inputs = op_inputs(trace_, op);
+    int64_t all_read = 0;
+    for (size_t i = 0; i < inputs.at.size(); ++i) {
+      t.elements = std::max(t.elements, elements_of(inputs[i]).or_unknown());
+      t.read_bytes.push_back(std::max<int64_t>(bytes_of(inputs, i).or_unknown(), 0));
+      all_read += t.read_bytes.back();
+    }
+    const bool copies = inputs.name == "aten::copy_";   // to its first input
+    if (copies && !t.read_bytes.empty()) t.written_bytes = t.read_bytes.front();
+    if (!copies) t.written_bytes = std::max<int64_t>(op_work(inputs).bytes - all_read, 0);
+    return t;
   }
 
   const Trace& trace_;
   const std::vector<HostId>& ops_;
   StepFinder step_of_;
-  std::unordered_map<uint32_t, int64_t> elements_;   // by shapes
+  std::map<std::array<StringId, 3>, Tensors> tensors_;   // by operator, shapes and types
+  const Tensors unknown_;
 };
 
 struct Fusable {
   explicit Fusable(const Measured& m) : chosen(m) {}
   Chosen chosen;
   int64_t longest_ns = 0;   // of the longest kernel of each chain: a kernel for the whole chain moves as much
+  int64_t between_ns = 0;   // at the memory's rate, for what each kernel leaves to the next; at most the others' time
 };
 
 Fusable fusable(const Measured& m) {
@@ -193,6 +220,8 @@ Fusable fusable(const Measured& m) {
   for (const ActivityId a : unfused_attention(m).kernels) of_attention[a.value] = true;
   const std::vector<Phase>& phase = m.facts().get<Phases>().of_activity;   // the optimizer has a rule of its own
   const std::vector<HostId>& ops = m.facts().get<Ops>().of_activity;
+  const std::optional<DeviceLimits>& limits = m.facts().get<Limits>().device;
+  const double bytes_per_ns = limits ? limits->memory_gbps : 0;
   NameTest triton(trace, is_of_triton), product(trace, is_product);
   const auto fits = [&](ActivityId a) {
     return is_memory_bound(category_of(m, a)) && phase[a.value] != Phase::kOptimizer && !of_attention[a.value] &&
@@ -200,17 +229,24 @@ Fusable fusable(const Measured& m) {
            !(ops[a.value].valid() && product(trace.host.name[ops[a.value].value]));
   };
   Following follows(m);
+  const auto take_chain = [&](std::span<const ActivityId> chain) {
+    int64_t ns = 0, longest_ns = 0, bytes = 0;
+    for (size_t k = 0; k < chain.size(); ++k) {
+      all.chosen.take(chain[k]);
+      ns += trace.activity.duration_ns[chain[k].value];
+      longest_ns = std::max(longest_ns, trace.activity.duration_ns[chain[k].value]);
+      if (k > 0) bytes += follows.bytes_between(chain[k - 1], chain[k]);
+    }
+    all.longest_ns += longest_ns;
+    if (bytes_per_ns > 0)
+      all.between_ns += std::min(ns - longest_ns, static_cast<int64_t>(static_cast<double>(bytes) / bytes_per_ns));
+  };
   for (const Stream& stream : all.chosen.streams) {
     for (size_t i = 0; i < stream.size();) {
       size_t end = i + 1;
       if (fits(stream[i]))
         while (end < stream.size() && fits(stream[end]) && follows(stream[end - 1], stream[end])) ++end;
-      int64_t longest_ns = 0;
-      for (size_t k = i; k < end && end - i > 1; ++k) {
-        all.chosen.take(stream[k]);
-        longest_ns = std::max(longest_ns, trace.activity.duration_ns[stream[k].value]);
-      }
-      all.longest_ns += longest_ns;
+      if (end - i > 1) take_chain(std::span(stream).subspan(i, end - i));
       i = end;
     }
   }
@@ -218,13 +254,12 @@ Fusable fusable(const Measured& m) {
 }
 
 std::optional<double> fusable_value(const Measured& m) {
-  const Frameworks& with = m.facts().get<Frameworks>();
-  if (with.has(kTorchCompile) || with.has(kCudaGraphs)) return std::nullopt;
+  if (m.facts().get<Frameworks>().compiles()) return std::nullopt;
   return fusable(m).chosen.pct();
 }
 
 void describe_fusable(const Measured& m, Finding& f) {
-  const auto [c, longest_ns] = fusable(m);
+  const auto [c, longest_ns, between_ns] = fusable(m);
   const std::string kernels = format_count(static_cast<int64_t>(c.kernels.size()));
   f.what = fmt::format("{:.0f} % of kernel time is in chains of elementwise kernels and copies", *f.value);
   f.why = fmt::format("Each of these {} kernels reads its input from memory and writes its result back for the next. "
@@ -233,6 +268,7 @@ void describe_fusable(const Measured& m, Finding& f) {
   f.evidence.push_back(fmt::format("{} in {} kernels; one kernel for each chain could take as little as {}",
                                    per_step_text(m, c.ns), kernels, per_step_text(m, longest_ns)));
   show_kernels(m, c.kernels, f);
+  if (between_ns > 0) price(m, c, between_ns, f);
   if (m.known_utilization_pct() < kMinBusyPct) f.severity = Severity::kInfo;
 }
 
@@ -245,7 +281,7 @@ void describe_unfused_attention(const Measured& m, Finding& f) {
                       time);
   f.evidence.push_back(fmt::format("{} kernels between batched products", c.kernels.size()));
   show_kernels(m, c.kernels, f);
-  price(m, c, f);
+  price(m, c, c.ns, f);
 }
 
 constexpr double kMinFreePct = 50;   // of the device's memory
@@ -322,7 +358,7 @@ void describe_layout_copies(const Measured& m, Finding& f) {
   f.fix.emplace_back("fewer .contiguous() and permute(): write and keep tensors in the order in which they are read");
   f.evidence.push_back(fmt::format("{} in {} kernels", per_step_text(m, c.ns), c.kernels.size()));
   show_kernels(m, c.kernels, f);
-  price(m, c, f);
+  price(m, c, c.ns, f);
 }
 
 /// The inner dimensions of a product with weights. Those of attention are sequence lengths.
@@ -415,9 +451,10 @@ extern const Rule kFusableElementwise = {
         "and writes memory. A compiler fuses neighbors, so that data is read and written once.",
     .computation =
         "Value: share of compute kernel time in elementwise, copy, normalization and reduction kernels next to another "
-        "such kernel on their stream, in the same step, of another operator and of shapes that broadcast, if neither "
-        "torch.compile nor a graph is in use. No cost: how much can be fused is not in the trace. One kernel for each "
-        "chain would take at least as long as the chain's longest.",
+        "such kernel on their stream, in the same step, of another operator and of shapes that broadcast, if no "
+        "compiler (torch.compile, XLA) and no graph is in use. Cost: replay of the trace without the time that the memory takes, at its "
+        "peak rate, to write what each kernel leaves to the next and to read it again, as far as recorded shapes tell; "
+        "a chain still takes as long as its longest kernel. No cost without shapes, or where the device isn't known.",
     .advice = {
         "model = torch.compile(model)   # fuses chains of elementwise operations and copies; mode=\"max-autotune\" for "
         "fixed shapes",

@@ -46,7 +46,11 @@ void describe_first_use(const Measured& m, Finding& f) {
   f.why = fmt::format("For {} of the time {} while the host loads libraries and kernels, creates contexts and streams, "
                       "compiles or tunes. A warm program does none of this.",
                       format_percent(*f.value), m.has_device() ? m.device_label() + " waits" : "the steps wait");
-  if (!m.has_device()) set_cost(f, m.wall_ns(), first_use_ns(m));
+  if (!m.has_device()) {
+    set_cost(f, m.wall_ns(), first_use_ns(m));
+    f.seen = {};
+    if (!longest.empty()) see(f, trace.host.interval(longest.front()));
+  }
   if (!returns) f.fix = {advice};
   const auto any_name = [&](std::initializer_list<std::string_view> parts) {
     return std::ranges::any_of(longest, [&](HostId id) { return contains_any(trace.name(id), parts); });

@@ -38,28 +38,56 @@ KernelTime time_of(const Measured& m, bool (*wanted)(const KernelRow&)) {
 bool is_matrix_kernel(const KernelRow& k) { return multiplies(k.category); }
 bool is_any(const KernelRow&) { return true; }
 
-// Whether tensor cores would help a kernel whose name shows none: its data are not of a lower precision already, which
-// kernels of unknown names may have on tensor cores, and memory does not limit it.
-bool wants_tensor_cores(const Measured& m, ActivityId a) {
-  const DeviceWork& work = m.facts().get<DeviceWork>();
-  const WorkRun* run = work.run(a);
-  if (run == nullptr) return true;
-  if (m.facts().get<RunLimits>().bound[work.run_of[a.value]] == Bound::kMemory) return false;
-  const Precision precision = run->work.precision;
-  if (precision == Precision::kUnknown || precision == Precision::kFp32) return true;
-  constexpr std::string_view kOrdinaryUnits[] = {"simt", "ffma", "sgemm", "scudnn"};
-  return (precision == Precision::kBf16 || precision == Precision::kFp16) &&
-         contains_any(m.trace().name(a), kOrdinaryUnits);
+constexpr std::string_view kOrdinaryUnits[] = {"simt", "ffma", "sgemm", "scudnn"};
+
+// What the name of a kernel that shows no tensor cores says of its data. Kernels of engines, libraries and compilers
+// may use tensor cores and not say so: without a word of float they are unknown.
+Precision shown_precision(std::string_view name) {
+  const Precision shown = precision_in_kernel_name(name);
+  if (shown != Precision::kUnknown) return shown;
+  constexpr std::string_view kFloat[] = {"fp32", "<float", "float,", "float>"};
+  return contains_any(name, kOrdinaryUnits) || contains_any(name, kFloat) ? Precision::kFp32 : Precision::kUnknown;
 }
+
+/// Whether tensor cores would help kernels whose names show none: their data are in full precision, or in half
+/// precision on the ordinary units, and memory does not limit them.
+class WantsTensorCores {
+ public:
+  explicit WantsTensorCores(const Measured& m)
+      : work_(m.facts().get<DeviceWork>()), limits_(m.facts().get<RunLimits>()), trace_(m.trace()) {}
+
+  bool operator()(ActivityId a) {
+    const WorkRun* run = work_.run(a);
+    if (run != nullptr && limits_.bound[work_.run_of[a.value]] == Bound::kMemory) return false;
+    const Precision of_data = run != nullptr ? run->work.precision : Precision::kUnknown;
+    const Precision precision = of_data != Precision::kUnknown ? of_data : shown(trace_.activity.name[a.value]);
+    if (precision == Precision::kFp32) return true;
+    return (precision == Precision::kBf16 || precision == Precision::kFp16) &&
+           contains_any(trace_.name(a), kOrdinaryUnits);
+  }
+
+ private:
+  Precision shown(StringId name) {
+    const auto [it, added] = shown_.try_emplace(name, Precision::kUnknown);
+    if (added) it->second = shown_precision(trace_.strings[name]);
+    return it->second;
+  }
+
+  const DeviceWork& work_;
+  const RunLimits& limits_;
+  const Trace& trace_;
+  std::map<StringId, Precision> shown_;
+};
 
 // In measured steps.
 std::vector<ActivityId> full_precision_kernels(const Measured& m) {
   const Kernels& kernels = m.facts().get<Kernels>();
+  WantsTensorCores wants(m);
   std::vector<ActivityId> all;
   for (ActivityId a = m.device().begin; a < m.device().end; ++a) {
     const StringId name = m.trace().activity.name[a.value];
     if (multiplies(kernels.category[name.value]) && !kernels.tensor_cores[name.value] &&
-        m.counted(1, m.in_measured_step(m.trace().launched_ns(a))) != 0 && wants_tensor_cores(m, a))
+        m.counted(1, m.in_measured_step(m.trace().launched_ns(a))) != 0 && wants(a))
       all.push_back(a);
   }
   return all;
@@ -189,8 +217,10 @@ void describe_dominant_kernel(const Measured& m, Finding& f) {
   show_kernels(m, calls, f);
   const std::string name = short_kernel_name(m.trace().strings[k.name]);
   f.what = fmt::format("one kernel takes {:.0f} % of compute: {}", *f.value, shortened(name, 48));
-  f.why = fmt::format("{} calls of {} each ({}). Making it faster makes the job faster.", k.count,
-                      format_duration(k.mean_ns), kernel_category_name(k.category));
+  const std::string calls_text =
+      k.count == 1 ? "One call of " + format_duration(k.mean_ns)
+                   : fmt::format("{} calls of {} each", format_count(k.count), format_duration(k.mean_ns));
+  f.why = fmt::format("{} ({}). Making it faster makes the job faster.", calls_text, kernel_category_name(k.category));
   const std::string_view function = kernel_function(m.trace().strings[k.name]), word = longest_word(function);
   const std::string_view whole = word.size() == function.size() ? "" : "regex:";
   f.fix = {is_amd(m.trace(), m.device().id)
@@ -212,8 +242,9 @@ extern const Rule kFullPrecisionGemm = {
         "reduced precision does the same work 3 to 16 times as fast and halves memory traffic.",
     .computation =
         "Value: share of the time of gemm, convolution and attention kernels whose names show no tensor-core "
-        "instruction. Kernels of data in 16 or 8 bits, and those that memory limits, do not count where shapes are "
-        "recorded. No cost: the trace does not show how much faster a kernel would be.",
+        "instruction, and whose inputs, or else names, are of full precision, or of half precision on the ordinary "
+        "units. Those that memory limits do not count where shapes are recorded. No cost: the trace does not show how "
+        "much faster a kernel would be.",
     .advice = {
         "torch.autocast(\"cuda\", dtype=torch.bfloat16) around forward and loss (Ampere, MI200 and newer)",
         "torch.autocast with float16 and torch.amp.GradScaler (Volta, Turing)",

@@ -1,11 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 
 #include "analyse/rank/frameworks.h"
 #include "analyse/rank/launch.h"
 #include "analyse/report/quantity.h"
+#include "analyse/rules/host_work.h"
 #include "analyse/rules/measure.h"
 
 namespace profgpu {
@@ -16,41 +16,6 @@ namespace {
 
 using enum Framework;
 
-constexpr int64_t kLongGap_ns = 1'000'000;   // longer ones are not launch overhead: the host does something else
-constexpr int64_t kPythonGap_ns = 100'000;   // Python takes less from one operator to the next
-
-/// Of the launching threads, within the host-bound gaps of measured steps.
-struct HostWork {
-  int64_t gaps_ns = 0, long_gaps_ns = 0;
-  int64_t unrecorded_ns = 0;   // outside every operator, call and Python frame, for longer than Python between them
-};
-
-// A thread's time in operators, calls and Python frames. Ranges that the program marks only enclose its work.
-Intervals recorded_time(const Trace& trace, ThreadId thread) {
-  Intervals time;
-  for (HostId i = trace.threads[thread.value].begin; i < trace.threads[thread.value].end; ++i)
-    if (trace.host.kind[i.value] != HostKind::kAnnotation) time.push_back(trace.host.interval(i));
-  return merged(std::move(time));
-}
-
-HostWork host_work(const Measured& m) {
-  const Trace& trace = m.trace();
-  std::map<ThreadId, Intervals> recorded;
-  HostWork sum;
-  for (const Gap& gap : m.gaps()) {
-    if (!m.counts(gap, IdleCause::kHostBound)) continue;
-    sum.gaps_ns += gap.length();
-    if (gap.length() >= kLongGap_ns) sum.long_gaps_ns += gap.length();
-    if (gap.length() < kPythonGap_ns || !gap.launch.valid()) continue;
-    const ThreadId thread = trace.host.thread[gap.launch.value];
-    const auto [time, added] = recorded.try_emplace(thread);
-    if (added) time->second = recorded_time(trace, thread);
-    const Interval wait{gap.start_ns, std::min(gap.end_ns, trace.host.start_ns[gap.launch.value])};
-    sum.unrecorded_ns += wait.length() - overlap_length(time->second, wait);
-  }
-  return sum;
-}
-
 bool prepares_inputs(const Place& place) {
   constexpr std::string_view kParts[] = {"image", "video", "audio", "token", "transforms", "preprocess", "processor",
                                          "processing_",
@@ -60,18 +25,10 @@ bool prepares_inputs(const Place& place) {
   return contains_any(place.file, kParts) || contains_any(place.name, kParts);
 }
 
-// A function or a range with a name, in which the host spends a good part of that time.
-bool is_one_place(const Place& place, int64_t idle_ns) {
-  return (!place.file.empty() || place.is_range) && 4 * place.ns >= idle_ns;
-}
-
 // The host does long work of the program's own instead of launching, a good part of it in one function.
 void describe_host_work(const Measured& m, Finding& f) {
   const std::string place = place_text(f.where.front());
-  const int64_t idle_ns = m.idle_ns(IdleCause::kHostBound);
-  const bool mostly = 2 * f.where.front().ns >= idle_ns;
-  const std::string part =
-      mostly ? "mostly" : fmt::format("{} of it", format_percent(percent_of(f.where.front().ns, idle_ns), 0));
+  const std::string part = part_text(f.where.front(), m.idle_ns(IdleCause::kHostBound));
   const Frameworks& with = m.facts().get<Frameworks>();
   f.own_fixes = !with.serves();   // its users do not change that function
   f.verdict = fmt::format("The GPU waits for the host: it idles {} of the time, {} while the host is in {}.",
@@ -107,26 +64,15 @@ void describe_long_gaps(const Measured& m, Finding& f) {
                                 "--trace");
 }
 
-void describe_unrecorded_work(const Measured& m, int64_t unrecorded_ns, Finding& f) {
-  f.own_fixes = !m.facts().get<Frameworks>().serves();
-  f.verdict = fmt::format("The GPU waits for the host: it idles {} of the time, mostly while the host runs code that "
-                          "the trace does not show.",
-                          format_percent(*f.value, 0));
-  f.what = "the GPU waits while the host runs code that the trace does not show";
-  f.why = fmt::format("{} idles {} of the time. For {} the launching thread is in no operator and no CUDA call: "
-                      "Python, a library, a file, or sleep.",
-                      m.device_label(), format_percent(*f.value), per_step_text(m, unrecorded_ns));
-  f.fix = {"move logging, evaluation and data preparation off the launching thread"};
-  if (!has_python_frames(m.trace()))
-    f.fix.insert(f.fix.begin(), "record Python stacks to see the line: with_stack=True in torch.profiler, or profgpu run "
-                                "--trace");
-}
-
 // DistributedDataParallel's forward pass sends the model's buffers to all ranks.
 bool is_buffer_broadcast(const Place& place) {
   constexpr std::string_view kParts[] = {"unflatten_dense_tensors", "broadcast_coalesced", "_sync_buffers",
                                          "_sync_module_buffers"};
   return contains_any(place.name, kParts);
+}
+
+bool is_of_optimizer(const Place& place) {
+  return contains(place.name, "Optimizer.") || contains(place.file, "torch/optim/");
 }
 
 void describe_late_launches(const Measured& m, Finding& f) {
@@ -138,6 +84,9 @@ void describe_late_launches(const Measured& m, Finding& f) {
                : "model = torch.compile(model, mode=\"reduce-overhead\")   # fuses kernels, replays CUDA graphs",
            "larger batches: more work per launch", "move logging, .item() and Python work out of the step",
            "torch.cuda.make_graphed_callables for fixed shapes"};
+  if (!f.where.empty() && is_of_optimizer(f.where.front()))
+    f.fix.insert(f.fix.begin(), "fused=True in torch.optim (foreach=True where there is none): a few kernels instead of "
+                                "several for each parameter");
   const Place* broadcast = first_where(f.where, is_buffer_broadcast);
   if (!m.facts().get<Frameworks>().has(kDdp) || broadcast == nullptr) return;
   const bool much = 2 * broadcast->ns >= m.idle_ns(IdleCause::kHostBound);
@@ -149,11 +98,11 @@ void describe_late_launches(const Measured& m, Finding& f) {
 
 void describe_host_bound_launches(const Measured& m, Finding& f) {
   const Launch& launch = m.facts().get<Launch>();
-  const HostWork work = host_work(m);
-  const bool long_gaps = 2 * work.long_gaps_ns > work.gaps_ns;
-  const bool in_one_place = !f.where.empty() && is_one_place(f.where.front(), m.idle_ns(IdleCause::kHostBound));
+  const UnrecordedWork unrecorded = unrecorded_work(m, IdleCause::kHostBound);
+  const bool long_gaps = has_long_gaps(m, IdleCause::kHostBound);
+  const bool in_one_place = main_place(f.where, m.idle_ns(IdleCause::kHostBound)) != nullptr;
   if (in_one_place && long_gaps) describe_host_work(m, f);
-  else if (2 * work.unrecorded_ns > work.gaps_ns) describe_unrecorded_work(m, work.unrecorded_ns, f);
+  else if (unrecorded.is_most()) describe_unrecorded_work(m, unrecorded, f);
   else if (long_gaps) describe_long_gaps(m, f);
   else describe_late_launches(m, f);
   f.evidence.push_back(fmt::format("{} launches; median launch latency {}", format_count(launch.launches),
@@ -222,8 +171,7 @@ extern const Rule kHostBoundLaunches = {
         "dispatcher time per operator; kernels shorter than that leave the device idle.",
     .computation =
         "Value: idle time of cause host_bound as a share of the device's window. Cost: replay of the trace without the "
-        "host time in those gaps, and with the work after them launched in time; at most that idle time, less what "
-        "python-gc costs.",
+        "host time in those gaps, and with the work after them launched in time; at most that idle time.",
     .advice = {
         "torch.compile(model): fewer, larger kernels and less Python between them",
         "torch.compile(model, mode=\"reduce-overhead\") or CUDA graphs (torch.cuda.graph, make_graphed_callables)",
@@ -262,7 +210,7 @@ extern const Rule kHostBoundLaunches = {
                    .id = "compiled",
                    .question = "Is torch.compile, Triton or a CUDA graph in use?",
                    .label = "torch.compile",
-                   .judge = [](const RankMeasure& m, bool) { return m.compiled ? Verdict::kPass : Verdict::kFail; }}},
+                   .judge = [](const RankMeasure& m, bool) { return m.with.compiles() ? Verdict::kPass : Verdict::kFail; }}},
 };
 
 extern const Rule kShortKernels = {

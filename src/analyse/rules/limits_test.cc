@@ -53,6 +53,28 @@ TEST(SlowProducts, CostAtMostWhatReachingNineTenthsOfTheLimitSaves) {
   EXPECT_EQ(found(findings, "memory-bound"), nullptr);
 }
 
+// Of a step of 1000 us, what lies between the two kernels: 2 x 16.8 MB at 3350 GB/s.
+TEST(FusableElementwise, CostIsWhatTheMemoryTakesBetweenTheKernels) {
+  const auto cost_of = [](const char* shapes) {
+    constexpr const char* kKernel = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>";
+    HandTrace hand;
+    for (int64_t t = 0; t < kSteps * 1000; t += 1000) {
+      hand.range("ProfilerStep#" + std::to_string(t / 1000), t, t + 1000);
+      hand.shaped_op("aten::pow", t + 10, t + 20, shapes, "[\"float\"]").kernel(kKernel, t + 11, t + 12, t + 30, t + 480);
+      hand.shaped_op("aten::exp", t + 22, t + 28, shapes, "[\"float\"]").kernel(kKernel, t + 23, t + 24, t + 480, t + 930);
+      hand.call("cudaDeviceSynchronize", t + 29, t + 940);
+    }
+    const std::vector<Finding> findings = findings_of(hand, OpWork());
+    const Finding* f = found(findings, "fusable-elementwise");
+    EXPECT_NE(f, nullptr);
+    return f == nullptr ? std::nullopt : f->cost_ns;
+  };
+  const std::optional<int64_t> cost = cost_of("[[4096, 1024]]");
+  ASSERT_TRUE(cost);
+  EXPECT_NEAR(static_cast<double>(*cost), kSteps * 10'016.0, 0.02 * kSteps * 10'016.0);
+  EXPECT_FALSE(cost_of("[]"));
+}
+
 TEST(SlowProducts, AreSilentFromHalfOfTheLimitOn) {
   HandTrace half = steps_with("aten::mm", kGemm, 200), below = steps_with("aten::mm", kGemm, 204);
   EXPECT_EQ(found(findings_of(half, kHundred), "slow-products"), nullptr);

@@ -80,6 +80,7 @@ void set_log_cost(Finding& f, const LogReport& log, double iteration_ns) {
   const LogThroughput& t = log.throughput;
   const auto lines = static_cast<double>(t.lines - t.warmup_lines);
   if (!t.mean_ns || lines <= 0 || iteration_ns <= 0) return;
+  f.steps = t.lines - t.warmup_lines;
   set_cost(f, whole_ns(lines * static_cast<double>(*t.mean_ns)), whole_ns(lines * iteration_ns));
 }
 

@@ -139,8 +139,8 @@ std::optional<double> bubble_pct(const LogReport& log) {
 
 void describe_bubble(const LogReport& log, Finding& f) {
   const Schedule s = *schedule_of(log);
-  f.what = fmt::format("{:.0f} pipeline stages have {:.0f} micro-batch{} per step: each stage idles {} of it", s.stages,
-                       s.micro_batches, s.micro_batches == 1 ? "" : "es", format_percent(*f.value));
+  f.what = fmt::format("{:.0f} pipeline stages have {:.0f} micro-batch{} per step: each stage idles {} of the passes",
+                       s.stages, s.micro_batches, s.micro_batches == 1 ? "" : "es", format_percent(*f.value));
   f.why =
       "A stage waits until the first micro-batch has come down to it, and again at the step's end: (p − 1) / (m + p − "
       "1) "
@@ -285,7 +285,7 @@ extern const Rule kPipelineBubble = {
         "stages by its timers, at most that share of the step; none without timers.",
     .advice = {"at least four times as many micro-batches as stages", "interleaved or zero-bubble schedules",
                "fewer stages where memory allows: more tensor parallelism within a node, sharded optimizer states"},
-    .verdict = "The pipeline has too few micro-batches: its stages idle {} of a step.",
+    .verdict = "The pipeline has too few micro-batches: its stages idle {} of the passes.",
     .log = {.value = bubble_pct, .describe = describe_bubble},
 };
 

@@ -13,7 +13,6 @@
 #include "analyse/rank/frameworks.h"
 #include "analyse/rank/memory.h"
 #include "analyse/rank/places.h"
-#include "analyse/rank/recorder_advice.h"
 #include "analyse/rank/snapshot.h"
 #include "analyse/rank/threads.h"
 #include "base/text.h"
@@ -151,6 +150,39 @@ std::string largest_category(const Measured& m) {
   return fmt::format("{} ({})", kWords[index], format_percent(percent_of(*most, sum_of(by_category)), 0));
 }
 
+// By phase. A host that runs ahead of the device says little of where the time goes.
+std::array<int64_t, kMaxPhases> time_by_phase(const Measured& m) {
+  const Phases& phases = m.facts().get<Phases>();
+  std::array<int64_t, kMaxPhases> ns{};
+  if (!m.has_device()) {
+    std::ranges::copy(phases.measured_wall_ns, ns.begin());
+    return ns;
+  }
+  for (ActivityId a = m.device().begin; a < m.device().end; ++a)
+    if (m.counted(1, m.in_measured_step(m.trace().launched_ns(a))) != 0)
+      ns[static_cast<size_t>(phases.of_activity[a.value])] += m.trace().activity.duration_ns[a.value];
+  return ns;
+}
+
+std::string largest_part(const Measured& m) {
+  constexpr std::array<std::string_view, kPhases> kPhaseWords = {
+      "data loading", "the forward pass", "the backward pass", "the optimizer", "waiting for communication",
+      "saving checkpoints", "work outside the known phases"};
+  const std::array<int64_t, kMaxPhases> ns = time_by_phase(m);
+  const auto largest = std::ranges::max_element(ns);
+  if (*largest == 0) return "nothing ran";
+  const auto phase = static_cast<Phase>(largest - ns.begin());
+  const double pct = percent_of(*largest, sum_of(ns));
+  // Inference, or a benchmark: all of it is the forward pass, at most.
+  const bool one_phase = pct > 95 && (phase == Phase::kForward || phase == Phase::kOther);
+  const std::string kernels = one_phase && m.has_device() ? largest_category(m) : "";
+  if (!kernels.empty()) return "most kernel time goes into " + kernels;
+  if (one_phase && phase == Phase::kOther) return "no training phase was recognized";
+  const auto index = static_cast<size_t>(phase);
+  const std::string_view words = index < kPhases ? kPhaseWords[index] : m.facts().get<Phases>().name(phase);
+  return fmt::format("most {}time goes into {} ({})", m.has_device() ? "GPU " : "", words, format_percent(pct, 0));
+}
+
 void measure_device(const Measured& m, RankMeasure& out) {
   const DeviceTime& device = m.device();
   out.has_device = true;
@@ -165,18 +197,30 @@ void measure_device(const Measured& m, RankMeasure& out) {
   measure_collectives(m, out);
   out.activities = static_cast<int64_t>(m.trace().activity.size());
   out.captures = m.is_capture();
-  out.kernels_mostly = largest_category(m);
   if (const Distance& distance = m.facts().get<Distance>(); distance.is_known()) out.times_limit = distance.times_limit;
   for (size_t c = 0; c < kIdleCauses; ++c) out.idle_pct[c] = m.idle_pct(static_cast<IdleCause>(c));
   out.largest_idle_cause = m.largest_idle_cause();
   out.matrix_work = std::ranges::any_of(m.facts().get<Kernels>().rows, multiplies, &KernelRow::category);
-  const Frameworks& with = m.facts().get<Frameworks>();
-  out.compiled = with.has(Framework::kTorchCompile) || with.has(Framework::kCudaGraphs);
+  out.with = m.facts().get<Frameworks>();
   out.fused_optimizer = fused_optimizer(m);
 }
 
+// Of the launches of kernels, how many have no record of the device's work.
+double lost_pct(const Measured& m) {
+  const size_t lost = m.facts().get<LostLaunches>().start_ns.size();
+  const auto recorded = std::ranges::count(m.trace().activity.kind, ActivityKind::kKernel);
+  return percent_of(lost, lost + static_cast<size_t>(recorded));
+}
+
+constexpr double kMostLostPct = 50;
+
 // Why times say little about the program.
-std::string no_evidence(const Trace& trace) {
+std::string no_evidence(const Measured& m) {
+  const Trace& trace = m.trace();
+  if (m.has_device() && !m.is_capture() && lost_pct(m) > kMostLostPct)
+    return fmt::format("For {} of the launched kernels the device's records are missing: how busy it was and what it "
+                       "waited for is not known. Record fewer steps, and let the recording end after a step.",
+                       format_percent(lost_pct(m), 0));
   if (trace.hardware_counters)
     return "Hardware counters were collected for each kernel, which makes every launch slow: the times in this trace are "
            "not those of a normal run. Record without counters to see where the time goes.";
@@ -199,8 +243,24 @@ Measured::Measured(int rank, const Facts& facts, size_t device, Thresholds thres
 }
 
 const std::vector<bool>& Measured::named_kernels() const {
-  std::call_once(named_->once, [this] { named_->named = find_named_kernels(*this); });
-  return named_->named;
+  std::call_once(named_->once, [this] { named_->value = find_named_kernels(*this); });
+  return named_->value;
+}
+
+const std::vector<Place>& Measured::places_in_gaps(IdleCause cause) const {
+  Once<std::vector<Place>>& places = (*places_)[static_cast<size_t>(cause)];
+  std::call_once(places.once, [&] { places.value = find_places_in_gaps(*this, cause); });
+  return places.value;
+}
+
+const Intervals& Measured::host_time_of_other_rules() const {
+  std::call_once(other_rules_->once, [this] { other_rules_->value = find_host_time_of_other_rules(*this); });
+  return other_rules_->value;
+}
+
+int64_t Measured::of_other_rules_ns(IdleCause cause) const {
+  const Intervals& others = host_time_of_other_rules();
+  return others.empty() ? 0 : evaluated_ns(intersect(idle().time_of(cause), others));
 }
 
 std::string Measured::device_label() const { return fmt::format("GPU {}", device().id); }
@@ -239,8 +299,9 @@ int64_t Measured::capture_ns() const {
 }
 
 double Measured::phase_pct(Phase phase) const {
+  // The steps of a host that runs ahead last longer than their ranges.
   return percent_of(facts_.get<Phases>().measured_wall_ns[static_cast<size_t>(phase)],
-                    facts_.get<Steps>().measured_wall_ns());
+                    std::max(facts_.get<Steps>().measured_wall_ns(), wall_ns_));
 }
 
 void see(Finding& finding, const Interval& stretch) {
@@ -281,21 +342,6 @@ bool has_python_frames(const Trace& trace) {
 std::string place_text(const Place& place) {
   if (place.file.empty()) return shortened(place.name);
   return fmt::format("{} ({}:{})", shortened(place.name), shortened(place.file), place.line.value_or(0));
-}
-
-std::vector<Place> places_in_gaps(const Measured& measured, IdleCause cause) {
-  constexpr size_t kMaxGaps = 200;
-  const Trace& trace = measured.trace();
-  Places places(measured.facts());
-  for (const Gap* gap :
-       longest_gaps(measured.gaps(), kMaxGaps, [&](const Gap& g) { return measured.counts(g, cause); })) {
-    const bool launched = gap->launch.valid();
-    const ThreadId thread = launched ? trace.host.thread[gap->launch.value] : measured.facts().get<Steps>().thread;
-    // A launch that takes long counts, too.
-    const int64_t until = launched ? std::min(trace.host.end_ns(gap->launch), gap->end_ns) : gap->end_ns;
-    if (thread.valid() && until > gap->start_ns) places.add_host_time(thread, {gap->start_ns, until});
-  }
-  return places.most_expensive();
 }
 
 void show_kernels(const Measured& measured, const std::vector<ActivityId>& kernels, Finding& finding) {
@@ -353,26 +399,19 @@ void add_blocked_thread(Finding& finding, const Measured& measured, IdleCause ca
   if (!blocked->fix.empty()) finding.fix.insert(finding.fix.begin(), std::move(blocked->fix));
 }
 
-double RankMeasure::phase_pct(Phase phase) const {
-  const auto at = std::ranges::find(phases, phase_name(phase), &PhaseShare::name);
-  return at == phases.end() ? 0 : at->wall_pct;
-}
-
 RankMeasure rank_measure(const Measured& m) {
   RankMeasure out;
   out.rank = m.rank();
   out.wall_ns = m.wall_ns();
   out.steps = m.steps();
   out.cut_off = m.trace().cut_off;
-  out.no_device = recorder_advice(m.trace().recorder).device_activity;
+  out.recorder = m.trace().recorder;
   out.python_frames = has_python_frames(m.trace());
-  out.no_evidence = no_evidence(m.trace());
+  out.no_evidence = no_evidence(m);
   out.annotated = m.facts().get<Steps>().annotated;
+  out.mostly = largest_part(m);
+  out.loading_pct = m.has_device() ? m.idle_pct(IdleCause::kDataLoading) : m.phase_pct(Phase::kDataLoading);
   const Phases& phases = m.facts().get<Phases>();
-  for (const Phase p : phases.all()) {
-    const int64_t ns = phases.measured_wall_ns[static_cast<size_t>(p)];
-    out.phases.push_back({std::string(phases.name(p)), ns, m.phase_pct(p)});
-  }
   out.accumulates = phases.optimizer_steps > 0 && phases.backward_passes > phases.optimizer_steps;
   if (const auto& snapshot = m.facts().get<Snapshot>().section)
     out.snapshot.peak = peak_sentence(*snapshot, m.facts().get<Memory>().capacity_bytes),

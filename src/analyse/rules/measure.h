@@ -1,6 +1,7 @@
 // Figures that rules share: over the measured steps, on one device of one rank.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -72,15 +73,29 @@ class Measured {
   [[nodiscard]] double phase_pct(Phase phase) const;
   [[nodiscard]] double wall_pct(int64_t ns) const { return percent_of(ns, wall_ns_); }
   [[nodiscard]] bool in_measured_step(int64_t time) const { return contains(measured_, time); }
-  /// Whether a gap ends within a measured step and has the cause.
+  /// Whether a gap has the cause and ends within the evaluated part of the window.
   [[nodiscard]] bool counts(const Gap& gap, IdleCause cause) const {
-    return gap.cause == cause && in_measured_step(gap.end_ns - 1);
+    return gap.cause == cause && (all_measured_ || in_measured_step(gap.end_ns - 1));
   }
   [[nodiscard]] const Intervals& measured_time() const { return measured_; }
   /// By activity: kernels whose time a rule about kernels' names names already, so that others do not say it again.
   [[nodiscard]] const std::vector<bool>& named_kernels() const;
+  /// Where the host is during the gaps of a cause in measured steps, until it launches; without what has a rule of its
+  /// own.
+  [[nodiscard]] const std::vector<Place>& places_in_gaps(IdleCause cause) const;
+  /// Host time that has rules of its own, whatever idles meanwhile: the profiler's work, and garbage collection.
+  [[nodiscard]] const Intervals& host_time_of_other_rules() const;
+  /// Idle time of a cause, without that time; percent of the device's window.
+  [[nodiscard]] double own_idle_pct(IdleCause cause) const {
+    return percent_of(std::max<int64_t>(0, idle_ns(cause) - of_other_rules_ns(cause)), window_ns());
+  }
+  /// Likewise, what the steps would save.
+  [[nodiscard]] int64_t own_saved_by_cause(IdleCause cause) const {
+    return std::max<int64_t>(0, saved_by_cause(cause) - of_other_rules_ns(cause));
+  }
 
  private:
+  [[nodiscard]] int64_t of_other_rules_ns(IdleCause cause) const;
   [[nodiscard]] int64_t window_ns() const { return evaluated_ns(idle().window); }
   /// Length of the part within the evaluated part of the window.
   [[nodiscard]] int64_t evaluated_ns(const Intervals& time) const;
@@ -92,11 +107,16 @@ class Measured {
   int64_t wall_ns_ = 0, steps_ = 0;
   bool all_measured_ = true;   // the whole window is evaluated
   std::vector<Gap> gaps_;
-  struct NamedKernels {
+  template <class T>
+  struct Once {
     std::once_flag once;
-    std::vector<bool> named;
+    T value;
   };
-  std::shared_ptr<NamedKernels> named_ = std::make_shared<NamedKernels>();   // filled when first needed
+  // Filled when first needed.
+  std::shared_ptr<Once<std::vector<bool>>> named_ = std::make_shared<Once<std::vector<bool>>>();
+  std::shared_ptr<Once<Intervals>> other_rules_ = std::make_shared<Once<Intervals>>();
+  using PlacesByCause = std::array<Once<std::vector<Place>>, kIdleCauses>;
+  std::shared_ptr<PlacesByCause> places_ = std::make_shared<PlacesByCause>();
 };
 
 /// Has the timeline show exactly this.
@@ -120,8 +140,10 @@ bool is_upload(const Trace& trace, ActivityId copy);
 bool has_python_frames(const Trace& trace);
 /// "compute_loss (train.py:87)"
 std::string place_text(const Place& place);
-/// Where the host is during the longest gaps of a cause in measured steps, until it launches.
-std::vector<Place> places_in_gaps(const Measured& measured, IdleCause cause);
+/// Measured::places_in_gaps(), computed.
+std::vector<Place> find_places_in_gaps(const Measured& measured, IdleCause cause);
+/// Measured::host_time_of_other_rules(), computed.
+Intervals find_host_time_of_other_rules(const Measured& measured);
 /// Measured::named_kernels(), computed.
 std::vector<bool> find_named_kernels(const Measured& measured);
 void name_full_precision_kernels(const Measured& measured, std::vector<bool>& named);

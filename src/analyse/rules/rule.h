@@ -44,13 +44,14 @@ struct RankMeasure {
   int rank = 0;
   int64_t wall_ns = 0, steps = 0;        ///< of the measured steps
   bool annotated = false;                ///< steps come from the program's ranges
-  std::vector<PhaseShare> phases;        ///< of wall_ns
+  std::string mostly;                    ///< "most GPU time goes into the backward pass (52 %)"; of the host without one
+  double loading_pct = 0;                ///< of the time, the device waits for data; without one, the host loads it
   bool accumulates = false;              ///< more backward passes than optimizer steps
   std::optional<double> memory_headroom_pct;   ///< of the device's memory at the reserved peak
 
   std::vector<Place> host_places;        ///< without a device: where the step's thread spends most time
   bool python_frames = false;            ///< Python functions were recorded
-  std::string no_device;                 ///< why there may be no device activity: "was ProfilerActivity.CUDA on?"
+  Recorder recorder = Recorder::kOther;
   bool cut_off = false;                  ///< a file of it ends early
   std::string no_evidence;               ///< why its times say little about the program, in sentences; empty: they do
   SnapshotMeasure snapshot;
@@ -65,14 +66,13 @@ struct RankMeasure {
   std::array<double, kIdleCauses> idle_pct{};
   IdleCause largest_idle_cause = IdleCause::kUnknown;   ///< not untraced work, not a lack of requests
   SizedCollectives collectives;
-  std::string kernels_mostly;            ///< what most kernel time goes into: "attention (98 %)"; empty: unknown
   std::optional<double> times_limit;     ///< Distance, if the work of enough kernels is known
   int64_t activities = 0;                ///< kernels, copies and sets of the whole trace
   bool captures = false;                 ///< a graph is captured for most of the time
-  bool matrix_work = false, compiled = false;
+  bool matrix_work = false;
+  Frameworks with = {};
   Verdict fused_optimizer = Verdict::kUnknown;
 
-  [[nodiscard]] double phase_pct(Phase phase) const;
   /// Findings about so few activities would be chance.
   [[nodiscard]] bool is_too_little() const { return has_device && activities < 10; }
   /// Whether its times say little about the program.
@@ -211,7 +211,6 @@ struct Rule {
   std::optional<double> severe = {};   ///< one level more severe from here on
   bool symptom = false;           ///< of other findings, which it refers to
   bool of_kernels = false;        ///< about the time of kernels, which depends on the clock
-  std::string_view part_of = {};  ///< the more general rule that would count this one's cost as well
   std::string_view meaning = {};       ///< what it means for the job
   std::string_view computation = {};   ///< how value and cost are computed
   std::vector<std::string_view> advice = {};  ///< every change worth trying, best first, with the call or setting

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "analyse/rank/names.h"
+#include "analyse/rank/places.h"
 #include "analyse/rank/recorder_advice.h"
 #include "analyse/rules/measure.h"
 #include "trace/health.h"
@@ -34,7 +35,7 @@ void describe_low_gpu_utilization(const Measured& m, Finding& f) {
                        all ? "time" : asked ? "recorded time" : "time with requests");
   f.why = "Nothing runs on it for the rest.";
   f.fix = {"see the idle time by cause: --section idle"};
-  f.where = places_in_gaps(m, m.largest_idle_cause());
+  f.where = m.places_in_gaps(m.largest_idle_cause());
 }
 
 constexpr double kMinHeldBytes = 256.0 * (1 << 20);   // about the size of a bare CUDA context
@@ -89,7 +90,7 @@ void describe_step_time_variance(const Measured& m, Finding& f) {
   f.seen.step = longest.index;
 }
 
-Intervals overhead(const Measured& m) {
+Intervals profiler_time(const Measured& m) {
   const Trace& trace = m.trace();
   Intervals all;
   for (uint32_t i = 0; i < trace.host.size(); ++i)
@@ -104,29 +105,44 @@ void describe_profiler_overhead(const Measured& m, Finding& f) {
     f.fix = {std::string(advice.fewer_steps), std::string(advice.less_detail)};
   f.what = fmt::format("the profiler itself takes {} of the time", format_percent(*f.value));
   f.why = "Buffer flushes and instrumentation are part of these steps; without the profiler they are shorter.";
+  f.verdict = fmt::format("The profiler's own work takes {} of the time, so that these are not the times of a normal run: "
+                          "record fewer steps, or less detail.",
+                          format_percent(*f.value, 0));
 }
 
 // On the step's thread.
-Intervals collections_of(const Measured& m) {
+std::vector<HostId> collections_of(const Measured& m) {
   const Trace& trace = m.trace();
   const ThreadId thread = m.facts().get<Steps>().thread;
-  Intervals all;
+  std::vector<HostId> all;
   if (!thread.valid()) return all;
-  for (HostId i = trace.threads[thread.value].begin; i < trace.threads[thread.value].end; ++i) {
-    const std::string_view name = trace.name(i);
-    if (name == "Python GC" || name == "<built-in function collect>" || name == "gc.collect")
-      all.push_back(trace.host.interval(i));
-  }
+  std::vector<StringId> names;
+  for (const char* name : {"Python GC", "<built-in function collect>", "gc.collect"})
+    if (const StringId id = trace.strings.find(name); id.valid()) names.push_back(id);
+  if (names.empty()) return all;
+  for (HostId i = trace.threads[thread.value].begin; i < trace.threads[thread.value].end; ++i)
+    if (std::ranges::count(names, trace.host.name[i.value]) > 0) all.push_back(i);
+  return all;
+}
+
+Intervals collection_time(const Measured& m) {
+  Intervals all;
+  for (const HostId collection : collections_of(m)) all.push_back(m.trace().host.interval(collection));
   return intersect(merged(std::move(all)), m.measured_time());
 }
 
 std::optional<double> python_gc_value(const Measured& m) {
-  const Intervals collections = collections_of(m);
+  const Intervals collections = collection_time(m);
   return only_if(!collections.empty(), m.wall_pct(total_length(collections)));
 }
 
 void describe_python_gc(const Measured& m, Finding& f) {
-  const Intervals collections = collections_of(m);
+  const Intervals collections = collection_time(m);
+  Places places(m.facts());
+  for (const HostId collection : collections_of(m))
+    if (m.in_measured_step(m.trace().host.start_ns[collection.value]))
+      places.add(collection, m.trace().host.duration_ns[collection.value]);
+  f.where = places.most_expensive();
   f.what = fmt::format("Python's garbage collection takes {} of the step", format_percent(*f.value));
   f.why = "The collector stops the launching thread, and takes longer the more objects the program holds.";
   const Interval longest = *std::ranges::max_element(collections, {}, &Interval::length);
@@ -209,16 +225,17 @@ extern const Rule kProfilerOverhead = {
     .unit = "%",
     .threshold = 5,
     .severity = Severity::kInfo,
+    .severe = 25,
     .meaning = "The profiler flushes buffers and instruments calls during the steps, which makes them slower.",
     .computation =
         "Value: union of the profiler's own overhead records as a share of the measured steps' wall time. No cost: the "
-        "job is only slower while it is recorded.",
+        "job is only slower while it is recorded. Idle time meanwhile is in no other finding's cost.",
     .advice = {
         "record fewer steps: torch.profiler.schedule(wait=5, warmup=3, active=3)",
         "with_stack=False, record_shapes=False, profile_memory=False unless needed",
         "compare step times with and without the profiler before trusting small differences",
     },
-    .rank = {.value = [](const Measured& m) { return std::optional(m.wall_pct(total_length(overhead(m)))); },
+    .rank = {.value = [](const Measured& m) { return std::optional(m.wall_pct(total_length(profiler_time(m)))); },
              .describe = describe_profiler_overhead,
              .host_alone = true},
 };
@@ -228,14 +245,14 @@ extern const Rule kPythonGc = {
     .summary = "Python's garbage collector stops the launching thread",
     .unit = "%",
     .threshold = 2,
-    .part_of = "host-bound-launches",
     .meaning =
         "Collections of the oldest generation visit all objects of the program, for tens of milliseconds in a large "
         "one, whenever enough new objects exist. On many ranks they happen in different steps, and all ranks wait.",
     .computation =
         "Value: share of the measured steps' wall time in collections on the step's thread (\"Python GC\" records of "
         "torch.profiler with stacks and record_python_gc_info and of profgpu's recorder, and calls of gc.collect). "
-        "Cost: replay of the trace without them; without a device, their time.",
+        "Cost: replay of the trace without them; without a device, their time. Idle time meanwhile is in no other "
+        "finding's cost.",
     .advice = {
         "gc.freeze() after startup, so that long-lived objects are not visited again; gc.set_threshold(50_000, 20, "
         "100)",
@@ -243,7 +260,13 @@ extern const Rule kPythonGc = {
         "fewer long-lived objects: arrays instead of lists of dicts in datasets",
         "no routine torch.cuda.empty_cache() or gc.collect() after each step",
     },
+    .verdict = "Python's garbage collection stops the launching thread for {} of the step.",
     .rank = {.value = python_gc_value, .describe = describe_python_gc, .host_alone = true},
 };
+
+Intervals find_host_time_of_other_rules(const Measured& measured) {
+  const bool collects = python_gc_value(measured).value_or(0) > measured.threshold(kPythonGc);
+  return collects ? unite(profiler_time(measured), collection_time(measured)) : profiler_time(measured);
+}
 
 }  // namespace profgpu

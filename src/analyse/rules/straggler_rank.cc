@@ -139,6 +139,22 @@ std::string what(const Straggler& s) {
                      cause_of(s.kind).words);
 }
 
+// Where the rank's host is while its device waits: of the rank's own finding that costs most.
+std::vector<Place> places_of(const Evidence& evidence, int rank) {
+  const auto* own = first_where(evidence.ranks, [&](const RankDiagnosis& r) { return r.measure.rank == rank; });
+  const Finding* most = nullptr;
+  for (size_t i = 0; own != nullptr && i < own->findings.size(); ++i) {
+    const std::optional<Finding>& f = own->findings[i];
+    if (f && rules()[i]->cause && !f->where.empty() && (most == nullptr || f->cost_ns > most->cost_ns)) most = &*f;
+  }
+  return most != nullptr ? most->where : std::vector<Place>();
+}
+
+// Not what its device does.
+bool is_of_host(std::string_view kind) {
+  return kind == "slow_input" || kind == "slow_host" || kind == "checkpoint" || kind == "memory_allocation";
+}
+
 std::optional<Finding> rotating(const Rule& rule, const LateByTurns& late, double threshold) {
   if (late.wait_pct <= threshold) return std::nullopt;
   Finding f = rule.finding(late.wait_pct, threshold);
@@ -172,6 +188,7 @@ std::optional<Finding> check_straggler_rank(const Rule& rule, const Evidence& ev
   f.why = why(worst);
   f.fix = fixes_for(worst, evidence.job->parallelism);
   if (std::string steps = when(worst); !steps.empty()) f.evidence.push_back(std::move(steps));
+  if (is_of_host(worst.kind)) f.where = places_of(evidence, worst.rank);
   f.seen.rank = worst.rank;
   f.seen.step = worst.worst_step;
   if (worst.evidence.size() > 1)

@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "analyse/rank/places.h"
-#include "analyse/rules/measure.h"
+#include "analyse/rules/host_work.h"
 
 namespace profgpu {
 
@@ -36,18 +37,13 @@ HostId op_that_waits(const Trace& trace, HostId call) {
   return op;
 }
 
-// Of measured steps: the most frequent ops, and where they are in the program.
+// Of measured steps, the most frequent ops.
 void add_waiting_calls(const Measured& m, Finding& f) {
   const Trace& trace = m.trace();
   std::map<std::string_view, int64_t> count;
-  Places places(m.facts());
-  for (const auto& calls : m.facts().get<Waits>().calls) {
-    for (const HostId call : calls) {
-      if (!m.in_measured_step(trace.host.start_ns[call.value])) continue;
-      places.add(call, trace.host.duration_ns[call.value]);
-      ++count[trace.name(op_that_waits(trace, call))];
-    }
-  }
+  for (const auto& calls : m.facts().get<Waits>().calls)
+    for (const HostId call : calls)
+      if (m.in_measured_step(trace.host.start_ns[call.value])) ++count[trace.name(op_that_waits(trace, call))];
   std::vector<std::pair<std::string_view, int64_t>> order(count.begin(), count.end());
   std::ranges::stable_sort(order, std::greater(), &std::pair<std::string_view, int64_t>::second);
   for (size_t i = 0; i < std::min<size_t>(order.size(), 3); ++i)
@@ -55,7 +51,48 @@ void add_waiting_calls(const Measured& m, Finding& f) {
         fmt::format("{} waits {:.1f} times{}", shortened(order[i].first),
                     static_cast<double>(order[i].second) / static_cast<double>(std::max<int64_t>(m.steps(), 1)),
                     m.facts().get<Steps>().marked() ? " per step" : ""));
-  f.where = places.most_expensive();
+}
+
+// Where the host waits before the gaps, by the idle time that follows.
+std::vector<Place> waiting_places(const Measured& m) {
+  const Trace& trace = m.trace();
+  Places places(m.facts());
+  GapThreads threads(m);
+  for (const Gap& gap : m.gaps()) {
+    if (!m.counts(gap, IdleCause::kSynchronization)) continue;
+    const ThreadId thread = threads(gap);
+    if (!thread.valid()) continue;
+    const std::vector<HostId>& calls = m.facts().get<Waits>().calls[thread.value];
+    const int64_t until = gap.launch.valid() ? trace.host.start_ns[gap.launch.value] : gap.end_ns;
+    const auto next =
+        std::ranges::upper_bound(calls, until, {}, [&](HostId call) { return trace.host.start_ns[call.value]; });
+    if (next != calls.begin()) places.add(*std::prev(next), gap.length());
+  }
+  return places.most_expensive(2);
+}
+
+void append_new(const std::vector<Place>& more, std::vector<Place>& places) {
+  constexpr size_t kMost = 5;
+  for (const Place& place : more) {
+    const bool known = std::ranges::any_of(places, [&](const Place& p) {
+      return p.name == place.name && p.file == place.file && p.line == place.line;
+    });
+    if (!known && places.size() < kMost) places.push_back(place);
+  }
+}
+
+// Long work of the host's own after each wait, a good part of it in one place.
+void describe_work_after_waits(const Measured& m, const Place& place, Finding& f) {
+  const std::string words = place_text(place), part = part_text(place, m.idle_ns(IdleCause::kSynchronization));
+  f.verdict = fmt::format("The host waits for the GPU, then keeps it waiting: the GPU idles {} of the time, {} while the "
+                          "host is in {}.",
+                          format_percent(*f.value, 0), part, words);
+  f.what = fmt::format("after waiting for the GPU the host does other work, {} in {}", part, words);
+  f.fix.insert(f.fix.begin(), fmt::format("launch the next work before {} runs, or move that to another thread or "
+                                          "process",
+                                          words));
+  if (contains(place.file, "serialization") || contains(place.name, "checkpoint"))
+    f.fix.insert(f.fix.begin(), "save checkpoints in the background: torch.distributed.checkpoint.async_save(…)");
 }
 
 void describe_excessive_synchronization(const Measured& m, Finding& f) {
@@ -66,6 +103,16 @@ void describe_excessive_synchronization(const Measured& m, Finding& f) {
            "no torch.cuda.synchronize() and no print(tensor) in the loop",
            "avoid ops whose output size depends on the data: nonzero, masked_select, unique, tensor.tolist(), if "
            "tensor:"};
+  const std::vector<Place> working = std::exchange(f.where, waiting_places(m));
+  const Place* main = main_place(working, m.idle_ns(IdleCause::kSynchronization));
+  const UnrecordedWork unrecorded = unrecorded_work(m, IdleCause::kSynchronization);
+  if (main != nullptr && has_long_gaps(m, IdleCause::kSynchronization)) {
+    describe_work_after_waits(m, *main, f);
+    append_new(std::exchange(f.where, {*main}), f.where);
+  } else if (unrecorded.is_most()) {
+    describe_unrecorded_work(m, unrecorded, f);
+  }
+  append_new(working, f.where);
   add_waiting_calls(m, f);
   add_blocked_thread(f, m, IdleCause::kSynchronization);
 }
@@ -111,9 +158,12 @@ std::optional<double> redundant_sync_copies_value(const Measured& m) {
 }
 
 void describe_redundant_sync_copies(const Measured& m, Finding& f) {
+  const auto duration_ns = [&](HostId call) { return m.trace().host.duration_ns[call.value]; };
+  const std::vector<HostId> reads = value_reads(m);
   Places places(m.facts());
-  for (const HostId call : value_reads(m)) places.add(call, m.trace().host.duration_ns[call.value]);
+  for (const HostId call : reads) places.add(call, duration_ns(call));
   f.where = places.most_expensive();
+  see(f, m.trace().host.interval(*std::ranges::max_element(reads, {}, duration_ns)));
   f.what = fmt::format("the host reads values from the GPU {:.0f} times{}", *f.value,
                        m.facts().get<Steps>().marked() ? " per step" : "");
   f.why = "Each read waits until the GPU has caught up. The GPU does not idle yet, but the host can't get ahead, and "

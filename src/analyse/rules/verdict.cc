@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "analyse/rank/recorder_advice.h"
 #include "analyse/report/quantity.h"
 #include "analyse/rules/log_checks.h"
 #include "analyse/rules/measure.h"
@@ -20,11 +21,6 @@ constexpr double kMinKernelGainPct = 10;   // of slow kernels: less is not what 
 constexpr double kManyTimes = 10;
 // Of the time: where so much is not in the trace, what is in it says little of the run.
 constexpr double kMuchUntracedPct = 25;
-
-// By Phase.
-constexpr std::array<std::string_view, kPhases> kPhaseWords = {
-    "data loading", "the forward pass", "the backward pass", "the optimizer", "waiting for communication",
-    "saving checkpoints", "work outside the known phases"};
 
 std::string where(const RuleFinding& f, const Job* job) {
   if (!f.finding.verdict.empty()) return f.finding.verdict;
@@ -50,18 +46,6 @@ std::string gain(const std::optional<StepSaving>& saving, const RankMeasure& m) 
   if (faster > kManyTimes) return fmt::format(" Fixing it would cut {} from {} to {} at best.", what, from, to);
   return fmt::format(" Fixing it would cut {} from {} to about {} ({:.{}f}x as fast).", what, from, to, faster,
                      faster < 1.095 ? 2 : 1);
-}
-
-std::string largest_part(const RankMeasure& m) {
-  const auto largest = std::ranges::max_element(m.phases, {}, &PhaseShare::wall_ns);
-  if (largest == m.phases.end()) return "nothing ran";
-  const std::optional<Phase> phase = phase_called(largest->name);
-  // Inference, or a benchmark: all of it is the forward pass, at most.
-  const bool one_phase = largest->wall_pct > 95 && (phase == Phase::kForward || phase == Phase::kOther);
-  if (one_phase && !m.kernels_mostly.empty()) return "most kernel time goes into " + m.kernels_mostly;
-  if (one_phase && phase == Phase::kOther) return "no training phase was recognized";
-  const std::string_view words = phase ? kPhaseWords[static_cast<size_t>(*phase)] : std::string_view(largest->name);
-  return fmt::format("most time goes into {} ({})", words, format_percent(largest->wall_pct, 0));
 }
 
 // Empty: no device was used.
@@ -104,10 +88,11 @@ ReportVerdict verdict_of_host(const RankMeasure& m) {
     append_listed(places, fmt::format("{} ({}{})", place_text(p),
                                       format_duration(static_cast<double>(p.ns / std::max<int64_t>(m.steps, 1))),
                                       m.annotated ? " per step" : ""));
-  std::string why = m.no_device.empty() ? "." : ": " + m.no_device;
+  const std::string_view reason = recorder_advice(m.recorder).device_activity;
+  std::string why = reason.empty() ? "." : fmt::format(": {}", reason);
   if (m.cut_off) why = "; it is cut off: record fewer steps, or let the job end.";
   return {fmt::format("This trace has no GPU activity{} On the host {}.", why,
-                      places.empty() ? largest_part(m) : "most time goes into " + places),
+                      places.empty() ? m.mostly : "most time goes into " + places),
           VerdictKind::kInconclusive};
 }
 
@@ -130,13 +115,11 @@ std::string missing_work_advice(const std::vector<RuleFinding>& findings) {
   return missing == nullptr ? "" : fmt::format(" For a full picture, {}.", missing->finding.fix.front());
 }
 
-// Where the device has no name, by what its recorder is told.
-bool is_of_amd(const RankMeasure& m) { return is_amd_name(m.device_name) || contains(m.no_device, "rocprofv3"); }
-
 std::string host_advice(const RankMeasure& m) {
-  return is_of_amd(m) ? " Record the host as well: ProfilerActivity.CPU, or rocprofv3 --hip-trace --marker-trace."
-                      : " Record the host as well: ProfilerActivity.CPU, nsys profile --trace=cuda,nvtx, or `profgpu run "
-                        "--trace`.";
+  const bool amd = is_amd_name(m.device_name) || m.recorder == Recorder::kRocprof;
+  return amd ? " Record the host as well: ProfilerActivity.CPU, or rocprofv3 --hip-trace --marker-trace."
+             : " Record the host as well: ProfilerActivity.CPU, nsys profile --trace=cuda,nvtx, or `profgpu run "
+               "--trace`.";
 }
 
 constexpr double kFarFromLimit = 2.5;   // well-tuned training takes about twice its limit
@@ -168,15 +151,15 @@ ReportVerdict verdict_of_use(const Evidence& evidence, const std::vector<RuleFin
   double least = 100;
   for (const RankDiagnosis& r : evidence.ranks) least = std::min(least, r.measure.least_utilization_pct);
   if (least < 80)
-    return {fmt::format("{}, another one {}; {}.{}", busy, format_percent(least, 0), largest_part(m), also),
+    return {fmt::format("{}, another one {}; {}.{}", busy, format_percent(least, 0), m.mostly, also),
             VerdictKind::kBottleneck};
-  if (!also.empty()) return {fmt::format("{}; {}.{}", busy, largest_part(m), also), VerdictKind::kBottleneck};
+  if (!also.empty()) return {fmt::format("{}; {}.{}", busy, m.mostly, also), VerdictKind::kBottleneck};
   if (unclear) return {fmt::format("{}, and there are no serious findings.{}", busy, record), VerdictKind::kInconclusive};
   if (m.times_limit.value_or(0) >= kFarFromLimit)
     return {fmt::format("{}, but takes {:.{}f} times as long as its work needs at the GPU's limit; {}.", busy,
-                        *m.times_limit, *m.times_limit < 9.95 ? 1 : 0, largest_part(m)),
+                        *m.times_limit, *m.times_limit < 9.95 ? 1 : 0, m.mostly),
             VerdictKind::kBottleneck};
-  return {fmt::format("{}, and there are no serious findings; {}.", busy, largest_part(m)),
+  return {fmt::format("{}, and there are no serious findings; {}.", busy, m.mostly),
           VerdictKind::kHealthy};
 }
 

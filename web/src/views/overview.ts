@@ -81,8 +81,8 @@ function servingSection(rank: RankReport): HTMLElement | null {
   const serving = rank.serving;
   if (!serving) return null;
   const said = [
-    serving.token_interval_ns !== null && `a token every ${duration(serving.token_interval_ns)} for each sequence`,
-    serving.tokens_per_s !== null && `${count(Math.round(serving.tokens_per_s))} tokens a second while the engine works`,
+    serving.token_interval_ns !== null && `a token every ${duration(serving.token_interval_ns)}${serving.speculative ? ' or less' : ''} for each sequence`,
+    serving.tokens_per_s !== null && `${serving.speculative ? 'at least ' : ''}${count(Math.round(serving.tokens_per_s))} tokens a second while the engine works${serving.speculative ? ': a step checks drafted tokens and may accept several' : ''}`,
     serving.between_ns > 0 && `${duration(serving.between_ns)} between steps, ${percent(serving.between_pct)} of the time`,
   ].filter((text): text is string => typeof text === 'string');
   const titles = ['Steps', 'Median', '95th percentile', 'Sequences', 'Tokens', 'Graphs'];

@@ -1,0 +1,82 @@
+// What steps take: with the work that they launched, and without what was queued before them.
+#include "analyse/rank/steps.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/hand_trace.h"
+
+namespace profgpu {
+namespace {
+
+std::vector<int64_t> elapsed_us(HandTrace& hand) {
+  const Trace trace = hand.build();
+  const Facts facts(trace, {});
+  std::vector<int64_t> all;
+  for (const Step& step : facts.get<Steps>().steps) all.push_back(step.elapsed.length() / 1000);
+  return all;
+}
+
+// The device is 500 us behind the host, which launches a kernel of 1000 us in each step of 1000 us.
+TEST(StepsTest, TheFirstOneBeginsWhenEarlierWorkIsDone) {
+  HandTrace t;
+  t.kernel("k", -990, -980, -500, 500);
+  for (int64_t at = 0; at < 3000; at += 1000)
+    t.range("ProfilerStep#" + std::to_string(at / 1000), at, at + 1000)
+        .kernel("k", at + 10, at + 20, at + 500, at + 1500);
+  EXPECT_EQ(elapsed_us(t), (std::vector<int64_t>{1000, 1000, 1000}));
+}
+
+// A recording that begins within the queue lacks the launches.
+TEST(StepsTest, WorkWithoutALaunchBeforeTheStepsOwnIsEarlier) {
+  HandTrace t;
+  t.orphan("k", -500, 500);
+  for (int64_t at = 0; at < 3000; at += 1000)
+    t.range("ProfilerStep#" + std::to_string(at / 1000), at, at + 1000)
+        .kernel("k", at + 10, at + 20, at + 500, at + 1500);
+  EXPECT_EQ(elapsed_us(t), (std::vector<int64_t>{1000, 1000, 1000}));
+}
+
+// A host that is slower than the device sets the pace.
+TEST(StepsTest, TheFirstOneTakesNoLessThanItsRange) {
+  HandTrace t;
+  t.kernel("k", -990, -980, -500, 500).range("ProfilerStep#1", 0, 1000).kernel("k", 10, 20, 500, 1100);
+  EXPECT_EQ(elapsed_us(t), std::vector<int64_t>{1000});
+}
+
+HandTrace loop_with(std::vector<int64_t> between_us) {
+  HandTrace t;
+  int64_t at = 0;
+  between_us.push_back(0);
+  for (size_t i = 0; i < between_us.size(); ++i) {
+    t.range("train_step_" + std::to_string(i), at, at + 1000).kernel("k", at + 10, at + 20, at + 25, at + 990);
+    at += 1000 + between_us[i];
+  }
+  return t;
+}
+
+TEST(StepsTest, RegularTimeBetweenRangesBelongsToTheLoop) {
+  HandTrace regular = loop_with({3000, 3100, 2900}), once = loop_with({0, 0, 9000, 0}), two = loop_with({1500}),
+            far = loop_with({2500});
+  EXPECT_EQ(elapsed_us(regular), (std::vector<int64_t>{1000, 4000, 4100, 3900}));
+  EXPECT_EQ(elapsed_us(once), (std::vector<int64_t>{1000, 1000, 1000, 1000, 1000})) << "such as an evaluation";
+  EXPECT_EQ(elapsed_us(two), (std::vector<int64_t>{1000, 2500}));
+  EXPECT_EQ(elapsed_us(far), (std::vector<int64_t>{1000, 1000}));
+}
+
+TEST(StepsTest, TrainingIsNoWarmUpOfAnEvaluation) {
+  HandTrace t;
+  int64_t at = 0;
+  for (int i = 0; i < 8; ++i) {
+    const bool trains = i < 4;
+    const int64_t us = trains ? 3000 : 1000;
+    t.range("ProfilerStep#" + std::to_string(i), at, at + us).kernel("k", at + 10, at + 20, at + 25, at + us - 10);
+    if (trains) t.op("autograd::engine::evaluate_function: MmBackward0", at + 30, at + 40);
+    at += us;
+  }
+  const Trace trace = t.build();
+  const Facts facts(trace, {});
+  for (const Step& step : facts.get<Steps>().steps) EXPECT_FALSE(step.warmup) << step.name;
+}
+
+}  // namespace
+}  // namespace profgpu

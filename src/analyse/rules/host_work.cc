@@ -1,0 +1,115 @@
+#include "analyse/rules/host_work.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "analyse/rank/frameworks.h"
+#include "analyse/rank/places.h"
+#include "analyse/report/quantity.h"
+
+namespace profgpu {
+namespace {
+
+constexpr int64_t kPythonGap_ns = 100'000;   // Python takes less from one operator to the next
+
+// From its start until the launch that ends it.
+Interval wait_of(const Trace& trace, const Gap& gap) {
+  const int64_t launch = gap.launch.valid() ? trace.host.start_ns[gap.launch.value] : gap.end_ns;
+  return {gap.start_ns, std::max(gap.start_ns, std::min(launch, gap.end_ns))};
+}
+
+}  // namespace
+
+GapThreads::GapThreads(const Measured& measured)
+    : trace_(measured.trace()), steps_(measured.facts().get<Steps>().thread) {}
+
+const Intervals& GapThreads::recorded(ThreadId thread) {
+  const auto [time, added] = recorded_.try_emplace(thread);
+  if (!added) return time->second;
+  Intervals all;
+  for (HostId i = trace_.threads[thread.value].begin; i < trace_.threads[thread.value].end; ++i)
+    if (trace_.host.kind[i.value] != HostKind::kAnnotation) all.push_back(trace_.host.interval(i));
+  return time->second = merged(std::move(all));
+}
+
+ThreadId GapThreads::operator()(const Gap& gap) {
+  if (!gap.launch.valid()) return steps_;
+  const ThreadId launching = trace_.host.thread[gap.launch.value];
+  if (launching == steps_ || !steps_.valid()) return launching;
+  const Interval wait = wait_of(trace_, gap);
+  return 2 * overlap_length(recorded(launching), wait) < overlap_length(recorded(steps_), wait) ? steps_ : launching;
+}
+
+std::vector<Place> find_places_in_gaps(const Measured& measured, IdleCause cause) {
+  const Trace& trace = measured.trace();
+  const Intervals& others = measured.host_time_of_other_rules();
+  GapThreads threads(measured);
+  Places places(measured.facts());
+  for (const Gap& gap : measured.gaps()) {
+    if (!measured.counts(gap, cause)) continue;
+    const ThreadId thread = threads(gap);
+    const bool launches = gap.launch.valid() && trace.host.thread[gap.launch.value] == thread;
+    // A launch that takes long counts, too.
+    const int64_t until = launches ? std::min(trace.host.end_ns(gap.launch), gap.end_ns) : wait_of(trace, gap).end;
+    if (!thread.valid() || until <= gap.start_ns) continue;
+    const Interval whole{gap.start_ns, until};
+    if (overlap_length(others, whole) == 0) places.add_host_time(thread, whole);
+    else
+      for (const Interval& part : subtract({whole}, others)) places.add_host_time(thread, part);
+  }
+  return places.most_expensive();
+}
+
+const Place* main_place(const std::vector<Place>& places, int64_t idle_ns) {
+  if (places.empty()) return nullptr;
+  const Place& first = places.front();
+  return (!first.file.empty() || first.is_range) && 4 * first.ns >= idle_ns ? &first : nullptr;
+}
+
+std::string part_text(const Place& place, int64_t idle_ns) {
+  if (2 * place.ns >= idle_ns) return "mostly";
+  return fmt::format("{} of it", format_percent(percent_of(place.ns, idle_ns), 0));
+}
+
+bool has_long_gaps(const Measured& measured, IdleCause cause) {
+  constexpr int64_t kLongGap_ns = 1'000'000;
+  int64_t all_ns = 0, long_ns = 0;
+  for (const Gap& gap : measured.gaps()) {
+    if (!measured.counts(gap, cause)) continue;
+    all_ns += gap.length();
+    if (gap.length() >= kLongGap_ns) long_ns += gap.length();
+  }
+  return 2 * long_ns > all_ns;
+}
+
+UnrecordedWork unrecorded_work(const Measured& measured, IdleCause cause) {
+  GapThreads threads(measured);
+  UnrecordedWork work;
+  for (const Gap& gap : measured.gaps()) {
+    if (!measured.counts(gap, cause)) continue;
+    work.gaps_ns += gap.length();
+    if (gap.length() < kPythonGap_ns || !gap.launch.valid()) continue;
+    const Interval wait = wait_of(measured.trace(), gap);
+    work.ns += wait.length() - overlap_length(threads.recorded(threads(gap)), wait);
+  }
+  return work;
+}
+
+void describe_unrecorded_work(const Measured& measured, const UnrecordedWork& work, Finding& finding) {
+  finding.own_fixes = !measured.facts().get<Frameworks>().serves();
+  finding.verdict = fmt::format("The GPU waits for the host: it idles {} of the time, mostly while the host runs code that "
+                                "the trace does not show.",
+                                format_percent(*finding.value, 0));
+  finding.what = "the GPU waits while the host runs code that the trace does not show";
+  finding.why = fmt::format("{} idles {} of the time. For {} the launching thread is in no operator and no CUDA call: "
+                            "Python, a library, a file, or sleep.",
+                            measured.device_label(), format_percent(*finding.value), per_step_text(measured, work.ns));
+  finding.fix = {"move logging, evaluation and data preparation off the launching thread"};
+  if (!has_python_frames(measured.trace()))
+    finding.fix.insert(finding.fix.begin(), "record Python stacks to see the line: with_stack=True in torch.profiler, or "
+                                            "profgpu run --trace");
+}
+
+}  // namespace profgpu

@@ -1,0 +1,42 @@
+// What the host does while the device waits for it.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "analyse/rules/measure.h"
+
+namespace profgpu {
+
+/// The thread that works until a gap's launch: the launching one, or if that has nothing to do yet, that of the steps.
+class GapThreads {
+ public:
+  explicit GapThreads(const Measured& measured);
+  ThreadId operator()(const Gap& gap);
+  /// A thread's time in operators, calls and Python frames. Ranges that the program marks only enclose its work.
+  const Intervals& recorded(ThreadId thread);
+
+ private:
+  const Trace& trace_;
+  ThreadId steps_;
+  std::map<ThreadId, Intervals> recorded_;
+};
+/// The first, if it is a function or a range with a name in which the host spends a good part of that idle time; null:
+/// it is not.
+const Place* main_place(const std::vector<Place>& places, int64_t idle_ns);
+/// "mostly", "34 % of it"
+std::string part_text(const Place& place, int64_t idle_ns);
+/// Whether most of a cause's idle time in measured steps is in gaps longer than launches take: the host does something
+/// else.
+bool has_long_gaps(const Measured& measured, IdleCause cause);
+/// What launching threads do in a cause's gaps of measured steps outside every operator, call and Python frame, for
+/// longer than Python takes between them.
+struct UnrecordedWork {
+  int64_t gaps_ns = 0, ns = 0;
+  [[nodiscard]] bool is_most() const { return 2 * ns > gaps_ns; }
+};
+UnrecordedWork unrecorded_work(const Measured& measured, IdleCause cause);
+void describe_unrecorded_work(const Measured& measured, const UnrecordedWork& work, Finding& finding);
+
+}  // namespace profgpu
