@@ -221,8 +221,8 @@ void mark_incomplete(const std::vector<int64_t>& launches, std::span<Step> steps
   last.incomplete = 2 * last.duration_ns < lower_median(std::move(durations));
 }
 
-// Leading steps longer than 1.5 times the lower median of their kind: a prefill is not a slow decode, a training step no
-// slow evaluation. Alone of its kind, one of these two is compared with all.
+// Leading steps longer than 1.5 times the lower median of their kind: a prefill is not a slow decode, a training step
+// no slow evaluation. Alone of its kind, one of these two is compared with all.
 void mark_warmup(std::span<Step> steps) {
   if (steps.size() < 2) return;
   std::map<StepKind, std::vector<int64_t>> by_kind;

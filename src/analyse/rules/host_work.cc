@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
 
-#include "analyse/rank/frameworks.h"
 #include "analyse/rank/places.h"
 #include "analyse/report/quantity.h"
 
@@ -95,21 +93,6 @@ UnrecordedWork unrecorded_work(const Measured& measured, IdleCause cause) {
     work.ns += wait.length() - overlap_length(threads.recorded(threads(gap)), wait);
   }
   return work;
-}
-
-void describe_unrecorded_work(const Measured& measured, const UnrecordedWork& work, Finding& finding) {
-  finding.own_fixes = !measured.facts().get<Frameworks>().serves();
-  finding.verdict = fmt::format("The GPU waits for the host: it idles {} of the time, mostly while the host runs code that "
-                                "the trace does not show.",
-                                format_percent(*finding.value, 0));
-  finding.what = "the GPU waits while the host runs code that the trace does not show";
-  finding.why = fmt::format("{} idles {} of the time. For {} the launching thread is in no operator and no CUDA call: "
-                            "Python, a library, a file, or sleep.",
-                            measured.device_label(), format_percent(*finding.value), per_step_text(measured, work.ns));
-  finding.fix = {"move logging, evaluation and data preparation off the launching thread"};
-  if (!has_python_frames(measured.trace()))
-    finding.fix.insert(finding.fix.begin(), "record Python stacks to see the line: with_stack=True in torch.profiler, or "
-                                            "profgpu run --trace");
 }
 
 }  // namespace profgpu

@@ -37,6 +37,5 @@ struct UnrecordedWork {
   [[nodiscard]] bool is_most() const { return 2 * ns > gaps_ns; }
 };
 UnrecordedWork unrecorded_work(const Measured& measured, IdleCause cause);
-void describe_unrecorded_work(const Measured& measured, const UnrecordedWork& work, Finding& finding);
 
 }  // namespace profgpu

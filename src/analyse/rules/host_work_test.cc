@@ -65,7 +65,9 @@ TEST(ExcessiveSynchronization, SaysThatTheWorkIsNotRecorded) {
   const Diagnosis d = diagnosed(reading_steps([](HandTrace&, int64_t) {}));
   const Finding* f = named(d, "excessive-synchronization");
   ASSERT_NE(f, nullptr);
-  EXPECT_NE(f->what.find("the trace does not show"), std::string::npos) << f->what;
+  EXPECT_EQ(f->where.at(0).name, "log_metrics");
+  EXPECT_NE(f->evidence.at(0).find("the host runs code that the trace does not show, 15.0 ms per step"), std::string::npos)
+      << f->evidence.at(0);
 }
 
 // Autograd's thread launches what the loop's thread starts.

@@ -64,6 +64,21 @@ void describe_long_gaps(const Measured& m, Finding& f) {
                                 "--trace");
 }
 
+void describe_unrecorded_work(const Measured& m, int64_t unrecorded_ns, Finding& f) {
+  f.own_fixes = !m.facts().get<Frameworks>().serves();
+  f.verdict = fmt::format("The GPU waits for the host: it idles {} of the time, mostly while the host runs code that "
+                          "the trace does not show.",
+                          format_percent(*f.value, 0));
+  f.what = "the GPU waits while the host runs code that the trace does not show";
+  f.why = fmt::format("{} idles {} of the time. For {} the launching thread is in no operator and no CUDA call: "
+                      "Python, a library, a file, or sleep.",
+                      m.device_label(), format_percent(*f.value), per_step_text(m, unrecorded_ns));
+  f.fix = {"move logging, evaluation and data preparation off the launching thread"};
+  if (!has_python_frames(m.trace()))
+    f.fix.insert(f.fix.begin(), "record Python stacks to see the line: with_stack=True in torch.profiler, or profgpu run "
+                                "--trace");
+}
+
 // DistributedDataParallel's forward pass sends the model's buffers to all ranks.
 bool is_buffer_broadcast(const Place& place) {
   constexpr std::string_view kParts[] = {"unflatten_dense_tensors", "broadcast_coalesced", "_sync_buffers",
@@ -102,7 +117,7 @@ void describe_host_bound_launches(const Measured& m, Finding& f) {
   const bool long_gaps = has_long_gaps(m, IdleCause::kHostBound);
   const bool in_one_place = main_place(f.where, m.idle_ns(IdleCause::kHostBound)) != nullptr;
   if (in_one_place && long_gaps) describe_host_work(m, f);
-  else if (unrecorded.is_most()) describe_unrecorded_work(m, unrecorded, f);
+  else if (unrecorded.is_most()) describe_unrecorded_work(m, unrecorded.ns, f);
   else if (long_gaps) describe_long_gaps(m, f);
   else describe_late_launches(m, f);
   f.evidence.push_back(fmt::format("{} launches; median launch latency {}", format_count(launch.launches),

@@ -44,7 +44,7 @@ struct RankMeasure {
   int rank = 0;
   int64_t wall_ns = 0, steps = 0;        ///< of the measured steps
   bool annotated = false;                ///< steps come from the program's ranges
-  std::string mostly;                    ///< "most GPU time goes into the backward pass (52 %)"; of the host without one
+  std::string mostly;                    ///< "most GPU time goes into the backward pass (52 %)"; of the host without
   double loading_pct = 0;                ///< of the time, the device waits for data; without one, the host loads it
   bool accumulates = false;              ///< more backward passes than optimizer steps
   std::optional<double> memory_headroom_pct;   ///< of the device's memory at the reserved peak

@@ -110,7 +110,8 @@ void describe_excessive_synchronization(const Measured& m, Finding& f) {
     describe_work_after_waits(m, *main, f);
     append_new(std::exchange(f.where, {*main}), f.where);
   } else if (unrecorded.is_most()) {
-    describe_unrecorded_work(m, unrecorded, f);
+    f.evidence.push_back(fmt::format("after these waits the host runs code that the trace does not show, {}",
+                                     per_step_text(m, unrecorded.ns)));
   }
   append_new(working, f.where);
   add_waiting_calls(m, f);
