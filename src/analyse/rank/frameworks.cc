@@ -19,6 +19,7 @@ constexpr Sign kSigns[] = {
     {Framework::kTorchCompile, "triton_per_fused"},      {Framework::kTorchCompile, "(dynamo_timed)"},
     {Framework::kGraphBreaks, "torch_dynamo_resume_in_"},  {Framework::kCudaGraphs, "GraphLaunch"},
     {Framework::kCudaGraphs, "StreamBeginCapture"},      {Framework::kVllm, "vllm/"},
+    {Framework::kVllm, "gpu_model_runner: "},
     {Framework::kSglang, "sglang/"},                     {Framework::kSglang, "sglang::"},
     {Framework::kSglang, "sgl_kernel::"},                {Framework::kSglang, "step[DECODE "},
     {Framework::kSglang, "step[EXTEND "},                {Framework::kTensorRtLlm, "[Executor] _forward_step"},
