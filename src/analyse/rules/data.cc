@@ -261,8 +261,12 @@ extern const Rule kDataLoadingBound = {
                    .id = "data-loading",
                    .question = "Is data loading under 10 % of the step?",
                    .label = "data loading",
-                   .value = [](const RankMeasure& m) { return std::optional(m.phase_pct(Phase::kDataLoading)); },
-                   .limit = 10}},
+                   .value =
+                       [](const RankMeasure& m) {
+                         return only_if(m.has_device || m.has_phases(), m.phase_pct(Phase::kDataLoading));
+                       },
+                   .limit = 10,
+                   .host_alone = true}},
 };
 
 extern const Rule kCheckpointStall = {

@@ -358,6 +358,13 @@ double RankMeasure::phase_pct(Phase phase) const {
   return at == phases.end() ? 0 : at->wall_pct;
 }
 
+bool RankMeasure::has_phases() const {
+  return std::ranges::any_of(phases, [](const PhaseShare& share) {
+    const std::optional<Phase> phase = phase_called(share.name);
+    return share.wall_ns > 0 && phase && *phase != Phase::kOther;
+  });
+}
+
 RankMeasure rank_measure(const Measured& m) {
   RankMeasure out;
   out.rank = m.rank();

@@ -73,6 +73,8 @@ struct RankMeasure {
   Verdict fused_optimizer = Verdict::kUnknown;
 
   [[nodiscard]] double phase_pct(Phase phase) const;
+  /// Whether any of the phases that every report has was recognized.
+  [[nodiscard]] bool has_phases() const;
   /// Findings about so few activities would be chance.
   [[nodiscard]] bool is_too_little() const { return has_device && activities < 10; }
   /// Whether its times say little about the program.
@@ -170,9 +172,10 @@ struct ChecklistEntry {
   double limit = 0;
   bool above = false;         ///< passes above the limit, not below it
   bool of_several = false;    ///< needs several ranks
+  bool host_alone = false;    ///< also answered of a rank without a device
   /// ... or a judgment of the first such rank. `found`: the rule has a finding.
   Verdict (*judge)(const RankMeasure&, bool found) = nullptr;
-  std::string_view record = {};   ///< what to record where GPU activity alone does not answer it
+  std::string_view record = {};   ///< what to record where GPU activity is not the answer
 };
 
 /// A device's newest values, and the last minute.
