@@ -101,7 +101,9 @@ describe('no finding', () => {
       const largest = await text(page, '.columns > div:first-child');
       assert.match(largest, /Largest host ranges[\s\S]*aten::mm\s+3 ×\s+2\.10 ms\s+70\.7 %[\s\S]*aten::relu/);
       assert.match(largest, /What could not be checked\s+Record GPU activity: ProfilerActivity\.CUDA[\s\S]*Is the GPU busy over 80 %/);
-      assert.equal(await page.locator('.unchecked > ul > li').count(), 1);
+      assert.match(largest, /Record memory: profile_memory=True[\s\S]*device's memory free/);
+      assert.doesNotMatch(largest, /exposed communication/);
+      assert.equal(await page.locator('.unchecked > ul > li').count(), 2);
     }));
 
   it('shows no such list beside warnings', () => visit(one, '', async (page) => assert.equal(await page.locator('.unchecked, .largest').count(), 0)));
@@ -217,6 +219,14 @@ describe('addresses of what is picked', () => {
 });
 
 describe('addresses of what is drawn', () => {
+  it('lead back to the split of the steps', () => visit(one, 'steps', async (page) => {
+    await page.locator('#view-steps button[data-split="device"]').click();
+    assert.equal(new URL(page.url()).hash, '#steps?by=device');
+    await page.reload();
+    await page.waitForSelector('html.ready');
+    assert.equal(await page.locator('#view-steps button[data-split="device"]').getAttribute('aria-pressed'), 'true');
+  }));
+
   it('lead back to a search and an arrangement of the flame graph', () => visit(one, 'flame', async (page) => {
     await page.locator('#view-flame button[data-measure="device"]').click();
     await page.locator('#view-flame input').fill('gemm');
@@ -405,6 +415,38 @@ describe('flame graph', () => {
     await page.waitForFunction((n) => document.querySelectorAll('.crumb').length < n, zoomed);
   }));
 
+  it('goes to the hits of a search one after another', () => visit(one, 'flame', async (page) => {
+    assert.ok(!(await page.getByRole('button', { name: 'Next hit' }).first().isVisible()));
+    await page.locator('#view-flame input').fill('cudaLaunchKernel');
+    const said = [];
+    for (const go of [() => page.getByRole('button', { name: 'Next hit' }).first().click(), () => page.locator('#view-flame input').press('Enter')]) {
+      await go();
+      said.push(await text(page, '#view-flame [role="status"]'));
+      assert.match(await page.locator('.crumb').last().innerText(), /cudaLaunchKernel/);
+    }
+    assert.match(said[0], /^Hit 1 of \d+: cudaLaunchKernel, /);
+    assert.match(said[1], /^Hit 2 of /);
+  }));
+
+  it('in time order shows the thread, and picks none of its calls', () => visit(one, 'flame', async (page) => {
+    await page.getByRole('button', { name: 'In time order' }).click();
+    await page.waitForFunction(() => /[?&]t=/.test(location.hash));
+    assert.doesNotMatch(new URL(page.url()).hash, /event=/);
+    assert.ok(await page.locator('.tl-title', { hasText: /^thread/ }).first().isVisible());
+  }));
+
+  it('sorts functions by time of the GPU, and says of which there is none', () => visit(one, 'flame', async (page) => {
+    await page.locator('#view-flame button[data-layout="sandwich"]').click();
+    assert.equal(await page.locator('.sandwich th[aria-sort]').innerText(), 'CPU self');
+    await page.locator('#view-flame input').fill('__next__');
+    await page.locator('.sandwich tr[data-row="0"]').click();
+    assert.equal(await page.locator('.sandwich canvas:visible').count(), 2);
+    await page.locator('#view-flame button[data-measure="device"]').click();
+    assert.equal(await page.locator('.sandwich th[aria-sort]').innerText(), 'GPU');
+    assert.match(await text(page, '.sandwich'), /__next__ launches nothing on the GPU/);
+    assert.equal(await page.locator('.sandwich canvas:visible').count(), 0);
+  }));
+
   it('has every function once, with its callers and what it calls', () => visit(one, 'flame', async (page) => {
     await page.locator('#view-flame button[data-layout="sandwich"]').click();
     await page.locator('#view-flame input').fill('aten::');
@@ -525,7 +567,45 @@ describe('a phone', () => {
   }, { size: [375, 812] }));
 });
 
+describe('a phone, held upright', () => {
+  const kPhone = { size: [390, 844] };
+
+  it('has targets of 32 pixels', () => visit(one, '', async (page) => {
+    for (const id of ['overview', 'steps', 'kernels', 'flame', 'inputs']) {
+      await page.evaluate((view) => { location.hash = view; }, id);
+      await settled(page);
+      const low = await page.locator(`#view-${id} :is(a, button, input, select):visible`).evaluateAll((all) =>
+        all.filter((target) => target.getBoundingClientRect().height < 31.5).map((target) => `${target.tagName} ${target.textContent}`));
+      assert.deepEqual(low, [], id);
+    }
+  }, kPhone));
+
+  it('gives a place of the program the whole line', () => visit(one, '', async (page) => {
+    const [place, time] = [await page.locator('.at .place').first().boundingBox(), await page.locator('.at > .time').last().boundingBox()];
+    assert.ok(time.y >= place.y + place.height - 1, 'the time stands beside the place');
+  }, kPhone));
+
+  it('gives the plot of the timeline the room of the panel that is closed', () => visit(one, 'timeline', async (page) => {
+    const bottom = () => page.evaluate(() => ['.tl-body', '.tl-plot', '.tl-plot canvas'].map((of) => document.querySelector(of).getBoundingClientRect().bottom));
+    await page.getByRole('button', { name: 'Panel' }).click();
+    await settled(page);
+    const [body, plot, canvas] = await bottom();
+    assert.ok(Math.abs(body - plot) < 3 && Math.abs(plot - canvas) < 3, `${body}, ${plot}, ${canvas}`);
+  }, kPhone));
+});
+
 describe('paper', () => {
+  it('is light, whatever the page is', () => visit(one, '', async (page) => {
+    await page.evaluate(() => dispatchEvent(new Event('beforeprint')));
+    const [on_paper, on_page] = await page.evaluate(() => ['#paper', '#view-overview'].map((of) =>
+      [...document.querySelectorAll(`${of} .stack span`)].map((part) => getComputedStyle(part).backgroundColor)));
+    assert.equal(on_paper.length, on_page.length);
+    assert.ok(on_paper.every((colour, i) => colour !== on_page[i]));
+    const idle = await page.locator('#paper .stack').first().locator('span').last().evaluate((part) => getComputedStyle(part).backgroundColor);
+    assert.equal(idle, 'rgb(213, 218, 224)');
+    assert.doesNotMatch(await text(page, '#paper'), /tabs above/);
+  }, { theme: 'dark' }));
+
   it('has overview, findings and tables in full, and no more pages than they need', () => visit(one, 'kernels', async (page) => {
     await page.emulateMedia({ media: 'print' });
     await page.evaluate(() => dispatchEvent(new Event('beforeprint')));

@@ -6,11 +6,12 @@ import { findButton, longestEvent, withMargin } from './evidence';
 import { factList } from './facts';
 import { histogram } from './histogram';
 import { originList, originsOf } from './origins';
-import { count, duration, kUnknown, number, percent } from './quantity';
-import { words, type Kernel, type Op } from './report';
+import { count, duration, flops, kUnknown, percent } from './quantity';
+import type { Kernel, Op } from './report';
 import { settled } from './settled';
 import { DataTable, timeColumn as time, type Column } from './table';
 import { placeOf, rankName, type Context, type View } from './view';
+import { categoryTitle } from '../categories';
 
 interface Searchable<Row> {
   table: DataTable<Row>;
@@ -32,7 +33,7 @@ function filterTools<Row>(of: Searchable<Row>, view: View, context: Context): { 
   const left = element('span', { class: 'quiet', role: 'status' });
   const categories = of.category ? [...new Set(of.rows.map(of.category))].sort() : [];
   const select = element('select', { 'aria-label': 'Category' }, element('option', { value: '' }, 'All categories'),
-    ...categories.map((name) => element('option', { value: name }, words(name))));
+    ...categories.map((name) => element('option', { value: name }, categoryTitle(name))));
   const apply = () => {
     const wanted = search.value.toLowerCase();
     const rows = of.rows.filter((row) =>
@@ -71,7 +72,7 @@ function swatched(category: string, text: string): HTMLElement {
 function kernelColumns(devices: number): Column<Kernel>[] {
   const columns: Column<Kernel>[] = [
     { key: 'name', title: 'Kernel', wide: true, cell: (k) => swatched(k.category, shown(k.short_name || k.name)), order: (k) => k.short_name },
-    { key: 'category', title: 'Category', roomy: true, cell: (k) => words(k.category), order: (k) => k.category },
+    { key: 'category', title: 'Category', roomy: true, cell: (k) => categoryTitle(k.category), order: (k) => categoryTitle(k.category) },
     { key: 'count', title: 'Calls', numeric: true, roomy: true, cell: (k) => count(k.count), order: (k) => k.count },
     time('total', 'Total', (k) => k.total_ns, 'Sum of the durations'),
     { key: 'share', title: 'Of kernels', help: 'Share of the summed time of the device’s kernels', numeric: true, cell: (k) => percent(k.kernel_pct), order: (k) => k.kernel_pct },
@@ -156,7 +157,7 @@ function opColumns(rows: Op[]): Column<Op>[] {
     { key: 'mean', title: 'CPU mean', numeric: true, cell: (op) => duration(op.cpu_total_ns / op.calls), order: (op) => op.cpu_total_ns / op.calls },
   ];
   if (rows.some((op) => (op.flops ?? 0) > 0)) {
-    columns.push({ key: 'flops', title: 'FLOP', numeric: true, cell: (op) => number(op.flops), order: (op) => op.flops });
+    columns.push({ key: 'flops', title: 'FLOP', numeric: true, cell: (op) => flops(op.flops), order: (op) => op.flops });
   }
   return columns;
 }
@@ -185,7 +186,7 @@ export const ops: View = {
           element('h3', {}, shown(op.name, 200)), fullName(op.name),
           factList([['Calls', count(op.calls)], ['CPU self', `${duration(op.cpu_self_ns)}, ${percent((100 * op.cpu_self_ns) / (whole || 1))} of all ops`],
             ['CPU total', duration(op.cpu_total_ns)], ['GPU self', `${duration(op.device_self_ns)}, ${percent((100 * op.device_self_ns) / (on_device || 1))} of all ops`],
-            ['GPU total', duration(op.device_total_ns)], ['FLOP', number(op.flops)]]),
+            ['GPU total', duration(op.device_total_ns)], ['FLOP', flops(op.flops)]]),
           originList('Launched: kernels and copies, by source line', originsOf(data, rank.rank).filter((row) => row.op === op.name),
             (row) => [short.get(row.kernel) ?? row.kernel, row.module, row.source], context),
           ...findButton(context, () => {
