@@ -1,6 +1,8 @@
 // The views of a page, as somebody uses them: read, sort, search, zoom, jump to the timeline, by pointer and by keyboard.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { analyzed, cells, closeBrowser, memorySnapshot, pageOfEvents, path, samplesBeside, settled, simulated, text, visited } from './pages.mjs';
 
@@ -125,6 +127,52 @@ describe('a trace without steps', () => {
     await page.keyboard.press('3');
     assert.match(await text(page, '#view-steps .nothing'), /prof\.step\(\)/);
   }));
+});
+
+describe('one name for one thing', () => {
+  it('is that of a category or cause in all views', () => visit(one, '', async (page) => {
+    const sums = await text(page, '.sums');
+    for (const name of ['matrix multiplication', 'memory copy']) assert.ok(sums.includes(name), name);
+    const causes = await page.locator('.sums section', { hasText: 'Idle by cause' }).locator('th').allInnerTexts();
+    await page.keyboard.press('4');
+    const kinds = new Set(await cells(page, 'kernels', 2));
+    for (const name of ['matrix multiplication', 'memory copy']) assert.ok(kinds.has(name), `${name}: ${[...kinds]}`);
+    assert.deepEqual((await page.locator('#view-kernels select option').allInnerTexts()).slice(1).sort(), [...kinds].sort());
+    await page.keyboard.press('2');
+    await page.waitForSelector('[data-detail="finished"]');
+    const named = (await text(page, '.tl-legend')).split('\n').map((line) => line.trim());
+    for (const name of [...kinds, ...causes]) assert.ok(named.includes(name), `the timeline has no ${name}: ${named}`);
+  }));
+
+  it('is kept apart from what is like it: time of the host, and with the work that it launched', () => {
+    const step = (i) => [
+      { ph: 'X', cat: 'user_annotation', name: `ProfilerStep#${i}`, pid: 1, tid: 1, ts: 1000 * i, dur: 900 },
+      { ph: 'X', cat: 'cuda_runtime', name: 'cudaLaunchKernel', pid: 1, tid: 1, ts: 1000 * i + 800, dur: 5, args: { correlation: i + 1 } },
+      { ph: 'X', cat: 'kernel', name: 'gemm_a', pid: 0, tid: 7, ts: 1000 * i + 810, dur: 990, args: { device: 0, stream: 7, correlation: i + 1 } },
+    ];
+    return visit(pageOfEvents('ahead', [1, 2, 3, 4].flatMap(step)), 'steps', async (page) => {
+      const titles = await page.locator('#view-steps table.data th').allInnerTexts();
+      const column = async (title) => (await cells(page, 'steps', titles.indexOf(title) + 1))[1];
+      assert.deepEqual([await column('Elapsed'), await column('On the host')], ['1.00 ms', '900 µs']);
+    });
+  });
+
+  it('has its rank where only one of several ranks has it', async () => {
+    const folder = path('issues');
+    mkdirSync(folder);
+    for (const rank of [0, 1]) {
+      const events = Array.from({ length: 20 }, (_, i) => [
+        { ph: 'X', cat: 'cuda_runtime', name: 'cudaLaunchKernel', pid: 1, tid: 1, ts: 100 * i, dur: 5, args: { correlation: i + 1 } },
+        { ph: 'X', cat: 'kernel', name: 'gemm_a', pid: 0, tid: 7, ts: 100 * i + 20, dur: 40, args: { device: 0, stream: 7, correlation: i + 1 + (rank && i > 9 ? 100 : 0) } },
+      ]).flat();
+      writeFileSync(join(folder, `rank-${rank}.json`), JSON.stringify({ schemaVersion: 1, distributedInfo: { rank, world_size: 2 }, traceEvents: events }));
+    }
+    await visit(analyzed('issues', folder), '', async (page) => {
+      const said = await page.locator('ul.warn li').allInnerTexts();
+      assert.ok(said.some((line) => /^Rank 1: device records without a launching call in the file: 10 /.test(line)), said.join('\n'));
+      assert.ok(said.every((line) => !/^Rank 0/.test(line)));
+    });
+  });
 });
 
 describe('a memory snapshot', () => {

@@ -9,7 +9,7 @@ import { logSections } from './log';
 import { peakCategories } from './memory_peak';
 import { bytes, count, counted, duration, inUnit, percent } from './quantity';
 import { distanceSentence } from './roofline';
-import { isOfOtherRanks, isPhase, isWholeTrace, words, type AverageStep, type Check, type Cluster, type Input, type RankReport, type Use } from './report';
+import { categoryOfKernel, isOfOtherRanks, isPhase, isWholeTrace, words, type AverageStep, type Check, type Cluster, type Input, type RankReport, type Use } from './report';
 import { categoryTitle, causeTitle } from '../categories';
 import { rankName, type Context, type View } from './view';
 
@@ -135,7 +135,7 @@ function deviceNotes(use: Use): string {
 function kernelParts(rank: RankReport, device: number): Part[] {
   const sums = new Map<string, number>();
   for (const kernel of rank.kernels) {
-    if (kernel.device === device) sums.set(kernel.category, (sums.get(kernel.category) ?? 0) + kernel.total_ns);
+    if (kernel.device === device) sums.set(categoryOfKernel(kernel), (sums.get(categoryOfKernel(kernel)) ?? 0) + kernel.total_ns);
   }
   const whole = [...sums.values()].reduce((a, b) => a + b, 0);
   return [...sums].map(([category, ns]) => ({ name: categoryTitle(category), ns, pct: share(ns, whole), category })).sort((a, b) => b.ns - a.ns);

@@ -7,7 +7,7 @@ import { inLight } from './colours';
 import { overview } from './overview';
 import { staticTable } from './static_table';
 import { waterfall } from './waterfall';
-import { words } from './report';
+import { categoryOfKernel, words } from './report';
 import { categoryTitle } from '../categories';
 import type { Context } from './view';
 
@@ -28,7 +28,7 @@ function printed(context: Context): HTMLElement {
       ['Step', (s) => shown(s.name, 80)], ['Duration', (s) => duration(s.duration_ns), true], ['GPU busy', (s) => duration(s.device_busy_ns), true],
       ['GPU idle', (s) => duration(s.device_idle_ns), true], ['Left out', (s) => (s.warmup ? 'warm-up' : s.incomplete ? 'incomplete' : '')]] }),
     staticTable({ title: 'Kernels', rows: rank.kernels, columns: [
-      ['Kernel', (k) => shown(k.short_name, 90)], ['Category', (k) => categoryTitle(k.category)], ['Calls', (k) => count(k.count), true], ['Total', (k) => duration(k.total_ns), true],
+      ['Kernel', (k) => shown(k.short_name, 90)], ['Category', (k) => categoryTitle(categoryOfKernel(k))], ['Calls', (k) => count(k.count), true], ['Total', (k) => duration(k.total_ns), true],
       ['Of kernels', (k) => percent(k.kernel_pct), true], ['Median', (k) => duration(k.median_ns), true], ['p95', (k) => duration(k.p95_ns), true]] }),
     staticTable({ title: 'Ops', rows: [...rank.ops].sort((a, b) => b.cpu_self_ns - a.cpu_self_ns), columns: [
       ['Op', (op) => shown(op.name, 90)], ['Calls', (op) => count(op.calls), true], ['CPU self', (op) => duration(op.cpu_self_ns), true],

@@ -83,6 +83,11 @@ export function isOfOtherRanks(check: Check, ranks: number): boolean {
   return check.verdict === 'unknown' && check.id === 'communication' && ranks === 1;
 }
 
+/** As the timeline has it: copies and sets by the device's engines are no copy kernels. */
+export function categoryOfKernel({ kind, category, name }: KernelRow): string {
+  return kind !== 'memory' ? category : /memset/i.test(name) ? 'memset' : 'memcpy';
+}
+
 /** Nothing marks steps: the only one is all of it. */
 export function isWholeTrace({ steps }: RankReport): boolean {
   return steps.length === 1 && steps[0]!.name === 'trace';

@@ -7,7 +7,7 @@ import { factList } from './facts';
 import { histogram } from './histogram';
 import { originList, originsOf } from './origins';
 import { count, duration, flops, kUnknown, percent } from './quantity';
-import type { Kernel, Op } from './report';
+import { categoryOfKernel, type Kernel, type Op } from './report';
 import { settled } from './settled';
 import { DataTable, timeColumn as time, type Column } from './table';
 import { placeOf, rankName, type Context, type View } from './view';
@@ -71,8 +71,8 @@ function swatched(category: string, text: string): HTMLElement {
 
 function kernelColumns(devices: number): Column<Kernel>[] {
   const columns: Column<Kernel>[] = [
-    { key: 'name', title: 'Kernel', wide: true, cell: (k) => swatched(k.category, shown(k.short_name || k.name)), order: (k) => k.short_name },
-    { key: 'category', title: 'Category', roomy: true, cell: (k) => categoryTitle(k.category), order: (k) => categoryTitle(k.category) },
+    { key: 'name', title: 'Kernel', wide: true, cell: (k) => swatched(categoryOfKernel(k), shown(k.short_name || k.name)), order: (k) => k.short_name },
+    { key: 'category', title: 'Category', roomy: true, cell: (k) => categoryTitle(categoryOfKernel(k)), order: (k) => categoryTitle(categoryOfKernel(k)) },
     { key: 'count', title: 'Calls', numeric: true, roomy: true, cell: (k) => count(k.count), order: (k) => k.count },
     time('total', 'Total', (k) => k.total_ns, 'Sum of the durations'),
     { key: 'share', title: 'Of kernels', help: 'Share of the summed time of the device’s kernels', numeric: true, cell: (k) => percent(k.kernel_pct), order: (k) => k.kernel_pct },
@@ -93,14 +93,14 @@ function fullName(name: string): HTMLElement {
 // The detail beside the kernels: name, statistics, distribution, and the way to the timeline.
 function kernelDetail(panel: HTMLElement, kernel: Kernel, context: Context): () => void {
   const spread = context.data.ranks[context.rank_index]?.kernels.find((k) => k.device === kernel.device && k.name === kernel.name);
-  const chart = spread && histogram(spread.histogram, kernel.category, [{ name: 'median', ns: kernel.median_ns }, { name: 'p95', ns: kernel.p95_ns }]);
+  const chart = spread && histogram(spread.histogram, categoryOfKernel(kernel), [{ name: 'median', ns: kernel.median_ns }, { name: 'p95', ns: kernel.p95_ns }]);
   const longest = () => {
     const found = longestEvent(context.data, context.rank.rank, ['stream'], (name) => name === kernel.name, { device: kernel.device });
     return found && withMargin(found, context.data.span_ns, 2);
   };
   panel.replaceChildren();
   append(panel, [
-    element('h3', {}, swatched(kernel.category, shown(kernel.short_name, 200))), fullName(kernel.name),
+    element('h3', {}, swatched(categoryOfKernel(kernel), shown(kernel.short_name, 200))), fullName(kernel.name),
     factList([['Calls', count(kernel.count)], ['Total', duration(kernel.total_ns)], ['Min', duration(kernel.min_ns)], ['Median', duration(kernel.median_ns)],
       ['Mean', duration(kernel.mean_ns)], ['p95', duration(kernel.p95_ns)], ['Max', duration(kernel.max_ns)], ['Std dev', duration(kernel.stddev_ns)],
       ['GPU', String(kernel.device)], ['Tensor cores', kernel.tensor_cores === null ? kUnknown : kernel.tensor_cores ? 'yes' : 'no']]),
@@ -135,7 +135,7 @@ export const kernels: View = {
         tools.picked();
       },
     });
-    const tools = filterTools({ table, rows: rank.kernels, picked: () => chosen, text: (k) => `${k.name} ${k.short_name}`, category: (k) => k.category, what: 'kernels' }, kernels, context);
+    const tools = filterTools({ table, rows: rank.kernels, picked: () => chosen, text: (k) => `${k.name} ${k.short_name}`, category: categoryOfKernel, what: 'kernels' }, kernels, context);
     root.append(element('h2', {}, 'Kernels', ofRank(context)), tools.root, element('div', { class: 'beside' }, table.root, panel));
     return () => dispose?.();
   },
