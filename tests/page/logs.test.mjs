@@ -48,11 +48,6 @@ describe('the page of a log', () => {
     assert.match(await text(page, '.tl-panel'), /Shown: step 130[\s\S]*step 130/);
   }));
 
-  it('names phases as such, though kernels share their categories', () => visited(training, async (page) => {
-    await page.waitForSelector('[data-detail="finished"]');
-    assert.doesNotMatch(await text(page, '.tl-legend'), /Kernels and copies/);
-  }, { view: 'timeline' }));
-
   it('has the links that a benchmark measured, and says why there is no timeline', () => visited(links, async (page) => {
     assert.match(await text(page, '.log'), /Measured links/);
     assert.equal(await page.locator('.log tbody tr').count(), 4);

@@ -144,6 +144,12 @@ describe('one name for one thing', () => {
     for (const name of [...kinds, ...causes]) assert.ok(named.includes(name), `the timeline has no ${name}: ${named}`);
   }));
 
+  it('stands with phases where it is one, though kernels share it', () => visit(one, 'timeline', async (page) => {
+    await page.waitForSelector('[data-detail="finished"]');
+    const phases = await page.locator('.tl-legend > div', { hasText: /^Phases/ }).innerText();
+    for (const name of ['data loading', 'forward', 'backward', 'optimizer']) assert.ok(phases.includes(name), phases);
+  }));
+
   it('is kept apart from what is like it: time of the host, and with the work that it launched', () => {
     const step = (i) => [
       { ph: 'X', cat: 'user_annotation', name: `ProfilerStep#${i}`, pid: 1, tid: 1, ts: 1000 * i, dur: 900 },
@@ -629,7 +635,8 @@ describe('a phone, held upright', () => {
   }, kPhone));
 
   it('gives a place of the program the whole line', () => visit(one, '', async (page) => {
-    const [place, time] = [await page.locator('.at .place').first().boundingBox(), await page.locator('.at > .time').last().boundingBox()];
+    const at = page.locator('.at').first();
+    const [place, time] = [await at.locator('.place').boundingBox(), await at.locator('> .time').last().boundingBox()];
     assert.ok(time.y >= place.y + place.height - 1, 'the time stands beside the place');
   }, kPhone));
 

@@ -94,7 +94,8 @@ TEST(Checklist, OfUnknownPhasesTellsNothingOfLoading) {
   const Facts facts(trace, {});
   Evidence evidence;
   evidence.ranks.push_back(diagnose_rank({0, &facts}, {}));
-  EXPECT_EQ(std::ranges::find(diagnose(evidence).checklist, "data-loading", &Check::id)->verdict, Verdict::kUnknown);
+  const Diagnosis of = diagnose(evidence);
+  EXPECT_EQ(std::ranges::find(of.checklist, "data-loading", &Check::id)->verdict, Verdict::kUnknown);
 }
 
 // A sample of the stack each millisecond, all in load() but for those between two steps: they count for no step.
