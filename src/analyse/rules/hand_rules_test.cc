@@ -77,7 +77,7 @@ TEST(Verdict, OfAHostAloneFirstAsksForTheDevice) {
   Evidence evidence;
   evidence.ranks.push_back(diagnose_rank({0, &facts}, {}));
   const Diagnosis of = diagnose(evidence);
-  const std::string_view question = "This trace has no GPU activity: was ProfilerActivity.CUDA on? The GPU waits";
+  const std::string_view question = "This trace has no GPU activity: was ProfilerActivity.CUDA on? The loop waits";
   EXPECT_TRUE(of.verdict.text.starts_with(question)) << of.verdict.text;
   const auto check = [&](std::string_view id) { return *std::ranges::find(of.checklist, id, &Check::id); };
   EXPECT_EQ(check("data-loading").verdict, Verdict::kFail);
@@ -89,7 +89,7 @@ TEST(Verdict, OfAHostAloneFirstAsksForTheDevice) {
 
 TEST(Checklist, OfUnknownPhasesTellsNothingOfLoading) {
   HandTrace cpu;
-  cpu.range("ProfilerStep#1", 0, 1000).op("gloo:all_reduce", 100, 900);
+  cpu.range("ProfilerStep#1", 0, 1000).range("Memory Allocation", 0, 1000);
   const Trace trace = cpu.build();
   const Facts facts(trace, {});
   Evidence evidence;
