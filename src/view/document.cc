@@ -245,7 +245,7 @@ class Document {
     } else {
       if (const Grid grid = record_grid(*record, {0, origin, Holds::kName, kMaxCells}); !grid.empty()) to_.table(grid);
       for (const auto& [name, field] : record->fields)
-        if (field.table() || field.record()) heading(column_title(name)), value(field, origin);
+        if (field.table() || field.record()) to_.heading(3, {{part_title(name)}}), value(field, origin);
     }
   }
 

@@ -3,6 +3,7 @@
 #include "view/document.h"
 #include "view/registry.h"
 #include "view/sample_report_test.h"
+#include "view/wording.h"
 
 namespace profgpu {
 namespace {
@@ -35,6 +36,15 @@ TEST(Html, ReportHasVerdictFindingsFixesAndTables) {
     EXPECT_NE(html.find(html_text(c.brief.empty() ? c.question : c.brief)), std::string::npos);
   EXPECT_GT(count(html, "<table>"), 2U);
   EXPECT_EQ(count(html, "<table>"), count(html, "</table>"));
+}
+
+TEST(Html, PartsOfSectionsHaveTitles) {
+  const std::string html = html_report(sample_report(), {});
+  for (const char* key : {"<h3>at least</h3>", "<h3>makeup</h3>", "<h2>phases</h2>", "<h3>unknown</h3>"})
+    EXPECT_EQ(count(html, key), 0U) << key;
+  EXPECT_EQ(part_title("at_least"), "Kernels whose work is known from their tiles");
+  EXPECT_EQ(part_title("per_step"), "Per step");
+  EXPECT_EQ(part_title("kernels"), "Kernels");
 }
 
 TEST(Html, OfSeveralRanksTheyAreSideBySide) {

@@ -77,7 +77,9 @@ namespace {
 
 class MarkdownRenderer final : public Renderer {
  public:
-  void heading(int level, const Runs& runs) override { out += (level == 1 ? "## " : "### ") + text_of(runs) + "\n\n"; }
+  void heading(int level, const Runs& runs) override {
+    out += std::string(static_cast<size_t>(level) + 1, '#') + " " + text_of(runs) + "\n\n";
+  }
   void paragraph(const Runs& runs) override { out += text_of(runs) + "\n\n"; }
   void list(const std::vector<ListItem>& items, bool numbered) override {
     for (size_t i = 0; i < items.size(); ++i) {

@@ -11,6 +11,7 @@
 
 #include "analyse/job/report.h"
 #include "analyse/report/document.h"
+#include "analyse/run/log_report.h"
 
 namespace profgpu {
 namespace {
@@ -88,6 +89,7 @@ TEST(PageTypes, AreThoseOfTheReport) {
   with_hang.includes_hang = true;
   types.interface_of(with_hang);
   types.interface_of<Job>();
+  types.interface_of<LogReport>();
   std::string sections;
   RankReport::sections(RankReport(), [&]<class T>(const Section& section, const T&) {
     sections += "  " + std::string(section.name) + ": " + types.type_of<T>() + ";\n";

@@ -10,13 +10,13 @@ namespace {
 ReportPart device_part(const SnapshotSection& snapshot) {
   ReportPart part{"Memory by device",
                   {},
-                  {{"device", "peak_allocated_bytes", "peak_reserved_bytes", "allocated_bytes", "reserved_bytes",
+                  {{"device", "peak_allocated_bytes", "peak_reserved_bytes", "requested_bytes", "reserved_bytes",
                     "largest_free_block_bytes", "most_of"},
                    {}}};
   for (const SnapshotDevice& d : snapshot.devices)
     if (d.peak)
       part.table.rows.push_back({d.device, value_of(only_if(d.history_recorded, d.peak_allocated_bytes)),
-                                 value_of(d.peak_reserved_bytes), d.allocated_bytes, d.reserved_bytes,
+                                 value_of(d.peak_reserved_bytes), d.requested_bytes, d.reserved_bytes,
                                  d.largest_free_block_bytes, category_words(d.peak->categories.front().category)});
   return part;
 }

@@ -87,6 +87,18 @@ std::string column_title(std::string_view column) {
   return name;
 }
 
+std::string part_title(std::string_view name) {
+  constexpr std::array kParts = {
+      Title{"at_least", "Kernels whose work is known from their tiles"}, Title{"unknown", "Kernels of unknown work"},
+      Title{"makeup", "What the device does in each phase"}, Title{"families", "Families of operators"},
+      Title{"parts", "Parts of the time"}, Title{"peaks", "Peak rates"}, Title{"states", "States of the device"},
+  };
+  const Title* known = first_where(kParts, [&](const Title& t) { return t.column == name; });
+  std::string title = known != nullptr ? std::string(known->title) : column_title(name);
+  if (!title.empty()) title.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(title.front())));
+  return title;
+}
+
 std::string plural(int64_t n, std::string_view one, std::string_view many) {
   return format_count(n).append(" ").append(n == 1 ? one : many);
 }

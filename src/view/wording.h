@@ -14,6 +14,8 @@ namespace profgpu {
 
 /// "total_ns" to "total", "span_pct" to "of span", "cpu_self_ns" to "CPU self".
 std::string column_title(std::string_view column);
+/// Of a table or record inside a section, as a heading.
+std::string part_title(std::string_view name);
 
 std::string plural(int64_t n, std::string_view one, std::string_view many);
 

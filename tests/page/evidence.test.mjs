@@ -70,6 +70,21 @@ describe('evidence of simulated jobs', () => {
   drives('slow', () => slow);
   drives('late', () => late);
 
+  it('is still shown after the page was loaded again, with the way back', async () => {
+    const { page, close } = await opened(analyzed('evidence-again', slow));
+    const see = page.locator('.finding .see').first();
+    const name = await see.getAttribute('aria-label');
+    await see.click();
+    await page.waitForFunction(() => /[?&]finding=0\b/.test(location.hash));
+    const asked = await page.locator('.tl-asked').innerText();
+    await page.reload();
+    await page.waitForSelector('.tl-asked');
+    assert.equal(await page.locator('.tl-asked').innerText(), asked);
+    await page.locator('.tl-back').click();
+    assert.equal(await page.evaluate(() => document.activeElement.getAttribute('aria-label')), name);
+    await close();
+  });
+
   it('of the late rank is its worst step', async () => {
     const { findings } = documentOf(late);
     const straggler = findings.find((finding) => finding.rule === 'straggler-rank');

@@ -48,6 +48,31 @@ describe('active memory', () => {
     assert.ok((await coloured(page)) > 0.05);
   }));
 
+  it('compares the end with the peak in bytes of one kind', () => visit(file, async (page) => {
+    const { peak, devices } = documentOf(pickle).ranks[0].snapshot;
+    const end = devices.find(({ device }) => device === peak.device);
+    assert.ok(end.requested_bytes <= peak.allocated_bytes && end.requested_bytes < end.allocated_bytes);
+    const mib = (n) => (n / 2 ** 20).toPrecision(3).replace('.', '\\.');
+    assert.match(await text(page, '.snapshot .facts'), new RegExp(`At the end\\s+${mib(end.requested_bytes)} MiB\\s+Rounded to blocks\\s+${mib(end.allocated_bytes)} MiB`));
+  }));
+
+  it('has each line of the program once for a category', async () => {
+    const of_ops = memorySnapshot('ops', { ops: ['sqrt', 'div_Tensor', 'mul_Tensor'] });
+    const { holders, allocated_bytes } = documentOf(of_ops).ranks[0].snapshot.peak;
+    const line = (h) => `${h.function} (${h.file}:${h.line}) ${h.category}`;
+    assert.ok(new Set(holders.map(line)).size < holders.length, 'no line holds memory by two operators');
+    await visit(analyzed('ops', of_ops), async (page) => {
+      const table = page.locator('[aria-label="Lines that hold the peak, table"] tr[data-row]');
+      const rows = await table.evaluateAll((all) => all.map((row) => [...row.cells].map((cell) => cell.textContent)));
+      assert.equal(new Set(rows.map(([of, , , , category]) => `${of} ${category}`)).size, rows.length);
+      assert.ok(rows.some(([, , , , , op]) => op.includes(', ')), 'no row names its operators');
+      const held = (n) => `${(n / 2 ** 20).toPrecision(3)} MiB`;
+      const most = holders.filter((h) => line(h) === line(holders[0])).reduce((sum, h) => sum + h.held_bytes, 0);
+      assert.ok(most <= allocated_bytes);
+      assert.equal(rows[0][1], held(most));
+    });
+  });
+
   it('names what is under the pointer, and a click shows its stack and state', () => visit(file, async (page) => {
     const at = await overHeld(page);
     assert.match(await text(page, '.tip'), /^[\d.]+ [KM]iB, [\s\S]*(from event|from before)[\s\S]*held of [\d.]+ MiB reserved/);

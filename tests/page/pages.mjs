@@ -56,17 +56,19 @@ export function simulated(name, ...options) {
   return trace;
 }
 
-/** A memory snapshot of random allocations, as PyTorch writes it; `frame` names the function that makes all of them. */
-export function memorySnapshot(name, { devices = 1, events = 400, version = '2.9', frame = '' } = {}) {
+/** A memory snapshot of random allocations, as PyTorch writes it; `frame` names the function that makes all of them, `ops` what one line calls. */
+export function memorySnapshot(name, { devices = 1, events = 400, version = '2.9', frame = '', ops = [] } = {}) {
   const file = path(`${name}.pickle`);
   const code = `
 import json, pickle, sys
 import memory_snapshots as m
-name, version, devices, events, frame = json.loads(sys.argv[1])
+name, version, devices, events, frame, ops = json.loads(sys.argv[1])
 if frame:
     m.STACKS = ([m.frame(frame, frame), m.frame('main')],)
+if ops:
+    m.STACKS = tuple([m.frame(f'at::_ops::{op}::call(at::Tensor const&)', '??', 0), m.frame('step', '/me/job/optim.py', 80)] for op in ops)
 pickle.dump(m.snapshot(version, 3, devices, events), open(name, 'wb'))`;
-  execFileSync('python3', ['-c', code, JSON.stringify([file, version, devices, events, frame])],
+  execFileSync('python3', ['-c', code, JSON.stringify([file, version, devices, events, frame, ops])],
     { stdio: ['ignore', 'ignore', 'pipe'], env: { ...process.env, PYTHONPATH: join(root, 'tests', 'python') } });
   return file;
 }

@@ -1,6 +1,8 @@
 // The views of a page, as somebody uses them: read, sort, search, zoom, jump to the timeline, by pointer and by keyboard.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { analyzed, cells, closeBrowser, memorySnapshot, pageOfEvents, path, samplesBeside, settled, simulated, text, visited } from './pages.mjs';
 
@@ -101,7 +103,9 @@ describe('no finding', () => {
       const largest = await text(page, '.columns > div:first-child');
       assert.match(largest, /Largest host ranges[\s\S]*aten::mm\s+3 ×\s+2\.10 ms\s+70\.7 %[\s\S]*aten::relu/);
       assert.match(largest, /What could not be checked\s+Record GPU activity: ProfilerActivity\.CUDA[\s\S]*Is the GPU busy over 80 %/);
-      assert.equal(await page.locator('.unchecked > ul > li').count(), 1);
+      assert.match(largest, /Record memory: profile_memory=True[\s\S]*device's memory free/);
+      assert.doesNotMatch(largest, /exposed communication/);
+      assert.equal(await page.locator('.unchecked > ul > li').count(), 2);
     }));
 
   it('shows no such list beside warnings', () => visit(one, '', async (page) => assert.equal(await page.locator('.unchecked, .largest').count(), 0)));
@@ -123,6 +127,58 @@ describe('a trace without steps', () => {
     await page.keyboard.press('3');
     assert.match(await text(page, '#view-steps .nothing'), /prof\.step\(\)/);
   }));
+});
+
+describe('one name for one thing', () => {
+  it('is that of a category or cause in all views', () => visit(one, '', async (page) => {
+    const sums = await text(page, '.sums');
+    for (const name of ['matrix multiplication', 'memory copy']) assert.ok(sums.includes(name), name);
+    const causes = await page.locator('.sums section', { hasText: 'Idle by cause' }).locator('th').allInnerTexts();
+    await page.keyboard.press('4');
+    const kinds = new Set(await cells(page, 'kernels', 2));
+    for (const name of ['matrix multiplication', 'memory copy']) assert.ok(kinds.has(name), `${name}: ${[...kinds]}`);
+    assert.deepEqual((await page.locator('#view-kernels select option').allInnerTexts()).slice(1).sort(), [...kinds].sort());
+    await page.keyboard.press('2');
+    await page.waitForSelector('[data-detail="finished"]');
+    const named = (await text(page, '.tl-legend')).split('\n').map((line) => line.trim());
+    for (const name of [...kinds, ...causes]) assert.ok(named.includes(name), `the timeline has no ${name}: ${named}`);
+  }));
+
+  it('stands with phases where it is one, though kernels share it', () => visit(one, 'timeline', async (page) => {
+    await page.waitForSelector('[data-detail="finished"]');
+    const phases = await page.locator('.tl-legend > div', { hasText: /^Phases/ }).innerText();
+    for (const name of ['data loading', 'forward', 'backward', 'optimizer']) assert.ok(phases.includes(name), phases);
+  }));
+
+  it('is kept apart from what is like it: time of the host, and with the work that it launched', () => {
+    const step = (i) => [
+      { ph: 'X', cat: 'user_annotation', name: `ProfilerStep#${i}`, pid: 1, tid: 1, ts: 1000 * i, dur: 900 },
+      { ph: 'X', cat: 'cuda_runtime', name: 'cudaLaunchKernel', pid: 1, tid: 1, ts: 1000 * i + 800, dur: 5, args: { correlation: i + 1 } },
+      { ph: 'X', cat: 'kernel', name: 'gemm_a', pid: 0, tid: 7, ts: 1000 * i + 810, dur: 990, args: { device: 0, stream: 7, correlation: i + 1 } },
+    ];
+    return visit(pageOfEvents('ahead', [1, 2, 3, 4].flatMap(step)), 'steps', async (page) => {
+      const titles = await page.locator('#view-steps table.data th').allInnerTexts();
+      const column = async (title) => (await cells(page, 'steps', titles.indexOf(title) + 1))[1];
+      assert.deepEqual([await column('Elapsed'), await column('On the host')], ['1.00 ms', '900 µs']);
+    });
+  });
+
+  it('has its rank where only one of several ranks has it', async () => {
+    const folder = path('issues');
+    mkdirSync(folder);
+    for (const rank of [0, 1]) {
+      const events = Array.from({ length: 20 }, (_, i) => [
+        { ph: 'X', cat: 'cuda_runtime', name: 'cudaLaunchKernel', pid: 1, tid: 1, ts: 100 * i, dur: 5, args: { correlation: i + 1 } },
+        { ph: 'X', cat: 'kernel', name: 'gemm_a', pid: 0, tid: 7, ts: 100 * i + 20, dur: 40, args: { device: 0, stream: 7, correlation: i + 1 + (rank && i > 9 ? 100 : 0) } },
+      ]).flat();
+      writeFileSync(join(folder, `rank-${rank}.json`), JSON.stringify({ schemaVersion: 1, distributedInfo: { rank, world_size: 2 }, traceEvents: events }));
+    }
+    await visit(analyzed('issues', folder), '', async (page) => {
+      const said = await page.locator('ul.warn li').allInnerTexts();
+      assert.ok(said.some((line) => /^Rank 1: device records without a launching call in the file: 10 /.test(line)), said.join('\n'));
+      assert.ok(said.every((line) => !/^Rank 0/.test(line)));
+    });
+  });
 });
 
 describe('a memory snapshot', () => {
@@ -217,6 +273,14 @@ describe('addresses of what is picked', () => {
 });
 
 describe('addresses of what is drawn', () => {
+  it('lead back to the split of the steps', () => visit(one, 'steps', async (page) => {
+    await page.locator('#view-steps button[data-split="device"]').click();
+    assert.equal(new URL(page.url()).hash, '#steps?by=device');
+    await page.reload();
+    await page.waitForSelector('html.ready');
+    assert.equal(await page.locator('#view-steps button[data-split="device"]').getAttribute('aria-pressed'), 'true');
+  }));
+
   it('lead back to a search and an arrangement of the flame graph', () => visit(one, 'flame', async (page) => {
     await page.locator('#view-flame button[data-measure="device"]').click();
     await page.locator('#view-flame input').fill('gemm');
@@ -405,6 +469,38 @@ describe('flame graph', () => {
     await page.waitForFunction((n) => document.querySelectorAll('.crumb').length < n, zoomed);
   }));
 
+  it('goes to the hits of a search one after another', () => visit(one, 'flame', async (page) => {
+    assert.ok(!(await page.getByRole('button', { name: 'Next hit' }).first().isVisible()));
+    await page.locator('#view-flame input').fill('cudaLaunchKernel');
+    const said = [];
+    for (const go of [() => page.getByRole('button', { name: 'Next hit' }).first().click(), () => page.locator('#view-flame input').press('Enter')]) {
+      await go();
+      said.push(await text(page, '#view-flame [role="status"]'));
+      assert.match(await page.locator('.crumb').last().innerText(), /cudaLaunchKernel/);
+    }
+    assert.match(said[0], /^Hit 1 of \d+: cudaLaunchKernel, /);
+    assert.match(said[1], /^Hit 2 of /);
+  }));
+
+  it('in time order shows the thread, and picks none of its calls', () => visit(one, 'flame', async (page) => {
+    await page.getByRole('button', { name: 'In time order' }).click();
+    await page.waitForFunction(() => /[?&]t=/.test(location.hash));
+    assert.doesNotMatch(new URL(page.url()).hash, /event=/);
+    assert.ok(await page.locator('.tl-title', { hasText: /^thread/ }).first().isVisible());
+  }));
+
+  it('sorts functions by time of the GPU, and says of which there is none', () => visit(one, 'flame', async (page) => {
+    await page.locator('#view-flame button[data-layout="sandwich"]').click();
+    assert.equal(await page.locator('.sandwich th[aria-sort]').innerText(), 'CPU self');
+    await page.locator('#view-flame input').fill('__next__');
+    await page.locator('.sandwich tr[data-row="0"]').click();
+    assert.equal(await page.locator('.sandwich canvas:visible').count(), 2);
+    await page.locator('#view-flame button[data-measure="device"]').click();
+    assert.equal(await page.locator('.sandwich th[aria-sort]').innerText(), 'GPU');
+    assert.match(await text(page, '.sandwich'), /__next__ launches nothing on the GPU/);
+    assert.equal(await page.locator('.sandwich canvas:visible').count(), 0);
+  }));
+
   it('has every function once, with its callers and what it calls', () => visit(one, 'flame', async (page) => {
     await page.locator('#view-flame button[data-layout="sandwich"]').click();
     await page.locator('#view-flame input').fill('aten::');
@@ -525,7 +621,46 @@ describe('a phone', () => {
   }, { size: [375, 812] }));
 });
 
+describe('a phone, held upright', () => {
+  const kPhone = { size: [390, 844] };
+
+  it('has targets of 32 pixels', () => visit(one, '', async (page) => {
+    for (const id of ['overview', 'steps', 'kernels', 'flame', 'inputs']) {
+      await page.evaluate((view) => { location.hash = view; }, id);
+      await settled(page);
+      const low = await page.locator(`#view-${id} :is(a, button, input, select):visible`).evaluateAll((all) =>
+        all.filter((target) => target.getBoundingClientRect().height < 31.5).map((target) => `${target.tagName} ${target.textContent}`));
+      assert.deepEqual(low, [], id);
+    }
+  }, kPhone));
+
+  it('gives a place of the program the whole line', () => visit(one, '', async (page) => {
+    const at = page.locator('.at').first();
+    const [place, time] = [await at.locator('.place').boundingBox(), await at.locator('> .time').last().boundingBox()];
+    assert.ok(time.y >= place.y + place.height - 1, 'the time stands beside the place');
+  }, kPhone));
+
+  it('gives the plot of the timeline the room of the panel that is closed', () => visit(one, 'timeline', async (page) => {
+    const bottom = () => page.evaluate(() => ['.tl-body', '.tl-plot', '.tl-plot canvas'].map((of) => document.querySelector(of).getBoundingClientRect().bottom));
+    await page.getByRole('button', { name: 'Panel' }).click();
+    await settled(page);
+    const [body, plot, canvas] = await bottom();
+    assert.ok(Math.abs(body - plot) < 3 && Math.abs(plot - canvas) < 3, `${body}, ${plot}, ${canvas}`);
+  }, kPhone));
+});
+
 describe('paper', () => {
+  it('is light, whatever the page is', () => visit(one, '', async (page) => {
+    await page.evaluate(() => dispatchEvent(new Event('beforeprint')));
+    const [on_paper, on_page] = await page.evaluate(() => ['#paper', '#view-overview'].map((of) =>
+      [...document.querySelectorAll(`${of} .stack span`)].map((part) => getComputedStyle(part).backgroundColor)));
+    assert.equal(on_paper.length, on_page.length);
+    assert.ok(on_paper.every((colour, i) => colour !== on_page[i]));
+    const idle = await page.locator('#paper .stack').first().locator('span').last().evaluate((part) => getComputedStyle(part).backgroundColor);
+    assert.equal(idle, 'rgb(213, 218, 224)');
+    assert.doesNotMatch(await text(page, '#paper'), /tabs above/);
+  }, { theme: 'dark' }));
+
   it('has overview, findings and tables in full, and no more pages than they need', () => visit(one, 'kernels', async (page) => {
     await page.emulateMedia({ media: 'print' });
     await page.evaluate(() => dispatchEvent(new Event('beforeprint')));

@@ -119,7 +119,9 @@ def test_how_a_run_ended(profgpu, tmp_path, line, kind):
     report = analyzed(profgpu, written(tmp_path, text))
     end = report['logs'][0]['end']
     assert (end['kind'], end['line'], end['after_step']) == (kind, 21, 200)
-    assert 'run-failure' in rules(report) and report['verdict_kind'] == 'failure' and '(line 21)' in report['verdict']
+    failure, = (f for f in report['findings'] if f['rule'] == 'run-failure')
+    assert failure['seen']['step'] == 200
+    assert report['verdict_kind'] == 'failure' and '(line 21)' in report['verdict']
 
 
 def test_ranks_of_one_log_are_told_apart(profgpu, tmp_path):

@@ -609,7 +609,9 @@ def test_devices_of_one_snapshot_are_told_apart(tmp_path, analyze, profgpu):
     first = section['devices'][0]['peak']['holders'][0]
     assert 'on device 0' in oom['what'] and any(f"{first['function']} (" in e or f"{first['function']} holds" in e for e in oom['evidence'])
     text = profgpu('analyze', tmp_path / 'a.pickle').stdout.decode()
-    assert 'Memory by device' in text and f"on device {section['peak']['device']}" in text
+    # Levels are of what was requested, at the end as at the peak.
+    assert all(d['requested_bytes'] <= d['peak_allocated_bytes'] for d in section['devices'])
+    assert 'Memory by device' in text and 'requested' in text and f"on device {section['peak']['device']}" in text
 
 
 def test_diff_compares_each_device_with_itself(tmp_path, profgpu):

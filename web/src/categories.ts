@@ -50,9 +50,9 @@ const kCategories: Readonly<Record<string, Category>> = {
   'idle:memory_allocation': { title: 'idle: memory allocation', light: '#5a478c', dark: '#7f6cc0' },
   'idle:checkpoint': { title: 'idle: checkpoint', light: '#4d8a2f', dark: '#79b558' },
   'idle:first_use': { title: 'idle: first use', light: '#7c5f16', dark: '#b0923f' },
-  'idle:untraced_work': { title: 'idle: work not recorded', light: '#c9ced4', dark: '#56606c' },
+  'idle:untraced_work': { title: 'idle: untraced work', light: '#c9ced4', dark: '#56606c' },
   'idle:no_requests': { title: 'idle: no requests', light: '#9fb6a8', dark: '#5f7a6b' },
-  'idle:unknown': { title: 'idle: unknown cause', light: '#a4abb3', dark: '#767d86' },
+  'idle:unknown': { title: 'idle: unknown', light: '#a4abb3', dark: '#767d86' },
 
   'limit:necessary_work': { title: 'the least time for its work', light: '#1a7f4b', dark: '#46b87f' },
   'limit:products': { title: 'products below peak', light: '#3d5fc4', dark: '#7f9bf0' },
@@ -94,6 +94,11 @@ export function categoryOf(id: string): Category {
 
 export function categoryTitle(id: string): string {
   return categoryOf(id).title;
+}
+
+/** A cause of idle time, where the words around it say that it is one: "untraced work". */
+export function causeTitle(cause: string): string {
+  return categoryTitle(`idle:${cause}`).replace(/^idle: /, '');
 }
 
 /** The page's styles may set `--cat-<category>` (a colon of the name is written as a dash); else our own colour. */

@@ -229,6 +229,192 @@ export interface Job {
   missing: MissingCalls[];
   notes: string[];
 }
+export interface LogSetting {
+  name: string;
+  value: string;
+}
+export interface LogThroughput {
+  lines: number;
+  warmup_lines: number;
+  iterations: number;
+  mean_ns: number | null;
+  median_ns: number | null;
+  p95_ns: number | null;
+  min_ns: number | null;
+  max_ns: number | null;
+  samples_per_s: number | null;
+  tokens_per_s: number | null;
+  device_tokens_per_s: number | null;
+  tflops: number | null;
+  mfu_pct: number | null;
+}
+export interface LogPhaseRow {
+  name: string;
+  mean_ns: number;
+  step_pct: number;
+}
+export interface LogTimerRow {
+  name: string;
+  phase: string | null;
+  count: number;
+  mean_ns: number;
+  min_ns: number;
+  max_ns: number;
+  step_pct: number | null;
+}
+export interface LogMemoryRow {
+  rank: number | null;
+  peak_allocated_bytes: number | null;
+  peak_reserved_bytes: number | null;
+  capacity_bytes: number | null;
+  lines: number;
+}
+export interface LogWarmup {
+  lines: number;
+  extra_ns: number;
+}
+export interface LogLoss {
+  first: number | null;
+  last: number | null;
+  lowest: number | null;
+  lowest_step: number | null;
+  skipped: number;
+  not_finite: number;
+  not_finite_since: number | null;
+}
+export interface LogStall {
+  kind: string;
+  step: number | null;
+  line: number;
+  duration_ns: number | null;
+  text: string | null;
+}
+export interface LogWall {
+  wall_ns: number | null;
+  in_steps_ns: number;
+  outside_ns: number | null;
+}
+export interface LogEnd {
+  kind: string;
+  line: number | null;
+  after_step: number | null;
+  rank: number | null;
+  node: string | null;
+  text: string | null;
+  bytes: number | null;
+}
+export interface LogProcess {
+  rank: number | null;
+  node: string | null;
+  lines: number;
+  mean_ns: number;
+  p95_ns: number;
+}
+export interface LogModuleRow {
+  depth: number;
+  name: string;
+  type: string | null;
+  parameters: number | null;
+  macs: number | null;
+  flops_per_s: number | null;
+  latency_ns: number | null;
+  latency_pct: number | null;
+}
+export interface LinkSummary {
+  op: string;
+  ranks: number | null;
+  latency_ns: number | null;
+  peak_busbw_gbps: number | null;
+  half_bytes: number | null;
+  mean_busbw_gbps: number | null;
+  wrong: number;
+}
+export interface LinkRow {
+  op: string;
+  dtype: string;
+  ranks: number | null;
+  in_place: boolean;
+  bytes: number;
+  time_ns: number;
+  algbw_gbps: number | null;
+  busbw_gbps: number | null;
+  wrong: number | null;
+  measurements: number;
+}
+export interface NcclTransport {
+  transport: string;
+  connections: number;
+}
+export interface NcclRemark {
+  kind: string;
+  text: string;
+  line: number;
+  count: number;
+}
+export interface NcclReport {
+  version: string | null;
+  network: string | null;
+  network_devices: string | null;
+  ranks: number | null;
+  hosts: number | null;
+  channels: number | null;
+  transports: NcclTransport[];
+  remarks: NcclRemark[];
+  environment: LogSetting[];
+  lines: number;
+}
+export interface LogServing {
+  program: string;
+  lines: number;
+  busy_lines: number;
+  prompt_tokens_per_s: number | null;
+  generated_tokens_per_s: number | null;
+  most_generated_tokens_per_s: number | null;
+  running: number | null;
+  most_running: number | null;
+  waiting: number | null;
+  most_waiting: number | null;
+  cache_pct: number | null;
+  most_cache_pct: number | null;
+  prefix_hit_pct: number | null;
+  waiting_lines: number;
+  full_lines: number;
+  preempted: number | null;
+}
+export interface LogServingRow {
+  line: number;
+  rank: number | null;
+  start_ns: number | null;
+  prompt_tokens_per_s: number | null;
+  generated_tokens_per_s: number | null;
+  running: number | null;
+  waiting: number | null;
+  cache_pct: number | null;
+  prefix_hit_pct: number | null;
+}
+export interface LogReport {
+  path: string;
+  families: string[];
+  lines: number;
+  settings: LogSetting[];
+  throughput: LogThroughput | null;
+  breakdown: LogPhaseRow[];
+  timers: LogTimerRow[];
+  memory: LogMemoryRow[];
+  host_memory_bytes: number | null;
+  warmup: LogWarmup | null;
+  loss: LogLoss | null;
+  stalls: LogStall[];
+  wall: LogWall | null;
+  end: LogEnd;
+  processes: LogProcess[];
+  modules: LogModuleRow[];
+  links: LinkSummary[];
+  link_rates: LinkRow[];
+  nccl: NcclReport | null;
+  serving: LogServing | null;
+  serving_lines: LogServingRow[];
+}
 export interface DeviceRow {
   id: number;
   name: string | null;

@@ -8,7 +8,7 @@ import { ranWithin } from '../src/timeline/measure';
 import { Model } from '../src/timeline/model';
 import { shadesOf } from '../src/timeline/palette';
 import { originOf } from '../src/timeline/relations';
-import { calleesOf, callersOf, flameOf, isAsleep, sumsByName } from '../src/views/flame_tree';
+import { calleesOf, callersOf, flameOf, isAsleep, layOut, searchFlame, sumsByName, withCallers } from '../src/views/flame_tree';
 import { bytes, duration, percent } from '../src/views/quantity';
 import { PackWriter } from './pack_writer';
 
@@ -81,6 +81,20 @@ function flameData(strings: string[], nodes: Node[]) {
   assert.deepEqual(data.damage, []);
   return { data, tree: data.ranks[0].flame[0] };
 }
+
+test('what a search finds is drawn, however short it is, and the longest comes first', () => {
+  const { data, tree } = flameData(['main', 'long', 'caller', 'hit', 'other'], [
+    [0, 0, 1e6, 0, 0, 1], [1, 1, 999_900, 999_900, 0, 1], [1, 2, 90, 0, 0, 1], [3, 3, 60, 60, 0, 1], [3, 4, 30, 30, 0, 1], [1, 3, 10, 10, 0, 1],
+  ]);
+  const flame = flameOf(data, [tree]);
+  const named = (nodes: number[]) => nodes.map((node) => flame.names[flame.name[node]!]);
+  const drawn = (kept?: Uint8Array) => named(layOut(flame, 0, 'host', 0.001, kept).map((box) => box.node)).filter((name) => name === 'hit' || name === 'other');
+  assert.deepEqual(drawn(), []);
+  const { found, outermost, ns } = searchFlame(flame, 'hit', 'host');
+  assert.deepEqual(drawn(withCallers(flame, found)), ['hit', 'hit']);
+  assert.deepEqual(outermost.map((node) => flame.host[node]), [60, 10]);
+  assert.equal(ns, 70);
+});
 
 test('a function has one line, its callers and what it calls', () => {
   //          main → a → b → kernel; main → b

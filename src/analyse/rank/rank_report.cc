@@ -12,6 +12,7 @@
 #include "analyse/rank/names.h"
 #include "analyse/rank/recorder_advice.h"
 #include "analyse/rank/steps.h"
+#include "analyse/report/quantity.h"
 #include "base/statistics.h"
 #include "base/tasks.h"
 #include "base/text.h"
@@ -72,12 +73,12 @@ void add_missing_activity(const Facts& facts, std::vector<TraceIssue>& issues) {
           ? ""
           : fmt::format("; {} of them in a row, for {:.3g} ms from {:.3f} s after the first event: unknown what ran "
                         "then",
-                        longest.launches, static_cast<double>(longest.time.length()) / 1e6,
+                        format_count(longest.launches), static_cast<double>(longest.time.length()) / 1e6,
                         static_cast<double>(longest.time.start - trace.windows.front().start) / 1e9);
   issues.push_back({TraceIssueKind::kLaunchWithoutActivity, without,
                     fmt::format("kernel launches without a kernel in the file: {} of {}; the profiler dropped them, or "
                                 "they ran after recording stopped{}",
-                                without, launches, stretch)});
+                                format_count(without), format_count(launches), stretch)});
 }
 
 void add_captured_graphs(const Facts& facts, std::vector<TraceIssue>& issues) {
@@ -89,7 +90,7 @@ void add_captured_graphs(const Facts& facts, std::vector<TraceIssue>& issues) {
                              "operators"
                            : fmt::format("{} of the {} kernels and copies of replayed graphs carry the operators, "
                                          "modules and shapes of the graph's capture",
-                                         captures.named, captures.replayed)});
+                                         format_count(captures.named), format_count(captures.replayed))});
 }
 
 // Device work without a launching call. Returns its share of busy time.
@@ -109,7 +110,7 @@ double add_unlaunched(const Facts& facts, std::vector<TraceIssue>& issues) {
   issues.push_back({TraceIssueKind::kActivityWithoutLaunch, count,
                     fmt::format("device records without a launching call in the file: {} ({:.1f} % of busy time); "
                                 "their phase and the cause of gaps before them are uncertain",
-                                count, pct)});
+                                format_count(count), pct)});
   return pct;
 }
 

@@ -116,8 +116,8 @@ class TimelineArgs {
     if (known != kUnknown) return known;
     const OpArgs& a = trace_.op_args[id.value];
     PageArgs args;
-    add_text(args, "shapes", a.shapes);
-    add_text(args, "types", a.types);
+    add_list(args, "shapes", a.shapes);
+    add_list(args, "types", a.types);
     if (a.flops > 0) args.emplace_back("floating-point operations", format_count(static_cast<int64_t>(a.flops)));
     return known = add(std::move(args));
   }
@@ -125,6 +125,12 @@ class TimelineArgs {
   [[nodiscard]] std::string cut(StringId text) const { return shortened(trace_.strings[text], kLongestText); }
   void add_text(PageArgs& args, const char* key, StringId text) const {
     if (has_content(trace_.strings[text])) args.emplace_back(key, cut(text));
+  }
+
+  // Some files are laid out for people, with a line for each element.
+  void add_list(PageArgs& args, const char* key, StringId text) const {
+    const std::string list = list_on_one_line(trace_.strings[text]);
+    if (has_content(list)) args.emplace_back(key, shortened(list, kLongestText));
   }
 
   uint32_t add(PageArgs args) {

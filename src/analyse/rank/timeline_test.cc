@@ -6,6 +6,7 @@
 #include <set>
 
 #include "analyse/rank/collectives.h"
+#include "tests/support/hand_trace.h"
 #include "tests/support/trace_rows.h"
 
 namespace profgpu {
@@ -65,6 +66,16 @@ TEST(Timeline, ColumnsAreThoseOfTheTrace) {
   ASSERT_NE(step, nullptr);
   EXPECT_EQ(page.name(*step, 1), "ProfilerStep#2");
   EXPECT_EQ(page.data.events, page.data.events_kept);
+}
+
+TEST(Timeline, ListsOfArgumentsAreOnOneLine) {
+  HandTrace hand;
+  hand.shaped_op("aten::mm", 0, 10, "[\n  [\n    96,\n    128\n  ],\n  []\n]", "[\n  \"float\",\n  \"long int\"\n]");
+  const Page page(hand.build());
+  const PageTrack* thread = page.track("thread");
+  ASSERT_NE(thread, nullptr);
+  EXPECT_EQ(page.data.args.at(thread->args.at(0)),
+            (PageArgs{{"shapes", "[[96, 128], []]"}, {"types", R"(["float", "long int"])"}}));
 }
 
 TEST(Timeline, LinksNameTheLaunchingCall) {

@@ -364,6 +364,7 @@ extern const Rule kExposedCommunication = {
                    .id = "gradient-accumulation",
                    .question = "Are there more backward passes than optimizer steps?",
                    .label = "gradient accumulation",
+                   .host_alone = true,
                    .judge = [](const RankMeasure& m,
                                bool) { return m.accumulates ? Verdict::kPass : Verdict::kUnknown; }}},
 };

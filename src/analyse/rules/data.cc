@@ -302,8 +302,9 @@ extern const Rule kDataLoadingBound = {
                    .id = "data-loading",
                    .question = "Does waiting for data take under 10 % of the time?",
                    .label = "waiting for data",
-                   .value = [](const RankMeasure& m) { return std::optional(m.loading_pct); },
-                   .limit = 10}},
+                   .value = [](const RankMeasure& m) { return m.loading_pct; },
+                   .limit = 10,
+                   .host_alone = true}},
 };
 
 extern const Rule kCheckpointStall = {

@@ -89,7 +89,8 @@ std::string recurring_gaps(const Measured& m, const std::vector<const Gap*>& gap
   if (most == by_ends.end() || most->second.size() < 2) return "";
   const auto [least, longest] = std::ranges::minmax(most->second);
   return fmt::format("{} gaps of {} to {} between {} and {}", most->second.size(), time_text(least),
-                     time_text(longest), shortened(most->first.first, 40), shortened(most->first.second, 40));
+                     time_text(longest), shortened(short_kernel_name(most->first.first), 40),
+                     shortened(short_kernel_name(most->first.second), 40));
 }
 
 // Gaps in which kernels ran of which there are no records.

@@ -62,6 +62,42 @@ TEST(Verdict, NamesWhatTheHostDoesWhereNoDeviceWasRecorded) {
   EXPECT_NE(first.text.find("ProfilerActivity.CUDA"), std::string::npos) << first.text;
 }
 
+// A step's thread that mostly loads: what is known of a host alone is in the checklist, and the question about the
+// device comes before what the host does.
+TEST(Verdict, OfAHostAloneFirstAsksForTheDevice) {
+  const auto loads = [](HandTrace& hand, int64_t t) {
+    hand.range("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", t, t + 600);
+    hand.op("aten::mm", t + 700, t + 900);
+  };
+  HandTrace cpu = steps_of(loads);
+  ASSERT_TRUE(found(cpu, "data-loading-bound"));
+  HandTrace again = steps_of(loads);
+  const Trace trace = again.build();
+  const Facts facts(trace, {});
+  Evidence evidence;
+  evidence.ranks.push_back(diagnose_rank({0, &facts}, {}));
+  const Diagnosis of = diagnose(evidence);
+  const std::string_view question = "This trace has no GPU activity: was ProfilerActivity.CUDA on? The loop waits";
+  EXPECT_TRUE(of.verdict.text.starts_with(question)) << of.verdict.text;
+  const auto check = [&](std::string_view id) { return *std::ranges::find(of.checklist, id, &Check::id); };
+  EXPECT_EQ(check("data-loading").verdict, Verdict::kFail);
+  EXPECT_NEAR(*check("data-loading").value, 60, 1);
+  EXPECT_TRUE(check("gpu-utilization").record.starts_with("GPU activity"));
+  EXPECT_TRUE(check("memory-headroom").record.starts_with("memory"));
+  EXPECT_EQ(check("communication").record, "") << "of one rank no recording tells";
+}
+
+TEST(Checklist, OfUnknownPhasesTellsNothingOfLoading) {
+  HandTrace cpu;
+  cpu.range("ProfilerStep#1", 0, 1000).range("Memory Allocation", 0, 1000);
+  const Trace trace = cpu.build();
+  const Facts facts(trace, {});
+  Evidence evidence;
+  evidence.ranks.push_back(diagnose_rank({0, &facts}, {}));
+  const Diagnosis of = diagnose(evidence);
+  EXPECT_EQ(std::ranges::find(of.checklist, "data-loading", &Check::id)->verdict, Verdict::kUnknown);
+}
+
 // A sample of the stack each millisecond, all in load() but for those between two steps: they count for no step.
 TEST(Verdict, OfSampledStacksNeedsEnoughSamples) {
   const auto with = [](int64_t samples) {

@@ -62,6 +62,7 @@ void describe_run_failure(const LogReport& log, Finding& f) {
       fmt::format("Line {}{} is the first of its kind behind the last step, and the likely cause of those that follow.",
                   end.line.value_or(0), where);
   if (end.rank) f.ranks = {*end.rank};
+  f.seen.step = end.after_step;
   if (words != nullptr) f.fix.emplace_back(words->fix);
   if (contains(end.text, "shared memory") || contains(end.text, "shm"))
     f.fix.insert(f.fix.begin(), "more shared memory (docker run --shm-size=16g, or --ipc=host), or fewer loader workers");
@@ -110,6 +111,7 @@ void describe_not_finite(const LogReport& log, Finding& f) {
     f.verdict = fmt::format("The training has diverged: from step {} on the loss is not a number.",
                             *log.loss.not_finite_since);
     f.why = "The weights are lost from there on; every later step is time without a result.";
+    f.seen.step = log.loss.not_finite_since;
   }
 }
 

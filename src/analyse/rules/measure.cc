@@ -399,6 +399,15 @@ void add_blocked_thread(Finding& finding, const Measured& measured, IdleCause ca
   if (!blocked->fix.empty()) finding.fix.insert(finding.fix.begin(), std::move(blocked->fix));
 }
 
+namespace {
+
+bool recognizes_phases(const Measured& m) {
+  const auto& ns = m.facts().get<Phases>().measured_wall_ns;
+  return std::any_of(ns.begin(), ns.begin() + static_cast<int>(Phase::kOther), [](int64_t of) { return of > 0; });
+}
+
+}  // namespace
+
 RankMeasure rank_measure(const Measured& m) {
   RankMeasure out;
   out.rank = m.rank();
@@ -410,7 +419,8 @@ RankMeasure rank_measure(const Measured& m) {
   out.no_evidence = no_evidence(m);
   out.annotated = m.facts().get<Steps>().annotated;
   out.mostly = largest_part(m);
-  out.loading_pct = m.has_device() ? m.idle_pct(IdleCause::kDataLoading) : m.phase_pct(Phase::kDataLoading);
+  if (m.has_device()) out.loading_pct = m.idle_pct(IdleCause::kDataLoading);
+  else if (recognizes_phases(m)) out.loading_pct = m.phase_pct(Phase::kDataLoading);
   const Phases& phases = m.facts().get<Phases>();
   out.accumulates = phases.optimizer_steps > 0 && phases.backward_passes > phases.optimizer_steps;
   if (const auto& snapshot = m.facts().get<Snapshot>().section)

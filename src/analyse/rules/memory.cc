@@ -212,6 +212,7 @@ extern const Rule kMemoryNearCapacity = {
                    .value = [](const RankMeasure& m) { return m.memory_headroom_pct; },
                    .limit = 10,
                    .above = true,
+                   .host_alone = true,
                    .record = "memory: profile_memory=True in torch.profiler"}},
     .now = memory_now,
 };

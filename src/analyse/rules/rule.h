@@ -45,7 +45,8 @@ struct RankMeasure {
   int64_t wall_ns = 0, steps = 0;        ///< of the measured steps
   bool annotated = false;                ///< steps come from the program's ranges
   std::string mostly;                    ///< "most GPU time goes into the backward pass (52 %)"; of the host without
-  double loading_pct = 0;                ///< of the time, the device waits for data; without one, the host loads it
+  /// Of the time, the device waits for data; without one, the host loads it. None: no phase was recognized.
+  std::optional<double> loading_pct = {};
   bool accumulates = false;              ///< more backward passes than optimizer steps
   std::optional<double> memory_headroom_pct;   ///< of the device's memory at the reserved peak
 
@@ -170,9 +171,10 @@ struct ChecklistEntry {
   double limit = 0;
   bool above = false;         ///< passes above the limit, not below it
   bool of_several = false;    ///< needs several ranks
+  bool host_alone = false;    ///< also answered of a rank without a device
   /// ... or a judgment of the first such rank. `found`: the rule has a finding.
   Verdict (*judge)(const RankMeasure&, bool found) = nullptr;
-  std::string_view record = {};   ///< what to record where GPU activity alone does not answer it
+  std::string_view record = {};   ///< what to record where GPU activity is not the answer
 };
 
 /// A device's newest values, and the last minute.

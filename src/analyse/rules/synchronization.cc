@@ -23,7 +23,7 @@ void describe_device_waits(const Measured& m, Finding& f) {
   const auto counts = [&](const Gap& gap) { return m.counts(gap, IdleCause::kDependency); };
   for (const Gap* gap : longest_gaps(m.gaps(), 1, counts))
     f.evidence.push_back(fmt::format("longest wait {}, before {}", format_duration(static_cast<double>(gap->length())),
-                                     shortened(m.trace().name(gap->after))));
+                                     shortened(short_kernel_name(m.trace().name(gap->after)))));
 }
 
 // The aten::item around a call, else the outermost op, else the call.

@@ -77,6 +77,13 @@ std::string hang(const Evidence& evidence) {
 
 bool is_serious(const RuleFinding& f) { return f.finding.severity != Severity::kInfo; }
 
+// What a reader must answer first; empty: nothing.
+std::string device_question(const RankMeasure& m) {
+  const std::string_view reason = recorder_advice(m.recorder).device_activity;
+  const bool asks = !m.has_device && !m.cut_off && !reason.empty();
+  return asks ? fmt::format("This trace has no GPU activity: {} ", reason) : "";
+}
+
 // A CPU program's trace looks like one in which GPU activity was not recorded.
 ReportVerdict verdict_of_host(const RankMeasure& m) {
   if (m.wall_ns == 0)   // as in execution traces
@@ -88,11 +95,11 @@ ReportVerdict verdict_of_host(const RankMeasure& m) {
     append_listed(places, fmt::format("{} ({}{})", place_text(p),
                                       format_duration(static_cast<double>(p.ns / std::max<int64_t>(m.steps, 1))),
                                       m.annotated ? " per step" : ""));
-  const std::string_view reason = recorder_advice(m.recorder).device_activity;
-  std::string why = reason.empty() ? "." : fmt::format(": {}", reason);
-  if (m.cut_off) why = "; it is cut off: record fewer steps, or let the job end.";
-  return {fmt::format("This trace has no GPU activity{} On the host {}.", why,
-                      places.empty() ? m.mostly : "most time goes into " + places),
+  std::string first = device_question(m);
+  if (first.empty())
+    first = fmt::format("This trace has no GPU activity{}. ",
+                        m.cut_off ? "; it is cut off: record fewer steps, or let the job end" : "");
+  return {fmt::format("{}On the host {}.", first, places.empty() ? m.mostly : "most time goes into " + places),
           VerdictKind::kInconclusive};
 }
 
@@ -214,7 +221,8 @@ ReportVerdict verdict_of_steps(const Evidence& evidence, const std::vector<RuleF
     const bool fits = named != nullptr && named->has_device == m.has_device;
     const RankMeasure& of = fits ? *named : m;
     std::optional<StepSaving> saving = saving_of(costly->finding, of, evidence.job);
-    return {where(*costly, evidence.job) + gain(saving, of), VerdictKind::kBottleneck, std::move(saving)};
+    return {device_question(of) + where(*costly, evidence.job) + gain(saving, of), VerdictKind::kBottleneck,
+            std::move(saving)};
   }
   return with_device == nullptr ? verdict_of_host(m) : verdict_of_use(evidence, findings, m);
 }
@@ -228,11 +236,18 @@ std::optional<double> worst(const Evidence& evidence, const ChecklistEntry& entr
   std::optional<double> result;
   if (entry.of_several && evidence.ranks.size() < 2) return result;
   for (const RankDiagnosis& r : evidence.ranks) {
-    const bool tells = r.measure.has_device && r.measure.no_evidence.empty();
+    const bool tells = (r.measure.has_device || entry.host_alone) && r.measure.no_evidence.empty();
     const std::optional<double> v = tells ? entry.value(r.measure) : std::nullopt;
     if (v && (!result || (entry.above ? *v < *result : *v > *result))) result = v;
   }
   return result;
+}
+
+// What would answer the question; empty: another recording of this rank would not.
+std::string_view to_record(const Evidence& evidence, const ChecklistEntry& entry) {
+  if (entry.of_several && evidence.ranks.size() < 2) return "";
+  const bool own = evidence.first_device() != nullptr || (entry.host_alone && !entry.record.empty());
+  return own ? entry.record : kRecordDevice;
 }
 
 Check measured_check(const Evidence& evidence, const ChecklistEntry& entry) {
@@ -284,12 +299,12 @@ std::vector<Check> checklist(const Evidence& evidence, const std::vector<RuleFin
       continue;
     }
     const bool found = std::ranges::count(findings, rule, &RuleFinding::rule) > 0;
-    const Verdict result = first == nullptr ? Verdict::kUnknown : entry->judge(*first, found);
+    const RankMeasure* of = first == nullptr && entry->host_alone ? evidence.main_rank() : first;
+    const Verdict result = of == nullptr ? Verdict::kUnknown : entry->judge(*of, found);
     list.push_back({std::string(entry->id), std::string(entry->question), result, {}, {}, std::string(entry->label)});
   }
   for (size_t i = 0; i < list.size(); ++i)
-    if (list[i].verdict == Verdict::kUnknown)
-      list[i].record = first == nullptr ? kRecordDevice : entries[i].first->record;
+    if (list[i].verdict == Verdict::kUnknown) list[i].record = to_record(evidence, *entries[i].first);
   return list;
 }
 

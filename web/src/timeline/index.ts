@@ -9,7 +9,7 @@ export interface TimelineHandle {
   search(text: string): void;
   /** For an address. */
   readonly place: URLSearchParams;
-  goTo(place: URLSearchParams): void;
+  goTo(place: URLSearchParams, asked?: Asked): void;
   dispose(): void;
 }
 
@@ -22,7 +22,7 @@ export function mountTimeline(root: HTMLElement, data: PageData, moved?: () => v
     get place() {
       return timeline.place;
     },
-    goTo: (place) => timeline.goTo(place),
+    goTo: (place, asked) => timeline.goTo(place, asked),
     dispose: () => timeline.dispose(),
   };
 }

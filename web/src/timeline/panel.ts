@@ -3,7 +3,7 @@
 import { categoryTitle } from '../categories';
 import { append, button, copyButton, element, shown, type Child } from '../views/dom';
 import { count, duration, percent } from '../views/quantity';
-import type { Gap } from '../page_data';
+import type { Gap, TrackKind } from '../page_data';
 import { TrackEvents, type EventPlace, type Model, type Row } from './model';
 import { busyWithin, keptWithin, ranWithin, rowsThatCount, type Ran } from './measure';
 import type { Palette } from './palette';
@@ -16,6 +16,8 @@ const kMostRan = 15;
 
 /** Another view's reason to show something: repeated above it, with the way back. */
 export interface Asked {
+  /** In an address. */
+  id: string;
   title: string;
   /** What is shown of it, and what to change. */
   lines: string[];
@@ -30,10 +32,12 @@ export interface PanelActions {
   clear(): void;
 }
 
-const kFamilies: [string, string[]][] = [
-  [
-    'Kernels and copies',
-    [
+// A category may be one of several: an optimizer has kernels and is a phase.
+const kFamilies: { title: string; kinds: TrackKind[]; ids: string[] }[] = [
+  {
+    title: 'Kernels and copies',
+    kinds: ['stream'],
+    ids: [
       'gemm',
       'convolution',
       'attention',
@@ -48,11 +52,19 @@ const kFamilies: [string, string[]][] = [
       'memcpy',
       'memset',
     ],
-  ],
-  ['Host', ['op', 'annotation', 'python', 'runtime', 'driver', 'overhead', 'sync', 'blocked']],
-  ['Phases', ['data_loading', 'forward', 'backward', 'checkpoint', 'own_phase', 'other_phase']],
-  ['Steps', ['step', 'warmup']],
-  ['Collectives', ['collective', 'wait']],
+  },
+  {
+    title: 'Host',
+    kinds: ['thread', 'sync'],
+    ids: ['op', 'annotation', 'python', 'runtime', 'driver', 'library', 'system', 'overhead', 'sync', 'blocked'],
+  },
+  {
+    title: 'Phases',
+    kinds: ['phase'],
+    ids: ['data_loading', 'forward', 'backward', 'optimizer', 'communication', 'checkpoint', 'own_phase', 'other_phase'],
+  },
+  { title: 'Steps', kinds: ['step'], ids: ['step', 'warmup'] },
+  { title: 'Collectives', kinds: ['collective'], ids: ['collective', 'wait'] },
 ];
 
 export class Panel {
@@ -282,12 +294,13 @@ export class Panel {
     const { categories } = this.model_.data;
     const used = new Set<string>();
     for (const track of this.model_.event_tracks)
-      for (const category of track.used) used.add(categories[category] ?? '');
+      for (const category of track.used) used.add(`${track.kind} ${categories[category] ?? ''}`);
     // A page of density alone has no events to name categories by.
-    const named = used.size > 0 ? categories.filter((id) => used.has(id)) : categories;
-    const idle = named.filter((id) => id.startsWith('idle:'));
-    const families = [...kFamilies, ['Idle, by cause', idle] as [string, string[]]]
-      .map(([title, ids]) => [title, ids.filter((id) => named.includes(id))] as const)
+    const is_used = (kinds: TrackKind[], id: string) =>
+      used.size > 0 ? kinds.some((kind) => used.has(`${kind} ${id}`)) : categories.includes(id);
+    const idle = categories.filter((id) => id.startsWith('idle:'));
+    const families = [...kFamilies, { title: 'Idle, by cause', kinds: ['idle'] as TrackKind[], ids: idle }]
+      .map(({ title, kinds, ids }) => [title, ids.filter((id) => is_used(kinds, id))] as const)
       .filter(([, ids]) => ids.length > 0);
     return element(
       'section',

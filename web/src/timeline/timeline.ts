@@ -37,6 +37,8 @@ export interface Target {
   event?: number;
   gap?: { rank: number; device: number; start: number };
   span?: { start: number; end: number; rank: number };
+  /** An event whose track is meant, not the event. */
+  track?: number;
 }
 
 export class Timeline {
@@ -144,6 +146,8 @@ export class Timeline {
     this.panel_.asked = asked;
     const place = target.event === undefined ? undefined : this.model_.place(target.event);
     if (place) this.select(place, false);
+    const track = target.track === undefined ? undefined : this.model_.place(target.track)?.track;
+    if (track) this.reveal(track, 0);
     if (target.gap) this.jumps_.toGap(target.gap);
     this.selection_.span = target.span;
     this.panel_.show();
@@ -157,6 +161,7 @@ export class Timeline {
     const { event, gap, span } = this.selection_;
     const { start, end } = this.viewport_;
     const place = new URLSearchParams({ t: [start, end].map(Math.round).join('_') });
+    if (this.panel_.asked) place.set('finding', this.panel_.asked.id);
     if (event) place.set('event', String(this.model_.number(event.place)));
     else if (gap) place.set('gap', [gap.rank, gap.gap.device, gap.gap.start].join('_'));
     else if (span) place.set('span', [span.rank, Math.round(span.start), Math.round(span.end)].join('_'));
@@ -166,7 +171,8 @@ export class Timeline {
     return place;
   }
 
-  goTo(place: URLSearchParams): void {
+  /** `asked`: for what another view showed it. */
+  goTo(place: URLSearchParams, asked?: Asked): void {
     const numbers = (key: string, count: number) => {
       const list = (place.get(key) ?? '').split('_').map(Number);
       return list.length === count && list.every((n) => Number.isFinite(n)) ? list : undefined;
@@ -180,7 +186,7 @@ export class Timeline {
       event: place.has('event') ? event : undefined,
       gap: gap && { rank: gap[0], device: gap[1], start: gap[2] },
       span: span && { rank: span[0], start: span[1], end: span[2] },
-    });
+    }, asked);
     const text = place.get('q');
     if (text) this.search(text);
     for (const at of (place.get('pin') ?? '').split('_')) {

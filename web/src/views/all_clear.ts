@@ -1,9 +1,9 @@
 // Where no rule warns of anything: where the time goes all the same, and what this recording cannot tell. No all-clear.
 
 import { element, shown } from './dom';
-import { placeText } from './memory_peak';
+import { holdersByLine, placeText } from './memory_peak';
 import { bytes, count, counted, duration, percent } from './quantity';
-import type { Check, RankReport } from './report';
+import { isOfOtherRanks, type Analysis, type Check, type RankReport } from './report';
 import type { Context } from './view';
 
 const kMostRows = 6;
@@ -38,23 +38,26 @@ function largestHostRanges(rank: RankReport): HTMLElement | null {
 }
 
 function largestHolders({ snapshot }: RankReport): HTMLElement | null {
-  const rows = (snapshot?.peak.holders ?? []).map((h) => ({ name: placeText(h), times: counted(h.blocks, 'block'), amount: bytes(h.held_bytes), share: percent(h.peak_pct) }));
+  const rows = (snapshot ? holdersByLine(snapshot.peak) : []).map((h) => ({ name: placeText(h), times: counted(h.blocks, 'block'), amount: bytes(h.held_bytes), share: percent(h.peak_pct) }));
   return largest('Largest holders', 'lines that hold memory at the peak', '#memory', rows);
 }
 
-// Checks that nobody can answer, by what would answer them.
-function notChecked(checks: Check[]): HTMLElement | null {
+// Checks without an answer, by what would answer them; those that nothing would come last.
+function notChecked({ checklist, ranks }: Analysis): HTMLElement | null {
   const by_record = new Map<string, Check[]>();
-  for (const check of checks)
-    if (check.verdict === 'unknown' && check.record !== null) by_record.set(check.record, [...(by_record.get(check.record) ?? []), check]);
+  for (const check of checklist) {
+    if (check.verdict !== 'unknown' || isOfOtherRanks(check, ranks.length)) continue;
+    by_record.set(check.record ?? '', [...(by_record.get(check.record ?? '') ?? []), check]);
+  }
   if (by_record.size === 0) return null;
+  const groups = [...by_record].sort(([a], [b]) => Number(a === '') - Number(b === ''));
   return element('section', { class: 'unchecked' }, element('h2', {}, 'What could not be checked'),
-    element('ul', {}, ...[...by_record].map(([record, of]) => element('li', {}, element('b', {}, `Record ${shown(record, 300)}`),
+    element('ul', {}, ...groups.map(([record, of]) => element('li', {}, element('b', {}, record === '' ? 'Not in this trace' : `Record ${shown(record, 300)}`),
       element('ul', {}, ...of.map((check) => element('li', {}, shown(check.question, 200))))))));
 }
 
 /** What stands in the place of warnings; empty where there are some. */
 export function insteadOfWarnings({ analysis, rank }: Context): HTMLElement[] {
   if (analysis.findings.some((finding) => finding.severity !== 'info')) return [];
-  return [largestKernels(rank), largestHostRanges(rank), largestHolders(rank), notChecked(analysis.checklist)].filter((part) => part !== null);
+  return [largestKernels(rank), largestHostRanges(rank), largestHolders(rank), notChecked(analysis)].filter((part) => part !== null);
 }

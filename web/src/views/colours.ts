@@ -11,17 +11,16 @@ export function colourOf(category: string): string {
   return categoryColour(category, isDark());
 }
 
-function define(category: string, name: string): void {
-  const { style } = document.documentElement;
-  style.setProperty(name, colourOf(category));
-  style.setProperty(`${name}-ink`, inkOn(rgbOf(colourOf(category))));
+function define({ style }: HTMLElement, name: string, colour: string): void {
+  style.setProperty(name, colour);
+  style.setProperty(`${name}-ink`, inkOn(rgbOf(colour)));
 }
 
 function nameOf(category: string): string {
   let name = used.get(category);
   if (!name) {
     used.set(category, (name = `--category-${category.replace(/[^a-z_]/g, '-')}`));
-    define(category, name);
+    define(document.documentElement, name, colourOf(category));
   }
   return name;
 }
@@ -36,6 +35,11 @@ export function cssInk(category: string): string {
   return `var(${nameOf(category)}-ink)`;
 }
 
+/** As on paper, whatever the theme is: all that stands in `root` by now. */
+export function inLight(root: HTMLElement): void {
+  for (const [category, name] of used) define(root, name, categoryColour(category, false));
+}
+
 onTheme(() => {
-  for (const [category, name] of used) define(category, name);
+  for (const [category, name] of used) define(document.documentElement, name, colourOf(category));
 });

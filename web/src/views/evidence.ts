@@ -1,5 +1,6 @@
 // Where in the timeline a finding can be seen: exactly what its `seen` names, else the longest of its kind, else the steps.
 
+import { causeTitle } from '../categories';
 import type { EventTrack, Gap, PageData, Track, TrackKind } from '../page_data';
 import { button, element, shown } from './dom';
 import { duration } from './quantity';
@@ -99,7 +100,7 @@ export function evidenceOfGap(data: PageData, rank_index: number, cause: string 
 function gapStretch(data: PageData, rank_index: number, gap: Gap, what: string): Evidence {
   const target = { gap: { rank: data.ranks[rank_index]!.rank, device: gap.device, start: gap.start } };
   const stretch = withMargin({ start_ns: gap.start, end_ns: gap.start + gap.duration, target }, data.span_ns);
-  return { ...stretch, text: `${what} of ${duration(gap.duration)}: ${words(gap.cause)}` };
+  return { ...stretch, text: `${what} of ${duration(gap.duration)}: ${causeTitle(gap.cause)}` };
 }
 
 // The gap, else the event, else the bare stretch that the finding names.

@@ -1,9 +1,10 @@
 // Findings, most expensive first: what is seen, what it costs, what to change, and where to see it.
 
-import { copyButton, element, button, shown, svg } from './dom';
+import { copyButton, element, button, shown, svg, type Child } from './dom';
 import { evidenceOf, placeEvidence, type Evidence } from './evidence';
 import { counted, duration, percent } from './quantity';
 import type { Analysis, Finding, Place, Severity } from './report';
+import type { Asked } from '../timeline/panel';
 import type { Context } from './view';
 
 // Told apart by shape as much as by colour.
@@ -44,12 +45,29 @@ function costOf(finding: Finding, analysis: Analysis): HTMLElement {
     element('span', { class: 'track', 'aria-hidden': 'true' }, bar));
 }
 
+/** What of a finding a button shows: its place among the findings, and that of a place of the program. */
+function idOf(finding: Finding, place: Place | undefined, { analysis }: Context): string {
+  return [analysis.findings.indexOf(finding), ...(place ? [finding.where.indexOf(place)] : [])].join('_');
+}
+
 // The finding goes along, and the way back leads to the button that was pressed.
-function showButton(text: string, attributes: Record<string, string>, seen: Evidence, finding: Finding, context: Context): HTMLButtonElement {
+function askedBy(id: string, seen: Evidence, finding: Finding, context: Context): Asked {
   const lines = [`Shown: ${seen.text}`, ...finding.fix.slice(0, 2).map((fix) => `→ ${fix}`)];
-  const asked = { title: sentence(finding.what), lines, back: () => context.back(made) };
-  const made: HTMLButtonElement = button(text, attributes, () => context.show({ ...seen, asked }));
-  return made;
+  return { id, title: sentence(finding.what), lines, back: () => context.back(id) };
+}
+
+/** The finding that an address names; undefined where there is none. */
+export function askedOfAddress(id: string, context: Context): Asked | undefined {
+  const [index, of] = id.split('_').map(Number);
+  const finding = context.analysis.findings[index ?? NaN];
+  const place = of === undefined ? undefined : finding?.where[of];
+  const seen = finding && (place ? placeEvidence(finding, place, context) : evidenceOf(finding, context));
+  return seen && askedBy(idOf(finding, place, context), seen, finding, context);
+}
+
+function showButton(text: Child, attributes: Record<string, string>, seen: Evidence, finding: Finding, context: Context, place?: Place): HTMLButtonElement {
+  const id = idOf(finding, place, context);
+  return button(text, { ...attributes, 'data-shows': id }, () => context.show({ ...seen, asked: askedBy(id, seen, finding, context) }));
 }
 
 function sentence(clause: string): string {
@@ -61,11 +79,12 @@ function placeItem(finding: Finding, place: Place, context: Context): HTMLElemen
   const { analysis } = context;
   const time = duration(perStep(place.ns, finding, analysis));
   const file = place.file === null ? '' : ` (${place.file}:${place.line ?? 0})`;
-  const name = shown(place.name + file, 400);
+  // Paths break behind a slash first.
+  const name = element('span', {}, ...shown(place.name + file, 400).split(/(?<=\/)/).flatMap((part) => [part, element('wbr')]));
   const seen = placeEvidence(finding, place, context);
   return element('li', { class: 'at' }, element('span', { class: 'time' }, 'in '),
-    seen ? showButton(name, { class: 'place', title: `Shows ${shown(seen.text, 120)}` }, seen, finding, context) : name,
-    element('span', { class: 'time' }, `: ${analysis.has_steps ? `${time} per step` : time}`));
+    seen ? showButton(name, { class: 'place', title: `Shows ${shown(seen.text, 120)}` }, seen, finding, context, place) : name,
+    element('span', { class: 'time' }, element('span', { class: 'colon' }, ': '), analysis.has_steps ? `${time} per step` : time));
 }
 
 function findingItem(finding: Finding, context: Context): HTMLElement {
@@ -111,6 +130,6 @@ export function findingList(context: Context): HTMLElement {
     findings.length === 0
       ? element('p', { class: 'nothing' }, steps > 0
         ? 'No rule found anything to change. That is no all-clear: below is where the time goes, and what this recording cannot tell.'
-        : 'No rule found anything to change. The tabs above show what the input has.')
+        : 'No rule found anything to change.')
       : element('ol', {}, ...findings.map((finding) => findingItem(finding, context))));
 }

@@ -5,7 +5,7 @@ import { colourOf } from './colours';
 import { button, element, shown } from './dom';
 import { drawing } from './drawing';
 import {
-  calleesOf, callersOf, childrenOf, flameOf, isAsleep, layOut, pathTo, searchFlame, sizesOf, sumsByName, type Box, type Flame, type Measure, type NameSums,
+  calleesOf, callersOf, childrenOf, flameOf, isAsleep, layOut, pathTo, searchFlame, sizesOf, sumsByName, withCallers, type Box, type Flame, type Measure, type NameSums,
 } from './flame_tree';
 import { count, counted, duration, percent } from './quantity';
 import { DataTable, timeColumn } from './table';
@@ -17,6 +17,7 @@ import { placeOf, rankName, withoutEvents, type Context, type View } from './vie
 const kRow = 20;
 const kLeastPixels = 0.7;
 const kTextPixels = 26;   // narrower boxes stay without text
+const kHitPixels = 2;     // of what a search finds, however short it is
 
 /** How a graph's sizes read, and what is said of a node under the pointer. */
 export interface FlameWords {
@@ -45,6 +46,10 @@ export class FlameGraph {
   private boxes_: Box[] = [];
   private rows_ = 1;
   private found_: Uint8Array | undefined;
+  private held_: Uint8Array | undefined;   // what was found, and all above it
+  private hits_: number[] = [];
+  private hit_ = -1;      // of these, the one that "Next hit" went to
+  private readonly next_ = button('Next hit', { hidden: true, title: 'Zooms to the next frame that matches, largest first (Enter in the field)' }, () => this.next());
   private search_ = '';
   private top_ = 0;       // the node across the whole width
   /** Another node is across the whole width. */
@@ -61,7 +66,7 @@ export class FlameGraph {
     canvas.addEventListener('click', (event) => this.zoomTo(this.at(event)));
     canvas.addEventListener('keydown', (event) => this.key(event));
     canvas.addEventListener('blur', hideTip);
-    this.root.append(this.said_, this.trail_, element('div', { class: 'canvas' }, canvas));
+    this.root.append(element('div', { class: 'hits' }, this.said_, this.next_), this.trail_, element('div', { class: 'canvas' }, canvas));
     this.layOut();
   }
 
@@ -83,10 +88,25 @@ export class FlameGraph {
     this.search_ = text;
     const result = text === '' ? undefined : searchFlame(this.flame_, text, this.measure_);
     this.found_ = result?.found;
+    this.held_ = result && withCallers(this.flame_, result.found);
+    this.hits_ = result?.outermost ?? [];
+    this.hit_ = -1;
     const whole = sizesOf(this.flame_, this.measure_)[0]!;
-    if (result && this.top_ !== 0) this.zoomToHits(result.found);
+    if (this.held_ && this.top_ !== 0) this.zoomToHits(this.held_);
     this.said_.textContent = result ? `${count(result.count)} ${result.count === 1 ? 'frame matches' : 'frames match'}: ${this.words_.size(result.ns)}, ${percent((100 * result.ns) / (whole || 1))} of all` : '';
-    this.drawing_.refresh();
+    this.next_.hidden = this.hits_.length === 0;
+    this.layOut();
+  }
+
+  /** Zooms to the next of what was found. */
+  next(): void {
+    if (this.hits_.length === 0) return;
+    this.hit_ = (this.hit_ + 1) % this.hits_.length;
+    const node = this.hits_[this.hit_]!;
+    this.zoomTo(node);
+    this.said_.textContent = `Hit ${count(this.hit_ + 1)} of ${count(this.hits_.length)}: ${shown(this.nameOf(node), 200)}, ${this.words_.size(sizesOf(this.flame_, this.measure_)[node])}`;
+    const from_top = this.drawing_.canvas.getBoundingClientRect().top + (pathTo(this.flame_, node).length - 1) * kRow;
+    if (from_top < 0 || from_top > innerHeight - 2 * kRow) scrollBy({ top: from_top - innerHeight / 2 });
   }
 
   reset(): void {
@@ -103,19 +123,16 @@ export class FlameGraph {
   }
 
   // Out as far as there are hits in view.
-  private zoomToHits(found: Uint8Array): void {
-    const flame = this.flame_;
-    const holds = new Uint8Array(found);
-    for (let node = holds.length - 1; node > 0; node--) if (holds[node]) holds[flame.parent[node]!] = 1;
+  private zoomToHits(held: Uint8Array): void {
     let top = this.top_;
-    while (top > 0 && !holds[top]) top = flame.parent[top]!;
+    while (top > 0 && !held[top]) top = this.flame_.parent[top]!;
     if (top !== this.top_) this.zoomTo(top);
   }
 
   private layOut(): void {
     this.chosen_ = -1;
     hideTip();
-    this.boxes_ = layOut(this.flame_, this.top_, this.measure_, kLeastPixels / Math.max(400, innerWidth));
+    this.boxes_ = layOut(this.flame_, this.top_, this.measure_, kLeastPixels / Math.max(400, innerWidth), this.held_);
     this.rows_ = this.boxes_.reduce((rows, box) => Math.max(rows, box.row + 1), 1);
     const path = pathTo(this.flame_, this.top_);
     this.trail_.replaceChildren(...path.map((node, i) =>
@@ -131,7 +148,10 @@ export class FlameGraph {
     const frame = this.drawing_.canvas.getBoundingClientRect();
     const x = (event.clientX - frame.left) / frame.width;
     const row = Math.floor((event.clientY - frame.top) / kRow);
-    return this.boxes_.find((box) => box.row === row && x >= box.left && x < box.left + box.width)?.node ?? -1;
+    const of_row = this.boxes_.filter((box) => box.row === row);
+    const narrow = kHitPixels / frame.width;
+    const hit = of_row.find((box) => this.found_?.[box.node] && box.width < narrow && x >= box.left && x < box.left + narrow);
+    return (hit ?? of_row.find((box) => x >= box.left && x < box.left + box.width))?.node ?? -1;
   }
 
   private hover(event: PointerEvent): void {
@@ -188,11 +208,16 @@ export class FlameGraph {
   private draw(painter: CanvasRenderingContext2D, width: number): void {
     painter.font = '12px system-ui, sans-serif';
     painter.textBaseline = 'middle';
-    for (const box of this.boxes_) this.drawBox(painter, box, width);
+    // Narrow hits last: a neighbour must not cover them.
+    const is_hit = (box: Box) => this.found_?.[box.node] === 1 && box.width * width < kHitPixels;
+    for (const box of this.boxes_) if (!is_hit(box)) this.drawBox(painter, box, width);
+    painter.fillStyle = colour('text');
+    for (const box of this.boxes_) if (is_hit(box)) painter.fillRect(box.left * width, box.row * kRow + 1, kHitPixels, kRow - 1);
   }
 
   private drawBox(painter: CanvasRenderingContext2D, box: Box, width: number): void {
     const [x, y, wide] = [box.left * width, box.row * kRow, box.width * width];
+    if (wide < kLeastPixels) return;   // there for the hits below it
     const category = this.categories_[this.flame_.category[box.node]!];
     const is_above = box.node !== this.top_ && box.width === 1 && pathIncludes(this.flame_, box.node, this.top_);
     const faded = this.found_ ? !this.found_[box.node] : is_above;
@@ -238,6 +263,8 @@ function treesOf(context: Context): FlameTree[] {
   return context.data.ranks[context.rank_index]?.flame ?? [];
 }
 
+const kSortedBy: Record<Measure, string> = { host: 'self', device: 'device' };
+
 /** Every function once; below it who calls the one that is picked, and what that calls. */
 class Sandwich {
   readonly root = element('div', { class: 'sandwich' });
@@ -253,7 +280,7 @@ class Sandwich {
   constructor(private readonly data_: PageData, private flame_: Flame, private measure_: Measure) {
     const name = (row: NameSums) => this.flame_.names[row.name] ?? '';
     this.table_ = new DataTable<NameSums>({
-      label: 'Functions', sorted: 'self', most_rows: 12,
+      label: 'Functions', sorted: kSortedBy[measure_], most_rows: 12,
       columns: [
         { key: 'name', title: 'Function', wide: true, cell: (row) => shown(name(row)), order: name },
         { key: 'calls', title: 'Calls', numeric: true, cell: (row) => count(row.calls), order: (row) => row.calls },
@@ -270,10 +297,13 @@ class Sandwich {
   }
 
   show(flame: Flame, measure: Measure): void {
+    const same = flame === this.flame_;
     this.flame_ = flame;
+    if (measure !== this.measure_) this.table_.sortBy(kSortedBy[measure]);
     this.measure_ = measure;
-    this.rows_ = sumsByName(flame);
+    if (!same || this.rows_.length === 0) this.rows_ = sumsByName(flame);
     this.search(this.text_);
+    if (this.name >= 0) this.pick(this.name);
   }
 
   search(text: string): void {
@@ -295,8 +325,14 @@ class Sandwich {
     this.name = name;
     this.dispose();
     this.graphs_.replaceChildren();
-    for (const [title, of] of [['Called by, innermost first', callersOf], ['Calls', calleesOf]] as const) {
-      const graph = new FlameGraph(this.data_.categories, of(this.flame_, name), this.measure_);
+    const flames = [callersOf, calleesOf].map((of) => of(this.flame_, name));
+    if (!flames.some((flame) => sizesOf(flame, this.measure_)[0]! > 0)) {
+      const what = this.measure_ === 'device' ? 'launches nothing on the GPU' : 'takes no time on the host';
+      this.graphs_.append(element('p', { class: 'quiet' }, `${shown(this.flame_.names[name] ?? '', 200)} ${what}.`));
+      return;
+    }
+    for (const [i, title] of ['Called by, innermost first', 'Calls'].entries()) {
+      const graph = new FlameGraph(this.data_.categories, flames[i]!, this.measure_);
       this.shown_.push(graph);
       this.graphs_.append(element('h3', {}, title), graph.root);
     }
@@ -351,7 +387,7 @@ export const flame: View = {
       button('In time order', { title: 'The same calls as they came, in the timeline' }, () => {
         const thread = trees[Number(threads.value)]?.title ?? trees[0]!.title;
         const track = data.tracks.find((t) => t.kind === 'thread' && t.rank === rank.rank && t.title === thread);
-        context.show({ start_ns: 0, end_ns: data.span_ns, target: track?.kind === 'thread' ? { event: track.first } : undefined });
+        context.show({ start_ns: 0, end_ns: data.span_ns, target: track?.kind === 'thread' ? { track: track.first } : undefined });
       }),
     ];
     const search = element('input', { type: 'search', placeholder: 'Search frames', 'aria-label': 'Search frames', spellcheck: 'false' });
@@ -368,6 +404,7 @@ export const flame: View = {
       }));
     };
     search.addEventListener('input', find);
+    search.addEventListener('keydown', (event) => event.key === 'Enter' && sandwich.root.hidden && graph.next());
     threads.addEventListener('change', () => choose(measure));
     for (const [target, what] of [[search, 'input'], [threads, 'change'], ...[...buttons, ...layouts.slice(0, 2)].map((b) => [b, 'click'] as const)] as const)
       target.addEventListener(what, remember);

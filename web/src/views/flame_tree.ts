@@ -107,8 +107,18 @@ export interface Box {
   width: number;
 }
 
-/** What is drawn with `root` across the whole width: its callers above it, and below it all that is wide enough to be seen. */
-export function layOut(flame: Flame, root: number, measure: Measure, least_width: number): Box[] {
+/** Nodes of `found`, and all above them. */
+export function withCallers(flame: Flame, found: Uint8Array): Uint8Array {
+  const holds = new Uint8Array(found);
+  for (let node = holds.length - 1; node > 0; node--) if (holds[node]) holds[flame.parent[node]!] = 1;
+  return holds;
+}
+
+/**
+ * What is drawn with `root` across the whole width: its callers above it, and below it all that is wide enough to be
+ * seen, and what `kept` marks.
+ */
+export function layOut(flame: Flame, root: number, measure: Measure, least_width: number, kept?: Uint8Array): Box[] {
   const sizes = sizesOf(flame, measure);
   const path = pathTo(flame, root);
   const boxes: Box[] = path.slice(0, -1).map((node, row) => ({ node, row, left: 0, width: 1 }));
@@ -124,22 +134,22 @@ export function layOut(flame: Flame, root: number, measure: Measure, least_width
     let left = box.left;
     for (const child of children) {
       const width = (box.width * sizes[child]!) / sum;
-      if (width < least_width) break;
-      stack.push({ node: child, row: box.row + 1, left, width });
+      if (width < least_width && !kept) break;
+      if (width >= least_width || (kept![child] && width > 0)) stack.push({ node: child, row: box.row + 1, left, width });
       left += width;
     }
   }
   return boxes;
 }
 
-/** Which nodes have the text in their name, and the time of the outermost of them. */
-export function searchFlame(flame: Flame, text: string, measure: Measure): { found: Uint8Array; ns: number; count: number } {
+/** Which nodes have the text in their name, and the outermost of them, largest first, with their time. */
+export function searchFlame(flame: Flame, text: string, measure: Measure): { found: Uint8Array; ns: number; count: number; outermost: number[] } {
   const wanted = text.toLowerCase();
   const matching = flame.names.map((name) => wanted !== '' && name.toLowerCase().includes(wanted));
   const found = new Uint8Array(flame.parent.length);
   const below = new Uint8Array(flame.parent.length);
   const sizes = sizesOf(flame, measure);
-  let ns = 0;
+  const outermost: number[] = [];
   let count = 0;
   for (let i = 1; i < found.length; i++) {
     const inside = below[flame.parent[i]!]!;
@@ -147,9 +157,10 @@ export function searchFlame(flame: Flame, text: string, measure: Measure): { fou
     found[i] = hit;
     below[i] = inside | hit;
     count += hit;
-    if (hit && !inside) ns += sizes[i]!;
+    if (hit && !inside && sizes[i]! > 0) outermost.push(i);
   }
-  return { found, ns, count };
+  outermost.sort((a, b) => sizes[b]! - sizes[a]! || a - b);
+  return { found, ns: outermost.reduce((sum, node) => sum + sizes[node]!, 0), count, outermost };
 }
 
 const kWaits = /(?:\b|_)(?:wait|sleep|acquire|select|poll|epoll_wait|futex|_wait_for_tstate_lock)\b/;

@@ -106,10 +106,11 @@ function typicalStep(context: Context): HTMLElement | null {
   const on_device = device ? of_rank.filter((track) => ['idle', 'stream'].includes(track.kind) && track.group === `GPU ${device.id}`) : [];
   if (!step || phases.length + on_device.length === 0) return null;
   const named = rank.steps[step.index]!;
+  const length_ns = step.stretch.end_ns - step.stretch.start_ns;
   const whose = analysis.ranks.length > 1 ? `, rank ${rank.rank}` : '';
   const one = isWholeTrace(rank) ? 'The whole trace' : analysis.measured_steps > 1 ? `A typical step: ${words(shown(named.name, 60))}` : shown(named.name, 60);
   return element('section', { class: 'typical' },
-    element('h2', {}, one, element('span', { class: 'quiet' }, `${duration(step.stretch.end_ns - step.stretch.start_ns)}${whose}`),
+    element('h2', {}, one, element('span', { class: 'quiet' }, `${duration(length_ns)}${duration(named.elapsed_ns) === duration(length_ns) ? '' : ' on the host'}${whose}`),
       button('Open in timeline', { class: 'see', 'aria-label': `Open in timeline: ${shown(named.name, 60)}` }, () => context.show(step.stretch))),
     element('div', { class: 'lanes' }, ...(phases.length > 0 ? lane('host', pieces(context, phases, step.stretch, 'other_phase')) : []),
       ...(on_device.length > 0 ? lane(`GPU ${device!.id}`, pieces(context, on_device, step.stretch, 'idle', named.device_busy_ns ?? 0)) : [])));

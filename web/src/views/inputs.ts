@@ -23,10 +23,10 @@ function fileTable(inputs: Input[]): HTMLElement {
   return table.root;
 }
 
-function issueItem(issue: Issue, path: string): HTMLElement {
+function issueItem(issue: Issue, path: string, rank: number | null = null): HTMLElement {
   return element('li', { class: `issue ${issue.severity}` }, severityMark(issue.severity),
     element('div', {}, element('p', {}, shown(issue.text, 2000)),
-      element('p', { class: 'quiet' }, `${issue.severity}, ${issue.kind.replace(/_/g, ' ')}${issue.count > 1 ? `, ${count(issue.count)} times` : ''}, in ${shown(path, 200)}`)));
+      element('p', { class: 'quiet' }, `${issue.severity}, ${issue.kind.replace(/_/g, ' ')}${issue.count > 1 ? `, ${count(issue.count)} times` : ''}, in ${shown(path, 200)}${rank === null ? '' : `, rank ${rank}`}`)));
 }
 
 function machine(context: Context): HTMLElement {
@@ -52,6 +52,7 @@ function keptNote(context: Context): string {
   const ranks = lacking.length > 0
     ? ` Of rank${lacking.length > 1 ? 's' : ''} ${rangesOf(lacking)} the page has no events, only the report; --html-ranks chooses.` : '';
   const records = context.analysis.inputs.reduce((sum, input) => sum + input.events, 0);
+  if (data.events === 0) return 'There is no timeline: nothing in the files is an event over time.';
   if (data.events === data.events_kept)
     return `The timeline holds all ${count(data.events)} ranges and activities that the ${count(records)} events of the files make.${short}${ranks}`;
   const windows = data.kept.map(([start, end]) => `${duration(start)} to ${duration(end)}`).slice(0, 8).join(', ');
@@ -67,7 +68,8 @@ export function inputsView(missing: (context: Context) => { title: string; reaso
     mount(root, context) {
       const { analysis, data } = context;
       root.append(element('h2', {}, 'Files'), fileTable(analysis.inputs), element('p', { class: 'quiet' }, keptNote(context)));
-      const issues = analysis.inputs.flatMap((input) => input.issues.map((issue) => issueItem(issue, input.path)));
+      const many = new Set(analysis.inputs.map(({ rank }) => rank)).size > 1;
+      const issues = analysis.inputs.flatMap((input) => input.issues.map((issue) => issueItem(issue, input.path, many ? input.rank : null)));
       const damage = data.damage.map((text) => issueItem({ kind: 'damaged report', count: 1, severity: 'warning', text }, 'this file'));
       root.append(element('h2', {}, 'Issues'), issues.length + damage.length === 0
         ? element('p', { class: 'nothing' }, 'None: everything in the files was read and is sound.')

@@ -21,14 +21,39 @@ export function titleOfCategory(name: string): string {
   return categoryTitle(`memory:${name}`);
 }
 
+// At the end, of the device of the peak: levels over time are of what was requested, and so is what is compared with them.
+function ofDevice({ peak, devices, ...all }: SnapshotSection): Pick<SnapshotSection, 'allocated_bytes' | 'requested_bytes' | 'reserved_bytes' | 'segments'> {
+  return devices.find(({ device }) => device === peak.device) ?? all;
+}
+
+/** Each line once for a category, with all its operators. */
+export function holdersByLine({ holders }: SnapshotSection['peak']): Holder[] {
+  const lines = new Map<string, Holder>();
+  for (const holder of holders) {
+    const key = [holder.category, holder.function, holder.file, holder.line].join('\n');
+    const line = lines.get(key);
+    if (!line) {
+      lines.set(key, { ...holder });
+      continue;
+    }
+    line.held_bytes += holder.held_bytes;
+    line.blocks += holder.blocks;
+    line.peak_pct += holder.peak_pct;
+    line.op = [...new Set([line.op, holder.op])].filter(Boolean).join(', ') || null;
+  }
+  return [...lines.values()].sort((a, b) => b.held_bytes - a.held_bytes);
+}
+
 export function snapshotFacts(snapshot: SnapshotSection): HTMLElement {
   const { peak, batch, outside } = snapshot;
+  const end = ofDevice(snapshot);
   const times = (n: number | null) => (n === null ? kUnknown : `${n.toFixed(1)} times`);
   const pairs: [string, string][] = [
     [snapshot.history_recorded ? 'Peak' : 'Held', bytes(peak.allocated_bytes)], ['Reserved then', bytes(peak.reserved_bytes)], ['Unused then', bytes(peak.unused_bytes)],
     ['At event', count(peak.event)], ['Phase', peak.phase === 'unknown' ? kUnknown : peak.phase], ['Step', count(peak.step)],
-    ['Events', count(snapshot.events)], ['At the end', bytes(snapshot.allocated_bytes)], ['Reserved', bytes(snapshot.reserved_bytes)],
-    ['Segments', count(snapshot.segments)], ['Allocator settings', snapshot.allocator_settings ?? kUnknown],
+    ['Events', count(snapshot.events)], ['At the end', bytes(end.requested_bytes || end.allocated_bytes)],
+    ['Rounded to blocks', end.requested_bytes ? bytes(end.allocated_bytes) : kUnknown], ['Reserved', bytes(end.reserved_bytes)],
+    ['Segments', count(end.segments)], ['Allocator settings', snapshot.allocator_settings ?? kUnknown],
   ];
   if (outside) pairs.push(['Outside PyTorch', bytes(outside.own_bytes)], ['Other processes', bytes(outside.other_bytes)]);
   if (batch) pairs.push(['Peak with twice the batch', bytes(batch.double_peak_bytes)]);
@@ -81,7 +106,7 @@ function holders({ peak, history_recorded }: SnapshotSection, search: (text: str
     { key: 'op', title: 'Op', spare: true, cell: (h) => shown(h.op ?? '', 60), order: (h) => h.op },
   ];
   const table = new DataTable<Holder>({ label: 'Lines that hold the peak', sorted: 'bytes', most_rows: 12, columns, picked: (h) => search(h.function) });
-  table.show(peak.holders);
+  table.show(holdersByLine(peak));
   return table.root;
 }
 

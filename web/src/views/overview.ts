@@ -5,16 +5,18 @@ import { barList, stackedBar, type Part } from './bars';
 import { element, shown } from './dom';
 import { findingList } from './finding_list';
 import { hero } from './hero';
+import { logSections } from './log';
 import { peakCategories } from './memory_peak';
 import { bytes, count, counted, duration, inUnit, percent } from './quantity';
 import { distanceSentence } from './roofline';
-import { isPhase, isWholeTrace, words, type AverageStep, type Check, type Cluster, type RankReport, type Use } from './report';
+import { categoryOfKernel, isOfOtherRanks, isPhase, isWholeTrace, words, type AverageStep, type Check, type Cluster, type Input, type RankReport, type Use } from './report';
+import { categoryTitle, causeTitle } from '../categories';
 import { rankName, type Context, type View } from './view';
 
 const kChecks = { pass: '✓', fail: '✗', unknown: '?' } as const;
 
-function checkItem(check: Check, alone: boolean): HTMLElement {
-  const idle = check.verdict === 'unknown' && check.id === 'communication' && alone;
+function checkItem(check: Check, ranks: number): HTMLElement {
+  const idle = isOfOtherRanks(check, ranks);
   const value = check.value === null ? '' : inUnit(check.value, '%');
   const answer = idle ? 'one rank' : value || { pass: 'yes', fail: 'no', unknown: 'not known' }[check.verdict];
   return element('tr', { class: idle ? 'unknown' : check.verdict },
@@ -27,7 +29,7 @@ function checklist(context: Context): HTMLElement | null {
   const { checklist: checks, ranks } = context.analysis;
   if (checks.length === 0) return null;
   return element('section', {}, element('h2', {}, 'Checklist'),
-    element('table', { class: 'checks' }, element('tbody', {}, ...checks.map((check) => checkItem(check, ranks.length === 1)))));
+    element('table', { class: 'checks' }, element('tbody', {}, ...checks.map((check) => checkItem(check, ranks.length)))));
 }
 
 function share(ns: number, whole: number): number {
@@ -133,10 +135,10 @@ function deviceNotes(use: Use): string {
 function kernelParts(rank: RankReport, device: number): Part[] {
   const sums = new Map<string, number>();
   for (const kernel of rank.kernels) {
-    if (kernel.device === device) sums.set(kernel.category, (sums.get(kernel.category) ?? 0) + kernel.total_ns);
+    if (kernel.device === device) sums.set(categoryOfKernel(kernel), (sums.get(categoryOfKernel(kernel)) ?? 0) + kernel.total_ns);
   }
   const whole = [...sums.values()].reduce((a, b) => a + b, 0);
-  return [...sums].map(([category, ns]) => ({ name: words(category), ns, pct: share(ns, whole), category })).sort((a, b) => b.ns - a.ns);
+  return [...sums].map(([category, ns]) => ({ name: categoryTitle(category), ns, pct: share(ns, whole), category })).sort((a, b) => b.ns - a.ns);
 }
 
 function deviceSections(rank: RankReport): HTMLElement[] {
@@ -145,7 +147,7 @@ function deviceSections(rank: RankReport): HTMLElement[] {
     const idle = use.idle.map((share) => {
       const all = rank.idle.find((row) => row.device === use.device && row.cause === share.cause);
       return {
-        name: words(share.cause), ns: share.total_ns, pct: share.window_pct, category: `idle:${share.cause}`,
+        name: causeTitle(share.cause), ns: share.total_ns, pct: share.window_pct, category: `idle:${share.cause}`,
         note: all ? `${counted(all.count, 'gap')}, the longest ${duration(all.longest?.[0]?.duration_ns)}` : '',
       };
     });
@@ -173,16 +175,23 @@ function provenance(context: Context): string {
     analysis.ranks.length > 1 ? counted(analysis.ranks.length, 'rank') : '', shown(context.rank.frameworks.join(', '), 200),
     events > 0 ? counted(events, 'event') : '', formats,
     steps > 0 && !analysis.has_steps && isWholeTrace(analysis.ranks[0]!) ? 'no steps marked' : steps > 0 ? `${counted(steps, 'step')}${left_out}` : '',
-    duration(data.span_ns),
+    data.tracks.length > 0 ? duration(data.span_ns) : '',
   ];
   return parts.filter(Boolean).join(' · ');
 }
 
 const kMostIssues = 3;
 
+// Each text once; with its rank where only one of several has it.
+function textsOf(inputs: Input[]): string[] {
+  const all = inputs.flatMap(({ rank, issues }) => issues.filter(({ severity }) => severity !== 'info').map(({ text }) => ({ rank, text })));
+  const many = new Set(inputs.map(({ rank }) => rank)).size > 1;
+  const alone = ({ text }: { text: string }) => many && new Set(all.filter((other) => other.text === text).map(({ rank }) => rank)).size === 1;
+  return [...new Set(all.map((issue) => (alone(issue) && issue.rank !== null ? `Rank ${issue.rank}: ${issue.text}` : issue.text)))];
+}
+
 function issueNote(context: Context): HTMLElement | null {
-  const issues = context.analysis.inputs.flatMap((input) => input.issues).filter((issue) => issue.severity !== 'info');
-  const texts = [...new Set(issues.map((issue) => issue.text))];
+  const texts = textsOf(context.analysis.inputs);
   if (context.data.damage.length > 0) texts.push('this file is damaged');
   if (texts.length === 0) return null;
   const more = texts.length - kMostIssues;
@@ -223,6 +232,6 @@ export const overview: View = {
     const after = next(context);
     const sums = element('div', { class: 'sums' });
     for (const part of [turns, peakSection(rank), step, servingSection(rank), ...deviceSections(rank), checks, after]) if (part) sums.append(part);
-    root.append(element('div', { class: 'columns' }, element('div', {}, findingList(context), ...insteadOfWarnings(context)), sums));
+    root.append(element('div', { class: 'columns' }, element('div', {}, findingList(context), ...logSections(analysis), ...insteadOfWarnings(context)), sums));
   },
 };

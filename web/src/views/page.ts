@@ -74,7 +74,7 @@ class Page {
     return {
       data: this.data_, analysis: this.analysis_, rank: this.analysis_.ranks[this.rank_index_]!, rank_index: this.rank_index_,
       show: (stretch) => this.show(stretch),
-      back: (to) => this.back(to),
+      back: (id) => this.back(id),
       remember: (view, place) => this.remember(view, place),
       choose_rank: (index) => this.chooseRank(index),
     };
@@ -178,11 +178,11 @@ class Page {
     timeline.show(stretch);
   }
 
-  private back(to: HTMLElement): void {
-    const holder = this.mounted_.find((m) => m.panel.contains(to)) ?? this.mounted_[0]!;
-    location.hash = holder.view.id;
+  private back(id: string): void {
+    const holder = this.mounted_.find((m) => m.view === overview)!;
+    location.hash = overview.id;
     this.open(holder);
-    to.focus();
+    holder.panel.querySelector<HTMLElement>(`[data-shows="${CSS.escape(id)}"]`)?.focus();
   }
 
   private key(event: KeyboardEvent): void {

@@ -2,30 +2,14 @@
 
 import { element, shown } from './dom';
 import { bytes, count, duration, fieldText, kUnknown, percent } from './quantity';
-import { placeText, titleOfCategory } from './memory_peak';
+import { holdersByLine, placeText, titleOfCategory } from './memory_peak';
+import { inLight } from './colours';
 import { overview } from './overview';
+import { staticTable } from './static_table';
 import { waterfall } from './waterfall';
+import { categoryOfKernel, words } from './report';
+import { categoryTitle } from '../categories';
 import type { Context } from './view';
-
-// More rows than anybody reads on paper: the JSON document has them all.
-const kMostRows = 60;
-
-interface Printed<Row> {
-  title: string;
-  rows: Row[];
-  columns: [string, (row: Row) => string, boolean?][];
-}
-
-function printedTable<Row>({ title, rows, columns }: Printed<Row>): HTMLElement | null {
-  if (rows.length === 0) return null;
-  const kind = (numeric?: boolean) => (numeric ? 'num' : '');
-  return element('section', {}, element('h2', {}, title),
-    element('table', { class: 'data static' },
-      element('thead', {}, element('tr', {}, ...columns.map(([name, , numeric]) => element('th', { class: kind(numeric) }, name)))),
-      element('tbody', {}, ...rows.slice(0, kMostRows).map((row) =>
-        element('tr', {}, ...columns.map(([, cell, numeric]) => element('td', { class: kind(numeric) }, cell(row))))))),
-    rows.length > kMostRows && element('p', { class: 'quiet' }, `… and ${count(rows.length - kMostRows)} more`));
-}
 
 function printed(context: Context): HTMLElement {
   const root = element('div', { id: 'paper' });
@@ -34,29 +18,30 @@ function printed(context: Context): HTMLElement {
   const { distance, snapshot } = rank;
   const tables = [
     distance && distance.parts.length > 0 && element('section', {}, element('h2', {}, 'Distance from the limit'), waterfall(distance, () => undefined)),
-    printedTable({ title: 'Roofline: operators and their limits', rows: rank.roofline?.ops ?? [], columns: [
+    staticTable({ title: 'Roofline: operators and their limits', rows: rank.roofline?.ops ?? [], columns: [
       ['Operator', (r) => shown(r.shapes === null ? r.name : `${r.name} ${r.shapes}`, 120)], ['Bound', (r) => r.bound], ['Calls', (r) => count(r.count), true],
       ['Total', (r) => duration(r.total_ns), true], ['Of limit', (r) => percent(r.limit_pct), true], ['TFLOP/s', (r) => fieldText(r.tflops, ''), true]] }),
-    printedTable({ title: 'Memory at the peak, by line', rows: snapshot?.peak.holders ?? [], columns: [
+    staticTable({ title: 'Memory at the peak, by line', rows: snapshot ? holdersByLine(snapshot.peak) : [], columns: [
       ['Line', (h) => shown(placeText(h), 120)], ['Category', (h) => titleOfCategory(h.category)],
       ['Blocks', (h) => count(h.blocks), true], ['Held', (h) => bytes(h.held_bytes), true], ['Of the peak', (h) => percent(h.peak_pct), true]] }),
-    printedTable({ title: 'Steps', rows: rank.steps, columns: [
+    staticTable({ title: 'Steps', rows: rank.steps, columns: [
       ['Step', (s) => shown(s.name, 80)], ['Duration', (s) => duration(s.duration_ns), true], ['GPU busy', (s) => duration(s.device_busy_ns), true],
       ['GPU idle', (s) => duration(s.device_idle_ns), true], ['Left out', (s) => (s.warmup ? 'warm-up' : s.incomplete ? 'incomplete' : '')]] }),
-    printedTable({ title: 'Kernels', rows: rank.kernels, columns: [
-      ['Kernel', (k) => shown(k.short_name, 90)], ['Category', (k) => k.category], ['Calls', (k) => count(k.count), true], ['Total', (k) => duration(k.total_ns), true],
+    staticTable({ title: 'Kernels', rows: rank.kernels, columns: [
+      ['Kernel', (k) => shown(k.short_name, 90)], ['Category', (k) => categoryTitle(categoryOfKernel(k))], ['Calls', (k) => count(k.count), true], ['Total', (k) => duration(k.total_ns), true],
       ['Of kernels', (k) => percent(k.kernel_pct), true], ['Median', (k) => duration(k.median_ns), true], ['p95', (k) => duration(k.p95_ns), true]] }),
-    printedTable({ title: 'Ops', rows: [...rank.ops].sort((a, b) => b.cpu_self_ns - a.cpu_self_ns), columns: [
+    staticTable({ title: 'Ops', rows: [...rank.ops].sort((a, b) => b.cpu_self_ns - a.cpu_self_ns), columns: [
       ['Op', (op) => shown(op.name, 90)], ['Calls', (op) => count(op.calls), true], ['CPU self', (op) => duration(op.cpu_self_ns), true],
       ['CPU total', (op) => duration(op.cpu_total_ns), true], ['GPU total', (op) => duration(op.device_total_ns), true]] }),
-    printedTable({ title: 'Collectives', rows: analysis.ranks.flatMap((r) => r.collectives.map((c) => ({ ...c, rank: r.rank }))), columns: [
-      ['Collective', (c) => shown(c.name, 60)], ['Rank', (c) => String(c.rank), true], ['Calls', (c) => count(c.calls), true], ['Message', (c) => bytes(c.message_bytes), true],
+    staticTable({ title: 'Collectives', rows: analysis.ranks.flatMap((r) => r.collectives.map((c) => ({ ...c, rank: r.rank }))), columns: [
+      ['Collective', (c) => shown(words(c.name), 60)], ['Rank', (c) => String(c.rank), true], ['Calls', (c) => count(c.calls), true], ['Message', (c) => bytes(c.message_bytes), true],
       ['Total', (c) => duration(c.total_ns), true], ['Exposed', (c) => duration(c.exposed_ns), true], ['Waits', (c) => duration(c.wait_ns), true], ['Bus bw', (c) => fieldText(c.busbw_gbps, 'busbw_gbps'), true]] }),
-    printedTable({ title: 'Inputs', rows: analysis.inputs, columns: [
+    staticTable({ title: 'Inputs', rows: analysis.inputs, columns: [
       ['File', (i) => shown(i.path, 200)], ['Format', (i) => i.format], ['Rank', (i) => (i.rank === null ? kUnknown : String(i.rank)), true], ['Size', (i) => bytes(i.file_bytes), true],
       ['Events', (i) => count(i.events), true], ['Issues', (i) => i.issues.map((issue) => shown(issue.text, 300)).join('; ')]] }),
   ];
   for (const table of tables) if (table) root.append(table);
+  inLight(root);
   return root;
 }
 

@@ -1,13 +1,14 @@
 // The document of `analyze --json` (profgpu.analysis.v1), as far as the views read it.
 
 import type {
-  AverageStep, Check as CheckRow, CollectiveRow, DeviceRow, DeviceUse, Distance, Finding as FindingRow, IdleRow, InputFile, Issue as IssueRow, Job, KernelRow,
+  AverageStep, Check as CheckRow, CollectiveRow, DeviceRow, DeviceUse, Distance, Finding as FindingRow, IdleRow, InputFile, Issue as IssueRow, Job, KernelRow, LogReport,
   Launch, Limits, Locator, Memory, OpRow, PhaseRow, Place, RankSections, Roofline, RooflineRow, Serving, SnapshotSection, Step, StepSaving,
 } from '../report_types';
 
 export type { AverageStep, CollectiveRow as Collective, DeviceRow as Device, DeviceUse as Use, IdleRow as Idle, KernelRow as Kernel, Memory, OpRow as Op, PhaseRow as Phase, Step };
 export type { Distance, Limits, Roofline, RooflineRow, SnapshotSection };
 export type Cluster = Job;
+export type Log = LogReport;
 
 // Texts of a few values.
 export type Severity = 'info' | 'warning' | 'critical';
@@ -32,7 +33,7 @@ export interface Analysis {
   /** Whether costs are of a step, and not of the whole trace. */
   has_steps: boolean;
   warmup_steps: number; incomplete_steps: number; inputs: Input[]; ranks: RankReport[];
-  cluster: Cluster | null; findings: Finding[]; checklist: Check[]; next: string[];
+  cluster: Cluster | null; logs: Log[]; findings: Finding[]; checklist: Check[]; next: string[];
 }
 
 // A report of samples alone has no rank; its views are those of one that did nothing.
@@ -72,9 +73,19 @@ export function analysisOf(document: Record<string, unknown>): Analysis {
     measured_steps: stepped ? Number(document.measured_steps ?? 0) : 0,
     has_steps: stepped && Number(document.measured_steps ?? 0) > 0 && !(ranks[0] && isWholeTrace(ranks[0])), warmup_steps: Number(document.warmup_steps ?? 0),
     incomplete_steps: Number(document.incomplete_steps ?? 0),
-    inputs, ranks: ranks.length > 0 ? ranks : [kNoRank], findings, cluster: (document.cluster as Cluster | null | undefined) ?? null,
+    inputs, ranks: ranks.length > 0 ? ranks : [kNoRank], findings, cluster: (document.cluster as Cluster | null | undefined) ?? null, logs: list<Log>(document.logs),
     checklist: list<Check>(document.checklist).map((check) => ({ ...check, record: check.record ?? null })), next: list<string>(document.next),
   };
+}
+
+/** Whether a check has no answer because only one of several ranks could be compared. */
+export function isOfOtherRanks(check: Check, ranks: number): boolean {
+  return check.verdict === 'unknown' && check.id === 'communication' && ranks === 1;
+}
+
+/** As the timeline has it: copies and sets by the device's engines are no copy kernels. */
+export function categoryOfKernel({ kind, category, name }: KernelRow): string {
+  return kind !== 'memory' ? category : /memset/i.test(name) ? 'memset' : 'memcpy';
 }
 
 /** Nothing marks steps: the only one is all of it. */

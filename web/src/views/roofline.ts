@@ -28,6 +28,14 @@ export function distanceSentence({ rank }: Context): string | null {
   return `${what} is ${least}${distance.times_limit.toFixed(distance.times_limit < 9.95 ? 1 : 0)} times its limit${used ? ` (${used})` : ''}`;
 }
 
+// Other views count the device's time before and after the steps as well.
+function distanceOf({ rank }: Context): string {
+  const { distance } = rank;
+  if (!distance || distance.parts.length === 0) return '';
+  const each = duration(distance.wall_ns / Math.max(1, distance.steps));
+  return isWholeTrace(rank) ? `of ${each}` : `only time within steps: ${each} per step`;
+}
+
 function facts({ rank }: Context): HTMLElement {
   const { limits, roofline, distance } = rank;
   const rates = ceilings(limits);
@@ -201,7 +209,7 @@ export const roofline: View = {
     const made: { dispose(): void }[] = rows ? [rows] : [];
     const { distance } = rank;
     const sentence = distanceSentence(context);
-    append(root, [element('h2', {}, 'Distance from the limit', element('span', { class: 'quiet' }, rankName(context))),
+    append(root, [element('h2', {}, 'Distance from the limit', element('span', { class: 'quiet' }, [rankName(context), distanceOf(context)].filter(Boolean).join('; '))),
       sentence && element('p', { class: 'distance' }, sentence), facts(context), notes(context)]);
     if (distance && distance.parts.length > 0) root.append(waterfall(distance, actions));
     if (rows) root.append(element('h2', {}, 'Roofline', element('span', { class: 'quiet' }, 'area: time; click a point to see its longest call in the timeline')), rows.root);

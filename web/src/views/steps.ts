@@ -3,11 +3,11 @@
 import { legend } from './bars';
 import { button, element, shown } from './dom';
 import { isEventTrack, stepStretches } from './evidence';
-import { brief, duration, kUnknown, percent } from './quantity';
+import { brief, duration, kUnknown, number, percent } from './quantity';
 import { isLeftOut, isWholeTrace, words, type RankReport, type Step } from './report';
 import { StepBars } from './step_bars';
-import { DataTable } from './table';
-import type { Context, View } from './view';
+import { DataTable, timeColumn, type Column } from './table';
+import { placeOf, type Context, type View } from './view';
 import type { PageData, Utilization } from '../page_data';
 
 interface Piece {
@@ -65,12 +65,12 @@ function median(values: number[]): number {
   return sorted.length > 0 ? sorted[Math.floor((sorted.length - 1) / 2)]! : 0;
 }
 
-function stepChart(steps: Step[], pieces: () => Piece[][], open: (step: number) => void): StepBars {
+function stepChart({ steps }: RankReport, ahead: boolean, pieces: () => Piece[][], open: (step: number) => void): StepBars {
   const middle = median(steps.filter((s) => !isLeftOut(s)).map((s) => s.duration_ns));
   return new StepBars(steps, {
     label: 'Durations of the steps; the table below has the numbers', height: kChartHeight, marks: 5, open,
     most: Math.max(...steps.map((s) => s.duration_ns), 1), text: (ns) => brief(duration(ns)),
-    level: steps.length < 3 || middle === 0 ? undefined : { amount: middle, text: `median ${duration(middle)}` },
+    level: steps.length < 3 || middle === 0 ? undefined : { amount: middle, text: `median ${duration(middle)}${ahead ? ' on the host' : ''}` },
     parts: (step) => (pieces()[step] ?? []).map(({ ns, category }) => ({ amount: ns, category })),
     lines: (step) => (pieces()[step] ?? []).map((p) => `${p.name}  ${duration(p.ns)}  ${percent((100 * p.ns) / steps[step]!.duration_ns)}`),
   });
@@ -82,16 +82,29 @@ function piecesLegend(pieces: Piece[][], someLeftOut: boolean): HTMLElement {
   return made;
 }
 
+// Figures that logs print, and those of a device: only where some step has one.
+function figureColumns({ steps }: RankReport): Column<Step>[] {
+  const columns: [keyof Step, string, (s: Step) => string, string?][] = [
+    ['device_busy_ns', 'GPU busy', (s) => duration(s.device_busy_ns)], ['device_idle_ns', 'GPU idle', (s) => duration(s.device_idle_ns)],
+    ['loss', 'Loss', (s) => number(s.loss)], ['learning_rate', 'Learning rate', (s) => number(s.learning_rate)], ['grad_norm', 'Gradient norm', (s) => number(s.grad_norm)],
+    ['samples_per_s', 'Samples/s', (s) => number(s.samples_per_s)], ['tokens_per_s', 'Tokens/s', (s) => number(s.tokens_per_s)],
+    ['device_tokens_per_s', 'Tokens/s per GPU', (s) => number(s.device_tokens_per_s)], ['tflops', 'TFLOP/s', (s) => number(s.tflops), 'Per GPU, as the log says'],
+    ['mfu_pct', 'MFU', (s) => percent(s.mfu_pct), 'Model FLOPs utilization, as the log says'],
+  ];
+  return columns.filter(([key]) => steps.some((s) => (s[key] ?? null) !== null))
+    .map(([key, title, cell, help]) => ({ key, title, help, numeric: true, cell, order: (s) => s[key] as number | null }));
+}
+
 function stepTable(rank: RankReport, use: Map<Step, Utilization>, open: (index: number) => void): DataTable<Step> {
   const table: DataTable<Step> = new DataTable<Step>({
     label: 'Steps', most_rows: 16,
     columns: [
       { key: 'index', title: 'Step', numeric: true, cell: (s) => String(s.index ?? kUnknown), order: (s) => s.index },
       { key: 'name', title: 'Name', wide: true, cell: (s) => shown(s.name), order: (s) => s.name },
-      { key: 'duration', title: 'Duration', numeric: true, cell: (s) => duration(s.duration_ns), order: (s) => s.duration_ns },
-      { key: 'busy', title: 'GPU busy', numeric: true, cell: (s) => duration(s.device_busy_ns), order: (s) => s.device_busy_ns },
-      { key: 'idle', title: 'GPU idle', numeric: true, cell: (s) => duration(s.device_idle_ns), order: (s) => s.device_idle_ns },
-      { key: 'share', title: 'Busy', numeric: true, cell: (s) => percent(busyShare(s)), order: busyShare },
+      ...(runsAhead(rank) ? [timeColumn<Step>('elapsed', 'Elapsed', (s) => s.elapsed_ns, 'From the end of the step before until what it launched has ended; averages are of this')] : []),
+      timeColumn('duration', runsAhead(rank) ? 'On the host' : 'Duration', (s) => s.duration_ns),
+      ...figureColumns(rank),
+      ...(rank.steps.some((s) => busyShare(s) !== null) ? [{ key: 'share', title: 'Busy', numeric: true, cell: (s: Step) => percent(busyShare(s)), order: busyShare }] : []),
       ...(use.size > 0 ? [{ key: 'mfu', title: 'MFU', help: 'Model FLOPs utilization', numeric: true, cell: (s: Step) => percent(use.get(s)?.mfu_pct), order: (s: Step) => use.get(s)?.mfu_pct }] : []),
       { key: 'left_out', title: 'Left out', cell: (s) => (s.warmup ? 'warm-up' : s.incomplete ? 'incomplete' : ''), order: (s) => Number(isLeftOut(s)) },
       { key: 'see', title: '', cell: (s) => button('Timeline', { class: 'cell' }, () => open(rank.steps.indexOf(s))) },
@@ -101,9 +114,17 @@ function stepTable(rank: RankReport, use: Map<Step, Utilization>, open: (index: 
   return table;
 }
 
+/** Whether the host is done with a step before the device is. */
+function runsAhead({ steps }: RankReport): boolean {
+  return steps.some((s) => duration(s.elapsed_ns) !== duration(s.duration_ns));
+}
+
 function busyShare(step: Step): number | null {
   return step.device_busy_ns === null || step.duration_ns <= 0 ? null : (100 * step.device_busy_ns) / step.duration_ns;
 }
+
+/** Shows what an address names, in the view that is there. */
+let go_to: ((place: URLSearchParams) => void) | undefined;
 
 export const steps: View = {
   id: 'steps',
@@ -119,23 +140,33 @@ export const steps: View = {
     const open = (index: number) => context.show(windows[index]!);
     const use = new Map((data.ranks[context.rank_index]?.utilization ?? []).flatMap((of) => (rank.steps[of.step] ? [[rank.steps[of.step]!, of] as const] : [])));
     let pieces = by_device;
-    const chart = stepChart(rank.steps, () => pieces, open);
+    const chart = stepChart(rank, runsAhead(rank), () => pieces, open);
     const key = element('div');
+    const usual: Split = by_phase.length > 0 ? 'phases' : 'device';
     const choose = (split: Split) => {
       pieces = split === 'phases' ? by_phase : by_device;
       chart.refresh();
       key.replaceChildren(piecesLegend(pieces, rank.steps.some(isLeftOut)));
       for (const b of buttons) b.setAttribute('aria-pressed', String(b.dataset.split === split));
     };
+    const change = (split: Split) => {
+      choose(split);
+      context.remember(steps, placeOf({ by: split === usual ? '' : split }));
+    };
     const buttons = [
-      button('By phase', { 'data-split': 'phases', disabled: by_phase.length === 0, title: by_phase.length === 0 ? 'This file holds no phases of each step' : null }, () => choose('phases')),
-      button('By device', { 'data-split': 'device' }, () => choose('device')),
+      button('By phase', { 'data-split': 'phases', disabled: by_phase.length === 0, title: by_phase.length === 0 ? 'This file holds no phases of each step' : null }, () => change('phases')),
+      button('By device', { 'data-split': 'device' }, () => change('device')),
     ];
     root.append(
       element('h2', {}, 'Steps', element('span', { class: 'quiet' }, 'click a bar to see it in the timeline')),
       element('div', { class: 'tools' }, element('div', { class: 'group', role: 'group', 'aria-label': 'What the bars show' }, ...buttons), key),
       chart.root, stepTable(rank, use, open).root);
-    choose(by_phase.length > 0 ? 'phases' : 'device');
-    return () => chart.dispose();
+    choose(usual);
+    go_to = (place) => choose(place.get('by') === 'device' ? 'device' : usual);
+    return () => {
+      go_to = undefined;
+      chart.dispose();
+    };
   },
+  goTo: (place) => go_to?.(place),
 };

@@ -68,6 +68,13 @@ export class DataTable<Row> {
     this.sort();
   }
 
+  /** Downwards by a column. */
+  sortBy(key: string): void {
+    this.sort_key_ = key;
+    this.descending_ = true;
+    this.sort();
+  }
+
   /** Picks a row that is in view. */
   choose(row: Row): void {
     const at = this.rows_.indexOf(row);

@@ -20,8 +20,8 @@ export interface Context {
   rank: RankReport;
   rank_index: number;
   show(stretch: Stretch): void;
-  /** To the view that has the element, and to that. */
-  back(to: HTMLElement): void;
+  /** To the button of the overview that shows a finding, by what `data-shows` says. */
+  back(id: string): void;
   choose_rank(index: number): void;
   /** Puts into the address what a view shows. */
   remember(view: View, place: URLSearchParams): void;

@@ -4,7 +4,7 @@
 import { cssColour } from './colours';
 import { button, element } from './dom';
 import { duration, number, percent } from './quantity';
-import { words, type Distance } from './report';
+import type { Distance } from './report';
 import { categoryTitle } from '../categories';
 
 const kAtTheLimit = ['necessary_work', 'unknown_work'];
@@ -16,7 +16,7 @@ function categoryOfPart(part: string): string {
 }
 
 function titleOfPart(part: string): string {
-  if (part.startsWith('idle: ')) return `idle: ${words(part.slice('idle: '.length))}`;
+  if (part.startsWith('idle: ')) return categoryTitle(categoryOfPart(part));
   return { exposed_communication: 'exposed communication', exposed_copies: 'exposed copies', outside: 'before or after all device work' }[part]
     ?? categoryTitle(`limit:${part}`);
 }

@@ -6,11 +6,12 @@ import { findButton, longestEvent, withMargin } from './evidence';
 import { factList } from './facts';
 import { histogram } from './histogram';
 import { originList, originsOf } from './origins';
-import { count, duration, kUnknown, number, percent } from './quantity';
-import { words, type Kernel, type Op } from './report';
+import { count, duration, flops, kUnknown, percent } from './quantity';
+import { categoryOfKernel, type Kernel, type Op } from './report';
 import { settled } from './settled';
 import { DataTable, timeColumn as time, type Column } from './table';
 import { placeOf, rankName, type Context, type View } from './view';
+import { categoryTitle } from '../categories';
 
 interface Searchable<Row> {
   table: DataTable<Row>;
@@ -32,7 +33,7 @@ function filterTools<Row>(of: Searchable<Row>, view: View, context: Context): { 
   const left = element('span', { class: 'quiet', role: 'status' });
   const categories = of.category ? [...new Set(of.rows.map(of.category))].sort() : [];
   const select = element('select', { 'aria-label': 'Category' }, element('option', { value: '' }, 'All categories'),
-    ...categories.map((name) => element('option', { value: name }, words(name))));
+    ...categories.map((name) => element('option', { value: name }, categoryTitle(name))));
   const apply = () => {
     const wanted = search.value.toLowerCase();
     const rows = of.rows.filter((row) =>
@@ -70,8 +71,8 @@ function swatched(category: string, text: string): HTMLElement {
 
 function kernelColumns(devices: number): Column<Kernel>[] {
   const columns: Column<Kernel>[] = [
-    { key: 'name', title: 'Kernel', wide: true, cell: (k) => swatched(k.category, shown(k.short_name || k.name)), order: (k) => k.short_name },
-    { key: 'category', title: 'Category', roomy: true, cell: (k) => words(k.category), order: (k) => k.category },
+    { key: 'name', title: 'Kernel', wide: true, cell: (k) => swatched(categoryOfKernel(k), shown(k.short_name || k.name)), order: (k) => k.short_name },
+    { key: 'category', title: 'Category', roomy: true, cell: (k) => categoryTitle(categoryOfKernel(k)), order: (k) => categoryTitle(categoryOfKernel(k)) },
     { key: 'count', title: 'Calls', numeric: true, roomy: true, cell: (k) => count(k.count), order: (k) => k.count },
     time('total', 'Total', (k) => k.total_ns, 'Sum of the durations'),
     { key: 'share', title: 'Of kernels', help: 'Share of the summed time of the device’s kernels', numeric: true, cell: (k) => percent(k.kernel_pct), order: (k) => k.kernel_pct },
@@ -92,14 +93,14 @@ function fullName(name: string): HTMLElement {
 // The detail beside the kernels: name, statistics, distribution, and the way to the timeline.
 function kernelDetail(panel: HTMLElement, kernel: Kernel, context: Context): () => void {
   const spread = context.data.ranks[context.rank_index]?.kernels.find((k) => k.device === kernel.device && k.name === kernel.name);
-  const chart = spread && histogram(spread.histogram, kernel.category, [{ name: 'median', ns: kernel.median_ns }, { name: 'p95', ns: kernel.p95_ns }]);
+  const chart = spread && histogram(spread.histogram, categoryOfKernel(kernel), [{ name: 'median', ns: kernel.median_ns }, { name: 'p95', ns: kernel.p95_ns }]);
   const longest = () => {
     const found = longestEvent(context.data, context.rank.rank, ['stream'], (name) => name === kernel.name, { device: kernel.device });
     return found && withMargin(found, context.data.span_ns, 2);
   };
   panel.replaceChildren();
   append(panel, [
-    element('h3', {}, swatched(kernel.category, shown(kernel.short_name, 200))), fullName(kernel.name),
+    element('h3', {}, swatched(categoryOfKernel(kernel), shown(kernel.short_name, 200))), fullName(kernel.name),
     factList([['Calls', count(kernel.count)], ['Total', duration(kernel.total_ns)], ['Min', duration(kernel.min_ns)], ['Median', duration(kernel.median_ns)],
       ['Mean', duration(kernel.mean_ns)], ['p95', duration(kernel.p95_ns)], ['Max', duration(kernel.max_ns)], ['Std dev', duration(kernel.stddev_ns)],
       ['GPU', String(kernel.device)], ['Tensor cores', kernel.tensor_cores === null ? kUnknown : kernel.tensor_cores ? 'yes' : 'no']]),
@@ -134,7 +135,7 @@ export const kernels: View = {
         tools.picked();
       },
     });
-    const tools = filterTools({ table, rows: rank.kernels, picked: () => chosen, text: (k) => `${k.name} ${k.short_name}`, category: (k) => k.category, what: 'kernels' }, kernels, context);
+    const tools = filterTools({ table, rows: rank.kernels, picked: () => chosen, text: (k) => `${k.name} ${k.short_name}`, category: categoryOfKernel, what: 'kernels' }, kernels, context);
     root.append(element('h2', {}, 'Kernels', ofRank(context)), tools.root, element('div', { class: 'beside' }, table.root, panel));
     return () => dispose?.();
   },
@@ -156,7 +157,7 @@ function opColumns(rows: Op[]): Column<Op>[] {
     { key: 'mean', title: 'CPU mean', numeric: true, cell: (op) => duration(op.cpu_total_ns / op.calls), order: (op) => op.cpu_total_ns / op.calls },
   ];
   if (rows.some((op) => (op.flops ?? 0) > 0)) {
-    columns.push({ key: 'flops', title: 'FLOP', numeric: true, cell: (op) => number(op.flops), order: (op) => op.flops });
+    columns.push({ key: 'flops', title: 'FLOP', numeric: true, cell: (op) => flops(op.flops), order: (op) => op.flops });
   }
   return columns;
 }
@@ -185,7 +186,7 @@ export const ops: View = {
           element('h3', {}, shown(op.name, 200)), fullName(op.name),
           factList([['Calls', count(op.calls)], ['CPU self', `${duration(op.cpu_self_ns)}, ${percent((100 * op.cpu_self_ns) / (whole || 1))} of all ops`],
             ['CPU total', duration(op.cpu_total_ns)], ['GPU self', `${duration(op.device_self_ns)}, ${percent((100 * op.device_self_ns) / (on_device || 1))} of all ops`],
-            ['GPU total', duration(op.device_total_ns)], ['FLOP', number(op.flops)]]),
+            ['GPU total', duration(op.device_total_ns)], ['FLOP', flops(op.flops)]]),
           originList('Launched: kernels and copies, by source line', originsOf(data, rank.rank).filter((row) => row.op === op.name),
             (row) => [short.get(row.kernel) ?? row.kernel, row.module, row.source], context),
           ...findButton(context, () => {
