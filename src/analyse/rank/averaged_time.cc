@@ -31,7 +31,8 @@ AveragedTime AveragedTime::compute(const Facts& facts) {
   out.work_outside = steps.annotated && devices.busiest >= 0 &&
                      much_work_outside(facts.trace(), devices.devices[devices.busiest], steps);
   const Intervals measured = steps.measured_time();
-  out.left_out = out.work_outside ? subtract({{INT64_MIN, INT64_MAX}}, measured) : steps.left_out_time();
+  out.left_out = out.work_outside ? subtract({{INT64_MIN, INT64_MAX}}, steps.measured_host_time())
+                                  : steps.left_out_host_time();
   const bool all = steps.measured().size() == steps.steps.size() && !out.work_outside;
   for (const DeviceTime& d : devices.devices)
     // If the device hardly runs in the measured steps, such as in a partial last step, they do not represent it.

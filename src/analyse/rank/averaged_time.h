@@ -10,7 +10,7 @@ namespace profgpu {
 /// of the device's work was launched there, as in the recording of a whole program of which some steps are marked.
 struct AveragedTime {
   bool work_outside = false;
-  Intervals left_out;
+  Intervals left_out;          ///< on the host
   /// By index in Devices: averages are over the measured steps alone, not over the device's whole window.
   std::vector<bool> of_steps;
 

@@ -382,11 +382,13 @@ std::vector<const Step*> Steps::measured() const {
   return out;
 }
 
-Intervals Steps::left_out_time() const {
-  Intervals time;
-  for (const Step& s : steps)
-    if (!s.measured) time.push_back(s.elapsed);
-  return merged(std::move(time));
+Intervals Steps::host_time(bool measured) const {
+  Intervals ranges, elapsed, others;
+  for (const Step& s : steps) {
+    if (s.measured == measured) ranges.push_back(s.interval()), elapsed.push_back(s.elapsed);
+    else others.push_back(s.interval());
+  }
+  return unite(merged(std::move(ranges)), subtract(merged(std::move(elapsed)), merged(std::move(others))));
 }
 
 int64_t Steps::measured_wall_ns() const { return sum_of(measured(), &Step::duration_ns); }

@@ -68,11 +68,16 @@ struct Steps {
   [[nodiscard]] int64_t total_wall_ns() const;
   /// What the measured steps take, with the device work that they launched.
   [[nodiscard]] Intervals measured_time() const;
-  /// Time of the steps that do not count.
-  [[nodiscard]] Intervals left_out_time() const;
+  /// The same on the host, where work is launched: what lies in a step's range belongs to that step.
+  [[nodiscard]] Intervals measured_host_time() const { return host_time(true); }
+  /// Of the steps that do not count.
+  [[nodiscard]] Intervals left_out_host_time() const { return host_time(false); }
   /// For documents: their rows.
   [[nodiscard]] const std::vector<Step>& listed() const { return steps; }
   static Steps compute(const Facts& facts);
+
+ private:
+  [[nodiscard]] Intervals host_time(bool measured) const;
 };
 
 /// Finds the step whose range on the host contains an instant, or whose elapsed time does: for device work. Fast if

@@ -150,7 +150,7 @@ Copies copies_of(const Measured& m, bool (*wanted)(const Trace& trace, ActivityI
     const ActivityId id(i);
     const int64_t ready = std::exchange(stream_end[trace.activity.queue[i]], trace.activity.end_ns(id));
     if (trace.activity.kind[i] != ActivityKind::kMemcpy || !wanted(trace, id) ||
-        !m.in_measured_step(trace.activity.start_ns[i]))
+        !contains(m.measured_time(), trace.activity.start_ns[i]))
       continue;
     c.which[i] = true;
     ++c.count;

@@ -237,6 +237,7 @@ Measured::Measured(int rank, const Facts& facts, size_t device, Thresholds thres
   const Steps& steps = facts.get<Steps>();
   steps_ = static_cast<int64_t>(steps.measured().size());
   measured_ = steps.measured_time();
+  measured_host_ = steps.measured_host_time();
   wall_ns_ = total_length(measured_);
   all_measured_ = !has_device() || !facts.get<AveragedTime>().of_steps[device_];
   if (has_device()) gaps_ = idle().all();

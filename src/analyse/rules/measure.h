@@ -72,10 +72,11 @@ class Measured {
   /// Percent of the measured steps' wall time.
   [[nodiscard]] double phase_pct(Phase phase) const;
   [[nodiscard]] double wall_pct(int64_t ns) const { return percent_of(ns, wall_ns_); }
-  [[nodiscard]] bool in_measured_step(int64_t time) const { return contains(measured_, time); }
+  /// Whether the host is in a measured step then: for launches and calls.
+  [[nodiscard]] bool in_measured_step(int64_t host_time) const { return contains(measured_host_, host_time); }
   /// Whether a gap has the cause and ends within the evaluated part of the window.
   [[nodiscard]] bool counts(const Gap& gap, IdleCause cause) const {
-    return gap.cause == cause && (all_measured_ || in_measured_step(gap.end_ns - 1));
+    return gap.cause == cause && (all_measured_ || contains(measured_, gap.end_ns - 1));
   }
   [[nodiscard]] const Intervals& measured_time() const { return measured_; }
   /// By activity: kernels whose time a rule about kernels' names names already, so that others do not say it again.
@@ -103,7 +104,7 @@ class Measured {
   const Facts& facts_;
   size_t device_;
   Thresholds thresholds_;
-  Intervals measured_;
+  Intervals measured_, measured_host_;
   int64_t wall_ns_ = 0, steps_ = 0;
   bool all_measured_ = true;   // the whole window is evaluated
   std::vector<Gap> gaps_;
