@@ -40,7 +40,7 @@ function machine(context: Context): HTMLElement {
   });
   const head = ['Rank', 'Host', 'GPU', 'Device', 'Window', 'Busy', 'Ranks of the job'];
   const numeric = new Set(['Rank', 'GPU', 'Window', 'Busy', 'Ranks of the job']);
-  return element('div', { class: 'scroll plain' }, element('table', { class: 'data static' },
+  return element('div', { 'class': 'scroll plain', 'tabindex': 0, 'role': 'region', 'aria-label': 'Machine, table' }, element('table', { class: 'data static' },
     element('thead', {}, element('tr', {}, ...head.map((name) => element('th', { scope: 'col', class: numeric.has(name) ? 'num' : '' }, name)))),
     element('tbody', {}, ...rows)));
 }
