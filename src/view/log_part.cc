@@ -96,13 +96,13 @@ Table timer_table(const LogReport& log, size_t most) {
 
 // Of a profile, where the log has no timers.
 Table module_table(const LogReport& log, size_t most) {
-  Table table{{"module", "parameters", "latency_ns", "latency_pct", "flops_per_s"}, {}};
+  Table table{{"module", "parameters", "latency_ns", "latency_pct", "tflops"}, {}};
   std::vector<LogModuleRow> modules = log.modules;
   std::ranges::stable_sort(modules, std::greater(), [](const LogModuleRow& m) { return m.latency_ns.value_or(0); });
   for (const LogModuleRow& m : modules)
     if (table.rows.size() < most)
       table.rows.push_back({m.name == m.type ? m.name : m.name + " " + m.type, m.parameters, m.latency_ns, m.latency_pct,
-                            m.flops_per_s});
+                            m.flops_per_s ? Value(*m.flops_per_s / 1e12) : Value()});
   return table;
 }
 

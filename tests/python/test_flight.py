@@ -112,6 +112,20 @@ def test_members_of_a_stuck_call_are_equals(profgpu, tmp_path):
         assert {s['kind'] for s in report['flight_recorder']['suspects']} <= {'stuck_in'}
 
 
+def test_of_two_stuck_calls_one_is_named_whole(profgpu, tmp_path):
+    """Two groups of four are stuck, each with the same number of ranks that wait for it."""
+    groups = {'0': ('default_pg', list(range(16))), '1': ('EXPERT', [0, 1, 2, 3]), '2': ('EXPERT', [4, 5, 6, 7]),
+              **{str(3 + i): ('PAIR', [i, 8 + i]) for i in range(8)}}
+    job = Job(groups)
+    job.done('0', 3)
+    for group in '12':
+        job.collective(group)
+    for i in range(8):
+        job.call(8 + i, str(3 + i))
+    _, hang = hang_of(profgpu, job.write(tmp_path / 'dumps'))
+    assert hang['ranks'] == [0, 1, 2, 3] and hang['what'] == 'ranks 0–3 are in all_reduce #1 of EXPERT (1), and it does not end'
+
+
 def test_an_open_call_that_has_left_the_buffer(profgpu, tmp_path):
     """Ranks 2 and 3 called all_reduce #5 and then so much in their pair that their buffers have dropped it."""
     groups = {'0': ('default_pg', [0, 1, 2, 3]), '1': ('TP', [0, 1]), '2': ('TP', [2, 3])}

@@ -22,6 +22,14 @@ bool before(const FlightCalls::Call& a, const FlightCalls::Call& b) { return a.c
 // PyTorch counts groups from 0. Old versions have no names, but the process's own numbers.
 bool is_first(const FlightCalls::Group& group) { return group.name == "0" || group.name == "local 0"; }
 
+// Whether a rank has no other group of that description, as users' own groups often have none.
+bool only_of_its_kind(int rank, const FlightDump& dump, const FlightGroup& group) {
+  return std::ranges::count_if(dump.groups, [&](const FlightGroup& g) {
+           const bool own = g.ranks.empty() || std::ranges::count(g.ranks, rank) > 0;
+           return own && g.description == group.description;
+         }) == 1;
+}
+
 }  // namespace
 
 bool FlightCalls::earlier(const Call& a, const Call& b) {
@@ -145,8 +153,11 @@ void FlightCalls::set_status() {
     for (const FlightGroup& g : r.dump->groups) {
       int64_t id = g.local_id;
       const auto known = numbers.find(g.description);
-      if (id < 0 && known != numbers.end() && known->second.size() == 1 && !g.description.empty())
+      if (id < 0 && known != numbers.end() && known->second.size() == 1 && !g.description.empty() &&
+          only_of_its_kind(rank, *r.dump, g))
         id = *known->second.begin();
+      // Of two groups of one rank with one number the one that is not stated is another's.
+      if (g.local_id < 0 && std::ranges::count(r.dump->groups, id, &FlightGroup::local_id) > 0) continue;
       const auto status = std::ranges::find(r.dump->status, id, &FlightStatus::local_id);
       const size_t group = group_of(g);
       if (id < 0 || status == r.dump->status.end() || groups_[group].has_p2p) continue;

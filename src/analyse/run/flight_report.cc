@@ -240,12 +240,15 @@ class FlightVerdict {
     const auto own = first_open_.find(rank);
     if (own != first_open_.end()) s.frames = own->second->call->frames;
   }
-  // Of ranks in a call that all its members have come to none is more to blame than another.
+  // Of ranks in a call that all its members have come to none is more to blame than another: all of them or none.
   void finish() {
-    const auto stuck = [](const FlightSuspect& s) { return s.kind == "stuck_in"; };
-    if (std::ranges::count_if(report_.suspects, stuck) > static_cast<int64_t>(kMostSuspects))
-      std::erase_if(report_.suspects, stuck);
+    std::map<std::string, size_t> stuck;
+    for (const FlightSuspect& s : report_.suspects) stuck[s.call] += s.kind == "stuck_in";
+    std::erase_if(report_.suspects, [&](const FlightSuspect& s) { return stuck[s.call] > kMostSuspects; });
     std::ranges::stable_sort(report_.suspects, std::greater(), &FlightSuspect::waiting);
+    if (report_.suspects.size() > kMostSuspects && report_.suspects.front().kind == "stuck_in")
+      std::erase_if(report_.suspects,
+                    [call = report_.suspects.front().call](const FlightSuspect& s) { return s.call != call; });
     if (report_.suspects.size() > kMostSuspects) report_.suspects.resize(kMostSuspects);
   }
 

@@ -89,9 +89,9 @@ struct FlightReport {
 
 /// `kind` of a suspect: `never_called` (its host did not come to the call), `device_behind` (others are done with a
 /// call that its device is not), `no_dump` (nothing is known of it), `mismatch` (it called something else), `order` (it
-/// waits in a circle), `called_alone` (of several ranks no other called it), `stuck_in` (others wait for it, and it is in
-/// a call that all its members have called). Without a suspect all ranks are in the same call (the network, or a device,
-/// does not do its part), or most ranks' dumps are not there.
+/// waits in a circle), `called_alone` (of several ranks no other called it), `stuck_in` (others wait for it, and it is
+/// in a call that all its members have called). Without a suspect all ranks are in the same call (the network, or a
+/// device, does not do its part), or most ranks' dumps are not there.
 FlightReport flight_report(const std::vector<std::shared_ptr<const FlightDump>>& dumps);
 
 }  // namespace profgpu

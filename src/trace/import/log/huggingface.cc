@@ -4,9 +4,9 @@
 //   {'eval_loss': 2.1, 'eval_runtime': 12.3, 'eval_samples_per_second': 81.2, …}
 //   {'train_runtime': 919.097, 'train_samples_per_second': 1.088, 'train_steps_per_second': 0.017, 'epoch': 1.0}
 //
-// The lines state no time, unless a trainer adds 'step_time' (TRL). Else it is that of the bar where there is one, else the mean of the whole training less its
-// evaluations. Nor do they state the step without a bar: then it follows from the epoch once the number of all steps is
-// known, or from logging_steps and the order.
+// The lines state no time, unless a trainer adds 'step_time' (TRL). Else it is that of the bar where there is one, else
+// the mean of the whole training less its evaluations. Nor do they state the step without a bar: then it follows from
+// the epoch once the number of all steps is known, or from logging_steps and the order.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -179,7 +179,8 @@ class Trainer : public LogReading {
 
   // As stated, else of the bar, else by the epoch.
   std::optional<int64_t> step_of(std::string_view text, const LogBuilder& rows) const {
-    if (const auto step = member(text, "step"); step && *step >= 0 && *step < 1e15) return std::llround(*step);
+    for (const std::string_view key : {"step", "current_steps"})  // the second: LLaMA-Factory's
+      if (const auto step = member(text, key); step && *step >= 0 && *step < 1e15) return std::llround(*step);
     if (course_.number() >= 0) return course_.number();
     const auto epoch = member(text, "epoch");
     const auto all = rows.setting("total_steps"), epochs = rows.setting("epochs");

@@ -33,6 +33,7 @@ TEST(MetricRows, TimeThatHasPassed) {
   EXPECT_EQ(step_of(log, 1).duration_ns, 6'000'000'000);
   EXPECT_EQ(step_of(log, 1).iterations, 10);
   EXPECT_TRUE(step_of(log, 1).derived);
+  EXPECT_EQ(log.untimed, 0);
 }
 
 TEST(MetricRows, DlLoggerAsJsonAndText) {
