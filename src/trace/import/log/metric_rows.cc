@@ -121,7 +121,7 @@ class MetricRows : public LogReading {
       if (read_row(line, rows)) return true;
       columns_.clear();
     }
-    if (text.starts_with('{')) return add(metrics_of_json(text), line, rows);
+    if (text.starts_with('{')) return read_json(text, line, rows);
     if (text.starts_with("DLLL {")) return add(metrics_of_json(text.substr(5)), line, rows);
     if (text.starts_with("DLL ")) return read_dated(line, rows);
     return read_header(text);
@@ -129,6 +129,12 @@ class MetricRows : public LogReading {
   [[nodiscard]] bool expects_more() const override { return !columns_.empty(); }
 
  private:
+  // Losses by epoch and no time: that is the Trainer's.
+  bool read_json(std::string_view text, const LogLine& line, LogBuilder& rows) {
+    const Metrics metrics = metrics_of_json(text);
+    return (is_timed(metrics) || !metrics.contains(RowMetric::kEpoch)) && add(metrics, line, rows);
+  }
+
   bool read_dated(const LogLine& line, LogBuilder& rows) {
     LogLine dated = line;
     size_t length = 0;
