@@ -319,6 +319,7 @@ DiffView diff_view(const Diff& diff, int top) {
   add(difference_table("Kernels, per step", "kernel", c.kernels, top, true));
   add(difference_table("Ops on the host, per step", "op", c.ops, top, true));
   add(difference_table("Collectives, per step", "collective", c.collectives, top, true));
+  add(number_table("Throughput", c.throughput));
   add(number_table("Memory", c.memory));
   add(memory_line_table(c, top));
   add(number_table("Devices", c.telemetry));

@@ -183,6 +183,12 @@ struct NcclLog {
   int64_t lines = 0;
 };
 
+/// Of a log in which no step has a time: the process that printed most.
+struct StepsWithoutTimes {
+  int64_t lines = 0, last_step = 0;
+  std::optional<double> first_loss, last_loss;
+};
+
 struct RunLog {
   std::string path;
   std::vector<std::string> families;  ///< whose lines were found
@@ -194,6 +200,7 @@ struct RunLog {
   int64_t base_ns = 0;    ///< the log's clock at start_ns 0, as if it showed UTC; 0: it shows none
   bool dated = false;     ///< lines carry clock times
   std::vector<LogRank> ranks;
+  StepsWithoutTimes no_times;                   ///< where `ranks` is empty
   std::vector<LogEvent> events;                 ///< by line
   std::vector<LogMemory> memory;                ///< by line
   std::map<std::string, std::string> settings;  ///< what is known of the job's set-up: "world_size", "zero_stage"

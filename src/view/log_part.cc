@@ -65,6 +65,18 @@ std::string stalls_text(const LogReport& log) {
   return text;
 }
 
+// "restarted at step 11 (line 24) after step 20: exception, line 23: RuntimeError: …"
+std::string restart_text(const LogReport& log) {
+  const LogRestart& last = log.restarts.back();
+  std::string text = log.restarts.size() > 1
+                         ? fmt::format("{} restarts, the last at step ", log.restarts.size())
+                         : std::string("restarted at step ");
+  text += fmt::format("{} (line {})", last.step.value_or(0), last.line);
+  if (last.after_step) text += fmt::format(" after step {}", *last.after_step);
+  if (!last.cause.failed()) return text;
+  return text + fmt::format(": {}, line {}: {}", words(last.cause.kind), last.cause.line.value_or(0), last.cause.text);
+}
+
 std::string end_text(const LogReport& log) {
   const LogEnd& end = log.end;
   const std::string after = end.after_step ? fmt::format(" after step {}", *end.after_step) : "";
@@ -79,6 +91,18 @@ Table timer_table(const LogReport& log, size_t most) {
   for (const LogTimerRow& t : log.timers)
     if (table.rows.size() < most)
       table.rows.push_back({t.name, t.phase.empty() ? Value() : Value(words(t.phase)), t.mean_ns, t.step_pct});
+  return table;
+}
+
+// Of a profile, where the log has no timers.
+Table module_table(const LogReport& log, size_t most) {
+  Table table{{"module", "parameters", "latency_ns", "latency_pct", "tflops"}, {}};
+  std::vector<LogModuleRow> modules = log.modules;
+  std::ranges::stable_sort(modules, std::greater(), [](const LogModuleRow& m) { return m.latency_ns.value_or(0); });
+  for (const LogModuleRow& m : modules)
+    if (table.rows.size() < most)
+      table.rows.push_back({m.name == m.type ? m.name : m.name + " " + m.type, m.parameters, m.latency_ns, m.latency_pct,
+                            m.flops_per_s ? Value(*m.flops_per_s / 1e12) : Value()});
   return table;
 }
 
@@ -140,8 +164,10 @@ ReportPart log_part(const LogReport& log, size_t most) {
   if (log.wall.wall_ns && log.wall.outside_ns.value_or(0) > *log.wall.wall_ns / 100)
     say(fmt::format("{} of {} by the clock lie outside of steps", time_text(*log.wall.outside_ns),
                     time_text(*log.wall.wall_ns)));
+  if (!log.restarts.empty()) say(restart_text(log));
   say(end_text(log));
   part.table = log.processes.empty() ? timer_table(log, most) : process_table(log, most);
+  if (part.table.rows.empty()) part.table = module_table(log, most);
   return part;
 }
 

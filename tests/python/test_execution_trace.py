@@ -145,6 +145,14 @@ def test_alone_it_counts_operators_by_shape(analyze, ask, profgpu, recorded, tmp
         assert profgpu(words[0], path, *words[1:]).returncode == 0
 
 
+def test_nodes_of_the_process_are_no_operators(ask, recorded, tmp_path):
+    """Until 2023 they had another name."""
+    execution = json.loads(json.dumps(flat(recorded[0])).replace('|execution_trace|', '|execution_graph|'))
+    assert '|execution_graph|' in json.dumps(execution)
+    path, = write(tmp_path, et=execution)
+    assert not [r for r in ask(path, 'select name from host') if 'pytorch|profiler' in r['name']]
+
+
 def test_another_run_gives_nothing(analyze, ask, recorded, tmp_path):
     execution, kineto = copy.deepcopy(recorded[0]), without_shapes(recorded[1])
     for node in execution['nodes']:

@@ -97,6 +97,126 @@ def test_all_in_one_call_is_nobodys_fault(profgpu, tmp_path):
     assert report['flight_recorder']['suspects'] == []
 
 
+def test_members_of_a_stuck_call_are_equals(profgpu, tmp_path):
+    """All four of a group are in its call; others wait for one of these each. Eight such ranks are too many to name."""
+    for many in (4, 8):
+        pairs = {str(2 + i): ('PAIR', [i, many + i]) for i in range(many)}
+        job = Job({'0': ('default_pg', list(range(2 * many))), '1': ('EXPERT', list(range(many))), **pairs})
+        job.done('0', 3)
+        job.collective('1')
+        for i in range(many):
+            job.call(many + i, str(2 + i))
+        report, hang = hang_of(profgpu, job.write(tmp_path / f'dumps{many}'))
+        assert hang['ranks'] == ([0, 1, 2, 3] if many == 4 else [])
+        assert hang['what'] == f'ranks 0–{many - 1} are in all_reduce #1 of EXPERT (1), and it does not end'
+        assert {s['kind'] for s in report['flight_recorder']['suspects']} <= {'stuck_in'}
+
+
+def test_of_two_stuck_calls_one_is_named_whole(profgpu, tmp_path):
+    """Two groups of four are stuck, each with the same number of ranks that wait for it."""
+    groups = {'0': ('default_pg', list(range(16))), '1': ('EXPERT', [0, 1, 2, 3]), '2': ('EXPERT', [4, 5, 6, 7]),
+              **{str(3 + i): ('PAIR', [i, 8 + i]) for i in range(8)}}
+    job = Job(groups)
+    job.done('0', 3)
+    for group in '12':
+        job.collective(group)
+    for i in range(8):
+        job.call(8 + i, str(3 + i))
+    _, hang = hang_of(profgpu, job.write(tmp_path / 'dumps'))
+    assert hang['ranks'] == [0, 1, 2, 3] and hang['what'] == 'ranks 0–3 are in all_reduce #1 of EXPERT (1), and it does not end'
+
+
+def test_an_open_call_that_has_left_the_buffer(profgpu, tmp_path):
+    """Ranks 2 and 3 called all_reduce #5 and then so much in their pair that their buffers have dropped it."""
+    groups = {'0': ('default_pg', [0, 1, 2, 3]), '1': ('TP', [0, 1]), '2': ('TP', [2, 3])}
+    job = Job(groups)
+    job.done('0', 4)
+    for rank in (1, 2, 3):
+        job.call(rank, '0')
+    for _ in range(20):
+        job.collective('2')
+    folder = job.write(tmp_path / 'dumps')
+    for rank in (2, 3):
+        dump = job.dump(rank)
+        dump['entries'] = dump['entries'][-10:]
+        (folder / f'nccl_trace_rank_{rank}').write_bytes(pickle.dumps(dump, protocol=2))
+    report, hang = hang_of(profgpu, folder)
+    assert hang['what'] == 'rank 0 never calls all_reduce #5 of default_pg (0)'
+    wait, = report['flight_recorder']['waits']
+    assert (wait['waiting'], wait['missing'], wait['completed']) == ([1, 2, 3], [0], [])
+
+
+@pytest.mark.parametrize('given', [[5], [1, 5, 6]])
+def test_a_few_dumps_accuse_no_absent_rank(profgpu, tmp_path, given):
+    job = Job(WORLD)
+    job.done('0', 3)
+    for rank in range(1, 8):
+        job.call(rank, '0')
+    job.write(tmp_path / 'dumps')
+    report, hang = hang_of(profgpu, *[tmp_path / 'dumps' / f'nccl_trace_rank_{r}' for r in given])
+    assert hang['ranks'] == [] and report['flight_recorder']['suspects'] == []
+    assert hang['what'].endswith('in all_reduce #4 of default_pg (0)') and hang['what'].startswith('rank')
+    assert f'{8 - len(given)} of 8 ranks have no dump here' in hang['why'] and 'dumps of all ranks' in report['verdict']
+
+
+def test_a_circle_without_a_minority(profgpu, tmp_path):
+    """Rank 3 leaves out one call of its pair and goes on to the next of all: 2 waits for it, and so do 0 and 1 behind 2."""
+    groups = {'0': ('default_pg', [0, 1, 2, 3]), '1': ('TP', [2, 3]), '2': ('PP', [0, 2]), '3': ('PP', [1, 0])}
+    job = Job(groups)
+    job.done('0', 2)
+    job.call(2, '1')
+    job.call(0, '2')
+    job.call(1, '3')
+    job.call(3, '0')
+    report, hang = hang_of(profgpu, job.write(tmp_path / 'dumps'))
+    assert hang['ranks'] == [3] and hang['what'] == 'rank 3 never calls all_reduce #1 of TP (1)'
+    assert 'rank 3 is in all_reduce #3 of default_pg (0)' in hang['evidence']
+
+
+def test_two_that_send_to_each_other(profgpu, tmp_path):
+    """Each first sends, then receives; neither is more to blame."""
+    job = Job({'0': ('default_pg', [0, 1, 2, 3])})
+    for rank, peer in ((1, 2), (2, 1)):
+        job.call(rank, '0', f'send {rank}->{peer}', p2p=True)
+        job.call(rank, '0', f'recv {rank}<-{peer}', p2p=True)
+    _, hang = hang_of(profgpu, job.write(tmp_path / 'dumps'))
+    assert hang['ranks'] == [1, 2] and 'another order' in hang['what']
+
+
+@pytest.mark.parametrize('odd, says', [({'sizes': ((512, 16),)}, 'size '), ({'name': '_all_gather_base'}, '')])
+def test_two_that_disagree(profgpu, tmp_path, odd, says):
+    """In a group of two nobody is the odd one out; of eight, four to four, nobody is named."""
+    for size in (2, 8):
+        job = Job({'0': ('default_pg', list(range(8))), '1': ('TP', list(range(size)))})
+        job.done('0', 3)
+        for rank in range(size):
+            job.call(rank, '1', **(odd if rank >= size // 2 else {}))
+        report, hang = hang_of(profgpu, job.write(tmp_path / f'dumps{size}'))
+        assert hang['ranks'] == ([0, 1] if size == 2 else [])
+        assert f'disagree under #1 of TP (1): {says}' in hang['what'] and 'the others' not in hang['what']
+        assert report['flight_recorder']['mismatches'][0]['ranks'] == list(range(size))
+
+
+@pytest.mark.parametrize('version', ['1.1', '1.5'])
+def test_an_empty_dump_of_an_old_version(profgpu, tmp_path, version):
+    """Before version 2 a dump had only its version and its entries; the rank at fault has none of these."""
+    job = Job({'0': ('default_pg', [0, 1, 2, 3])})
+    job.done('0', 3)
+    for rank in (0, 1, 3):
+        job.call(rank, '0')
+    folder = job.write(tmp_path / 'dumps')
+    for rank in range(4):
+        entries = [dict(e) for e in job.dump(rank)['entries']]
+        if version == '1.1':
+            for e in entries:
+                e['seq_id'] = e.pop('collective_seq_id')
+                for key in ('p2p_seq_id', 'process_group', 'is_p2p'):
+                    del e[key]
+        (folder / f'nccl_trace_rank_{rank}').write_bytes(pickle.dumps({'version': version, 'entries': entries}, protocol=2))
+    report, hang = hang_of(profgpu, folder)
+    assert hang['ranks'] == [2] and report['flight_recorder']['dumps'] == 4
+
+
 def test_a_rank_without_a_dump(profgpu, tmp_path):
     job = Job(WORLD)
     job.done('0', 3)

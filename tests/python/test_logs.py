@@ -177,6 +177,75 @@ def test_a_trainer_state_is_a_log(profgpu, tmp_path):
     assert [s['loss'] for s in steps] == [2.9, 2.8, 2.7, 2.6]
 
 
+def test_a_step_of_another_batch_is_no_slower_step(profgpu, tmp_path):
+    """A third more time for twice the samples: 64 in 500 ms, then 128 in 660 ms."""
+    times = [500 + i % 5 for i in range(40)]
+    before = written(tmp_path, log_writer.megatron(times, every=1), 'before.log')
+    larger = log_writer.megatron([t * 1.32 for t in times], every=1).replace('global batch size:    64', 'global batch size:   128')
+    after = written(tmp_path, larger, 'after.log')
+    run = profgpu('diff', before, after, '--json', '--fail-on', 'samples_per_s < -3%')
+    diff = json.loads(run.stdout)
+    assert run.returncode == 0 and diff['verdict'] == 'slower'
+    assert any('128 samples instead of 64' in note for note in diff['notes'])
+    rows = {r['name']: r for r in diff['throughput']}
+    assert (rows['samples_per_step']['before'], rows['samples_per_step']['after']) == (64, 128)
+    assert rows['samples_per_s']['after'] / rows['samples_per_s']['before'] == pytest.approx(2 / 1.32, rel=1e-3)
+    assert profgpu('diff', after, before, '--fail-on', 'samples_per_s < -3%').returncode == 3
+    assert profgpu('diff', after, before, '--fail-on', 'samples_per_s < 100').returncode == 0
+
+
+def test_a_restart_and_what_it_is_for(profgpu, tmp_path):
+    """Twenty lines, a crash, and again from the eleventh on without a pause."""
+    lines = log_writer.megatron([500.0] * 30, every=1).splitlines(keepends=True)
+    crash = 'Traceback (most recent call last):\n  File "train.py", line 10, in <module>\nRuntimeError: aborted on rank 3.\n'
+    path = written(tmp_path, ''.join(lines[:20]) + crash + ''.join(lines[10:]))
+    report = analyzed(profgpu, path)
+    assert len(report['ranks'][0]['steps']) == 40 and report['logs'][0]['end']['kind'] == 'unknown'
+    restart, = report['logs'][0]['restarts']
+    assert (restart['step'], restart['after_step'], restart['line'], restart['cause'], restart['cause_line']) == (11, 20, 24, 'exception', 23)
+    screen = profgpu('analyze', path, text=True).stdout
+    assert 'restarted at step 11 (line 24) after step 20: exception, line 23: RuntimeError: aborted on rank 3.' in ' '.join(screen.split())
+
+
+def test_a_trainer_state_of_an_unfinished_run(profgpu, tmp_path):
+    history = [{'epoch': i / 10, 'learning_rate': 1e-5, 'loss': 2 - i / 20, 'step': 10 * i} for i in range(1, 11)]
+    report = analyzed(profgpu, written(tmp_path, json.dumps({'epoch': 1.0, 'global_step': 100, 'log_history': history}), 'trainer_state.json'))
+    assert report['verdict'].startswith('The file has 10 lines of steps up to step 100 and no time of any.')
+    assert (report['logs'][0]['loss']['first'], report['logs'][0]['loss']['last']) == (1.95, 1.5)
+
+
+def test_a_profile_of_modules_alone(profgpu, tmp_path):
+    rule = '-' * 78
+    path = written(tmp_path, f""" {'-' * 26} DeepSpeed Flops Profiler {'-' * 26}
+params per GPU:                                                         336.23 M
+fwd latency:                                                            76.67 ms
+bwd latency:                                                            108.02 ms
+iter latency:                                                           184.73 ms
+samples/second:                                                         433.07
+------------------------------ Detailed Profile per GPU ------------------------------
+Bert(
+  336.23 M = 100% Params, 3139.93 GMACs = 100% MACs, 76.39 ms = 100% latency, 82.21 TFLOPS
+  (bert): BertModel(
+    335.15 M = 99.68% Params, 3092.96 GMACs = 98.5% MACs, 34.29 ms = 44.89% latency, 180.4 TFLOPS
+  )
+)
+{rule}
+""")
+    report = analyzed(profgpu, path)
+    assert report['verdict'] == 'A profiled iteration takes 185 ms: forward 76.7 ms, backward 108 ms; 433 samples per second.'
+    screen = profgpu('analyze', path, text=True).stdout
+    assert '(bert) BertModel' in screen and '34.3 ms' in screen
+
+
+def test_json_lines_are_a_log_and_other_json_is_not(profgpu, tmp_path):
+    rows = ''.join(json.dumps({'step': i, 'loss': 2.3, 'step_time': 0.25 + i / 1000, 'tflops': 120.5}) + '\n' for i in range(1, 21))
+    report = analyzed(profgpu, written(tmp_path, rows, 'metrics.jsonl'))
+    assert [s['duration_ns'] for s in report['ranks'][0]['steps']] == [250_000_000 + i * 1_000_000 for i in range(1, 21)]
+    assert report['logs'][0]['throughput']['tflops'] == 120.5
+    one = written(tmp_path, json.dumps({'step': 1, 'loss': 2.3, 'step_time': 1}), 'one.json')
+    assert profgpu('analyze', one).returncode == 1
+
+
 def vllm(lines):
     """(running, waiting, percent of the cache) each, ten seconds apart."""
     return ''.join(f'INFO 05-01 12:{i // 6:02}:{i % 6}0 [loggers.py:116] Engine 000: Avg prompt throughput: 1200.0 tokens/s, Avg generation throughput: {500 + i}.0 tokens/s, '

@@ -31,6 +31,9 @@ constexpr std::array kSuspectWords = {
                  "make every rank call the same collectives with the same sizes and types in the same order"},
     SuspectWords{"order", "waits in another order in", "wait in another order in",
                  "call the collectives of all groups in the same order on every rank"},
+    SuspectWords{"stuck_in", "is in", "are in",
+                 "GPUs of these ranks and the links between them: Xid messages (profgpu doctor on their hosts), "
+                 "nvidia-smi; run again with NCCL_DEBUG=INFO"},
 };
 
 const SuspectWords& words_of_suspect(std::string_view kind) {
@@ -54,31 +57,92 @@ std::vector<int> alike(const FlightReport& flight) {
   return ranks;
 }
 
+std::string group_text(const std::string& name, const std::string& description) {
+  return description.empty() ? "group " + name : fmt::format("{} ({})", description, name);
+}
+
 std::string wait_text(const FlightWait& w) {
-  const std::string of =
-      w.description.empty() ? "group " + w.process_group : fmt::format("{} ({})", w.description, w.process_group);
-  return fmt::format("{} #{} of {}", w.name, w.sequence, of);
+  return fmt::format("{} #{} of {}", w.name, w.sequence, group_text(w.process_group, w.description));
 }
 
 std::string mismatch_text(const FlightMismatch& m) {
-  return fmt::format("under #{} of group {}, {} {} has {} {}, the others {}", m.sequence, m.process_group,
-                     ranks_text(m.ranks), m.ranks.size() == 1 ? "alone" : "together", m.what, m.other, m.usual);
+  if (!m.majority)
+    return fmt::format("{} disagree under #{} of {}: {}{} and {}", ranks_text(m.ranks), m.sequence,
+                       group_text(m.process_group, m.description), m.what == "name" ? "" : m.what + " ", m.usual,
+                       m.other);
+  return fmt::format("under #{} of group {}, {} {} {} {}, the others {}", m.sequence, m.process_group,
+                     ranks_text(m.ranks), m.ranks.size() == 1 ? "alone has" : "together have", m.what, m.other,
+                     m.usual);
+}
+
+// The mismatch that the suspects, if any, are named for.
+const FlightMismatch* blamed_mismatch(const FlightReport& flight) {
+  if (flight.mismatches.empty()) return nullptr;
+  const FlightMismatch& m = flight.mismatches.front();
+  const bool blamed = flight.suspects.empty() ? !m.majority : flight.suspects.front().kind == "mismatch";
+  return blamed ? &m : nullptr;
+}
+
+std::string missing_dumps(const FlightReport& flight) {
+  return fmt::format("{} of {} ranks have no dump here", flight.without_dump.size(), flight.world_size.value_or(0));
+}
+
+// No rank is a suspect: the call that all its ranks are in.
+std::string where_it_hangs(const FlightReport& flight) {
+  const bool known = !flight.most_without_dump();
+  const auto whole = std::ranges::find_if(flight.waits, [&](const FlightWait& w) {
+    return known && w.missing.empty() && w.behind.empty() && w.completed.empty();
+  });
+  const FlightWait& w = whole != flight.waits.end() ? *whole : flight.waits.front();
+  const bool one = w.waiting.size() == 1;
+  if (!known) return fmt::format("{} {} in {}", ranks_text(w.waiting), one ? "waits" : "wait", wait_text(w));
+  return fmt::format("{} {} in {}, and it does not end", ranks_text(w.waiting), one ? "is" : "are", wait_text(w));
 }
 
 std::string what_hangs(const FlightReport& flight) {
-  if (flight.suspects.empty()) {
-    const FlightWait& first = flight.waits.front();
-    return fmt::format("{} in {}, and it does not end",
-                       ranks_text(first.waiting) + (first.waiting.size() == 1 ? " is" : " are"), wait_text(first));
-  }
+  const FlightMismatch* m = blamed_mismatch(flight);
+  if (m != nullptr && !m->majority) return mismatch_text(*m);
+  if (flight.suspects.empty()) return where_it_hangs(flight);
   const std::vector<int> ranks = alike(flight);
   const SuspectWords& words = words_of_suspect(flight.suspects.front().kind);
   const std::string calls = fmt::format("{} {} {}", ranks_text(ranks), ranks.size() == 1 ? words.one : words.several,
                                         flight.suspects.front().call);
-  if (words.kind != "mismatch" || flight.mismatches.empty()) return calls;
-  const FlightMismatch& m = flight.mismatches.front();
-  return m.what == "name" ? fmt::format("{}, the others {}", calls, m.usual)
-                          : fmt::format("{} with {} {}, the others with {}", calls, m.what, m.other, m.usual);
+  if (words.kind == "stuck_in") return calls + ", and it does not end";
+  if (m == nullptr) return calls;
+  return m->what == "name" ? fmt::format("{}, the others {}", calls, m->usual)
+                           : fmt::format("{} with {} {}, the others with {}", calls, m->what, m->other, m->usual);
+}
+
+void explain_hang(const FlightReport& flight, size_t waiting, Finding& f) {
+  if (!flight.suspects.empty() || blamed_mismatch(flight) != nullptr) {
+    f.why = waiting == 1 ? "Another rank waits for that."
+                         : fmt::format("{} other ranks wait for that, directly or by way of others.", waiting);
+    for (const FlightSuspect& s : flight.suspects)
+      if (const std::string fix(words_of_suspect(s.kind).fix); std::ranges::count(f.fix, fix) == 0)
+        f.fix.push_back(fix);
+    if (flight.suspects.empty()) f.fix.emplace_back(words_of_suspect("mismatch").fix);
+  } else if (flight.most_without_dump()) {
+    f.why = missing_dumps(flight) + ": what those wait for is unknown.";
+    f.fix = {"give analyze the folder with the dumps of all ranks"};
+  } else {
+    f.why =
+        "No rank is missing and none is behind: the network, a link or a GPU does not do its part, or the dumps were "
+        "written while the job ran.";
+    f.fix = {"Xid messages and link errors on the hosts: profgpu doctor; ibstat, ethtool -S",
+             "run again with NCCL_DEBUG=INFO and give that log to analyze"};
+  }
+}
+
+// What a suspect is in instead, and where in the program it is.
+void add_suspect_evidence(const FlightReport& flight, const FlightSuspect& s, Finding& f) {
+  const FlightSuspect& first = flight.suspects.front();
+  if (s.kind != first.kind || s.call != first.call)
+    f.evidence.push_back(fmt::format("rank {} {} {}", s.rank, words_of_suspect(s.kind).one, s.call));
+  for (const FlightWait& w : flight.waits)
+    if (s.kind == "never_called" && std::ranges::count(w.waiting, s.rank) > 0)
+      f.evidence.push_back(fmt::format("rank {} is in {}", s.rank, wait_text(w)));
+  if (!s.frames.empty())
+    f.evidence.push_back(fmt::format("rank {} called it in {}", s.rank, joined(s.frames, " < ")));
 }
 
 }  // namespace
@@ -93,29 +157,10 @@ std::optional<Finding> flight_hang(const Rule& rule, const FlightReport& flight,
   f.names_ranks = true;
   for (const FlightSuspect& s : flight.suspects) f.ranks.push_back(s.rank);
   std::ranges::sort(f.ranks);
-  if (flight.suspects.empty()) {
-    f.why =
-        "No rank is missing and none is behind: the network, a link or a GPU does not do its part, or the dumps were "
-        "written while the job ran.";
-    f.fix = {"Xid messages and link errors on the hosts: profgpu doctor; ibstat, ethtool -S",
-             "run again with NCCL_DEBUG=INFO and give that log to analyze"};
-  } else {
-    f.why = waiting.size() == 1
-                ? "Another rank waits for that."
-                : fmt::format("{} other ranks wait for that, directly or by way of others.", waiting.size());
-    for (const FlightSuspect& s : flight.suspects)
-      if (const std::string fix(words_of_suspect(s.kind).fix); std::ranges::count(f.fix, fix) == 0)
-        f.fix.push_back(fix);
-  }
+  explain_hang(flight, waiting.size(), f);
   for (const FlightMismatch& m : flight.mismatches)
-    if (f.evidence.size() < 3) f.evidence.push_back(mismatch_text(m));
-  for (const FlightSuspect& s : flight.suspects) {
-    const SuspectWords& words = words_of_suspect(s.kind);
-    if (s.kind != flight.suspects.front().kind || s.call != flight.suspects.front().call)
-      f.evidence.push_back(fmt::format("rank {} {} {}", s.rank, words.one, s.call));
-    if (!s.frames.empty())
-      f.evidence.push_back(fmt::format("rank {} called it in {}", s.rank, joined(s.frames, " < ")));
-  }
+    if (f.evidence.size() < 3 && (m.majority || &m != blamed_mismatch(flight))) f.evidence.push_back(mismatch_text(m));
+  for (const FlightSuspect& s : flight.suspects) add_suspect_evidence(flight, s, f);
   std::vector<FlightWait> waits = flight.waits;
   std::ranges::stable_sort(waits, std::greater(), [](const FlightWait& w) { return w.waiting.size(); });
   for (const FlightWait& w : waits)
@@ -128,9 +173,12 @@ std::string flight_sentence(const FlightReport& flight) {
   std::string what = what_hangs(flight);
   what.front() = upper(what.front());
   const size_t waiting = waiting_ranks(flight).size();
-  if (flight.suspects.empty()) return what + ": the job hangs there.";
-  return fmt::format("{}; {} for that: the job hangs there.", what,
-                     waiting == 1 ? "another rank waits" : fmt::format("{} other ranks wait", waiting));
+  if (!flight.suspects.empty())
+    return fmt::format("{}; {} for that: the job hangs there.", what,
+                       waiting == 1 ? "another rank waits" : fmt::format("{} other ranks wait", waiting));
+  if (blamed_mismatch(flight) == nullptr && flight.most_without_dump())
+    return fmt::format("{}; {}: give analyze the folder with the dumps of all ranks.", what, missing_dumps(flight));
+  return what + ": the job hangs there.";
 }
 
 }  // namespace profgpu

@@ -8,6 +8,7 @@
 #include "analyse/report/quantity.h"
 #include "analyse/rules/log_checks.h"
 #include "analyse/rules/measure.h"
+#include "base/decimal.h"
 #include "base/text.h"
 
 namespace profgpu {
@@ -324,13 +325,42 @@ std::string log_speed(const LogReport& log) {
   return speed;
 }
 
-ReportVerdict sentence_without_steps(const std::vector<RuleFinding>& findings) {
+// "A profiled iteration takes 185 ms: forward 76.7 ms, backward 108 ms, optimizer 34.1 µs; 433 samples per second"
+std::string profiled_speed(const LogReport& log) {
+  const auto time = [&](const char* name) {
+    const auto ns = log.setting(name);
+    return ns ? std::optional(format_duration(static_cast<double>(*ns))) : std::nullopt;
+  };
+  const auto forward = time("profiled_forward_ns"), whole = time("profiled_iteration_ns");
+  if (!forward) return "";
+  std::string text = whole ? fmt::format("A profiled iteration takes {}: forward {}", *whole, *forward)
+                           : fmt::format("A profiled forward pass takes {}", *forward);
+  if (const auto backward = time("profiled_backward_ns")) text += ", backward " + *backward;
+  if (const auto update = time("profiled_optimizer_ns")) text += ", optimizer " + *update;
+  if (const auto rate = real_number(log.setting_text("profiled_samples_per_s")))
+    text += fmt::format("; {} samples per second", format_number(*rate));
+  if (const auto tflops = real_number(log.setting_text("profiled_tflops")))
+    text += fmt::format(", {} TFLOP/s per GPU", format_number(*tflops));
+  return text;
+}
+
+// Where no line states the time of a step.
+std::string other_evidence(const LogReport& log) {
+  const StepsWithoutTimes& s = log.log->no_times;
+  if (s.lines > 0)
+    return fmt::format("The file has {} {} of steps up to step {} and no time of any. Give the log that the program "
+                       "printed, or trainer_state.json of the finished run.",
+                       s.lines, s.lines == 1 ? "line" : "lines", s.last_step);
+  return "The log reports no step. Have the program print its step number and time, or record a trace with `profgpu run "
+         "--trace`.";
+}
+
+ReportVerdict sentence_without_steps(const LogReport& log, const std::vector<RuleFinding>& findings) {
   const RuleFinding* worst = first_where(
       findings, [](const RuleFinding& a) { return a.rule != &kRunFailure && a.finding.severity != Severity::kInfo; });
-  if (worst == nullptr) 
-    return {"The log reports no step. Have the program print its step number and time, or record a trace with `profgpu run "
-            "--trace`.",
-            VerdictKind::kInconclusive};
+  const std::string profiled = profiled_speed(log);
+  if (worst == nullptr && !profiled.empty()) return {profiled + ".", VerdictKind::kHealthy};
+  if (worst == nullptr) return {other_evidence(log), VerdictKind::kInconclusive};
   return {fmt::format("{}{}.", upper(worst->finding.what.front()), worst->finding.what.substr(1)),
           VerdictKind::kBottleneck};
 }
@@ -343,7 +373,7 @@ ReportVerdict sentence_on_links(const LogReport& log, const std::vector<RuleFind
   if (link.ranks > 0) text += fmt::format(" of {} ranks", link.ranks);
   text += fmt::format(" {} {:.1f} GB/s bus bandwidth", link.op.empty() ? "reach" : "reaches",
                       link.peak_busbw_gbps.value_or(0));
-  const ReportVerdict worst = sentence_without_steps(findings);
+  const ReportVerdict worst = sentence_without_steps(log, findings);
   if (worst.kind == VerdictKind::kBottleneck) return {text + ". " + worst.text, worst.kind};
   return {text + ".", VerdictKind::kHealthy};
 }
@@ -365,7 +395,7 @@ ReportVerdict sentence_on_serving(const LogServing& s, const std::vector<RuleFin
 ReportVerdict sentence_on_speed(const LogReport& log, const std::vector<RuleFinding>& findings) {
   if (!log.has_steps() && !log.links.empty()) return sentence_on_links(log, findings);
   if (!log.has_steps() && log.serving) return sentence_on_serving(*log.serving, findings);
-  if (!log.has_steps()) return sentence_without_steps(findings);
+  if (!log.has_steps()) return sentence_without_steps(log, findings);
   const std::string speed = log_speed(log);
   const RuleFinding* worst = first_where(findings, [&](const RuleFinding& a) {
     return !tells_end(a.rule) && a.finding.severity != Severity::kInfo && !a.rule->symptom;

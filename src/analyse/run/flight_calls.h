@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -35,11 +36,15 @@ class FlightCalls {
     std::vector<Call> calls;  ///< in the order in which they were made
     std::map<std::pair<size_t, int64_t>, size_t>
         by_number;                                       ///< of collectives: group and sequence to a place in `calls`
-    std::map<size_t, int64_t> newest, oldest;            ///< by group: of collectives
+    std::map<size_t, int64_t> newest;                    ///< by group: of collectives
     std::map<size_t, std::pair<int64_t, int64_t>> last;  ///< by group: last enqueued and completed, where known
 
     [[nodiscard]] const Call* first_open() const;
+    void number();  ///< sets `by_number` and `newest` from `calls`
   };
+
+  /// By the clock; a call without a time is the last.
+  static bool earlier(const Call& a, const Call& b);
 
   [[nodiscard]] const std::map<int, Rank>& ranks() const { return ranks_; }
   [[nodiscard]] const std::vector<Group>& groups() const { return groups_; }
@@ -56,13 +61,16 @@ class FlightCalls {
   [[nodiscard]] std::string text(const Call& call) const;
 
  private:
-  void add(const FlightDump& dump);
+  void add_calls(Rank& r);
+  void add_members();
   size_t group_of(const FlightGroup& group);
   void set_status();
+  void add_overwritten();
   [[nodiscard]] int rank_in(size_t group, int place) const;
 
   std::map<int, Rank> ranks_;
   std::vector<Group> groups_;
+  std::deque<FlightCall> overwritten_;  ///< open calls that have left a rank's buffer, as another rank has them
   std::map<std::pair<std::string, std::vector<int>>, size_t> group_place_;
   std::vector<int> all_;
 };

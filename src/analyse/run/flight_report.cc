@@ -62,7 +62,8 @@ class FlightVerdict {
   FlightVerdict(const FlightCalls& calls, FlightReport& report)
       : calls_(calls),
         report_(report),
-        few_without_dump_(kFewOf * report.without_dump.size() <= calls.all_ranks().size()) {}
+        few_without_dump_(kFewOf * report.without_dump.size() <= calls.all_ranks().size()),
+        most_without_dump_(report.most_without_dump()) {}
 
   void find() {
     for (const auto& [rank, r] : calls_.ranks())
@@ -120,7 +121,7 @@ class FlightVerdict {
   bool waited_for(int rank) const {
     return std::ranges::any_of(first_open_, [&](const auto& w) {
       return w.first != rank && calls_.place(rank, *w.second) == FlightPlace::kAbsent &&
-             std::ranges::count(calls_.members(*w.second), rank) > 0;
+             takes_part(rank, *w.second);
     });
   }
 
@@ -154,12 +155,12 @@ class FlightVerdict {
       if (reached.empty() && is_held_by_itself(rank, *open)) ends.try_emplace(rank, 0);
     }
     if (ends.empty()) return add_circle(circles);
-    // Who was given the dumps of a few ranks only, knows nothing of the others: they are suspects where no other rank
-    // is.
+    // Of ranks without a dump nothing is known: they are suspects where no other rank is.
     const bool known = !few_without_dump_ &&
                        std::ranges::any_of(ends, [&](const auto& e) { return calls_.ranks().contains(e.first); });
     for (const auto& [rank, waiting] : ends)
-      if (!known || calls_.ranks().contains(rank)) add(rank, kind_of(rank), waiting, call_missed_by(rank));
+      if (calls_.ranks().contains(rank) || !(known || most_without_dump_))
+        add(rank, kind_of(rank), waiting, call_missed_by(rank));
     finish();
   }
   // Others are done with it, or nobody else ever comes to it.
@@ -180,7 +181,7 @@ class FlightVerdict {
     const auto open = first_open_.find(rank);
     if (open == first_open_.end()) return "never_called";
     if (is_called_by_it_alone(rank, *open->second)) return "called_alone";
-    return is_held_by_itself(rank, *open->second) ? "device_behind" : "never_called";
+    return is_held_by_itself(rank, *open->second) ? "device_behind" : "stuck_in";
   }
   // The call in which most others wait for it; of a device that is behind its own.
   [[nodiscard]] const Call* call_missed_by(int rank) const {
@@ -190,23 +191,46 @@ class FlightVerdict {
     for (const auto& [r, open] : first_open_) {
       if (std::ranges::count(waits_for_.at(r), rank) == 0) continue;
       const size_t here = ++waiting[calls_.text(*open)], there = most != nullptr ? waiting[calls_.text(*most)] : 0;
-      if (here > there || (here == there && earlier(*open, *most))) most = open;
+      if (here > there || (here == there && FlightCalls::earlier(*open, *most))) most = open;
     }
     return most;
   }
-  static bool earlier(const Call& a, const Call& b) {
-    return a.call->created_ns.value_or(INT64_MAX) < b.call->created_ns.value_or(INT64_MAX);
-  }
-  // Those of a circle whose calls fewest others share: they went another way.
+  // Those of a circle whose calls fewest others share: they went another way. If several calls have as few, those
+  // that never came to the call that waits longest.
   void add_circle(const std::map<int, int64_t>& circles) {
     std::map<std::string, std::vector<int>> by_call;
     for (const auto& [rank, count] : circles) by_call[calls_.text(*first_open_.at(rank))].push_back(rank);
-    const std::vector<int>* fewest = nullptr;
+    if (by_call.size() < 2) return;
+    size_t fewest = circles.size();
+    for (const auto& [text, ranks] : by_call) fewest = std::min(fewest, ranks.size());
+    std::vector<int> minority;
     for (const auto& [text, ranks] : by_call)
-      if (fewest == nullptr || ranks.size() < fewest->size()) fewest = &ranks;
-    if (fewest == nullptr || by_call.size() < 2) return;
-    for (const int rank : *fewest) add(rank, "order", static_cast<int64_t>(circles.size()) - 1, first_open_.at(rank));
+      if (ranks.size() == fewest) minority.insert(minority.end(), ranks.begin(), ranks.end());
+    const Call* longest = minority.size() > fewest ? longest_without(circles) : nullptr;
+    if (longest != nullptr) {
+      for (const auto& [rank, count] : circles)
+        if (calls_.place(rank, *longest) == FlightPlace::kAbsent && takes_part(rank, *longest))
+          add(rank, "never_called", static_cast<int64_t>(circles.size()) - 1, longest);
+    } else if (minority.size() <= kMostSuspects) {
+      for (const int rank : minority)
+        add(rank, "order", static_cast<int64_t>(circles.size()) - 1, first_open_.at(rank));
+    }
     finish();
+  }
+  // Of the calls of a circle the earliest that one of the circle never came to.
+  [[nodiscard]] const Call* longest_without(const std::map<int, int64_t>& circles) const {
+    const Call* longest = nullptr;
+    for (const auto& [rank, count] : circles) {
+      const Call* open = first_open_.at(rank);
+      const bool lacks = std::ranges::any_of(circles, [&](const auto& c) {
+        return takes_part(c.first, *open) && calls_.place(c.first, *open) == FlightPlace::kAbsent;
+      });
+      if (lacks && (longest == nullptr || FlightCalls::earlier(*open, *longest))) longest = open;
+    }
+    return longest;
+  }
+  [[nodiscard]] bool takes_part(int rank, const Call& call) const {
+    return std::ranges::count(calls_.members(call), rank) > 0;
   }
 
   void add(int rank, std::string kind, int64_t waiting, const Call* call) {
@@ -216,8 +240,15 @@ class FlightVerdict {
     const auto own = first_open_.find(rank);
     if (own != first_open_.end()) s.frames = own->second->call->frames;
   }
+  // Of ranks in a call that all its members have come to none is more to blame than another: all of them or none.
   void finish() {
+    std::map<std::string, size_t> stuck;
+    for (const FlightSuspect& s : report_.suspects) stuck[s.call] += s.kind == "stuck_in";
+    std::erase_if(report_.suspects, [&](const FlightSuspect& s) { return stuck[s.call] > kMostSuspects; });
     std::ranges::stable_sort(report_.suspects, std::greater(), &FlightSuspect::waiting);
+    if (report_.suspects.size() > kMostSuspects && report_.suspects.front().kind == "stuck_in")
+      std::erase_if(report_.suspects,
+                    [call = report_.suspects.front().call](const FlightSuspect& s) { return s.call != call; });
     if (report_.suspects.size() > kMostSuspects) report_.suspects.resize(kMostSuspects);
   }
 
@@ -237,21 +268,24 @@ class FlightVerdict {
         break;
       }
     }
-    std::ranges::stable_sort(found_, [](const Found& a, const Found& b) { return earlier(*a.call, *b.call); });
+    std::ranges::stable_sort(found_, [](const Found& a, const Found& b) { return FlightCalls::earlier(*a.call, *b.call); });
     if (found_.size() > kMostMismatches) found_.resize(kMostMismatches);
     for (const Found& f : found_) report_.mismatches.push_back(f.row);
   }
   void add_mismatch(const std::pair<size_t, int64_t>& number, std::string_view what,
                     const std::map<std::string, Variant>& variants) {
-    const auto most = std::ranges::max_element(variants, {}, [](const auto& v) { return v.second.ranks.size(); });
+    const auto size = [](const auto& v) { return v.second.ranks.size(); };
+    const auto most = std::ranges::max_element(variants, {}, size);
+    const bool tie = std::ranges::count(variants, size(*most), size) > 1;
     Found found;
     const FlightCalls::Group& group = calls_.groups()[number.first];
     found.row = {group.name, group.description, number.second, std::string(what), shown(what, most->second), "", {}};
     for (const auto& [value, v] : variants) {
-      if (&v == &most->second) continue;
-      found.row.ranks.insert(found.row.ranks.end(), v.ranks.begin(), v.ranks.end());
-      if (found.row.other.empty()) found.row.other = shown(what, v), found.call = v.call;
+      const bool usual = &v == &most->second;
+      if (!usual || tie) found.row.ranks.insert(found.row.ranks.end(), v.ranks.begin(), v.ranks.end());
+      if (!usual && found.row.other.empty()) found.row.other = shown(what, v), found.call = v.call;
     }
+    found.row.majority = !tie;
     std::ranges::sort(found.row.ranks);
     found_.push_back(std::move(found));
   }
@@ -263,6 +297,7 @@ class FlightVerdict {
   bool add_mismatched() {
     if (found_.empty() || report_.waits.empty()) return false;
     const Found& first = found_.front();
+    if (!first.row.majority && first.row.ranks.size() > kMostSuspects) return true;
     for (const int rank : first.row.ranks) {
       int64_t waiting = 0;
       for (const auto& [r, open] : first_open_) waiting += r != rank;
@@ -311,7 +346,8 @@ class FlightVerdict {
   };
   const FlightCalls& calls_;
   FlightReport& report_;
-  bool few_without_dump_;  // then those ranks could not write one
+  bool few_without_dump_;   // then those ranks could not write one
+  bool most_without_dump_;  // then nobody gave them
   std::map<int, const Call*> first_open_;
   std::map<int, std::vector<int>> waits_for_;
   std::vector<Found> found_;

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "analyse/report/document.h"
@@ -56,7 +57,8 @@ struct FlightMismatch {
   int64_t sequence = 0;
   std::string what;          ///< name, size or type
   std::string usual, other;  ///< what most called, and what these called
-  std::vector<int> ranks;    ///< the fewer ones
+  std::vector<int> ranks;    ///< the fewer ones; without a majority all
+  bool majority = true;      ///< most ranks agree
 
   void fields(auto&& v) const {
     v("process_group", process_group), v("description", unless_empty(description)), v("sequence", sequence);
@@ -74,6 +76,9 @@ struct FlightReport {
   std::vector<FlightMismatch> mismatches;  ///< earliest first
 
   [[nodiscard]] bool hangs() const { return !waits.empty(); }
+  [[nodiscard]] bool most_without_dump() const {
+    return std::cmp_greater(2 * without_dump.size(), world_size.value_or(0)) && !without_dump.empty();
+  }
 
   void fields(auto&& v) const {
     v("dumps", dumps), v("calls", calls), v("open_calls", open_calls), v("version", unless_empty(version));
@@ -84,8 +89,9 @@ struct FlightReport {
 
 /// `kind` of a suspect: `never_called` (its host did not come to the call), `device_behind` (others are done with a
 /// call that its device is not), `no_dump` (nothing is known of it), `mismatch` (it called something else), `order` (it
-/// waits in a circle), `called_alone` (of several ranks no other called it). Without a suspect all ranks are in the
-/// same call: the network, or a device, does not do its part.
+/// waits in a circle), `called_alone` (of several ranks no other called it), `stuck_in` (others wait for it, and it is
+/// in a call that all its members have called). Without a suspect all ranks are in the same call (the network, or a
+/// device, does not do its part), or most ranks' dumps are not there.
 FlightReport flight_report(const std::vector<std::shared_ptr<const FlightDump>>& dumps);
 
 }  // namespace profgpu

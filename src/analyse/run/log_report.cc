@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <map>
 #include <span>
 
@@ -230,16 +231,22 @@ constexpr std::array kCauses = {
     LogEventKind::kCollectiveTimeout, LogEventKind::kKilled,          LogEventKind::kTerminated,
 };
 
-LogEnd end_of(const RunLog& log) {
-  int64_t last_line = 0;
-  std::optional<int64_t> last_step;
-  for (const LogRank& r : log.ranks)
-    if (!r.steps.empty() && r.steps.back().line > last_line)
-      last_line = r.steps.back().line, last_step = r.steps.back().number;
+// Of the last step that is printed before a line: where, and its number.
+std::pair<int64_t, std::optional<int64_t>> last_step_before(const RunLog& log, int64_t line) {
+  std::pair<int64_t, std::optional<int64_t>> last;
+  for (const LogRank& r : log.ranks) {
+    const auto at = std::ranges::lower_bound(r.steps, line, {}, &LogStep::line);
+    if (at != r.steps.begin() && std::prev(at)->line > last.first) last = {std::prev(at)->line, std::prev(at)->number};
+  }
+  return last;
+}
+
+// How the run ended whose last step is printed before `end`.
+LogEnd end_before(const RunLog& log, int64_t end) {
+  const auto [last_line, last_step] = last_step_before(log, end);
   const auto first_of = [&](LogEventKind kind) -> const LogEvent* {
-    const auto at =
-        std::ranges::find_if(log.events, [&](const LogEvent& e) { return e.kind == kind && e.line > last_line; });
-    return at != log.events.end() ? &*at : nullptr;
+    return first_where(log.events,
+                       [&](const LogEvent& e) { return e.kind == kind && e.line > last_line && e.line < end; });
   };
   const LogEvent* found = nullptr;
   for (const LogEventKind kind : kCauses)
@@ -257,6 +264,16 @@ LogEnd end_of(const RunLog& log) {
           found->node,
           found->text,
           found->bytes};
+}
+
+std::vector<LogRestart> restarts(const RunLog& log) {
+  std::vector<LogRestart> out;
+  for (const LogEvent& e : log.events) {
+    if (e.kind != LogEventKind::kRestart || out.size() >= kMaxStalls) continue;
+    LogEnd cause = end_before(log, e.line);
+    out.push_back({e.line, e.step, cause.after_step, std::move(cause)});
+  }
+  return out;
 }
 
 std::vector<LogProcess> processes(const RunLog& log) {
@@ -390,11 +407,13 @@ LogReport log_report(std::shared_ptr<const RunLog> log) {
     if (most->first_loss) r.loss.first = most->first_loss;
     r.wall = wall(rows);
   }
+  if (rows.empty()) r.loss.first = of.no_times.first_loss, r.loss.last = of.no_times.last_loss;
   r.memory = memory(of);
   for (const LogMemory& m : of.memory)
     if (m.host_bytes) r.host_memory_bytes = std::max(r.host_memory_bytes.value_or(0), *m.host_bytes);
   r.stalls = Stalls(of, rows).all_;
-  r.end = end_of(of);
+  r.restarts = restarts(of);
+  r.end = end_before(of, std::numeric_limits<int64_t>::max());
   r.processes = processes(of);
   r.modules = modules(of);
   r.link_rates = link_rows(of.rates);

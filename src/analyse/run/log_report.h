@@ -115,6 +115,18 @@ struct LogEnd {
   }
 };
 
+/// The training began again from an earlier step.
+struct LogRestart {
+  int64_t line = 0;
+  std::optional<int64_t> step, after_step;  ///< the first one again, and the last one before
+  LogEnd cause;                             ///< of the run before; "unknown": the log does not say
+
+  void fields(auto&& v) const {
+    v("line", line), v("step", step), v("after_step", after_step), v("cause", cause.kind);
+    v("cause_line", cause.line), v("text", unless_empty(cause.text));
+  }
+};
+
 struct LogProcess {
   std::optional<int> rank;
   std::string node;
@@ -241,6 +253,7 @@ struct LogReport {
   LogLoss loss;
   std::vector<LogStall> stalls;  ///< by line
   LogWall wall;
+  std::vector<LogRestart> restarts;  ///< by line
   LogEnd end;
   std::vector<LogProcess> processes;  ///< slowest first; empty: one alone
   std::vector<LogModuleRow> modules;
@@ -263,7 +276,7 @@ struct LogReport {
     v("throughput", only_if(has_steps(), throughput));
     v("breakdown", breakdown), v("timers", timers), v("memory", memory), v("host_memory_bytes", host_memory_bytes);
     v("warmup", only_if(has_steps(), warmup)), v("loss", only_if(loss.last.has_value(), loss)), v("stalls", stalls);
-    v("wall", only_if(has_steps(), wall)), v("end", end);
+    v("wall", only_if(has_steps(), wall)), v("restarts", restarts), v("end", end);
     v("processes", processes), v("modules", modules);
     v("links", links), v("link_rates", link_rates), v("nccl", nccl);
     v("serving", serving), v("serving_lines", serving_lines);

@@ -254,6 +254,15 @@ std::vector<Difference> distance_changes(const RunSummary& before, const RunSumm
   return rows;
 }
 
+// Steps of other sizes cannot be compared, but what a sample takes can.
+std::string batch_note(const RunSummary& before, const RunSummary& after) {
+  const auto a = before.throughput.find("samples_per_step"), b = after.throughput.find("samples_per_step");
+  if (a == before.throughput.end() || b == after.throughput.end() || a->second == b->second) return "";
+  const double a_ns = before.mean_step_ns() / a->second, b_ns = after.mean_step_ns() / b->second;
+  return "a step has " + format_number(b->second) + " samples instead of " + format_number(a->second) +
+         ": one sample takes " + format_duration(b_ns) + " instead of " + format_duration(a_ns);
+}
+
 std::vector<std::string> comparison_notes(const RunSummary& before, const RunSummary& after) {
   std::vector<std::string> notes;
   const auto say = [&](const RunSummary& run) {
@@ -274,6 +283,7 @@ std::vector<std::string> comparison_notes(const RunSummary& before, const RunSum
                     " ranks: figures are of the mean rank");
   if (!before.devices.empty() && !after.devices.empty() && before.devices != after.devices)
     notes.push_back("different devices: " + before.devices.front() + " and " + after.devices.front());
+  if (std::string note = batch_note(before, after); !note.empty()) notes.push_back(std::move(note));
   return notes;
 }
 
@@ -315,6 +325,7 @@ Result<Comparison> compare(const RunSummary& before, const RunSummary& after) {
     c.before_times_limit_is_lower_bound = before.times_limit_is_lower_bound;
     c.after_times_limit_is_lower_bound = after.times_limit_is_lower_bound;
   }
+  c.throughput = numbers(before.throughput, after.throughput);
   c.memory = numbers(before.memory, after.memory);
   return c;
 }

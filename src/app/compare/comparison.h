@@ -81,7 +81,7 @@ struct Comparison {
   std::vector<Difference> distance;
   std::optional<double> before_times_limit, after_times_limit;
   bool before_times_limit_is_lower_bound = false, after_times_limit_is_lower_bound = false;
-  std::vector<NumberChange> memory, telemetry;
+  std::vector<NumberChange> throughput, memory, telemetry;
   std::vector<NumberChange> memory_lines;  ///< bytes at the peak by line of the program, largest change first
   bool held_only = false;  ///< snapshots without a history: what they held, in place of the peak
   std::vector<FindingChange> findings;

@@ -11,7 +11,7 @@
 namespace profgpu {
 namespace {
 
-enum class Kind : uint8_t { kTime, kBytes, kJoules, kWatts, kPercent, kFinding };
+enum class Kind : uint8_t { kTime, kBytes, kJoules, kWatts, kPercent, kRate, kFinding };
 
 struct Metric {
   std::string_view name;
@@ -22,7 +22,8 @@ constexpr Metric kMetrics[] = {
     {"step_time", Kind::kTime, false},      {"step_time_median", Kind::kTime, false},
     {"peak_memory", Kind::kBytes, false},   {"memory_growth", Kind::kBytes, false},
     {"energy_per_step", Kind::kJoules, false}, {"power", Kind::kWatts, false},
-    {"gpu_utilization", Kind::kPercent, false}, {"phase", Kind::kTime, true},
+    {"gpu_utilization", Kind::kPercent, false}, {"samples_per_s", Kind::kRate, false},
+    {"tokens_per_s", Kind::kRate, false},   {"phase", Kind::kTime, true},
     {"idle", Kind::kTime, true},            {"device", Kind::kTime, true},
     {"kernel", Kind::kTime, true},          {"category", Kind::kTime, true},
     {"op", Kind::kTime, true},              {"collective", Kind::kTime, true},
@@ -61,6 +62,7 @@ bool read_limit(std::string_view text, Kind kind, Gate& gate) {
     gate.change = kind == Kind::kPercent && sign;
     return true;
   }
+  if (kind == Kind::kRate && unit.empty()) return gate.change = sign, true;
   for (const UnitFactor& u : kUnits) {
     if (u.unit != unit || u.kind != kind) continue;
     gate.limit *= u.factor;
@@ -106,6 +108,16 @@ std::optional<Measured> of_steps(const Gate& gate, const Comparison& c) {
   return m;
 }
 
+// Its change is as certain as that of the steps; batches are no chance.
+std::optional<Measured> of_rate(const Gate& gate, const Comparison& c) {
+  auto m = of_numbers(c.throughput, gate.metric);
+  if (!m || !c.steps) return m;
+  const Ratio& ratio = c.steps->mean;
+  const double batch = m->after > 0 ? m->before / m->after / ratio.value : 0;
+  m->real = ratio.low ? std::optional(*ratio.low * batch > 1 || *ratio.high * batch < 1) : std::nullopt;
+  return m;
+}
+
 std::optional<Measured> measured(const Gate& gate, const Comparison& c) {
   if (gate.metric == "step_time" || gate.metric == "step_time_median") return of_steps(gate, c);
   if (gate.metric == "peak_memory") {
@@ -118,6 +130,7 @@ std::optional<Measured> measured(const Gate& gate, const Comparison& c) {
   if (gate.metric == "memory_growth") return of_numbers(c.memory, "growth_bytes_per_step");
   if (gate.metric == "energy_per_step") return of_numbers(c.telemetry, "energy_per_step_j");
   if (gate.metric == "power") return of_numbers(c.telemetry, "power_w");
+  if (gate.metric == "samples_per_s" || gate.metric == "tokens_per_s") return of_rate(gate, c);
   if (gate.metric == "gpu_utilization") return of_numbers(c.telemetry, "utilization_pct");
   if (gate.metric == "phase") return of_differences(c.phases, gate.name, false);
   if (gate.metric == "idle") return of_differences(c.states, "idle: " + gate.name, false);
@@ -134,6 +147,7 @@ std::string quantity(Kind kind, double value) {
     case Kind::kBytes: return format_bytes(value);
     case Kind::kJoules: return format_number(value) + " J";
     case Kind::kWatts: return format_number(value) + " W";
+    case Kind::kRate: return format_number(value);
     default: return format_percent(value);
   }
 }
@@ -315,6 +329,7 @@ Record diff_record(const Diff& diff) {
   r.add("distance", difference_table(c.distance, false));
   r.add("kernels", kernel_table(c.kernels)).add("categories", difference_table(c.categories, false));
   r.add("ops", difference_table(c.ops, true)).add("collectives", difference_table(c.collectives, true));
+  r.add("throughput", number_table(c.throughput));
   r.add("memory", number_table(c.memory)).add("memory_lines", number_table(c.memory_lines));
   r.add("telemetry", number_table(c.telemetry));
   r.add("findings", finding_table(c.findings)).add("gates", gate_table(diff.gates));

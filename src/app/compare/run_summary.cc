@@ -258,6 +258,17 @@ void read_energy(const Record& energy, RunSummary& run) {
     run.telemetry["energy_per_step_j"] = energy.at("energy_per_step_j").number();
 }
 
+// The batch follows from the rate and the mean step: what a sample takes can be compared though batches differ.
+void read_throughput(const std::vector<Row>& logs, RunSummary& run) {
+  if (logs.size() != 1) return;
+  const Record& t = record_of(logs.front().at("throughput"));
+  for (const char* field : {"samples_per_s", "tokens_per_s", "device_tokens_per_s", "tflops", "mfu_pct"})
+    if (is_number(t.at(field))) run.throughput[field] = t.at(field).number();
+  const double per_s = t.at("samples_per_s").number(), step_s = t.at("mean_ns").number() * 1e-9;
+  const double batch = std::round(per_s * step_s);
+  if (is_number(t.at("samples_per_s")) && batch >= 1) run.throughput["samples_per_step"] = batch;
+}
+
 void read_findings(const Record& document, RunSummary& run) {
   const auto steps = static_cast<double>(std::max<int64_t>(whole_of(document.at("measured_steps")), 1));
   for (const Row& f : rows_of(document.at("findings"))) {
@@ -297,6 +308,7 @@ Result<RunSummary> run_summary(const Value& document, std::string label) {
   reader.finish();
   read_telemetry(d.at("telemetry"), run);
   read_energy(record_of(record_of(d.at("job")).at("energy")), run);
+  read_throughput(rows_of(d.at("logs")), run);
   read_findings(d, run);
   const auto inputs = rows_of(d.at("inputs"));
   run.only_snapshot = !inputs.empty() && std::all_of(inputs.begin(), inputs.end(), [](const Row& input) {

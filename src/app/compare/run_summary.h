@@ -57,6 +57,7 @@ struct RunSummary {
   std::vector<Work> work;             ///< of a rank's mean step
   std::map<std::string, OpTime> ops;
   std::map<std::string, CollectiveTime> collectives;   ///< by name and message size
+  std::map<std::string, double> throughput;  ///< samples_per_s ..., as the only training log states it
   std::map<std::string, double> memory;                ///< peak_reserved_bytes ..., the largest rank's
   std::map<std::string, double> memory_lines;          ///< bytes at the peak of a memory snapshot, by line and category
   std::map<std::string, double> telemetry;  ///< power_w, energy_j_per_step, utilization_pct ..., of all devices

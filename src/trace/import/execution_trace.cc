@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <memory>
 #include <optional>
@@ -18,8 +19,14 @@ namespace {
 
 using std::string_view;
 
-constexpr string_view kRootName = "[pytorch|profiler|execution_trace|";   // of nodes for the process and its threads
+// Of nodes for the process and its threads; the second one until 2023.
+constexpr std::array<string_view, 2> kRootNames = {"[pytorch|profiler|execution_trace|",
+                                                   "[pytorch|profiler|execution_graph|"};
 constexpr int64_t kUserScope = 7;                                         // RecordScope::USER_SCOPE
+
+bool is_root(string_view name) {
+  return std::ranges::any_of(kRootNames, [&](string_view root) { return name.starts_with(root); });
+}
 
 /// A node as the file has it. Both schemas, the flat one (1.0) and Chakra's (1.1), have these.
 struct ExecutionNode {
@@ -228,7 +235,7 @@ class ExecutionReader {
       ExecutionNode node;
       if (!node_reader.read(node)) return false;
       ++shard_.events;
-      if (!node.name.empty() && !node.name.starts_with(kRootName)) nodes_.push_back(std::move(node));
+      if (!node.name.empty() && !is_root(node.name)) nodes_.push_back(std::move(node));
       return true;
     });
   }

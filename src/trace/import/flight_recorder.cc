@@ -301,7 +301,9 @@ bool looks_like_flight(std::string_view head) {
   if (begin == head.npos || (head[begin] != '{' && !looks_like_pickle(head))) return false;
   const auto says = [&](std::string_view word) { return head.find(word) != head.npos; };
   if (says("schemaVersion") || says("traceEvents") || says("distributedInfo")) return false;
-  return says("pg_status") || (says("record_id") && says("profiling_name")) || (says("entries") && says("pg_config"));
+  if (says("pg_status") || (says("record_id") && says("profiling_name"))) return true;
+  // Version 1 has nothing else if the rank had no call open.
+  return says("entries") && (says("pg_config") || (looks_like_pickle(head) && says("version")));
 }
 
 }  // namespace

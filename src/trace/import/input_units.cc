@@ -85,10 +85,13 @@ std::string seen(std::string_view head) {
   std::string text;
   int strange = 0;
   head.remove_prefix(std::min(head.size(), head.find_first_not_of(" \t\r\n")));
-  for (const char c : head.substr(0, 24)) {
-    const bool printable = c >= ' ' && c < 0x7F;
-    strange += !printable && c != '\n' && c != '\t' && c != '\r';
-    text.push_back(printable ? c : ' ');
+  const std::string_view shown = head.substr(0, 24);
+  for (size_t i = 0; i < shown.size();) {
+    const size_t bytes = std::max<size_t>(utf8_sequence(shown.substr(i)), 1);
+    const bool printable = bytes == 1 && shown[i] >= ' ' && shown[i] < 0x7F;
+    strange += bytes == 1 && !printable && shown[i] != '\n' && shown[i] != '\t' && shown[i] != '\r';
+    text.push_back(printable ? shown[i] : ' ');
+    i += bytes;
   }
   if (strange > 4) return "is not text";
   text.erase(text.find_last_not_of(' ') + 1);

@@ -8,6 +8,7 @@
 #include <array>
 
 #include "base/json_reader.h"
+#include "base/text.h"
 #include "base/text_source.h"
 #include "trace/import/importer.h"
 #include "trace/import/input_units.h"
@@ -203,8 +204,18 @@ std::vector<MergedRank> processes_of(const std::string& path) {
   return merged;
 }
 
+// An object a line, of which the head has two or more.
+bool is_json_lines(std::string_view head) {
+  const size_t end = head.find('\n');
+  if (end == head.npos) return false;
+  const std::string_view line = without_blanks(head.substr(0, end));
+  const size_t next = head.find_first_not_of(" \t\r\n", end);
+  return line.starts_with('{') && line.ends_with('}') && next != head.npos && head[next] == '{';
+}
+
 // A JSON document of another kind may well have a log's words in it.
 bool is_json_document(std::string_view head) {
+  if (is_json_lines(head)) return false;
   const size_t begin = head.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
   if (begin == head.npos) return false;
   const size_t next = head.find_first_not_of(" \t\r\n", begin + 1);

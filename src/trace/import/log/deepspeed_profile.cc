@@ -52,6 +52,12 @@ std::optional<double> scaled_number(std::string_view text) {
   }
 }
 
+// "336.23 M", "80"
+std::optional<int64_t> whole_number_of(std::string_view text) {
+  const auto value = scaled_number(text);
+  return value && *value >= 0 && *value < 1e18 ? std::optional<int64_t>(std::llround(*value)) : std::nullopt;
+}
+
 std::optional<int64_t> latency_ns(std::string_view text) {
   std::string_view unit;
   const auto value = printed_number(text, &unit);
@@ -155,13 +161,14 @@ class DeepSpeedProfile : public LogReading {
   }
 
   static void summary(std::string_view text, LogBuilder& rows) {
-    constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kRows = {
-        std::pair{"params per GPU:", "profiled_parameters"}, std::pair{"fwd latency:", "profiled_forward_ns"},
-        std::pair{"bwd latency:", "profiled_backward_ns"}, std::pair{"batch size per GPU:", "micro_batch_size"}};
+    constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kRows = {
+        std::pair{"params per GPU:", "profiled_parameters"},  std::pair{"fwd latency:", "profiled_forward_ns"},
+        std::pair{"bwd latency:", "profiled_backward_ns"},    std::pair{"step latency:", "profiled_optimizer_ns"},
+        std::pair{"iter latency:", "profiled_iteration_ns"}, std::pair{"batch size per GPU:", "micro_batch_size"}};
     for (const auto& [printed, name] : kRows) {
       if (!text.starts_with(printed)) continue;
       const std::string_view value = without_blanks(text.substr(printed.size()));
-      const auto number = name.ends_with("_ns") ? latency_ns(value) : leading_integer(value);
+      const auto number = name.ends_with("_ns") ? latency_ns(value) : whole_number_of(value);
       if (number) rows.setting(name, std::to_string(*number));
     }
     if (text.starts_with("world size:"))
@@ -169,6 +176,11 @@ class DeepSpeedProfile : public LogReading {
     if (text.starts_with("FLOPS per GPU =") || text.starts_with("FLOPS of GPU =")) {
       const size_t value = text.rfind("  ");
       const auto flops = value == text.npos ? std::nullopt : scaled_number(without_blanks(text.substr(value)));
+      if (flops) rows.setting("profiled_tflops", std::to_string(*flops / 1e12));
+    }
+    if (text.starts_with("samples/second:")) rows.setting("profiled_samples_per_s", without_blanks(text.substr(15)));
+    if (text.starts_with("fwd+bwd FLOPS per GPU =")) {
+      const auto flops = scaled_number(without_blanks(text.substr(text.rfind(':') + 1)));
       if (flops) rows.setting("profiled_tflops", std::to_string(*flops / 1e12));
     }
   }

@@ -4,9 +4,9 @@
 //   {'eval_loss': 2.1, 'eval_runtime': 12.3, 'eval_samples_per_second': 81.2, …}
 //   {'train_runtime': 919.097, 'train_samples_per_second': 1.088, 'train_steps_per_second': 0.017, 'epoch': 1.0}
 //
-// The lines state no time. It is that of the bar where there is one, else the mean of the whole training less its
-// evaluations. Nor do they state the step without a bar: then it follows from the epoch once the number of all steps is
-// known, or from logging_steps and the order.
+// The lines state no time, unless a trainer adds 'step_time' (TRL). Else it is that of the bar where there is one, else
+// the mean of the whole training less its evaluations. Nor do they state the step without a bar: then it follows from
+// the epoch once the number of all steps is known, or from logging_steps and the order.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -101,7 +101,8 @@ class Trainer : public LogReading {
   void number_pending(LogBuilder& rows, LogSeries& series) {
     const auto all = static_cast<double>(counted_steps(rows));
     const double epochs = end_epoch_ ? *end_epoch_ : static_cast<double>(rows.setting("epochs").value_or(0));
-    const int64_t every = rows.setting("log_interval").value_or(0);
+    const bool timed = std::ranges::all_of(pending_, [](const Pending& p) { return p.step.duration_ns.has_value(); });
+    const int64_t every = rows.setting("log_interval").value_or(timed && all <= 0 ? 1 : 0);
     if (every <= 0 && (all <= 0 || epochs <= 0)) {
       rows.log().untimed = static_cast<int64_t>(pending_.size());
       return;
@@ -147,13 +148,16 @@ class Trainer : public LogReading {
     const int64_t evaluated_ns = std::exchange(since_line_ns_, 0);
     if (course_.number() >= *number)
       step->duration_ns = course_.step_ns(from, *number, evaluated_ns), step->derived = true;
-    set_figures(text, step->figures);
+    set_figures(text, *step);
     LogFigures& f = step->figures;
     f.allocated_bytes = memory.max_allocated_bytes, f.reserved_bytes = memory.reserved_bytes;
     return true;
   }
 
-  static void set_figures(std::string_view text, LogFigures& f) {
+  static void set_figures(std::string_view text, LogStep& step) {
+    LogFigures& f = step.figures;
+    const auto time_s = member(text, "step_time");
+    if (time_s && *time_s > 0 && *time_s < 1e6) step.duration_ns = std::llround(*time_s * 1e9), step.derived = false;
     f.loss = member(text, "loss");
     f.grad_norm = member(text, "grad_norm");
     f.learning_rate = member(text, "learning_rate");
@@ -166,7 +170,7 @@ class Trainer : public LogReading {
     LogStep step{};
     step.line = line.number;
     step.iterations = 0;
-    set_figures(text, step.figures);
+    set_figures(text, step);
     if (!step.figures.loss && loses_loss(text)) step.figures.not_finite = 1;
     const bool again = !pending_.empty() && pending_.back().epoch == epoch && epoch;   // by another process
     if (!again) pending_.push_back({epoch, std::move(step)});
@@ -175,7 +179,8 @@ class Trainer : public LogReading {
 
   // As stated, else of the bar, else by the epoch.
   std::optional<int64_t> step_of(std::string_view text, const LogBuilder& rows) const {
-    if (const auto step = member(text, "step"); step && *step >= 0 && *step < 1e15) return std::llround(*step);
+    for (const std::string_view key : {"step", "current_steps"})  // the second: LLaMA-Factory's
+      if (const auto step = member(text, key); step && *step >= 0 && *step < 1e15) return std::llround(*step);
     if (course_.number() >= 0) return course_.number();
     const auto epoch = member(text, "epoch");
     const auto all = rows.setting("total_steps"), epochs = rows.setting("epochs");

@@ -79,6 +79,15 @@ LogSeries& LogBuilder::series(std::string_view family, const LogLine& line) {
   return *(latest_ = &series_.back());
 }
 
+// Within a few lines a number that comes again is another process's copy, unless the run broke off in between, or the
+// line is of a later time than the newest step and of one before the one before that.
+bool LogBuilder::starts_again(const LogStep& newest, const LogLine& line, int64_t number) const {
+  if (number >= newest.number) return false;
+  const auto broke_off = [&](const LogEvent& e) { return e.line > newest.line && ends_run(e.kind); };
+  if (!log_.events.empty() && broke_off(log_.events.back())) return log_.events.back().kind != LogEventKind::kNotFinite;
+  return number + 1 < newest.number && line.printed_ns && newest.printed_ns && *line.printed_ns > *newest.printed_ns;
+}
+
 LogStep* LogBuilder::last(std::string_view family, const LogLine& line) {
   LogSeries& all = series(family, line);
   return all.steps.empty() ? nullptr : &all.steps.back();
@@ -92,9 +101,9 @@ LogStep* LogBuilder::step(std::string_view family, const LogLine& line, int64_t 
     const size_t from = steps.size() - std::min(steps.size(), kRepeats);
     const auto before = std::find_if(steps.begin() + static_cast<ptrdiff_t>(from), steps.end(),
                                      [&](const LogStep& s) { return s.number == number; });
-    const bool near = line.number - steps.back().line < kNearLines;
-    if (near && before != steps.end()) return nullptr;
-    if (!near && number < steps.back().number) event(LogEventKind::kRestart, line).step = number;
+    const bool near = line.number - steps.back().line < kNearLines, again = starts_again(steps.back(), line, number);
+    if (near && !again && before != steps.end()) return nullptr;
+    if (again || (!near && number < steps.back().number)) event(LogEventKind::kRestart, line).step = number;
   }
   LogStep& s = steps.emplace_back();
   s.number = number;
@@ -102,6 +111,10 @@ LogStep* LogBuilder::step(std::string_view family, const LogLine& line, int64_t 
   s.line = line.number;
   s.printed_ns = line.printed_ns;
   return &s;
+}
+
+bool LogBuilder::has_steps() const {
+  return std::ranges::any_of(series_, [](const LogSeries& s) { return !s.steps.empty(); });
 }
 
 void LogBuilder::time(LogSeries& series, std::string_view name, std::optional<LogPhase> phase, int64_t least_ns,
@@ -152,6 +165,20 @@ void LogBuilder::found(std::string_view family) {
     if (std::ranges::count(log_.families, family) == 0) log_.families.emplace_back(family);
 }
 
+StepsWithoutTimes LogBuilder::steps_without_times() const {
+  StepsWithoutTimes out;
+  for (const LogSeries& s : series_) {
+    if (std::cmp_less_equal(s.steps.size(), out.lines)) continue;
+    out = {static_cast<int64_t>(s.steps.size()), s.steps.back().number, {}, {}};
+    for (const LogStep& step : s.steps) {
+      if (!step.figures.loss) continue;
+      if (!out.first_loss) out.first_loss = step.figures.loss;
+      out.last_loss = step.figures.loss;
+    }
+  }
+  return out;
+}
+
 RunLog LogBuilder::finished() const {
   RunLog log = log_;
   // The first family of which a step has a time, or may be given one.
@@ -173,6 +200,7 @@ RunLog LogBuilder::finished() const {
     if (LogRank* process = told_of(log.ranks, *s)) complete(*process, *s);
   for (LogRank& process : log.ranks) set_times(process, log);
   std::erase_if(log.ranks, [](const LogRank& r) { return r.steps.empty(); });
+  if (log.ranks.empty()) log.no_times = steps_without_times();
   std::ranges::stable_sort(log.ranks, {}, [](const LogRank& r) { return std::pair(r.rank.value_or(-1), r.node); });
   std::ranges::stable_sort(log.events, {}, &LogEvent::line);
   set_base(log);

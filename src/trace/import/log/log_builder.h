@@ -1,6 +1,7 @@
 // What families of lines tell of a run, gathered and put together.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -27,12 +28,26 @@ struct LogSeries {
   size_t next_timer = 0;
 };
 
+/// Counts on numbers that begin anew with each epoch.
+class EpochNumbers {
+ public:
+  int64_t operator()(int64_t epoch, int64_t number) {
+    if (epoch > epoch_ && epoch_ >= 0 && number + before_ <= newest_) before_ = newest_ + (number == 0);
+    epoch_ = std::max(epoch_, epoch);
+    return newest_ = std::max(newest_, number + before_), number + before_;
+  }
+
+ private:
+  int64_t epoch_ = -1, before_ = 0, newest_ = 0;
+};
+
 class LogBuilder {
  public:
   /// The steps of a family that the process of `line` printed. `family` is one of log_families()' names.
   LogSeries& series(std::string_view family, const LogLine& line);
   /// A step of a family, begun by `line`. Null: the line repeats a step that the family gave already, as another
-  /// process does that is not told apart. A number that goes back some lines later is a restart.
+  /// process does that is not told apart. A number that goes back is a restart some lines later, or after the run broke
+  /// off.
   LogStep* step(std::string_view family, const LogLine& line, int64_t number);
   /// The last one of the same family and process; null: there is none.
   LogStep* last(std::string_view family, const LogLine& line);
@@ -58,12 +73,17 @@ class LogBuilder {
     return latest_ != nullptr && !latest_->steps.empty() ? &latest_->steps.back() : nullptr;
   }
   [[nodiscard]] const std::vector<LogEvent>& events() const { return log_.events; }
+  /// Whether any family has a step so far.
+  [[nodiscard]] bool has_steps() const;
 
   /// What is known so far. Steps of the family that comes first in log_families() stand for a process; others add what
   /// they know of the same steps.
   [[nodiscard]] RunLog finished() const;
 
  private:
+  [[nodiscard]] StepsWithoutTimes steps_without_times() const;
+  [[nodiscard]] bool starts_again(const LogStep& newest, const LogLine& line, int64_t number) const;
+
   std::deque<LogSeries> series_;  // they stay where they are
   LogSeries* latest_ = nullptr;
   RunLog log_;

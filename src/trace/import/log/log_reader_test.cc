@@ -83,5 +83,31 @@ TEST(LogReader, ARestartGoesOn) {
   EXPECT_EQ(log.events[0].kind, LogEventKind::kRestart);
 }
 
+// Right after a crash, with few lines between: each line is a row, and other processes' copies of it are none.
+TEST(LogReader, ARestartMayBeQuick) {
+  std::string text;
+  const auto add = [&](int from, int to) {
+    for (int step = from; step <= to; ++step)
+      for (int copy = 0; copy < 2; ++copy) text += "iter " + std::to_string(step) + ": loss 2.5, time 100.00ms\n";
+  };
+  add(1, 20);
+  text += "Traceback (most recent call last):\nRuntimeError: NCCL communicator was aborted on rank 3.\n";
+  add(11, 40);
+  const RunLog log = log_of(text);
+  EXPECT_EQ(log.ranks.at(0).steps.size(), 50u);
+  ASSERT_EQ(log.events.size(), 2u);
+  EXPECT_EQ(log.events[1].kind, LogEventKind::kRestart);
+  EXPECT_EQ(log.events[1].step, 11);
+}
+
+TEST(LogReader, ARestartMayBeSilent) {
+  std::string text;
+  for (int step = 1; step <= 9; ++step)
+    text += "2024-05-01 12:00:0" + std::to_string(step) + " - iter " + std::to_string(step) + ": loss 2.5, time 100.00ms\n";
+  for (int step = 4; step <= 9; ++step)
+    text += "2024-05-01 12:01:0" + std::to_string(step) + " - iter " + std::to_string(step) + ": loss 2.5, time 100.00ms\n";
+  EXPECT_EQ(log_of(text).ranks.at(0).steps.size(), 15u);
+}
+
 }  // namespace
 }  // namespace profgpu

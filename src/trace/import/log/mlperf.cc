@@ -41,7 +41,10 @@ class Mlperf : public LogReading {
       rows.event(LogEventKind::kEvaluation, dated).duration_ns = *dated.printed_ns - *eval_begun_;
       eval_begun_.reset();
     }
-    if (key == "run_stop") rows.event(LogEventKind::kFinished, dated);
+    if (key == "run_stop") {
+      const std::string_view status = quoted_after(*record, "\"status\":");
+      rows.event(status.empty() || status == "success" ? LogEventKind::kFinished : LogEventKind::kTerminated, dated);
+    }
     return true;
   }
 
@@ -64,12 +67,14 @@ class Mlperf : public LogReading {
     return samples && *samples >= 0 && *samples < kMaxSamples ? samples : std::nullopt;
   }
 
-  // Samples of the block that `record` ends. Some programs count tokens or samples as epochs.
-  std::optional<int64_t> samples_of(std::string_view record) const {
+  // Samples of the block that `record` ends. An epoch is one, unless its count is stated; some programs count tokens or
+  // samples as epochs.
+  std::optional<int64_t> samples_of(std::string_view record, bool block) const {
     if (const auto position = position_of(record); position && position_)
       return *position > *position_ ? std::optional(*position - *position_) : std::nullopt;
-    const bool whole = epochs_ && epoch_samples_ && *epochs_ > 0 && *epochs_ < 1000;
-    return whole && *epoch_samples_ < kMaxSamples / 1000 ? std::optional(*epochs_ * *epoch_samples_) : std::nullopt;
+    const int64_t epochs = epochs_.value_or(block ? 0 : 1);
+    const bool whole = epoch_samples_ && epochs > 0 && epochs < 1000;
+    return whole && *epoch_samples_ < kMaxSamples / 1000 ? std::optional(epochs * *epoch_samples_) : std::nullopt;
   }
 
   void add_block(std::string_view record, std::string_view key, const LogLine& line, LogBuilder& rows) {
@@ -77,7 +82,7 @@ class Mlperf : public LogReading {
     const bool blocks = key == "block_stop";
     if (!blocks && blocks_) return;  // epochs around blocks
     blocks_ |= blocks;
-    const auto samples = samples_of(record);
+    const auto samples = samples_of(record, blocks);
     const int64_t iterations = samples && batch_ ? *samples / *batch_ : 0;
     auto number = integer_after(record, blocks ? "\"first_epoch_num\":" : "\"epoch_num\":");
     if (!number) number = integer_after(record, "\"step_num\":");

@@ -5,6 +5,8 @@
 //   step   10/1000 | loss 7.5 (+nanz)| norm 1.2 (+nanz)| lr 1e-05 | 250.33 ms | 45.2% bf16 MFU | 20123 tok/s      llm.c
 //   step 10/1000 | train loss 3.2 | norm 1.2 | lr 1e-4 | (100.2 ms | 5200 tok/s)
 //   step 00010/21400 (0.05%) | loss: 9.1 | lrm: 1.00 | dt: 450.25ms | tok/sec: 1,164,000 | bf16_mfu: 47.30   nanochat
+//   Epoch 1 | iter 4 step 1 | loss train: 10.123, val: n/a | iter time: 301.00 ms (step)              LitGPT
+//   Step 1/100 - loss: 2.3 - step_time: 0.251s - 1234 tokens/s
 //   step:10/1480 train_time:1420ms step_avg:142.00ms                   modded-nanogpt: since the start, and its mean
 #include "base/text.h"
 #include "trace/import/log/log_family.h"
@@ -40,17 +42,18 @@ std::optional<double> figure_before(std::string_view text, std::string_view unit
 class Loop : public LogReading {
  public:
   bool read(const LogLine& line, LogBuilder& rows) override {
-    std::string_view number = line.message;
+    std::string_view number = line.message, rest;
+    const auto epoch = take_epoch(number);
     if (!take_word(number)) return false;
-    std::string_view rest;
     const auto n = leading_integer(number, &rest);
-    if (!n || *n < 0 || rest.empty() || !has(":|,/ ", rest.substr(0, 1))) return false;
+    if (!n || *n < 0 || *n > kMaxNumber || rest.empty() || !has(":|,/ ", rest.substr(0, 1))) return false;
     if (has(rest, "time per iteration") || has(rest, "time_per_iteration")) return false;   // Megatron's
     // "step 500: train loss 2.1, val loss 2.3": an evaluation
     if (has(rest, "val loss") || has(rest, "val_loss:")) {
       rows.event(LogEventKind::kEvaluation, line).step = n;
       return true;
     }
+    if (epoch) return read_step_of_epoch(*epoch, *n, rest, line, rows);
     return has(rest, "step_avg:") ? read_course(*n, rest, line, rows) : read_step(*n, rest, line, rows);
   }
 
@@ -69,10 +72,31 @@ class Loop : public LogReading {
     return false;
   }
 
+  // "Epoch 1 | ", "epoch 1 "
+  static std::optional<int64_t> take_epoch(std::string_view& text) {
+    if (lower_case(text.substr(0, 6)) != "epoch ") return std::nullopt;
+    std::string_view rest;
+    const auto epoch = leading_integer(text.substr(6), &rest);
+    if (epoch) text = rest.substr(std::min(rest.find_first_not_of(" |,:"), rest.size()));
+    return epoch;
+  }
+
+  // Only lines that state a time: other programs' begin alike.
+  bool read_step_of_epoch(int64_t epoch, int64_t n, std::string_view rest, const LogLine& line, LogBuilder& rows) {
+    LogLine undated = line;
+    undated.printed_ns.reset();
+    EpochNumbers counted = numbers_;
+    if (!read_step(counted(epoch, n), rest, undated, rows)) return false;
+    numbers_ = counted;
+    if (LogStep* step = rows.last(kLoopName, line); step != nullptr && step->line == line.number)
+      step->printed_ns = line.printed_ns;
+    return true;
+  }
+
   static bool read_step(int64_t n, std::string_view rest, const LogLine& line, LogBuilder& rows) {
-    const auto loss = keyed_value(rest, {"loss", "train_loss", "train loss"});
+    const auto loss = keyed_value(rest, {"loss", "train_loss", "train loss", "loss train"});
     auto time = keyed_value(rest, {"dt"});   // before the "total time" of such lines
-    if (!time) time = keyed_value(rest, {"time", "step_time", "step time", "iter_time", "time/step", "elapsed"});
+    if (!time) time = keyed_value(rest, {"time", "step_time", "step time", "iter_time", "iter time", "time/step", "elapsed"});
     if (!time && has(rest, "ms")) time = after(rest, "(");  // "(100.2 ms | 5200 tok/s)"
     auto ns = time ? time_of(*time) : std::nullopt;
     if (const auto number = ns ? std::nullopt : number_before(rest, " ms")) ns = leading_ms(*number);
@@ -89,7 +113,10 @@ class Loop : public LogReading {
     auto mfu = keyed_number(rest, {"mfu", "bf16_mfu"});
     if (!mfu) mfu = figure_before(rest, "% bf16 MFU");
     if (mfu && *mfu >= 0) f.mfu_pct = mfu;  // -100 %: not yet known
-    if (!f.tokens_per_s) f.tokens_per_s = figure_before(rest, " tok/s");
+    for (const std::string_view unit : {" tok/s", " tokens/s"})
+      if (!f.tokens_per_s) f.tokens_per_s = figure_before(rest, unit);
+    for (const std::string_view unit : {" samples/s", " images/s", " img/s"})
+      if (!f.samples_per_s) f.samples_per_s = figure_before(rest, unit);
     return true;
   }
 
@@ -109,7 +136,9 @@ class Loop : public LogReading {
     return true;
   }
 
+  static constexpr int64_t kMaxNumber = 1'000'000'000'000'000;
   int64_t before_ = 0, elapsed_ns_ = 0;
+  EpochNumbers numbers_;
 };
 
 }  // namespace

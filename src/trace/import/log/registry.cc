@@ -4,13 +4,14 @@ namespace profgpu {
 
 extern const LogFamily kMegatron, kTorchTitan, kDeepSpeed, kLoop, kNemo, kMaxText, kHuggingFace, kLightning, kMlperf,
     kVision, kOpenMmLab, kPaddle, kFairseq, kVerl, kKeras, kMemoryLines, kJobSetup, kDeepSpeedProfile, kStalls, kRunEnd,
-    kNcclTests, kNcclDebug, kServing, kMetricBlocks, kTorchtune, kTensorRtLlm;
+    kNcclTests, kNcclDebug, kServing, kMetricBlocks, kTorchtune, kTensorRtLlm, kDeepSpeedChat, kMetricRows, kBars;
 
 const std::vector<const LogFamily*>& log_families() {
   static const std::vector<const LogFamily*> all = {
       &kMegatron,    &kTorchTitan,   &kDeepSpeed,   &kLoop,     &kNemo,        &kMaxText,  &kHuggingFace,
       &kLightning,   &kMlperf,       &kVision,      &kOpenMmLab, &kPaddle,     &kFairseq,  &kVerl,
-      &kKeras,       &kTorchtune,    &kMetricBlocks, &kTensorRtLlm, &kServing, &kMemoryLines, &kJobSetup,
+      &kKeras,       &kTorchtune,    &kMetricBlocks, &kTensorRtLlm, &kDeepSpeedChat,
+      &kMetricRows, &kBars,          &kServing, &kMemoryLines, &kJobSetup,
       &kDeepSpeedProfile, &kStalls,  &kRunEnd,      &kNcclTests, &kNcclDebug};
   return all;
 }
