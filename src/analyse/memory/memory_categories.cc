@@ -82,11 +82,11 @@ class Classifier {
   [[nodiscard]] CategoryOf by_lifetime(const Allocation& a) const {
     switch (stacks_.of(a.stack).role) {
       case MemoryRole::kGradient:
-        return kept(a, MemoryPhase::kBackward, Category::kGradient, Certainty::kCertain);
+        return kept(a, Category::kGradient, Certainty::kCertain);
       case MemoryRole::kBackward:
-        return kept(a, MemoryPhase::kBackward, Category::kGradient, Certainty::kLikely);
+        return kept(a, Category::kGradient, Certainty::kLikely);
       case MemoryRole::kOptimizer:
-        return kept(a, MemoryPhase::kOptimizer, Category::kOptimizerState, Certainty::kLikely);
+        return kept(a, Category::kOptimizerState, Certainty::kLikely);
       case MemoryRole::kForward:
       case MemoryRole::kProgram:
         return of_forward(a);
@@ -101,10 +101,10 @@ class Classifier {
                                : CategoryOf{Category::kTemporary, Certainty::kLikely};
   }
   // What is still there when the phase that made it is over, or the recording is.
-  [[nodiscard]] CategoryOf kept(const Allocation& a, MemoryPhase phase, Category category, Certainty certainty) const {
+  [[nodiscard]] CategoryOf kept(const Allocation& a, Category category, Certainty certainty) const {
     if (category == Category::kGradient && stacks_.of(freed_in(a)).zeroes_gradients)
       return {category, Certainty::kCertain};
-    const bool over = a.freed == kOutside || phases_.at(a.freed) != phase || step_of(a.freed) != step_of(a.made) ||
+    const bool over = a.freed == kOutside || phases_.at(a.freed) != phases_.at(a.made) || step_of(a.freed) != step_of(a.made) ||
                       phases_.backward_passes(a.freed) != backward_of(a.made);
     if (over) return {category, certainty};
     // Where nothing tells the optimizer's steps, what outlives all else of its pass, and is as large as something that
@@ -141,7 +141,7 @@ class Classifier {
   // Of a recording that keeps no frames of C++ it is autograd's.
   [[nodiscard]] CategoryOf without_stack(const Allocation& a) const {
     if (stacks_.empty() || stacks_.has_native_frames()) return {};
-    return kept(a, MemoryPhase::kBackward, Category::kGradient, Certainty::kInferred);
+    return kept(a, Category::kGradient, Certainty::kInferred);
   }
 
   // The stack of what frees it; none where the recording gives frees the stacks of their allocations.
