@@ -47,7 +47,10 @@ std::vector<StepRange> step_ranges(const MemorySnapshot& snapshot, const MemoryH
   for (uint32_t row = history.first; row < history.end; ++row) {
     const int64_t time_us = snapshot.events.time_us(row);
     if (time_us == AllocationEvent::kNoTime) continue;
-    for (; next != times.end() && next->first <= time_us; ++next) ranges.push_back({row});
+    for (; next != times.end() && next->first <= time_us; ++next) {
+      if (!ranges.empty() && ranges.back().end == kNone) ranges.back().end = row;
+      ranges.push_back({row});
+    }
     if (ranges.empty() || ranges.back().end != kNone || std::prev(next)->second >= time_us) continue;
     ranges.back().end = row;
   }
@@ -145,8 +148,10 @@ MemoryPhases::MemoryPhases(const MemorySnapshot& snapshot, const MemoryHistory& 
   Reading reading(snapshot, history, stacks);
   bool backward_since_step = false;
   for (uint32_t row = history.first; row < history.end; ++row) {
-    if (reading.begins_step(row)) begin(row, MemoryPhase::kOptimizer);
-    if (backward_since_step && reading.zeroes_gradients(row)) begin(row, MemoryPhase::kOptimizer);
+    if (reading.begins_step(row) || (backward_since_step && reading.zeroes_gradients(row))) {
+      begin(row, MemoryPhase::kOptimizer);
+      backward_since_step = false;
+    }
     if (snapshot.events.action(row) == AllocationAction::kAlloc) {
       if (const MemoryPhase phase = reading.phase(row); phase != MemoryPhase::kUnknown) {
         begin(row, phase);

@@ -28,6 +28,7 @@ struct FrameFacts {
   bool zeroes = false, autocast = false, graph = false;
   bool applies = false, backward = false;  ///< torch.autograd.Function's apply(), and what it calls in a backward pass
   bool step = false, closure = false;      ///< an optimizer's step(), and what such a step calls to compute the loss
+  bool checkpoint = false, shards = false;
   bool compiled = false;                   ///< AOTAutograd's: its forward() runs compiled optimizers as well
 };
 
@@ -37,12 +38,14 @@ bool is_library(std::string_view file) {
          file.starts_with("<frozen") || file.starts_with("<string>") || file.starts_with("torch/");
 }
 
+bool is_fsdp(std::string_view file) { return has_any(file, {"distributed/fsdp/", "_composable/fsdp/"}); }
+
 // What the autograd engine calls in its own threads. Without frames of C++ nothing else tells of the engine.
 bool is_called_by_engine(std::string_view last, std::string_view file) {
   if (file.ends_with("torch/autograd/__init__.py") || file.ends_with("torch/autograd/graph.py"))
     return is_any(last, {"backward", "_engine_run_backward", "grad", "unpack_from_cpu"});
   if (file.ends_with("torch/utils/checkpoint.py")) return is_any(last, {"unpack_hook", "recompute_fn"});
-  return has(file, "/fsdp/") && has_any(last, {"pre_backward", "post_backward"}) && !last.starts_with("_register");
+  return is_fsdp(file) && has_any(last, {"pre_backward", "post_backward"}) && !last.starts_with("_register");
 }
 
 FrameFacts python_facts(std::string_view name, std::string_view file) {
@@ -55,7 +58,7 @@ FrameFacts python_facts(std::string_view name, std::string_view file) {
   f.applies = last == "apply" && file.ends_with("torch/autograd/function.py");
   f.backward = is_any(last, {"backward", "vjp"});
   f.optimizer = has_any(file, {"/optim/", "/optimizers/", "/ops/adam/", "/ops/lamb/", "/ops/lion/"}) &&
-                !file.ends_with("lr_scheduler.py");
+                !file.ends_with("lr_scheduler.py") && !file.ends_with("swa_utils.py");
   f.step = f.optimizer && last == "step";
   f.closure = has(last, "closure");
   f.forward = last == "forward" || (last == "_call_impl" && file.ends_with("nn/modules/module.py"));
@@ -63,6 +66,7 @@ FrameFacts python_facts(std::string_view name, std::string_view file) {
   f.module = (file.ends_with("nn/modules/module.py") &&
               is_any(last, {"_apply", "convert", "to", "cuda", "half", "float", "bfloat16", "load_state_dict"})) ||
              file.ends_with("torch/nn/init.py") || file.ends_with("torch/nn/parameter.py") ||
+             (file.ends_with("torch/serialization.py") && has(last, "load")) ||
              is_any(last, {"from_pretrained", "_load_pretrained_model", "load_state_dict", "load_weights",
                            "set_module_tensor_to_device", "load_file", "reset_parameters"});
   f.init = last == "__init__";
@@ -81,6 +85,8 @@ FrameFacts python_facts(std::string_view name, std::string_view file) {
   f.collector = last == "collect" && file.ends_with("gc.py");
   f.zeroes = last == "zero_grad";
   f.autocast = file.ends_with("torch/amp/autocast_mode.py");
+  f.checkpoint = file.ends_with("torch/utils/checkpoint.py");
+  f.shards = is_fsdp(file) || has(file, "deepspeed/runtime/zero/");
   f.graph = file.ends_with("torch/cuda/graphs.py") || has_any(file, {"cudagraph", "cuda_graph"});
   return f;
 }
@@ -90,9 +96,10 @@ FrameFacts native_facts(std::string_view name) {
   f.accumulates = has(name, "AccumulateGrad");
   f.engine = has_any(name, {"torch::autograd::Engine::", "torch::autograd::generated::"}) && !has(name, "VariableType");
   f.communicates = has_any(name, {"c10d::Reducer", "c10d::ProcessGroup", "c10d::nccl", "torch::cuda::nccl"});
-  f.workspace = has_any(name, {"Workspace", "workspace", "CUDABlasHandle", "cublasCreate", "cudnnCreate"});
+  f.workspace = has_any(name, {"Workspace", "workspace", "CUDABlasHandle", "cublasCreate", "cudnnCreate",
+                               "run_conv_plan", "try_plans", "generate_and_filter_plans"});
   f.op = name.starts_with(kOps);
-  f.collector = has_any(name, {"gc_collect", "PyGC_Collect"});
+  f.collector = has_any(name, {"gc_collect", "PyGC_Collect", "delete_garbage"});
   f.autocast = has(name, "at::autocast::");
   return f;
 }
@@ -126,6 +133,8 @@ class StackReading {
     facts_.attention = attention_ && facts_.role != MemoryRole::kOptimizer;
     facts_.collector = seen_.collector;
     facts_.zeroes_gradients = seen_.zeroes;
+    facts_.in_forward = seen_.forward;
+    facts_.checkpointed = seen_.checkpoint;
     facts_.in_backward = seen_.engine || seen_.accumulates;
     facts_.graph = seen_.graph;
     return std::move(facts_);
@@ -154,7 +163,7 @@ class StackReading {
     seen_.engine |= engine, seen_.accumulates |= f.accumulates;
     seen_.forward |= f.forward, seen_.communicates |= f.communicates, seen_.cache |= f.cache;
     seen_.workspace |= f.workspace, seen_.collector |= f.collector, seen_.python |= f.python;
-    seen_.zeroes |= f.zeroes, seen_.graph |= f.graph;
+    seen_.zeroes |= f.zeroes, seen_.graph |= f.graph, seen_.checkpoint |= f.checkpoint;
     any_ = true;
   }
   // An optimizer counts unless something further in computes a loss or gradients for it; within the engine its step()
@@ -185,10 +194,11 @@ class StackReading {
   bool python_ = false, attention_ = false, any_ = false, calls_back_ = false;
 };
 
-// PyTorch's own modules call others only to pass on what they get.
+// PyTorch's own modules and wrappers call others only to pass on what they get.
 ModuleCall call_of(const FrameFacts& f, std::string_view file) {
   if (!f.python || !f.forward) return ModuleCall::kNone;
-  return has(file, "torch/nn/modules/") ? ModuleCall::kPyTorchs : ModuleCall::kPrograms;
+  const bool own = has_any(file, {"torch/nn/", "torch/distributed/", "torch/_dynamo/", "torch/_functorch/"});
+  return own ? ModuleCall::kPyTorchs : ModuleCall::kPrograms;
 }
 
 // The last two parts say where it is; what is before differs between machines.
@@ -209,7 +219,7 @@ StackBook::StackBook(const MemorySnapshot& snapshot) : snapshot_(snapshot) {
     const MemoryFrame& f = stacks.frame(i);
     frames.push_back(facts_of(snapshot.strings[f.name], snapshot.strings[f.file]));
     native_ |= !frames.back().python;
-    autocast_ |= frames.back().autocast;
+    autocast_ |= frames.back().autocast, checkpoints_ |= frames.back().checkpoint, shards_ |= frames.back().shards;
     modules_.push_back(call_of(frames.back(), snapshot.strings[f.file]));
   }
   facts_.reserve(stacks.stacks());
