@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import gc
 import html
 import os
@@ -11,6 +12,17 @@ from typing import Any, List, Optional
 
 from . import _allocator, _library
 from .report import Report, analyze
+
+
+def _check_folder_of(path: str) -> None:
+    """Before the block runs: its folder is there and can be written to, or can be made."""
+    folder = os.path.dirname(os.path.abspath(path))
+    while not os.path.lexists(folder):
+        folder = os.path.dirname(folder)
+    if not os.path.isdir(folder):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), folder)
 
 
 class MemoryRecording:
@@ -29,6 +41,8 @@ class MemoryRecording:
         self.path = own if path is None else os.fsdecode(path)
         if max_entries < 1:
             raise ValueError("max_entries must be positive, not %d" % max_entries)
+        if stacks not in ("all", "python"):
+            raise ValueError('stacks must be "all" or "python", not %r' % stacks)
         self._max_entries, self._stacks = max_entries, stacks
         self._on_oom, self._at_end = on_oom, at_end
         self.note = ""
@@ -57,6 +71,7 @@ class MemoryRecording:
         if self.note:
             print("profgpu: record_memory() records nothing: %s." % self.note, file=sys.stderr)
             return self
+        _check_folder_of(self.path)
         torch.cuda.init()
         self._began = _allocator.begin(torch, self._max_entries, self._stacks)
         if self._on_oom:

@@ -55,23 +55,28 @@ PickleValue PickleObjects::kept(const Wide& wide) {
 namespace pickle {
 namespace {
 
-struct CodeOpcode {
+struct NamedOpcode {
   uint8_t opcode;
   std::string_view name;
 };
 // What could import, call or build: Python's pickletools has the names.
-constexpr CodeOpcode kOfCode[] = {
+constexpr NamedOpcode kOfCode[] = {
     {'c', "GLOBAL"},     {0x93, "STACK_GLOBAL"}, {'R', "REDUCE"},       {'b', "BUILD"},
     {'i', "INST"},       {'o', "OBJ"},           {0x81, "NEWOBJ"},      {0x92, "NEWOBJ_EX"},
     {0x82, "EXT1"},      {0x83, "EXT2"},         {0x84, "EXT4"},        {'P', "PERSID"},
     {'Q', "BINPERSID"},  {0x97, "NEXT_BUFFER"},  {0x98, "READONLY_BUFFER"},
+};
+// Data, but not of any file that profgpu knows.
+constexpr NamedOpcode kUnused[] = {
+    {0x8f, "EMPTY_SET"},      {0x90, "ADDITEMS"}, {0x91, "FROZENSET"}, {'B', "BINBYTES"},
+    {'C', "SHORT_BINBYTES"}, {0x8e, "BINBYTES8"}, {0x96, "BYTEARRAY8"},
 };
 constexpr size_t kMaxNamed = 80;   // bytes of what an opcode would import
 
 }  // namespace
 
 Error refused(uint8_t opcode, uint64_t at, std::string_view name) {
-  for (const CodeOpcode& known : kOfCode) {
+  for (const NamedOpcode& known : kOfCode) {
     if (known.opcode != opcode) continue;
     std::string what(name.substr(0, kMaxNamed));
     replace_invalid_utf8(what);
@@ -80,6 +85,10 @@ Error refused(uint8_t opcode, uint64_t at, std::string_view name) {
     return {fmt::format("pickle opcode {}{}{} at byte {} would run code", known.name, what.empty() ? "" : " ", what, at),
             "profgpu reads pickles of plain data only; do not load this file with Python either unless you trust it"};
   }
+  for (const NamedOpcode& known : kUnused)
+    if (known.opcode == opcode)
+      return {fmt::format("pickle opcode {} at byte {}: sets and bytes are not read", known.name, at),
+              "no PyTorch version writes such a file: check what wrote it"};
   return damaged(fmt::format("0x{:02x} is not a pickle opcode", opcode), at);
 }
 

@@ -645,11 +645,9 @@ typename PickleReader<Sink>::Step PickleReader<Sink>::step() {
       if (const auto done = small_dict()) return *done;
       take(0);
       return open(true);
-    case ']':                                // EMPTY_LIST
-    case 0x8f: take(0); return open(false);  // EMPTY_SET
+    case ']': take(0); return open(false);   // EMPTY_LIST
     case 'u': take(0); return fill_from_mark(true);    // SETITEMS
-    case 'e':                                          // APPENDS
-    case 0x90: take(0); return fill_from_mark(false);  // ADDITEMS
+    case 'e': take(0); return fill_from_mark(false);   // APPENDS
     case 's': {  // SETITEM
       take(0);
       const Value value = pop(), key = pop();
@@ -668,8 +666,7 @@ typename PickleReader<Sink>::Step PickleReader<Sink>::step() {
     case 0x86: take(0); return tuple(2);     // TUPLE2
     case 0x87: take(0); return tuple(3);     // TUPLE3
     case 't':                                // TUPLE
-    case 'l':                                // LIST
-    case 0x91: take(0); return made_from_mark(false);   // FROZENSET
+    case 'l': take(0); return made_from_mark(false);   // LIST
     case 'd': take(0); return made_from_mark(true);     // DICT
     case 0x80: {  // PROTO
       if (!has(1)) return Step::kCut;
@@ -721,17 +718,13 @@ typename PickleReader<Sink>::Step PickleReader<Sink>::scalar(uint8_t op, uint64_
     }
     case 0x8c:  // SHORT_BINUNICODE
     case 'U':   // SHORT_BINSTRING
-    case 'C':   // SHORT_BINBYTES
       if (!has(1)) return Step::kCut;
       return text(static_cast<uint8_t>(p[1]), 2);
     case 'X':   // BINUNICODE
     case 'T':   // BINSTRING
-    case 'B':   // BINBYTES
       if (!has(4)) return Step::kCut;
       return text(pickle::little_endian<uint32_t>(p + 1), 5);
     case 0x8d:  // BINUNICODE8
-    case 0x8e:  // BINBYTES8
-    case 0x96:  // BYTEARRAY8
       if (!has(8)) return Step::kCut;
       return text(pickle::little_endian<uint64_t>(p + 1), 9);
     case 'N': take(0); return push(Value::none());            // NONE

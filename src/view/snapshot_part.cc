@@ -61,7 +61,11 @@ SnapshotParts snapshot_parts(const SnapshotSection& snapshot, std::optional<int6
     parts.holders.table.rows.push_back(
         {h.place(), category_words(h.category), h.op.empty() ? Value() : Value(h.op), h.bytes, h.peak_pct, h.blocks});
   }
-  if (snapshot.truncated && snapshot.history_recorded)
+  if (!snapshot.stacks_recorded)
+    parts.categories.sentences.emplace_back(
+        "The recording has no stacks, so it does not tell what memory is for, nor which line allocates it: record with "
+        "torch.cuda.memory._record_memory_history(max_entries=1_000_000), without context=None.");
+  if (snapshot.truncated && snapshot.history_recorded && snapshot.stacks_recorded)
     parts.categories.sentences.emplace_back(
         "The history does not reach back to the first allocation: of what was there before, only blocks that are still "
         "held can have a stack; the category of the rest is inferred from size and lifetime, or unknown.");

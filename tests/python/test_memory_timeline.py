@@ -102,6 +102,14 @@ def test_what_such_a_file_cannot_tell_is_null(tmp_path, analyze, profgpu):
     assert 'Memory at the peak' in text and 'PyTorch memory timeline' in text and 'nan' not in text.lower().split()
 
 
+def test_a_picture_is_an_error_that_says_what_to_export(tmp_path, profgpu):
+    path = tmp_path / 'timeline.html'
+    path.write_text('<html>\n<head><meta charset="utf-8" /><title>GPU Memory Timeline HTML</title></head>\n<body></body></html>')
+    result = profgpu('analyze', path)
+    assert result.returncode == 1 and b'timeline.html: a web page, not a trace' in result.stderr
+    assert b'.raw.json.gz' in result.stderr
+
+
 @pytest.mark.parametrize('part', [0.2, 0.5, 0.9, 0.99])
 def test_a_cut_file_gives_what_it_holds(part, tmp_path, profgpu):
     events = ROWS + [[1_000_000_010_000 + 1000 * i, 2, 10 + i, i % 8] for i in range(200)]

@@ -154,16 +154,28 @@ def test_another_error_goes_on_and_the_block_is_written(cuda, here):
 
 def test_what_cannot_be_written_hides_no_error_of_the_program(cuda, here, capsys):
     stand_in = cuda()
-    (here / 'file').write_text('')
-    for error, act in ((torch.OutOfMemoryError, stand_in.fail), (ValueError, lambda: int('x'))):
+    for error, act in ((torch.OutOfMemoryError, stand_in.fail), (ValueError, lambda: int('x')), (OSError, lambda: None)):
         with pytest.raises(error):
             with profgpu.record_memory('file/m.pickle'):
+                (here / 'file').write_text('')   # after the path was checked
                 act()
-        assert 'file' in capsys.readouterr().err and stand_in.settings is None
-    with pytest.raises(OSError):
-        with profgpu.record_memory('file/m.pickle'):
-            pass
-    assert stand_in.settings is None and os.listdir(here) == ['file']
+        assert error is OSError or 'file' in capsys.readouterr().err
+        assert stand_in.settings is None and os.listdir(here) == ['file']
+        (here / 'file').unlink()
+
+
+def test_a_path_that_cannot_be_written_is_an_error_before_the_block_runs(cuda, here):
+    stand_in = cuda()
+    (here / 'file').write_text('')
+    with pytest.raises(NotADirectoryError, match='file'):
+        with profgpu.record_memory('file/sub/m.pickle'):
+            raise AssertionError('it runs')
+    assert stand_in.settings is None
+
+
+def test_stacks_of_no_kind_are_an_error(here):
+    with pytest.raises(ValueError, match='"all" or "python", not \'foo\''):
+        profgpu.record_memory(stacks='foo')
 
 
 def test_pytorch_2_0(cuda, here):

@@ -10,35 +10,50 @@ namespace profgpu {
 
 class SnapshotBuilder {
  public:
-  enum Stack : uint8_t { kNoStack, kForward, kBackward, kGradient, kOptimizer, kMoved, kConverted, kCaptured };
+  enum Stack : uint8_t { kNoStack, kForward, kBackward, kGradient, kOptimizer, kMoved, kConverted, kCaptured, kOwn };
+  struct Frame {
+    std::string_view name, file;
+    int32_t line;
+  };
 
   SnapshotBuilder() {
-    stacks_[kForward] = stack({{"at::_ops::mul_Tensor::call(at::Tensor const&)", "??", 0},
-                               {"forward", "/home/me/job/model.py", 12},
-                               {"_call_impl", "/x/site-packages/torch/nn/modules/module.py", 1790},
-                               {"main", "/home/me/job/train.py", 40}});
-    stacks_[kBackward] = stack({{"torch::autograd::generated::MulBackward0::apply(std::vector&&)", "Functions.cpp", 0},
-                                {"torch::autograd::Engine::evaluate_function()", "??", 0}});
-    stacks_[kGradient] = stack({{"torch::autograd::AccumulateGrad::apply(std::vector&&)", "??", 0},
-                                {"torch::autograd::Engine::evaluate_function()", "??", 0}});
-    stacks_[kOptimizer] = stack({{"at::_ops::zeros_like::call(at::Tensor const&)", "??", 0},
-                                 {"step", "/x/site-packages/torch/optim/adamw.py", 77},
-                                 {"main", "/home/me/job/train.py", 41}});
-    stacks_[kMoved] = stack({{"_apply", "/x/site-packages/torch/nn/modules/module.py", 900},
-                             {"main", "/home/me/job/train.py", 20}});
-    stacks_[kConverted] = stack({{"_apply", "/x/site-packages/torch/nn/modules/module.py", 900},
-                                 {"main", "/home/me/job/train.py", 21}});
-    stacks_[kCaptured] = stack({{"forward", "/home/me/job/model.py", 12},
-                                {"make_graphed_callables", "/x/site-packages/torch/cuda/graphs.py", 490},
-                                {"main", "/home/me/job/train.py", 30}});
+    frames_[kForward] = {{"at::_ops::mul_Tensor::call(at::Tensor const&)", "??", 0},
+                         {"forward", "/home/me/job/model.py", 12},
+                         {"_call_impl", "/x/site-packages/torch/nn/modules/module.py", 1790},
+                         {"main", "/home/me/job/train.py", 40}};
+    frames_[kBackward] = {{"torch::autograd::generated::MulBackward0::apply(std::vector&&)", "Functions.cpp", 0},
+                          {"torch::autograd::Engine::evaluate_function()", "??", 0}};
+    frames_[kGradient] = {{"torch::autograd::AccumulateGrad::apply(std::vector&&)", "??", 0},
+                          {"torch::autograd::Engine::evaluate_function()", "??", 0}};
+    frames_[kOptimizer] = {{"at::_ops::zeros_like::call(at::Tensor const&)", "??", 0},
+                           {"step", "/x/site-packages/torch/optim/adamw.py", 77},
+                           {"main", "/home/me/job/train.py", 41}};
+    frames_[kMoved] = {{"_apply", "/x/site-packages/torch/nn/modules/module.py", 900},
+                       {"main", "/home/me/job/train.py", 20}};
+    frames_[kConverted] = {{"_apply", "/x/site-packages/torch/nn/modules/module.py", 900},
+                           {"main", "/home/me/job/train.py", 21}};
+    frames_[kCaptured] = {{"forward", "/home/me/job/model.py", 12},
+                          {"make_graphed_callables", "/x/site-packages/torch/cuda/graphs.py", 490},
+                          {"main", "/home/me/job/train.py", 30}};
   }
 
   void alloc(uint64_t address, int64_t bytes, Stack where = kNoStack) {
     push(AllocationAction::kAlloc, address, bytes, where);
   }
-  void free(uint64_t address, int64_t bytes) {
-    push(AllocationAction::kFreeRequested, address, bytes, kNoStack);
-    push(AllocationAction::kFreeCompleted, address, bytes, kNoStack);
+  /// In a stack of the test's own: its frames, the innermost first.
+  void alloc(uint64_t address, int64_t bytes, const std::vector<Frame>& frames) {
+    frames_[kOwn] = frames;
+    push(AllocationAction::kAlloc, address, bytes, kOwn);
+  }
+  void free(uint64_t address, int64_t bytes, const std::vector<Frame>& frames = {}) {
+    const Stack where = frames.empty() ? kNoStack : kOwn;
+    frames_[kOwn] = frames;
+    push(AllocationAction::kFreeRequested, address, bytes, where);
+    push(AllocationAction::kFreeCompleted, address, bytes, where);
+  }
+  /// A range of PyTorch's own begins or ends between the last event and the next.
+  void annotate(std::string_view name, bool start) {
+    snapshot_.annotations.push_back({time_us_ + 5, snapshot_.strings.intern(name), 0, start});
   }
   void action(AllocationAction action, uint64_t address, int64_t bytes) { push(action, address, bytes, kNoStack); }
 
@@ -65,10 +80,6 @@ class SnapshotBuilder {
   }
 
  private:
-  struct Frame {
-    std::string_view name, file;
-    int32_t line;
-  };
   uint32_t stack(const std::vector<Frame>& frames) {
     std::vector<uint32_t> places;
     for (const Frame& f : frames)
@@ -82,12 +93,12 @@ class SnapshotBuilder {
     AllocationEvent e;
     e.kind = snapshot_.events.kind(kind);
     e.address = address, e.size = bytes, e.time_us = time_us_ += 10;
-    e.stack = where == kNoStack ? MemoryStacks::kNone : stacks_[where];
+    e.stack = where == kNoStack ? MemoryStacks::kNone : stack(frames_[where]);
     snapshot_.events.push(e);
   }
 
   MemorySnapshot snapshot_;
-  uint32_t stacks_[kCaptured + 1] = {};
+  std::vector<Frame> frames_[kOwn + 1];  // by Stack
   int64_t time_us_ = 1'700'000'000'000'000;
 };
 

@@ -840,12 +840,23 @@ export interface GrowingLine {
   line: number | null;
   category: string;
   cause: string;
+  per: string;
   growth_bytes: number;
   low_bytes: number;
   high_bytes: number;
   held_bytes: number;
   blocks: number;
   device: number | null;
+}
+export interface CycleRow {
+  function: string;
+  file: string | null;
+  line: number | null;
+  category: string;
+  held_bytes: number;
+  collected_bytes: number;
+  blocks: number;
+  collector_runs: number;
 }
 export interface PinnedMemory {
   events: number;
@@ -885,6 +896,7 @@ export interface EarlyFreeRow {
   held_bytes: number;
   peak_bytes: number;
   saved_bytes: number;
+  collected: boolean;
 }
 export interface SavingRow {
   change: string;
@@ -918,7 +930,7 @@ export interface SnapshotReplay {
   exact: boolean;
   departs_event: number | null;
   departure: string | null;
-  peak_reserved_bytes: number;
+  peak_reserved_bytes: number | null;
   settings: SettingRow[];
 }
 export interface SnapshotPoint {
@@ -948,6 +960,7 @@ export interface SnapshotSection {
   active_bytes: number | null;
   requested_bytes: number | null;
   history_recorded: boolean;
+  stacks_recorded: boolean;
   peak_allocated_bytes: number | null;
   peak_event: number | null;
   truncated: boolean;
@@ -958,6 +971,7 @@ export interface SnapshotSection {
   states: BlockStateRow[];
   peak: SnapshotPeak;
   growth: GrowingLine[];
+  cycles: CycleRow[];
   pinned: PinnedMemory | null;
   oom: OutOfMemory | null;
   spike: PeakSpike | null;

@@ -214,12 +214,14 @@ class Player {
 
 }  // namespace
 
-bool can_replay(const MemorySnapshot& snapshot, const MemoryHistory& history) {
-  // The model does not map and unmap parts of a segment.
+std::string_view why_no_replay(const MemorySnapshot& snapshot, const MemoryHistory& history) {
   const auto is_expandable = [&](const MemorySegment& s) { return s.device == history.device && s.expandable; };
-  if (snapshot.settings.expandable_segments || std::ranges::any_of(snapshot.segments, is_expandable)) return false;
-  return !snapshot.cut && history.end > history.first && history.end - history.first <= kMaxReplayedEvents &&
-         history.initial_reserved_bytes.has_value();
+  if (snapshot.settings.expandable_segments || std::ranges::any_of(snapshot.segments, is_expandable))
+    return "the recording has expandable segments: the model does not map and unmap parts of a segment";
+  if (snapshot.cut) return "the file ends early";
+  if (history.end - history.first > kMaxReplayedEvents) return "the history has over four million events";
+  if (!history.initial_reserved_bytes) return "what was reserved before the first event is unknown";
+  return {};
 }
 
 AllocatorReplay replayed(const MemorySnapshot& snapshot, const MemoryHistory& history) {

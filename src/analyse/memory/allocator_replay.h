@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "analyse/memory/lifetimes.h"
@@ -23,8 +24,8 @@ struct AllocatorReplay {
 
 constexpr uint32_t kMaxReplayedEvents = 4'000'000;  ///< of a device: a few seconds
 
-/// Whether the recording tells enough: it is not cut, and has segments and at most kMaxReplayedEvents events.
-bool can_replay(const MemorySnapshot& snapshot, const MemoryHistory& history);
+/// Empty: the recording tells enough.
+std::string_view why_no_replay(const MemorySnapshot& snapshot, const MemoryHistory& history);
 
 /// With the recorded settings, compared with what was recorded.
 AllocatorReplay replayed(const MemorySnapshot& snapshot, const MemoryHistory& history);

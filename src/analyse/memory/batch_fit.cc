@@ -19,8 +19,10 @@ Growth growth_of(const Allocation& a, MemoryCategory category, const StackBook& 
   switch (category) {
     case MemoryCategory::kActivation:
     case MemoryCategory::kInput:
-    case MemoryCategory::kCache:
       return Growth::kGrows;
+    // Engines allocate it once, as large as what is free; a model's forward for each sequence.
+    case MemoryCategory::kCache:
+      return stacks.of(a.stack).in_forward ? Growth::kGrows : Growth::kFixed;
     case MemoryCategory::kTemporary:
       if (role == MemoryRole::kOptimizer || role == MemoryRole::kParameter) return Growth::kFixed;
       // Gradients of parameters before they are added, and copies of parameters in another type.

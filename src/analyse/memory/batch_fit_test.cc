@@ -6,6 +6,8 @@
 #include <cmath>
 #include <random>
 
+#include "support/memory_snapshot_builder.h"
+
 namespace profgpu {
 namespace {
 
@@ -17,6 +19,17 @@ TEST(BatchLevels, NothingThatGrowsHasNoLargest) {
   levels.add(40, 10);
   EXPECT_EQ(levels.largest(100), 6);
   EXPECT_EQ(levels.largest(20), 0) << "what stays does not fit";
+}
+
+TEST(BatchFit, ACacheThatAnEngineAllocatesOnceStays) {
+  const auto growing = [](const SnapshotBuilder::Frame& outer) {
+    SnapshotBuilder b;
+    b.alloc(0x1000, 9000, {{"_allocate_kv_cache", "/x/site-packages/engine/runner.py", 2500}, outer});
+    b.alloc(0x8000, 100, SnapshotBuilder::kForward);
+    return snapshot_section(b.finish()).batch->scaling_bytes;
+  };
+  EXPECT_EQ(growing({"initialize", "/x/site-packages/engine/worker.py", 270}), 100);
+  EXPECT_EQ(growing({"forward", "/me/model.py", 27}), 9100);
 }
 
 TEST(BatchLevels, PropertyAsEveryMomentAsked) {

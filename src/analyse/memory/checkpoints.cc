@@ -60,6 +60,7 @@ std::vector<CheckpointSite> checkpoint_sites(const MemorySnapshot& snapshot, con
   for (size_t i = 0; i < categories.size(); ++i) {
     const Allocation& a = history.allocations[i];
     if (a.made == Allocation::kOutside || stacks.of(a.stack).role != MemoryRole::kForward) continue;
+    if (stacks.of(a.stack).checkpointed) continue;
     const auto [at, fresh] = sites_by_stack.try_emplace(a.stack);
     if (fresh) at->second = sites_of(snapshot, stacks, a.stack);
     const bool activation = categories[i].category == MemoryCategory::kActivation;

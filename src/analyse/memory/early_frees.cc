@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "analyse/memory/level_courses.h"
+#include "analyse/memory/reference_cycles.h"
 
 namespace profgpu {
 namespace {
@@ -107,6 +108,8 @@ std::vector<EarlyFreeRow> early_frees(const MemorySnapshot& snapshot, const Memo
     row.bytes = group.bytes;
     row.peak_bytes = bytes.peak_without(snapshot, history);
     row.saved_bytes = history.peak_bytes - row.peak_bytes;
+    row.collected = std::ranges::any_of(
+        group.allocations, [&](size_t i) { return is_collected(snapshot, stacks, history.allocations[i]); });
     rows.push_back(std::move(row));
   }
   std::ranges::stable_sort(rows, std::greater(), &EarlyFreeRow::saved_bytes);

@@ -1,6 +1,7 @@
 #include "analyse/memory/memory_categories.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "analyse/memory/persistent_blocks.h"
@@ -42,6 +43,16 @@ class Classifier {
     std::ranges::sort(sizes_that_stay_);
     for (const Allocation& a : history.allocations)
       if (stacks.of(a.stack).graph) graph_pools_.insert(a.pool);
+    for (uint32_t row = history.first; row < history.end; ++row)
+      if (snapshot.events.action(row) == AllocationAction::kOom) failures_.push_back(row);
+    for (const Allocation& a : history.allocations)
+      if (a.made != kOutside && has_ended(a)) {
+        Precedent& of_stack = precedents_[a.stack];
+        if (reaches_backward(a))
+          of_stack.reaches_backward = true;
+        else
+          of_stack.longest = std::max(of_stack.longest, a.freed - a.made);
+      }
   }
 
   std::vector<CategoryOf> run() {
@@ -82,11 +93,11 @@ class Classifier {
   [[nodiscard]] CategoryOf by_lifetime(const Allocation& a) const {
     switch (stacks_.of(a.stack).role) {
       case MemoryRole::kGradient:
-        return kept(a, MemoryPhase::kBackward, Category::kGradient, Certainty::kCertain);
+        return kept(a, Category::kGradient, Certainty::kCertain);
       case MemoryRole::kBackward:
-        return kept(a, MemoryPhase::kBackward, Category::kGradient, Certainty::kLikely);
+        return kept(a, Category::kGradient, Certainty::kLikely);
       case MemoryRole::kOptimizer:
-        return kept(a, MemoryPhase::kOptimizer, Category::kOptimizerState, Certainty::kLikely);
+        return kept(a, Category::kOptimizerState, Certainty::kLikely);
       case MemoryRole::kForward:
       case MemoryRole::kProgram:
         return of_forward(a);
@@ -95,17 +106,19 @@ class Classifier {
     }
   }
 
-  // Moving and loading makes copies that are gone at once.
+  // Moving and loading makes copies that are gone at once. What a backward pass frees was made in a forward, of a
+  // program that trains within an __init__().
   [[nodiscard]] CategoryOf parameter(const Allocation& a) const {
-    return a.freed == kOutside ? CategoryOf{Category::kParameter, Certainty::kLikely}
-                               : CategoryOf{Category::kTemporary, Certainty::kLikely};
+    if (a.freed == kOutside) return {Category::kParameter, Certainty::kLikely};
+    const bool activation = reaches_backward(a) && phases_.at(a.freed) == MemoryPhase::kBackward;
+    return {activation ? Category::kActivation : Category::kTemporary, Certainty::kLikely};
   }
   // What is still there when the phase that made it is over, or the recording is.
-  [[nodiscard]] CategoryOf kept(const Allocation& a, MemoryPhase phase, Category category, Certainty certainty) const {
+  [[nodiscard]] CategoryOf kept(const Allocation& a, Category category, Certainty certainty) const {
     if (category == Category::kGradient && stacks_.of(freed_in(a)).zeroes_gradients)
       return {category, Certainty::kCertain};
-    const bool over = a.freed == kOutside || phases_.at(a.freed) != phase || step_of(a.freed) != step_of(a.made) ||
-                      phases_.backward_passes(a.freed) != backward_of(a.made);
+    const bool over = a.freed == kOutside || phases_.at(a.freed) != phases_.at(a.made) ||
+                      step_of(a.freed) != step_of(a.made) || phases_.backward_passes(a.freed) != backward_of(a.made);
     if (over) return {category, certainty};
     // Where nothing tells the optimizer's steps, what outlives all else of its pass, and is as large as something that
     // stays, is a gradient.
@@ -115,14 +128,32 @@ class Classifier {
     return {Category::kTemporary, Certainty::kLikely};
   }
   [[nodiscard]] CategoryOf of_forward(const Allocation& a) const {
-    const uint32_t end = a.freed == kOutside ? last_row_ : a.freed;
-    const bool backward = phases_.backward_passes(end) > backward_of(a.made);
-    // Alive at the end of a forward that the recording does not see the backward of.
-    const bool unfinished = a.freed == kOutside;
     const bool forward = stacks_.of(a.stack).role == MemoryRole::kForward;
-    if (backward || (unfinished && forward)) return {Category::kActivation, Certainty::kLikely};
-    if (unfinished) return {Category::kUnknown, Certainty::kInferred};
-    return {Category::kTemporary, Certainty::kLikely};
+    const bool backward = reaches_backward(a);
+    if (backward && (forward || a.freed != kOutside)) return {Category::kActivation, Certainty::kLikely};
+    if (has_ended(a)) return {Category::kTemporary, Certainty::kLikely};
+    // What became of the same stack's earlier allocations tells what would have become of this one.
+    const auto precedent = precedents_.find(a.stack);
+    const bool known = precedent != precedents_.end();
+    if (known && age(a) <= precedent->second.longest) return {Category::kTemporary, Certainty::kLikely};
+    if (forward || (known && precedent->second.reaches_backward)) return {Category::kActivation, Certainty::kLikely};
+    if (a.freed != kOutside) return {Category::kTemporary, Certainty::kLikely};
+    // A data set, a buffer, a result: what the program keeps, the recording does not tell.
+    return {};
+  }
+  [[nodiscard]] bool reaches_backward(const Allocation& a) const {
+    return phases_.backward_passes(a.freed == kOutside ? last_row_ : a.freed) > backward_of(a.made);
+  }
+  // Events until memory ran out, or the recording ended.
+  [[nodiscard]] uint32_t age(const Allocation& a) const {
+    const auto failure = std::ranges::lower_bound(failures_, a.made);
+    return (a.freed == kOutside || failure == failures_.end() ? last_row_ : *failure) - a.made;
+  }
+  // Neither alive nor freed because memory ran out before its backward pass began.
+  [[nodiscard]] bool has_ended(const Allocation& a) const {
+    if (a.freed == kOutside) return false;
+    const auto failure = std::ranges::lower_bound(failures_, a.made);
+    return failure == failures_.end() || *failure > a.freed || reaches_backward(a);
   }
   [[nodiscard]] CategoryOf of_before(const Allocation& a) const {
     if (a.freed == kOutside) return {};
@@ -141,7 +172,7 @@ class Classifier {
   // Of a recording that keeps no frames of C++ it is autograd's.
   [[nodiscard]] CategoryOf without_stack(const Allocation& a) const {
     if (stacks_.empty() || stacks_.has_native_frames()) return {};
-    return kept(a, MemoryPhase::kBackward, Category::kGradient, Certainty::kInferred);
+    return kept(a, Category::kGradient, Certainty::kInferred);
   }
 
   // The stack of what frees it; none where the recording gives frees the stacks of their allocations.
@@ -167,6 +198,12 @@ class Classifier {
   const MemoryPhases& phases_;
   uint32_t last_row_;
   std::vector<int64_t> sizes_that_stay_;  // to the end, in order
+  std::vector<uint32_t> failures_;        // rows at which memory ran out
+  struct Precedent {
+    bool reaches_backward = false;
+    uint32_t longest = 0;  // events that those live which are freed before a backward pass
+  };
+  std::map<uint32_t, Precedent> precedents_;  // by stack
   std::set<uint32_t> graph_pools_;        // pools in which PyTorch's code for graphs allocates
 };
 

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <unordered_map>
 
+#include "analyse/memory/reference_cycles.h"
+
 namespace profgpu {
 namespace {
 
@@ -24,6 +26,7 @@ struct HeldByStack {
   std::vector<int64_t> change;  // by place in the ends: what is more there than at the one before
   std::array<int64_t, kMemoryCategories> by_category{};
   int64_t bytes = 0, blocks = 0;
+  bool collected = false;
 };
 
 struct Slope {
@@ -49,10 +52,39 @@ MemoryCategory most_of(const std::array<int64_t, kMemoryCategories>& bytes) {
   return static_cast<MemoryCategory>(std::max_element(bytes.begin(), bytes.end()) - bytes.begin());
 }
 
-GrowthCause cause_of(const StackFacts& stack) {
-  if (stack.collector) return GrowthCause::kCycle;
+// Without a backward pass there may be no graph.
+GrowthCause cause_of(const StackFacts& stack, bool collected, bool has_graphs) {
+  if (collected) return GrowthCause::kCycle;
   const bool of_graph = stack.role == MemoryRole::kForward || stack.role == MemoryRole::kProgram;
-  return of_graph ? GrowthCause::kRetainedGraph : GrowthCause::kUnknown;
+  return of_graph && has_graphs ? GrowthCause::kRetainedGraph : GrowthCause::kUnknown;
+}
+
+bool are_enough(const std::vector<uint32_t>& ends) { return ends.size() > kMinGrowthSteps; }
+
+uint32_t outermost_forward(const MemorySnapshot& snapshot, const StackBook& stacks, uint32_t stack) {
+  uint32_t outermost = UINT32_MAX;
+  const auto [begin, end] = snapshot.stacks.frames_of(stack);
+  for (const uint32_t* frame = begin; frame != end; ++frame)
+    if (stacks.module_call(*frame) == ModuleCall::kPrograms) outermost = *frame;
+  return outermost;
+}
+
+// Where the model's own forward comes back to the line with which it began. Lines of a loop over its layers do not.
+std::vector<uint32_t> forward_begins(const MemorySnapshot& snapshot, const MemoryHistory& history,
+                                     const StackBook& stacks) {
+  std::unordered_map<uint32_t, uint32_t> lines;  // by stack
+  std::vector<uint32_t> begins;
+  uint32_t first = UINT32_MAX, last = UINT32_MAX;
+  for (const Allocation& a : history.allocations) {
+    if (a.made == Allocation::kOutside || stacks.of(a.stack).role != MemoryRole::kForward) continue;
+    const auto [line, fresh] = lines.try_emplace(a.stack);
+    if (fresh) line->second = outermost_forward(snapshot, stacks, a.stack);
+    if (line->second == UINT32_MAX) continue;
+    if (first == UINT32_MAX) first = line->second;
+    if (line->second == first && last != first) begins.push_back(a.made);
+    last = line->second;
+  }
+  return begins;
 }
 
 }  // namespace
@@ -62,25 +94,40 @@ std::string_view growth_cause_name(GrowthCause cause) {
   return kNames[static_cast<size_t>(cause)];
 }
 
-std::vector<GrowingStack> growing_stacks(const MemoryHistory& history, const std::vector<CategoryOf>& categories,
-                                         const StackBook& stacks, const std::vector<uint32_t>& step_ends) {
-  const std::vector<uint32_t> ends = compared_ends(step_ends);
+GrowthSteps growth_steps(const MemorySnapshot& snapshot, const MemoryHistory& history, const StackBook& stacks,
+                         const MemoryPhases& phases) {
+  if (are_enough(phases.step_ends())) return {"step", phases.step_ends()};
+  if (are_enough(phases.backward_begins())) return {"backward pass", phases.backward_begins()};
+  if (phases.has_steps() || phases.all_backward_passes() > 0) return {};
+  std::vector<uint32_t> rows = forward_begins(snapshot, history, stacks);
+  if (!are_enough(rows)) return {};
+  return {"forward pass", std::move(rows)};
+}
+
+std::vector<GrowingStack> growing_stacks(const MemorySnapshot& snapshot, const MemoryHistory& history,
+                                         const std::vector<CategoryOf>& categories, const StackBook& stacks,
+                                         const GrowthSteps& steps) {
+  const std::vector<uint32_t> ends = compared_ends(steps.rows);
   if (ends.empty()) return {};
   std::unordered_map<uint32_t, HeldByStack> by_stack;
   for (size_t i = 0; i < history.allocations.size(); ++i) {
     const Allocation& a = history.allocations[i];
     if (a.made == Allocation::kOutside || a.stack == MemoryStacks::kNone) continue;
+    // Keys and values of the tokens so far grow with each one that is generated.
+    if (categories[i].category == MemoryCategory::kCache) continue;
     const auto from = std::lower_bound(ends.begin(), ends.end(), a.made + 1) - ends.begin();
     const auto to = std::lower_bound(ends.begin(), ends.end(), a.freed) - ends.begin();  // kOutside: all
-    if (from >= to) continue;
+    const bool collected = is_collected(snapshot, stacks, a);
+    if (from >= to && !collected) continue;
     HeldByStack& held = by_stack[a.stack];
+    held.collected |= collected;
     held.change.resize(ends.size() + 1);
     held.change[static_cast<size_t>(from)] += a.bytes;
     held.change[static_cast<size_t>(to)] -= a.bytes;
     held.by_category[static_cast<size_t>(categories[i].category)] += a.bytes;
     if (static_cast<size_t>(to) == ends.size()) held.bytes += a.bytes, ++held.blocks;
   }
-  const double each = static_cast<double>(step_ends.size() - 1) / static_cast<double>(ends.size());
+  const double each = static_cast<double>(steps.rows.size() - 1) / static_cast<double>(ends.size());
   std::vector<GrowingStack> growing;
   for (auto& [stack, held] : by_stack) {
     std::vector<int64_t> levels;
@@ -88,7 +135,8 @@ std::vector<GrowingStack> growing_stacks(const MemoryHistory& history, const std
     for (size_t i = 0; i < ends.size(); ++i) levels.push_back(level += held.change[i]);
     const Slope slope = slope_of(levels, std::max(each, 1.0));
     if (slope.low <= 0) continue;
-    growing.push_back({stack, most_of(held.by_category), cause_of(stacks.of(stack)), slope.median, slope.low,
+    growing.push_back({stack, most_of(held.by_category),
+                       cause_of(stacks.of(stack), held.collected, steps.per != "forward pass"), slope.median, slope.low,
                        slope.high, held.bytes, held.blocks});
   }
   std::sort(growing.begin(), growing.end(), [](const GrowingStack& a, const GrowingStack& b) {

@@ -7,6 +7,7 @@
 
 #include "analyse/memory/lifetimes.h"
 #include "analyse/memory/memory_categories.h"
+#include "analyse/memory/memory_phases.h"
 #include "analyse/memory/stack_facts.h"
 
 namespace profgpu {
@@ -30,9 +31,19 @@ struct GrowingStack {
 
 constexpr size_t kMinGrowthSteps = 4;  ///< after the first, in which optimizers make their states
 
+/// Rows at which levels are compared.
+struct GrowthSteps {
+  std::string_view per;  ///< "step", "backward pass", "forward pass"; empty: there are too few of all
+  std::vector<uint32_t> rows;
+};
+/// The ends of the optimizer's steps; too few: the beginnings of backward passes; none of both: those of the model's
+/// forward passes.
+GrowthSteps growth_steps(const MemorySnapshot& snapshot, const MemoryHistory& history, const StackBook& stacks,
+                         const MemoryPhases& phases);
+
 /// Those whose interval is above 0, the fastest first. Empty where fewer steps than kMinGrowthSteps are seen.
-/// `step_ends`: rows of the history, as MemoryPhases has them.
-std::vector<GrowingStack> growing_stacks(const MemoryHistory& history, const std::vector<CategoryOf>& categories,
-                                         const StackBook& stacks, const std::vector<uint32_t>& step_ends);
+std::vector<GrowingStack> growing_stacks(const MemorySnapshot& snapshot, const MemoryHistory& history,
+                                         const std::vector<CategoryOf>& categories, const StackBook& stacks,
+                                         const GrowthSteps& steps);
 
 }  // namespace profgpu

@@ -10,7 +10,8 @@ namespace profgpu {
 namespace {
 
 constexpr size_t kMaxHolders = 100;
-constexpr uint32_t kShortLived = 50;  // this part of the events
+constexpr uint32_t kShortLived = 50;       // this part of the events,
+constexpr uint32_t kShortLivedEvents = 64;  // or this many: a tensor that goes at once lives for a few
 
 double share_pct(int64_t part, int64_t all) {
   return all > 0 ? 100 * static_cast<double>(part) / static_cast<double>(all) : 0;
@@ -129,7 +130,7 @@ SnapshotPeak snapshot_peak(const MemorySnapshot& snapshot, const MemoryHistory& 
 std::optional<PeakSpike> peak_spike(const MemorySnapshot& snapshot, const MemoryHistory& history,
                                     const StackBook& stacks, const std::vector<CategoryOf>& categories) {
   if (!history.peak_row) return std::nullopt;
-  const uint32_t most = std::max<uint32_t>((history.end - history.first) / kShortLived, 1);
+  const uint32_t most = std::max<uint32_t>((history.end - history.first) / kShortLived, kShortLivedEvents);
   const auto is_short = [&](size_t i) {
     const Allocation& a = history.allocations[i];
     return categories[i].category == MemoryCategory::kTemporary && a.made != Allocation::kOutside &&
@@ -138,7 +139,8 @@ std::optional<PeakSpike> peak_spike(const MemorySnapshot& snapshot, const Memory
   std::map<MemoryLine, PeakSpike> by_line;
   for (size_t i = 0; i < history.allocations.size(); ++i) {
     const Allocation& a = history.allocations[i];
-    if (!is_short(i) || !history.is_at_peak(a)) continue;
+    // All that has no stack, such as what autograd's threads make where no frames of C++ are recorded, is no line.
+    if (!is_short(i) || !history.is_at_peak(a) || a.stack == MemoryStacks::kNone) continue;
     PeakSpike& s = by_line[stacks.line(a.stack)];
     s.bytes += a.bytes;
     s.lifetime_events = std::max<int64_t>(s.lifetime_events, a.freed - a.made);
@@ -146,12 +148,11 @@ std::optional<PeakSpike> peak_spike(const MemorySnapshot& snapshot, const Memory
   const auto highest = std::max_element(by_line.begin(), by_line.end(),
                                         [](const auto& a, const auto& b) { return a.second.bytes < b.second.bytes; });
   if (highest == by_line.end()) return std::nullopt;
-  std::vector<bool> of_line(snapshot.stacks.stacks() + 1);  // by stack, looked up once; the last: none
+  std::vector<bool> of_line(snapshot.stacks.stacks());  // by stack, looked up once
   for (uint32_t s = 0; s < snapshot.stacks.stacks(); ++s) of_line[s] = stacks.line(s) == highest->first;
-  of_line.back() = stacks.line(MemoryStacks::kNone) == highest->first;
   std::vector<bool> marked(history.allocations.size());
   for (size_t i = 0; i < marked.size(); ++i)
-    marked[i] = is_short(i) && of_line[std::min<size_t>(history.allocations[i].stack, of_line.size() - 1)];
+    marked[i] = is_short(i) && history.allocations[i].stack < of_line.size() && of_line[history.allocations[i].stack];
   PeakSpike spike = highest->second;
   spike.function = highest->first.function, spike.file = highest->first.file, spike.line = highest->first.line;
   spike.peak_without_bytes = peak_without(snapshot, history, marked);

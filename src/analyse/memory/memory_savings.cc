@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
+#include <set>
 
 #include "analyse/memory/checkpoints.h"
 #include "analyse/memory/level_courses.h"
@@ -22,7 +24,8 @@ struct Scaled {
 struct Change {
   std::string_view text, assumes;
   std::array<Scaled, 4> scaled;
-  bool trains;  // only where a backward pass or an optimizer is seen
+  bool trains;           // only where a backward pass or an optimizer is seen
+  bool shards = false;  // what FSDP and ZeRO do already, if the job uses them
 };
 
 // Of allocations that a category does not tell.
@@ -55,19 +58,21 @@ constexpr Change kChanges[] = {
        {Category::kParameter, kShard},
        {Category::kActivation, kShard}}},
      true},
-    {"8-bit optimizer states", "the states are float32 now", {{{Category::kOptimizerState, kEightBit}}}, true},
     {"optimizer states offloaded to the host",
      "none of them stays on the device",
      {{{Category::kOptimizerState, 0}}},
      true},
-    {"ZeRO stage 1 over 8 GPUs", "optimizer states are sharded evenly", {{{Category::kOptimizerState, kShard}}}, true},
+    {"ZeRO stage 1 over 8 GPUs", "optimizer states are sharded evenly", {{{Category::kOptimizerState, kShard}}}, true,
+     true},
     {"ZeRO stage 2 or FSDP SHARD_GRAD_OP over 8 GPUs",
      "optimizer states and gradients are sharded evenly",
      {{{Category::kOptimizerState, kShard}, {Category::kGradient, kShard}}},
+     true,
      true},
     {"ZeRO stage 3 or FSDP FULL_SHARD over 8 GPUs",
      "parameters, gradients and optimizer states are sharded evenly; gathered parameters of a block come on top",
      {{{Category::kOptimizerState, kShard}, {Category::kGradient, kShard}, {Category::kParameter, kShard}}},
+     true,
      true},
     {"batch of half the size",
      "activations and temporary tensors grow with the batch",
@@ -106,6 +111,39 @@ constexpr PartChange kHalf = {"bf16 for all of it (model.to(torch.bfloat16))",
                               "it is float32 now; small updates may round to nothing", 0.5, is_of_model};
 constexpr PartChange kAutocast = {"bf16 activations (torch.autocast)", "activations are float32 now", 0.5,
                                   is_activation};
+
+// What the sizes of an optimizer's states, beside those of parameters and gradients, tell of their types.
+struct StateTypes {
+  bool eight_bit = false;    // most of their bytes are in halves or quarters of parameters
+  bool sixteen_bit = false;  // most are in doubles: of 16-bit parameters
+  double eight_bit_factor = kEightBit;
+};
+
+StateTypes state_types(const MemoryHistory& history, const std::vector<CategoryOf>& categories) {
+  std::map<int64_t, int64_t> parameters;  // blocks, by size
+  for (size_t i = 0; i < categories.size(); ++i)
+    if (categories[i].category == Category::kParameter && history.allocations[i].freed == Allocation::kOutside)
+      ++parameters[history.allocations[i].bytes];
+  double all = 0, narrow = 0, wide = 0;
+  int64_t wide_blocks = 0, wide_parameters = 0;
+  std::set<int64_t> seen;
+  for (size_t i = 0; i < categories.size(); ++i) {
+    const Allocation& a = history.allocations[i];
+    if (categories[i].category != Category::kOptimizerState || a.freed != Allocation::kOutside) continue;
+    const auto bytes = static_cast<double>(a.bytes);
+    all += bytes;
+    if (parameters.contains(a.bytes)) continue;
+    if (parameters.contains(4 * a.bytes) || parameters.contains(2 * a.bytes)) narrow += bytes;
+    const auto half = a.bytes % 2 == 0 ? parameters.find(a.bytes / 2) : parameters.end();
+    if (half == parameters.end()) continue;
+    wide += bytes, ++wide_blocks;
+    if (seen.insert(a.bytes).second) wide_parameters += half->second;
+  }
+  StateTypes types{narrow > all / 2, wide > all / 2};
+  // Adam's two and a copy of the parameters, which stays.
+  if (types.sixteen_bit && wide_blocks >= 3 * wide_parameters) types.eight_bit_factor = (2 * kEightBit + 1) / 3;
+  return types;
+}
 
 int64_t scaled(int64_t bytes, double factor) { return std::llround(static_cast<double>(bytes) * factor); }
 
@@ -160,12 +198,21 @@ std::vector<SavingRow> memory_savings(const MemorySnapshot& snapshot, const Memo
     if (static_cast<double>(saved) >= kWorthSaying * static_cast<double>(history.peak_bytes))
       rows.push_back({std::move(text), std::string(assumes), peak, saved});
   };
+  const StateTypes types = state_types(history, categories);
   // Which modules to compute again follows from the lines that call them, if there are any.
   const std::vector<CheckpointSite> sites =
       trains ? checkpoint_sites(snapshot, history, stacks, categories) : std::vector<CheckpointSite>();
-  for (const Change& change : kChanges)
-    if (change.trains == trains && (sites.empty() || change.text != kEveryBlock))
-      add(std::string(change.text), change.assumes, scaled_peak(snapshot, history, categories, factors_of(change)));
+  const auto add_change = [&](const Change& change) {
+    add(std::string(change.text), change.assumes, scaled_peak(snapshot, history, categories, factors_of(change)));
+  };
+  for (const Change& change : kChanges) {
+    const bool done = change.text == kEveryBlock ? stacks.has_checkpoints() || !sites.empty()
+                                                 : change.shards && stacks.has_shards();
+    if (change.trains == trains && !done) add_change(change);
+  }
+  if (trains && !types.eight_bit)
+    add_change({"8-bit optimizer states", "the states are float32 now",
+                {{{Category::kOptimizerState, types.eight_bit_factor}}}, true});
   const auto add_part = [&](const PartChange& change) {
     add(std::string(change.text), change.assumes, peak_of(snapshot, history, [&](size_t i) {
           const StackFacts& stack = stacks.of(history.allocations[i].stack);
@@ -173,8 +220,8 @@ std::vector<SavingRow> memory_savings(const MemorySnapshot& snapshot, const Memo
         }));
   };
   for (const PartChange& change : kPartChanges) add_part(change);
-  if (trains) add_part(kHalf);
-  if (trains && !stacks.has_autocast()) add_part(kAutocast);
+  if (trains && !types.sixteen_bit) add_part(kHalf);
+  if (trains && !types.sixteen_bit && !stacks.has_autocast()) add_part(kAutocast);
   add_checkpoints(snapshot, history, sites, add);
   std::stable_sort(rows.begin(), rows.end(),
                    [](const SavingRow& a, const SavingRow& b) { return a.saved_bytes > b.saved_bytes; });

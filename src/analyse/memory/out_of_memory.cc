@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "analyse/memory/caching_allocator.h"
+
 namespace profgpu {
 namespace {
 
@@ -37,6 +39,10 @@ FreeBlocks free_blocks(const MemorySnapshot& snapshot, int32_t device, const All
   return free;
 }
 
+int64_t segment_for(const MemorySnapshot& snapshot, int64_t requested_bytes) {
+  return CachingAllocator::segment_bytes(CachingAllocator(snapshot.settings).rounded(requested_bytes));
+}
+
 const MemoryHistory* last_failing(const MemorySnapshot& snapshot, const std::vector<MemoryHistory>& histories,
                                   uint32_t& row) {
   const MemoryHistory* found = nullptr;
@@ -52,7 +58,7 @@ const MemoryHistory* last_failing(const MemorySnapshot& snapshot, const std::vec
 }  // namespace
 
 std::string_view oom_cause_name(OomCause cause) {
-  constexpr std::string_view kNames[] = {"unknown", "need", "fragmentation"};
+  constexpr std::string_view kNames[] = {"unknown", "need", "fragmentation", "limit"};
   return kNames[static_cast<size_t>(cause)];
 }
 
@@ -82,7 +88,9 @@ std::optional<OutOfMemory> out_of_memory(const MemorySnapshot& snapshot, const s
     free = free_blocks(snapshot, oom.device, events.kind_of(row), oom.requested_bytes > kSmallBytes);
     oom.largest_free_block_bytes = free.largest;
   }
-  if (oom.unused_bytes) {
+  if (oom.device_free_bytes >= segment_for(snapshot, oom.requested_bytes)) {
+    oom.cause = OomCause::kLimit;
+  } else if (oom.unused_bytes) {
     const int64_t in_pieces = *oom.unused_bytes - free.other_pools + oom.device_free_bytes;
     oom.cause = in_pieces >= oom.requested_bytes ? OomCause::kFragmentation : OomCause::kNeed;
   }

@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 #include <tuple>
+#include <utility>
 
 namespace profgpu {
 namespace {
@@ -14,6 +15,7 @@ using Counts = std::map<int64_t, int64_t>;  ///< how many, by bytes
 constexpr double kMost = 0.8;                // of the bytes
 constexpr int64_t kMostStates = 2;           // of a parameter's own size: Adam's
 constexpr int64_t kMostWide = 3;             // of twice its size: Adam's and a master copy
+constexpr int64_t kNarrow[] = {4, 2};        // parts of its size that states of 8 bits have: of 32 and 16 bits
 constexpr int64_t kSmallestTensor = 1024;    // what is smaller is as well anything else
 constexpr int64_t kMostShares = 2 + kMostStates;  // a parameter, its gradient, states
 
@@ -116,8 +118,21 @@ class Judge {
     return 0;
   }
 
+  // States of 8 bits: which part of a parameter's size they have, and how many.
+  [[nodiscard]] std::pair<int64_t, int64_t> narrow_states_of_a_parameter() const {
+    for (int64_t k = kMostStates; k > 0; --k)
+      for (const int64_t part : kNarrow)
+        if (holds_for_most([&](int64_t bytes, int64_t count) {
+              return bytes % part == 0 &&
+                     count_of(open_, bytes / part) - count_of(gradients_, bytes / part) >= count * k;
+            }))
+          return {part, k};
+    return {1, 0};
+  }
+
   void by_gradients(std::map<int64_t, Shares>& all) const {
     const int64_t states = states_of_a_parameter(), wide = states == 0 ? wide_states_of_a_parameter() : 0;
+    const auto [part, narrow] = states + wide == 0 ? narrow_states_of_a_parameter() : std::pair<int64_t, int64_t>(1, 0);
     for (const auto& [bytes, count] : open_) {
       const int64_t gradients = count_of(gradients_, bytes);
       Shares& s = all[bytes];
@@ -130,6 +145,7 @@ class Judge {
       s.parameters = take(gradients - count_of(parameters_, bytes));
       s.states = take(states * gradients - count_of(states_, bytes));
       if (bytes % 2 == 0) s.states += take(wide * count_of(gradients_, bytes / 2));
+      s.states += take(narrow * count_of(gradients_, bytes * part));
       if (bytes >= kSmallestTensor) s.rest_parameters = left;
     }
   }

@@ -10,9 +10,9 @@
 namespace profgpu {
 
 /// Parameters are as large as their gradients, and so are an optimizer's states; of 16-bit parameters states and master
-/// copies are twice as large. How many states a parameter has is what holds for most of the bytes. What is left then
-/// are parameters without a gradient. Without a backward pass the copies that autocast makes of parameters tell.
-/// `only_forwards`: all of them are parameters.
+/// copies are twice as large, and states of 8 bits a half, or a quarter beside 32 bits. How many states a parameter has
+/// is what holds for most of the bytes. What is left then are parameters without a gradient. Without a backward pass
+/// the copies that autocast makes of parameters tell. `only_forwards`: all of them are parameters.
 void judge_blocks_of_before(const MemoryHistory& history, const MemoryPhases& phases, bool only_forwards,
                             std::vector<CategoryOf>& categories);
 

@@ -17,6 +17,7 @@
 #include "analyse/memory/memory_phases.h"
 #include "analyse/memory/memory_savings.h"
 #include "analyse/memory/out_of_memory.h"
+#include "analyse/memory/reference_cycles.h"
 #include "analyse/memory/stack_facts.h"
 #include "analyse/report/quantity.h"
 
@@ -94,13 +95,14 @@ std::vector<SnapshotPoint> timeline(const MemorySnapshot& snapshot, const Memory
 }
 
 std::vector<GrowingLine> growing_lines(const std::vector<GrowingStack>& stacks, const StackBook& book,
-                                       std::optional<int32_t> device = {}) {
+                                       std::string_view per, std::optional<int32_t> device = {}) {
   std::vector<GrowingLine> lines;
   for (size_t i = 0; i < std::min(stacks.size(), kMaxGrowing); ++i) {
     const GrowingStack& s = stacks[i];
     MemoryLine at = book.line(s.stack);
     lines.push_back({std::move(at.function), std::move(at.file), at.line, device, s.category,
-                     std::string(growth_cause_name(s.cause)), whole_ns(s.bytes_per_step), whole_ns(s.low),
+                     std::string(growth_cause_name(s.cause)), std::string(per), whole_ns(s.bytes_per_step),
+                     whole_ns(s.low),
                      whole_ns(s.high), s.bytes, s.blocks});
   }
   return lines;
@@ -128,8 +130,8 @@ PinnedMemory pinned_memory(const MemorySnapshot& snapshot, const MemoryHistory& 
     if (a.freed == Allocation::kOutside) out.allocated_bytes += a.bytes;
   out.peak_allocated_bytes = host.peak_bytes;
   const std::vector<CategoryOf> unknown(host.allocations.size());
-  out.growth = growing_lines(
-      growing_stacks(host, unknown, stacks, ends_on_host(snapshot.events, host, device_ends)), stacks);
+  const GrowthSteps steps{"step", ends_on_host(snapshot.events, host, device_ends)};
+  out.growth = growing_lines(growing_stacks(snapshot, host, unknown, stacks, steps), stacks, steps.per);
   for (GrowingLine& line : out.growth)
     if (line.cause != growth_cause_name(GrowthCause::kCycle)) line.cause = growth_cause_name(GrowthCause::kUnknown);
   return out;
@@ -146,7 +148,11 @@ constexpr OtherSetting kOtherSettings[] = {
     {"roundup_power2_divisions:8", [](AllocatorSettings& s) { s.roundup_divisions.fill(8); }}};
 
 std::optional<SnapshotReplay> snapshot_replay(const MemorySnapshot& snapshot, const MemoryHistory& history) {
-  if (!can_replay(snapshot, history)) return std::nullopt;
+  if (const std::string_view why_not = why_no_replay(snapshot, history); !why_not.empty()) {
+    SnapshotReplay out;
+    out.departure = why_not;
+    return out;
+  }
   const AllocatorReplay same = replayed(snapshot, history);
   SnapshotReplay out;
   out.exact = !same.departs_row;
@@ -169,6 +175,14 @@ std::string place_of(const std::string& function, const std::string& file, int32
   return file.empty() ? function : fmt::format("{} ({}:{})", function, file, line);
 }
 
+void add_growth(const MemorySnapshot& snapshot, const MemoryHistory& history, const std::vector<CategoryOf>& categories,
+                const StackBook& stacks, const MemoryPhases& phases, std::optional<int32_t> device,
+                SnapshotSection& out) {
+  const GrowthSteps steps = growth_steps(snapshot, history, stacks, phases);
+  const std::vector<GrowingStack> growing = growing_stacks(snapshot, history, categories, stacks, steps);
+  std::ranges::move(growing_lines(growing, stacks, steps.per, device), std::back_inserter(out.growth));
+}
+
 // Of several devices that hold memory: who holds each one's, and what grows on it.
 void describe_each(const MemorySnapshot& snapshot, const std::vector<MemoryHistory>& histories, const StackBook& stacks,
                    SnapshotSection& out) {
@@ -178,9 +192,7 @@ void describe_each(const MemorySnapshot& snapshot, const std::vector<MemoryHisto
     const std::vector<CategoryOf> categories = memory_categories(snapshot, history, stacks, phases);
     std::ranges::find(out.devices, history.device, &SnapshotDevice::device)->peak =
         snapshot_peak(snapshot, history, stacks, phases, categories);
-    std::ranges::move(growing_lines(growing_stacks(history, categories, stacks, phases.step_ends()), stacks,
-                                    history.device),
-                      std::back_inserter(out.growth));
+    add_growth(snapshot, history, categories, stacks, phases, history.device, out);
   }
   std::ranges::stable_sort(out.growth, std::greater(), &GrowingLine::growth_bytes);
   out.growth.resize(std::min(out.growth.size(), kMaxGrowing));
@@ -191,6 +203,15 @@ std::string_view no_history_words(bool cut) {
              : " No history was recorded, so the peak is unknown: call "
                "torch.cuda.memory._record_memory_history(max_entries=1_000_000) before the first allocation, or record "
                "with profgpu run --trace --memory.";
+}
+
+// Where an allocation failed, the process had all that was reserved and all that was free, or what its limit let it
+// reserve.
+std::optional<int64_t> capacity_of(const OutOfMemory& oom, std::optional<int64_t> peak_reserved_bytes,
+                                   std::optional<int64_t> known_bytes) {
+  if (oom.cause == OomCause::kLimit) return peak_reserved_bytes;
+  if (known_bytes || !oom.reserved_bytes) return known_bytes;
+  return *oom.reserved_bytes + oom.device_free_bytes;
 }
 
 // What is said of the device whose peak is highest.
@@ -206,16 +227,17 @@ void describe_device(const MemorySnapshot& snapshot, const MemoryHistory& histor
   out.peak = snapshot_peak(snapshot, history, stacks, phases, categories);
   out.duplicate_parameter_bytes = duplicate_parameters(history, stacks, categories);
   out.category_timeline = category_levels(snapshot, history, categories, out.timeline);
-  if (alone) out.growth = growing_lines(growing_stacks(history, categories, stacks, phases.step_ends()), stacks);
+  if (alone) add_growth(snapshot, history, categories, stacks, phases, {}, out);
   if (!history.recorded) return;
+  out.cycles = reference_cycles(snapshot, history, stacks, categories);
   out.spike = peak_spike(snapshot, history, stacks, categories);
   out.early_frees = early_frees(snapshot, history, stacks, phases, categories);
   out.savings = memory_savings(snapshot, history, stacks, categories);
-  // Where an allocation failed, the process had all that was reserved and all that was free.
-  if (!capacity_bytes && out.oom && out.oom->device == history.device && out.oom->reserved_bytes)
-    capacity_bytes = *out.oom->reserved_bytes + out.oom->device_free_bytes;
   const SnapshotDevice* device =
       first_where(out.devices, [&](const SnapshotDevice& d) { return d.device == history.device; });
+  if (out.oom && out.oom->device == history.device)
+    capacity_bytes =
+        capacity_of(*out.oom, device != nullptr ? device->peak_reserved_bytes : std::nullopt, capacity_bytes);
   out.batch = batch_fit(snapshot, history, stacks, categories, capacity_bytes,
                         device != nullptr ? device->peak_reserved_bytes : std::nullopt);
   out.replay = snapshot_replay(snapshot, history);
@@ -229,6 +251,7 @@ std::string GrowingLine::place() const {
 }
 std::string OutOfMemory::place() const { return place_of(function, file, line); }
 std::string EarlyFreeRow::place() const { return place_of(function, file, line); }
+std::string CycleRow::place() const { return place_of(function, file, line); }
 std::string PeakSpike::place() const { return place_of(function, file, line); }
 
 SnapshotSection snapshot_section(const MemorySnapshot& snapshot, std::optional<int64_t> capacity_bytes) {
@@ -261,6 +284,7 @@ SnapshotSection snapshot_section(const MemorySnapshot& snapshot, std::optional<i
   }
   out.oom = out_of_memory(snapshot, histories, stacks);
   out.cut = snapshot.cut;
+  out.stacks_recorded = !stacks.empty();
   const bool alone = std::ranges::count_if(out.devices, [](const SnapshotDevice& d) {
                        return d.peak_allocated_bytes > 0;
                      }) < 2;
@@ -303,6 +327,8 @@ std::string on_device(const SnapshotSection& snapshot, int32_t device) {
 std::string peak_sentence(const SnapshotSection& snapshot, std::optional<int64_t> capacity_bytes) {
   const SnapshotPeak& peak = snapshot.peak;
   const auto bytes = [](int64_t n) { return format_bytes(static_cast<double>(n)); };
+  if (!snapshot.categories_only && snapshot.segments == 0 && snapshot.events == 0 && !snapshot.pinned)
+    return "The snapshot holds neither memory nor a history." + std::string(no_history_words(snapshot.cut));
   std::string text = (snapshot.history_recorded ? "Peak " : "Held when the snapshot was taken: ") +
                      bytes(peak.allocated_bytes);
   if (!capacity_bytes && snapshot.outside) capacity_bytes = snapshot.outside->capacity_bytes;
@@ -346,6 +372,10 @@ std::string early_free_sentence(const EarlyFreeRow& row) {
     return fmt::format("{} of gradients are held at the peak after the step that used them: zero_grad() right after "
                        "step() would lower the peak by {}.",
                        bytes(row.bytes), bytes(row.saved_bytes));
+  if (row.collected)
+    return fmt::format("{} of {} from {} are held at the peak until Python's garbage collector frees them: without "
+                       "their reference cycle the peak would be {} lower.",
+                       bytes(row.bytes), category_words(row.category), row.place(), bytes(row.saved_bytes));
   return fmt::format("{} of {} from {} are held at the peak although their step is over: del would lower the peak by "
                      "{}.",
                      bytes(row.bytes), category_words(row.category), row.place(), bytes(row.saved_bytes));

@@ -67,15 +67,35 @@ struct GrowingLine {
   std::optional<int32_t> device;                            ///< none: there is only one, or it is the host's memory
   MemoryCategory category = MemoryCategory::kUnknown;
   std::string cause;                                        ///< retained_graph, reference_cycle, unknown
-  int64_t growth_bytes = 0, low_bytes = 0, high_bytes = 0;  ///< a step, with the 95 % interval
+  std::string per;                                          ///< step, backward pass, forward pass
+  int64_t growth_bytes = 0, low_bytes = 0, high_bytes = 0;  ///< of it, with the 95 % interval
   int64_t bytes = 0, blocks = 0;                            ///< held after the last step
 
   [[nodiscard]] std::string place() const;
   void fields(auto&& v) const {
     v("function", function), v("file", unless_empty(file)), v("line", only_if(line > 0, line));
-    v("category", memory_category_name(category)), v("cause", cause), v("growth_bytes", growth_bytes);
+    v("category", memory_category_name(category)), v("cause", cause), v("per", per);
+    v("growth_bytes", growth_bytes);
     v("low_bytes", low_bytes), v("high_bytes", high_bytes), v("held_bytes", bytes), v("blocks", blocks);
     v("device", device);
+  }
+};
+
+/// What one line allocates and only Python's garbage collector frees.
+struct CycleRow {
+  std::string function, file;
+  int32_t line = 0;
+  MemoryCategory category = MemoryCategory::kUnknown;
+  int64_t bytes = 0;                        ///< held at the peak
+  int64_t collected_bytes = 0, blocks = 0;  ///< over the history
+  int64_t runs = 0;                         ///< of the collector
+
+  [[nodiscard]] std::string place() const;
+  [[nodiscard]] int64_t bytes_per_run() const { return runs > 0 ? collected_bytes / runs : 0; }
+  void fields(auto&& v) const {
+    v("function", function), v("file", unless_empty(file)), v("line", only_if(line > 0, line));
+    v("category", memory_category_name(category)), v("held_bytes", bytes), v("collected_bytes", collected_bytes);
+    v("blocks", blocks), v("collector_runs", runs);
   }
 };
 
@@ -117,7 +137,7 @@ struct SnapshotDevice {
   }
 };
 
-enum class OomCause : uint8_t { kUnknown, kNeed, kFragmentation };
+enum class OomCause : uint8_t { kUnknown, kNeed, kFragmentation, kLimit };
 std::string_view oom_cause_name(OomCause cause);
 
 /// An allocation that failed: the last one.
@@ -130,7 +150,8 @@ struct OutOfMemory {
   std::optional<int64_t> reserved_bytes, unused_bytes;  ///< the second: reserved and not allocated
   /// In the snapshot, of the pool that was asked; none where something was allocated or freed since.
   std::optional<int64_t> largest_free_block_bytes;
-  OomCause cause = OomCause::kUnknown;  ///< fragmentation: what was unused would have been enough
+  /// Fragmentation: what was unused would have been enough; limit: the process's own refused it.
+  OomCause cause = OomCause::kUnknown;
   std::string function, file;
   int32_t line = 0;
 
@@ -198,9 +219,9 @@ struct SettingRow {
 /// The recorded requests of the peak's device, played through a model of PyTorch's allocator.
 struct SnapshotReplay {
   bool exact = false;                    ///< each segment and each block is where PyTorch has it, to the end
-  std::optional<int64_t> departs_event;  ///< the first event at which the model does something else
-  std::string departure;
-  int64_t peak_reserved_bytes = 0;
+  std::optional<int64_t> departs_event;  ///< the first event at which the model does something else; none: not played
+  std::string departure;                 ///< or why nothing was played
+  std::optional<int64_t> peak_reserved_bytes;
   std::vector<SettingRow> settings;  ///< only where the replay is exact; what saves most first
 
   void fields(auto&& v) const {
@@ -226,12 +247,13 @@ struct EarlyFreeRow {
   int32_t line = 0;
   int64_t bytes = 0;                         ///< at the peak
   int64_t peak_bytes = 0, saved_bytes = 0;  ///< had all of that line been freed in time
+  bool collected = false;                    ///< Python's garbage collector frees it
 
   [[nodiscard]] std::string place() const;
   void fields(auto&& v) const {
     v("category", memory_category_name(category)), v("function", unless_empty(function)), v("file", unless_empty(file));
     v("line", only_if(line > 0, line)), v("held_bytes", bytes), v("peak_bytes", peak_bytes);
-    v("saved_bytes", saved_bytes);
+    v("saved_bytes", saved_bytes), v("collected", collected);
   }
 };
 
@@ -313,6 +335,7 @@ struct SnapshotSection {
   std::optional<int64_t> peak_event;
   bool history_recorded = true;                      ///< of that device; else only what is held now is known
   bool cut = false;                                  ///< the file ends early
+  bool stacks_recorded = true;                       ///< else neither categories nor lines can be told
   bool truncated = false;                            ///< the history does not reach back to the first allocation
   std::optional<int64_t> steps;                      ///< optimizer steps in the history
   std::optional<int64_t> duplicate_parameter_bytes;  ///< held at the peak beside other copies, in other types
@@ -321,6 +344,7 @@ struct SnapshotSection {
   std::vector<BlockStateRow> states;
   SnapshotPeak peak;
   std::vector<GrowingLine> growth;  ///< fastest first; at most 100
+  std::vector<CycleRow> cycles;     ///< of most bytes first; at most ten
   std::optional<PinnedMemory> pinned;  ///< none: not recorded
   std::optional<OutOfMemory> oom;
   std::optional<PeakSpike> spike;
@@ -328,7 +352,7 @@ struct SnapshotSection {
   std::vector<SavingRow> savings;        ///< largest first
   std::optional<BatchFit> batch;          ///< none: nothing of a forward pass is held at the peak
   std::optional<OutsideMemory> outside;   ///< none: no samples of the device's memory
-  std::optional<SnapshotReplay> replay;  ///< none: no history, or over four million events
+  std::optional<SnapshotReplay> replay;  ///< none: no history
   std::vector<SnapshotPoint> timeline;   ///< of the peak's device: at most 500 points; keeps every peak
   std::vector<CategoryPoint> category_timeline;  ///< the same at at most 100 points
 
@@ -337,12 +361,12 @@ struct SnapshotSection {
     v("segments", only_if(full, segments)), v("blocks", only_if(full, blocks)), v("events", events);
     v("reserved_bytes", only_if(full, reserved_bytes)), v("allocated_bytes", allocated_bytes);
     v("active_bytes", only_if(full, active_bytes)), v("requested_bytes", only_if(full, requested_bytes));
-    v("history_recorded", history_recorded);
+    v("history_recorded", history_recorded), v("stacks_recorded", stacks_recorded);
     v("peak_allocated_bytes", only_if(history_recorded, peak_allocated_bytes)), v("peak_event", peak_event);
     v("truncated", truncated);
     v("steps", steps), v("duplicate_parameter_bytes", duplicate_parameter_bytes);
     v("allocator_settings", unless_empty(allocator_settings)), v("devices", devices), v("states", states);
-    v("peak", peak), v("growth", growth), v("pinned", pinned), v("oom", oom), v("spike", spike);
+    v("peak", peak), v("growth", growth), v("cycles", cycles), v("pinned", pinned), v("oom", oom), v("spike", spike);
     v("early_frees", early_frees), v("savings", savings), v("batch", batch), v("outside", outside);
     v("replay", replay), v("timeline", timeline), v("category_timeline", category_timeline);
   }

@@ -153,6 +153,23 @@ TEST(SnapshotSection, TellsFragmentationFromNeed) {
   EXPECT_EQ(cause(14 * kMiB)->cause, OomCause::kNeed);
 }
 
+TEST(SnapshotSection, WhereTheDeviceHasEnoughALimitOfTheProcessRefuses) {
+  const auto section = [](int64_t device_free, int64_t asked) {
+    SnapshotBuilder b;
+    b.action(AllocationAction::kSegmentAlloc, 0x1000, 20 * kMiB);
+    b.alloc(0x1000, 8 * kMiB, SnapshotBuilder::kForward);
+    b.action(AllocationAction::kOom, static_cast<uint64_t>(device_free), asked);
+    b.segment(0, 0x1000, 20 * kMiB, {{0x1000, 8 * kMiB, 8 * kMiB}, {0x801000, 12 * kMiB, 0, BlockState::kInactive}});
+    return snapshot_section(b.finish());
+  };
+  const SnapshotSection s = section(40960 * kMiB, 96 * kMiB);
+  EXPECT_EQ(s.oom->cause, OomCause::kLimit);
+  ASSERT_TRUE(s.batch);
+  EXPECT_EQ(s.batch->capacity_bytes, 20 * kMiB);
+  // A request of 2 MiB takes a segment of 20 MiB, which is not there.
+  EXPECT_EQ(section(19 * kMiB, 2 * kMiB).oom->cause, OomCause::kFragmentation);
+}
+
 TEST(SnapshotSection, WhatAnotherPoolHasFreeIsNotInPieces) {
   SnapshotBuilder b;
   b.action(AllocationAction::kSegmentAlloc, 0x1000, 20 * kMiB);
@@ -193,6 +210,42 @@ TEST(SnapshotSection, AShortLivedPeakIsASpike) {
   EXPECT_EQ(s.spike->function, "main");  // the line of the program, not the library's
   EXPECT_EQ(s.spike->bytes, 5000);
   EXPECT_EQ(s.spike->peak_without_bytes, 1100);
+}
+
+TEST(SnapshotSection, AShortHistoryHasSpikesToo) {
+  SnapshotBuilder b;
+  b.alloc(0x1000, 1000, SnapshotBuilder::kForward);
+  b.alloc(0x3000, 9000, SnapshotBuilder::kForward);
+  b.free(0x3000, 9000);
+  const SnapshotSection s = snapshot_section(b.finish());
+  ASSERT_TRUE(s.spike);
+  EXPECT_EQ(s.spike->peak_without_bytes, 1000);
+}
+
+TEST(SnapshotSection, WhatHasNoStackIsNoLineThatSpikes) {
+  SnapshotBuilder b;
+  b.alloc(0x1000, 1000, {{"forward", "/me/model.py", 12}, {"main", "/me/train.py", 40}});
+  b.alloc(0x3000, 9000);  // autograd's threads have no frames of Python
+  b.free(0x3000, 9000), b.free(0x1000, 1000);
+  const SnapshotSection s = snapshot_section(b.finish());
+  EXPECT_EQ(bytes_of(s, MemoryCategory::kTemporary), 9000);
+  EXPECT_FALSE(s.spike);
+}
+
+TEST(SnapshotSection, StatesOfEightBitsOfBeforeAreNoParameters) {
+  for (const int64_t part : {4, 2}) {
+    SnapshotBuilder b;
+    std::vector<SnapshotBuilder::Block> blocks;
+    uint64_t address = 0x1000000;
+    for (const int64_t bytes : {40000, 72000, 96000}) {
+      for (const int64_t size : {bytes, bytes / part, bytes / part}) blocks.push_back({address += 0x20000, size, size});
+      b.alloc(static_cast<uint64_t>(bytes) << 16, bytes, SnapshotBuilder::kGradient);
+    }
+    b.segment(0, 0x1000000, 64 * kMiB, blocks);
+    const SnapshotSection s = snapshot_section(b.finish());
+    EXPECT_EQ(bytes_of(s, MemoryCategory::kParameter), 208000) << part;
+    EXPECT_EQ(bytes_of(s, MemoryCategory::kOptimizerState), 2 * 208000 / part);
+  }
 }
 
 TEST(SnapshotSection, TellsCopiesOfAModelFromLayersAlike) {
@@ -303,6 +356,23 @@ TEST(SnapshotSection, APoolOfTheSegmentIsNotThatOfAnEarlierOneAtItsAddress) {
   EXPECT_EQ(s.peak_allocated_bytes, 3 * kMiB);
   EXPECT_EQ(bytes_of(s, MemoryCategory::kMemoryPool), 0);
   EXPECT_EQ(bytes_of(s, MemoryCategory::kTemporary), 3 * kMiB);
+}
+
+TEST(SnapshotSection, SaysWhatTheFileLacks) {
+  SnapshotBuilder b;
+  b.alloc(0x1000, 1000);
+  const SnapshotSection s = snapshot_section(b.finish());
+  EXPECT_FALSE(s.stacks_recorded);
+  const std::string empty = peak_sentence(snapshot_section(MemorySnapshot()), {});
+  EXPECT_NE(empty.find("neither memory nor a history"), std::string::npos);
+  SnapshotBuilder expandable;
+  expandable.alloc(0x1000, 1000, SnapshotBuilder::kForward);
+  MemorySnapshot snapshot = expandable.finish();
+  snapshot.settings.expandable_segments = true;
+  const auto replay = snapshot_section(snapshot).replay;
+  ASSERT_TRUE(replay);
+  EXPECT_FALSE(replay->exact);
+  EXPECT_NE(replay->departure.find("expandable"), std::string::npos);
 }
 
 TEST(SnapshotSection, NothingGivesNothing) {

@@ -26,6 +26,10 @@ struct FrameFacts {
   bool engine = false, accumulates = false, optimizer = false, module = false, forward = false, init = false;
   bool communicates = false, cache = false, workspace = false, attention = false, op = false, collector = false;
   bool zeroes = false, autocast = false, graph = false;
+  bool applies = false, backward = false;  ///< torch.autograd.Function's apply(), and what it calls in a backward pass
+  bool step = false, closure = false;      ///< an optimizer's step(), and what such a step calls to compute the loss
+  bool checkpoint = false, shards = false;
+  bool compiled = false;                   ///< AOTAutograd's: its forward() runs compiled optimizers as well
 };
 
 // Paths of Python's own library and of installed packages.
@@ -34,20 +38,35 @@ bool is_library(std::string_view file) {
          file.starts_with("<frozen") || file.starts_with("<string>") || file.starts_with("torch/");
 }
 
+bool is_fsdp(std::string_view file) { return has_any(file, {"distributed/fsdp/", "_composable/fsdp/"}); }
+
+// What the autograd engine calls in its own threads. Without frames of C++ nothing else tells of the engine.
+bool is_called_by_engine(std::string_view last, std::string_view file) {
+  if (file.ends_with("torch/autograd/__init__.py") || file.ends_with("torch/autograd/graph.py"))
+    return is_any(last, {"backward", "_engine_run_backward", "grad", "unpack_from_cpu"});
+  if (file.ends_with("torch/utils/checkpoint.py")) return is_any(last, {"unpack_hook", "recompute_fn"});
+  return is_fsdp(file) && has_any(last, {"pre_backward", "post_backward"}) && !last.starts_with("_register");
+}
+
 FrameFacts python_facts(std::string_view name, std::string_view file) {
   FrameFacts f;
   f.python = true;
   f.library = is_library(file);
   // Since Python 3.11 names may be qualified: "Attention.forward".
   const std::string_view last = name.substr(name.rfind('.') + 1);
-  f.engine = (file.ends_with("torch/autograd/__init__.py") || file.ends_with("torch/autograd/graph.py")) &&
-             is_any(last, {"backward", "_engine_run_backward", "grad"});
+  f.engine = is_called_by_engine(last, file);
+  f.applies = last == "apply" && file.ends_with("torch/autograd/function.py");
+  f.backward = is_any(last, {"backward", "vjp"});
   f.optimizer = has_any(file, {"/optim/", "/optimizers/", "/ops/adam/", "/ops/lamb/", "/ops/lion/"}) &&
-                !file.ends_with("lr_scheduler.py");
+                !file.ends_with("lr_scheduler.py") && !file.ends_with("swa_utils.py");
+  f.step = f.optimizer && last == "step";
+  f.closure = has(last, "closure");
   f.forward = last == "forward" || (last == "_call_impl" && file.ends_with("nn/modules/module.py"));
+  f.compiled = has(file, "torch/_functorch/");
   f.module = (file.ends_with("nn/modules/module.py") &&
               is_any(last, {"_apply", "convert", "to", "cuda", "half", "float", "bfloat16", "load_state_dict"})) ||
              file.ends_with("torch/nn/init.py") || file.ends_with("torch/nn/parameter.py") ||
+             (file.ends_with("torch/serialization.py") && has(last, "load")) ||
              is_any(last, {"from_pretrained", "_load_pretrained_model", "load_state_dict", "load_weights",
                            "set_module_tensor_to_device", "load_file", "reset_parameters"});
   f.init = last == "__init__";
@@ -66,6 +85,8 @@ FrameFacts python_facts(std::string_view name, std::string_view file) {
   f.collector = last == "collect" && file.ends_with("gc.py");
   f.zeroes = last == "zero_grad";
   f.autocast = file.ends_with("torch/amp/autocast_mode.py");
+  f.checkpoint = file.ends_with("torch/utils/checkpoint.py");
+  f.shards = is_fsdp(file) || has(file, "deepspeed/runtime/zero/");
   f.graph = file.ends_with("torch/cuda/graphs.py") || has_any(file, {"cudagraph", "cuda_graph"});
   return f;
 }
@@ -75,9 +96,10 @@ FrameFacts native_facts(std::string_view name) {
   f.accumulates = has(name, "AccumulateGrad");
   f.engine = has_any(name, {"torch::autograd::Engine::", "torch::autograd::generated::"}) && !has(name, "VariableType");
   f.communicates = has_any(name, {"c10d::Reducer", "c10d::ProcessGroup", "c10d::nccl", "torch::cuda::nccl"});
-  f.workspace = has_any(name, {"Workspace", "workspace", "CUDABlasHandle", "cublasCreate", "cudnnCreate"});
+  f.workspace = has_any(name, {"Workspace", "workspace", "CUDABlasHandle", "cublasCreate", "cudnnCreate",
+                               "run_conv_plan", "try_plans", "generate_and_filter_plans"});
   f.op = name.starts_with(kOps);
-  f.collector = has_any(name, {"gc_collect", "PyGC_Collect"});
+  f.collector = has_any(name, {"gc_collect", "PyGC_Collect", "delete_garbage"});
   f.autocast = has(name, "at::autocast::");
   return f;
 }
@@ -111,6 +133,9 @@ class StackReading {
     facts_.attention = attention_ && facts_.role != MemoryRole::kOptimizer;
     facts_.collector = seen_.collector;
     facts_.zeroes_gradients = seen_.zeroes;
+    facts_.in_forward = seen_.forward;
+    facts_.checkpointed = seen_.checkpoint;
+    facts_.in_backward = seen_.engine || seen_.accumulates;
     facts_.graph = seen_.graph;
     return std::move(facts_);
   }
@@ -129,19 +154,29 @@ class StackReading {
         library_line_ = frame;
     }
     python_ |= f.python;
+    const bool engine = f.engine || (f.applies && called_.backward);
+    if (f.python) called_ = f;
+    add_phase(f, engine);
     if (f.python && f.init && !seen_.forward) seen_.init = true;
     // What converts and moves modules, and is called from nowhere within a forward.
     if (f.module && !seen_.forward) seen_.module = true;
-    seen_.engine |= f.engine, seen_.accumulates |= f.accumulates, seen_.optimizer |= f.optimizer;
+    seen_.engine |= engine, seen_.accumulates |= f.accumulates;
     seen_.forward |= f.forward, seen_.communicates |= f.communicates, seen_.cache |= f.cache;
     seen_.workspace |= f.workspace, seen_.collector |= f.collector, seen_.python |= f.python;
-    seen_.zeroes |= f.zeroes, seen_.graph |= f.graph;
+    seen_.zeroes |= f.zeroes, seen_.graph |= f.graph, seen_.checkpoint |= f.checkpoint;
     any_ = true;
+  }
+  // An optimizer counts unless something further in computes a loss or gradients for it; within the engine its step()
+  // alone does: other parts of it gather gradients there.
+  void add_phase(const FrameFacts& f, bool engine) {
+    if (!calls_back_) seen_.optimizer |= f.optimizer, seen_.step |= f.step;
+    calls_back_ |= engine || f.accumulates || f.closure || (f.forward && !f.compiled);
   }
   [[nodiscard]] MemoryRole role() const {
     if (seen_.workspace) return MemoryRole::kWorkspace;
     if (seen_.cache) return MemoryRole::kCache;
     if (seen_.communicates) return MemoryRole::kCommunication;
+    if (seen_.step) return MemoryRole::kOptimizer;
     if (seen_.accumulates) return MemoryRole::kGradient;
     if (seen_.engine) return MemoryRole::kBackward;
     if (seen_.optimizer) return MemoryRole::kOptimizer;
@@ -154,15 +189,16 @@ class StackReading {
   const MemorySnapshot& snapshot_;
   const std::vector<FrameFacts>& frames_;
   StackFacts facts_;
-  FrameFacts seen_;
+  FrameFacts seen_, called_;  // the second: the frame of Python further in
   uint32_t library_line_ = UINT32_MAX;
-  bool python_ = false, attention_ = false, any_ = false;
+  bool python_ = false, attention_ = false, any_ = false, calls_back_ = false;
 };
 
-// PyTorch's own modules call others only to pass on what they get.
+// PyTorch's own modules and wrappers call others only to pass on what they get.
 ModuleCall call_of(const FrameFacts& f, std::string_view file) {
   if (!f.python || !f.forward) return ModuleCall::kNone;
-  return has(file, "torch/nn/modules/") ? ModuleCall::kPyTorchs : ModuleCall::kPrograms;
+  const bool own = has_any(file, {"torch/nn/", "torch/distributed/", "torch/_dynamo/", "torch/_functorch/"});
+  return own ? ModuleCall::kPyTorchs : ModuleCall::kPrograms;
 }
 
 // The last two parts say where it is; what is before differs between machines.
@@ -183,7 +219,7 @@ StackBook::StackBook(const MemorySnapshot& snapshot) : snapshot_(snapshot) {
     const MemoryFrame& f = stacks.frame(i);
     frames.push_back(facts_of(snapshot.strings[f.name], snapshot.strings[f.file]));
     native_ |= !frames.back().python;
-    autocast_ |= frames.back().autocast;
+    autocast_ |= frames.back().autocast, checkpoints_ |= frames.back().checkpoint, shards_ |= frames.back().shards;
     modules_.push_back(call_of(frames.back(), snapshot.strings[f.file]));
   }
   facts_.reserve(stacks.stacks());

@@ -16,7 +16,7 @@ enum class MemoryRole : uint8_t {
   kForward,   ///< a module's forward
   kBackward,  ///< the autograd engine
   kGradient,  ///< its accumulation of gradients
-  kOptimizer,
+  kOptimizer,      ///< its step, but not what a closure computes that it calls
   kParameter,      ///< modules are made, loaded, moved or converted
   kCommunication,  ///< buckets and gathered shards
   kCache,          ///< keys and values that an inference engine keeps
@@ -28,7 +28,10 @@ struct StackFacts {
   bool attention = false;      ///< within attention, but in none of its layers
   bool collector = false;      ///< Python's garbage collector is in it
   bool zeroes_gradients = false;
-  bool graph = false;  ///< CUDA graphs are captured or kept in it
+  bool in_forward = false;     ///< a module's forward is in it, whatever calls that
+  bool checkpointed = false;   ///< within torch.utils.checkpoint
+  bool in_backward = false;    ///< the autograd engine is in it, whatever it calls there
+  bool graph = false;          ///< CUDA graphs are captured or kept in it
   uint32_t line = UINT32_MAX;  ///< frame of the program's own code, the innermost; else of a library; UINT32_MAX: none
   StringId op;                 ///< outermost "at::_ops::NAME::call" that the line calls; invalid: none
   std::string node;            ///< of the backward pass: "MulBackward0"; else empty
@@ -58,6 +61,9 @@ class StackBook {
   [[nodiscard]] bool has_native_frames() const { return native_; }
   [[nodiscard]] bool empty() const { return facts_.empty(); }
   [[nodiscard]] bool has_autocast() const { return autocast_; }
+  [[nodiscard]] bool has_checkpoints() const { return checkpoints_; }
+  /// Whether FSDP or ZeRO shard parameters, gradients or states.
+  [[nodiscard]] bool has_shards() const { return shards_; }
   [[nodiscard]] ModuleCall module_call(uint32_t frame) const { return modules_[frame]; }
   [[nodiscard]] MemoryLine line_of_frame(uint32_t frame) const;
 
@@ -66,7 +72,7 @@ class StackBook {
   std::vector<StackFacts> facts_;
   StackFacts none_;
   std::vector<ModuleCall> modules_;  ///< by frame
-  bool native_ = false, autocast_ = false;
+  bool native_ = false, autocast_ = false, checkpoints_ = false, shards_ = false;
 };
 
 }  // namespace profgpu

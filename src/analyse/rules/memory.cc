@@ -54,14 +54,15 @@ std::optional<double> memory_growth_value(const Measured& m) {
 void describe_snapshot_growth(const Measured& m, Finding& f) {
   const SnapshotSection& snapshot = *m.facts().get<Snapshot>().section;
   const auto bytes = [](int64_t n) { return format_bytes(static_cast<double>(n)); };
-  f.what = fmt::format("memory grows from step to step, most in {}", snapshot.growth.front().place());
-  f.why = fmt::format("Lines that hold more after each step: {}. Together they grow by {} per step, {:.2f} % of the {}.",
-                      snapshot.growth.size(), bytes(snapshot_growth_bytes(m)), *f.value,
+  const std::string& per = snapshot.growth.front().per;
+  f.what = fmt::format("memory grows from {} to {}, most in {}", per, per, snapshot.growth.front().place());
+  f.why = fmt::format("Lines that hold more after each {}: {}. Together they grow by {} each time, {:.2f} % of the {}.",
+                      per, snapshot.growth.size(), bytes(snapshot_growth_bytes(m)), *f.value,
                       m.facts().get<Memory>().capacity_bytes ? "device's memory" : "peak");
   for (size_t i = 0; i < std::min<size_t>(snapshot.growth.size(), 3); ++i) {
     const GrowingLine& line = snapshot.growth[i];
-    f.evidence.push_back(fmt::format("{}: {} per step, {} in {} blocks after the last one", line.place(),
-                                     bytes(line.growth_bytes), bytes(line.bytes), line.blocks));
+    f.evidence.push_back(fmt::format("{}: {} per {}, {} in {} blocks after the last one", line.place(),
+                                     bytes(line.growth_bytes), per, bytes(line.bytes), line.blocks));
   }
 }
 
@@ -136,7 +137,7 @@ void describe_memory_fragmentation(const Measured& m, Finding& f) {
     for (const SettingRow& row : s->replay->settings)
       f.evidence.push_back(fmt::format("replayed with {}: a reserved peak of {} instead of {}", row.settings,
                                        format_bytes(static_cast<double>(row.peak_reserved_bytes)),
-                                       format_bytes(static_cast<double>(s->replay->peak_reserved_bytes))));
+                                       format_bytes(static_cast<double>(*s->replay->peak_reserved_bytes))));
 }
 
 constexpr int64_t kMinMemorySteps = 2;

@@ -10,7 +10,8 @@ extern const Rule kLowGpuUtilization, kDataLoadingBound, kHostBoundLaunches, kDe
     kLateCopy, kRedundantSyncCopies, kLayoutCopies, kMisalignedGemm, kGraphBreaks, kRecompiles, kEagerInference,
     kPythonGc, kRunFailure, kLossNotFinite, kSkippedSteps, kPipelineBubble, kOptimizerOffload, kCacheFull,
     kSlowTransport, kNcclWarnings,
-    kWrongResults, kOom, kPeakSpike, kRetainedGraph, kDuplicateWeights, kOversizedWorkspace, kHostPinnedGrowth,
+    kWrongResults, kOom, kPeakSpike, kRetainedGraph, kReferenceCycle, kDuplicateWeights, kOversizedWorkspace,
+    kHostPinnedGrowth,
     kSlowProducts, kMemoryBound, kLowMfu;
 
 const std::vector<const Rule*>& rules() {
@@ -26,7 +27,7 @@ const std::vector<const Rule*>& rules() {
       &kLossNotFinite, &kSkippedSteps, &kPipelineBubble, &kOptimizerOffload, &kCacheFull, &kSlowTransport,
       &kNcclWarnings,
       &kWrongResults, &kOom,
-      &kPeakSpike, &kRetainedGraph, &kDuplicateWeights, &kOversizedWorkspace, &kHostPinnedGrowth,
+      &kPeakSpike, &kRetainedGraph, &kReferenceCycle, &kDuplicateWeights, &kOversizedWorkspace, &kHostPinnedGrowth,
       &kSlowProducts, &kMemoryBound, &kLowMfu};
   return all;
 }

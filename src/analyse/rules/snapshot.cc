@@ -39,6 +39,9 @@ std::string oom_cause_words(const OutOfMemory& oom) {
     case OomCause::kNeed:
       return fmt::format("The device had {} free and the allocator {} unused: the program needs more than there is.",
                          bytes_words(oom.device_free_bytes), bytes_words(*oom.unused_bytes));
+    case OomCause::kLimit:
+      return fmt::format("The device had {} free, enough for it: a limit of the process refused it.",
+                         bytes_words(oom.device_free_bytes));
     case OomCause::kUnknown:
       break;
   }
@@ -59,6 +62,8 @@ void describe_oom(const Measured& m, Finding& f) {
   } else {
     f.fix = {"activation checkpointing: torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)",
              "smaller micro-batch with gradient accumulation; bf16; ZeRO or FSDP sharding"};
+    if (oom.cause == OomCause::kLimit)
+      f.fix.insert(f.fix.begin(), "raise the limit: torch.cuda.set_per_process_memory_fraction()"), f.own_fixes = true;
   }
   const bool replayed = peak.device == s.peak.device && s.replay && !s.replay->settings.empty();
   if (replayed && s.replay->settings.front().saved_bytes > 0)
@@ -109,13 +114,40 @@ void describe_retained_graph(const Measured& m, Finding& f) {
   const SnapshotSection& s = *snapshot_of(m);
   const GrowingLine& line = *growing_line(s, "retained_graph");
   f.what = fmt::format("tensors of the forward pass are kept after every step, most in {}", line.place());
-  f.why = fmt::format("They grow by {:.2f} MiB per step: something keeps an output or a loss, and with it its graph.",
-                      *f.value);
+  f.why = fmt::format("They grow by {:.2f} MiB per {}: something keeps an output or a loss, and with it its graph.",
+                      *f.value, line.per);
   f.fix = {"keep numbers, not graphs: losses.append(loss.item()) or loss.detach(), never loss",
            "clear lists of outputs at the end of the step"};
-  f.evidence.push_back(fmt::format("{} holds {} in {} blocks after the last step: {} per step ({} to {})", line.place(),
-                                   bytes_words(line.bytes), format_count(line.blocks), bytes_words(line.growth_bytes),
-                                   bytes_words(line.low_bytes), bytes_words(line.high_bytes)));
+  f.evidence.push_back(fmt::format("{} holds {} in {} blocks after the last {}: {} each ({} to {})", line.place(),
+                                   bytes_words(line.bytes), format_count(line.blocks), line.per,
+                                   bytes_words(line.growth_bytes), bytes_words(line.low_bytes),
+                                   bytes_words(line.high_bytes)));
+}
+
+int64_t bytes_per_run(const SnapshotSection& s) {
+  int64_t bytes = 0;
+  for (const CycleRow& row : s.cycles) bytes += row.bytes_per_run();
+  return bytes;
+}
+
+std::optional<double> reference_cycle_value(const Measured& m) {
+  const SnapshotSection* s = snapshot_of(m);
+  return s != nullptr && !s->cycles.empty() ? std::optional(peak_share_pct(*s, bytes_per_run(*s))) : std::nullopt;
+}
+
+void describe_reference_cycle(const Measured& m, Finding& f) {
+  const SnapshotSection& s = *snapshot_of(m);
+  const CycleRow& most = s.cycles.front();
+  f.what = fmt::format("tensors wait for Python's garbage collector, most from {}{}", most.place(), focus_words(s));
+  f.why = fmt::format("Each run of the collector frees {}: reference cycles hold them until then, and del does not free "
+                      "a cycle.",
+                      bytes_words(bytes_per_run(s)));
+  f.fix = {"break the cycle: weakref, or no reference from the tensor's owner back to itself",
+           "torch.utils.viz._cycles.warn_tensor_cycles() shows what refers to what"};
+  for (size_t i = 0; i < std::min<size_t>(s.cycles.size(), 3); ++i)
+    f.evidence.push_back(fmt::format("{}: {} in {} blocks, freed in {} runs; {} at the peak", s.cycles[i].place(),
+                                     bytes_words(s.cycles[i].collected_bytes), format_count(s.cycles[i].blocks),
+                                     format_count(s.cycles[i].runs), bytes_words(s.cycles[i].bytes)));
 }
 
 std::optional<double> duplicate_weights_value(const Measured& m) {
@@ -185,15 +217,17 @@ extern const Rule kOom = {
     .severity = Severity::kCritical,
     .meaning =
         "PyTorch requested device memory and did not get it, even after releasing its cache. Either the program "
-        "needs more than there is, or the free memory lies in pieces between live blocks.",
+        "needs more than there is, or the free memory lies in pieces between live blocks, or the process has a limit.",
     .computation =
         "Value: the size of the last failing allocation of a memory snapshot. Fragmentation if what the "
         "allocator "
-        "held unused and what the device had free would have been enough together. No cost.",
+        "held unused and what the device had free would have been enough together; a limit if the device had enough "
+        "free. No cost.",
     .advice =
         {
             "need: activation checkpointing, smaller micro-batch, bf16, 8-bit optimizer, ZeRO or FSDP, offloading",
             "fragmentation: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; few different shapes",
+            "limit: torch.cuda.set_per_process_memory_fraction() is called with less than the job needs",
             "`--section snapshot` shows what holds the memory at the peak",
         },
     .seen = {Locator::At::kMemoryPeak, {}},
@@ -211,7 +245,8 @@ extern const Rule kPeakSpike = {
     .computation =
         "Value: how much lower the peak of a memory snapshot's history would be without the temporary tensors of the "
         "line "
-        "that holds most of them at the peak, those that live for at most a fiftieth of the events. No cost.",
+        "that holds most of them at the peak, those that live for at most a fiftieth of the events, or 64 of them in a "
+        "short history. Tensors without a recorded stack don't count. No cost.",
     .advice =
         {
             "in-place operations, out=, or a fused kernel instead of a chain of temporaries",
@@ -233,8 +268,8 @@ extern const Rule kRetainedGraph = {
         "keeps an output, a loss or a hidden state that requires gradients, and with it its graph.",
     .computation =
         "Value: growth per step of what lines of the forward pass hold after the optimizer's steps (Theil-Sen slope, "
-        "only "
-        "where its 95 % interval is above 0), over at least four steps of a memory snapshot's history. No cost.",
+        "only where its 95 % interval is above 0), over at least four steps of a memory snapshot's history; without "
+        "such steps, at the beginnings of backward passes. No cost.",
     .advice =
         {
             "total += loss.item() instead of total += loss",
@@ -244,6 +279,27 @@ extern const Rule kRetainedGraph = {
         },
     .seen = {Locator::At::kMemoryPeak, {}},
     .rank = {.value = retained_graph_value, .describe = describe_retained_graph, .host_alone = true},
+};
+
+extern const Rule kReferenceCycle = {
+    .id = "reference-cycle",
+    .summary = "tensors wait for Python's garbage collector",
+    .unit = "%",
+    .threshold = 5,
+    .meaning =
+        "Python frees what nothing refers to at once. What refers to itself, over however many objects, stays until the "
+        "garbage collector runs: by then several steps may have piled up, and the peak is that much higher.",
+    .computation =
+        "Value: bytes that the collector frees in one run, of the peak of a memory snapshot's history. An allocation is "
+        "freed by the collector if its frames are in the stack of the free. Needs frames of C++. No cost.",
+    .advice =
+        {
+            "a module, closure or exception that holds a tensor and is held by it: weakref.ref, or clear it by hand",
+            "no self in hooks and lambdas that the object itself keeps",
+            "gc.collect() after the step frees them earlier, and takes time",
+        },
+    .seen = {Locator::At::kMemoryPeak, {}},
+    .rank = {.value = reference_cycle_value, .describe = describe_reference_cycle, .host_alone = true},
 };
 
 extern const Rule kDuplicateWeights = {

@@ -98,6 +98,11 @@ std::string seen(std::string_view head) {
   return "starts with \"" + text + (head.size() > 24 ? "…" : "") + "\"";
 }
 
+bool is_web_page(std::string_view head) {
+  head.remove_prefix(std::min(head.size(), head.find_first_not_of(" \t\r\n")));
+  return head.starts_with("<html") || head.starts_with("<!doctype html") || head.starts_with("<!DOCTYPE html");
+}
+
 // Which importer knows a file, how large it is, and what its first bytes say of it.
 struct Head {
   const Importer* importer = nullptr;
@@ -124,6 +129,9 @@ Head head_of(const std::string& path) {
     if (head.importer->peek != nullptr) head.says = head.importer->peek(text);
   } else if (text.empty() && end != TextSource::End::kComplete) {
     head.why = {path + " " + (*source)->problem() + ", before anything can be read", "copy or record it again"};
+  } else if (is_web_page(text)) {
+    head.why = {path + ": a web page, not a trace",
+                "PyTorch's export_memory_timeline() writes a picture to .html: export .json or .raw.json.gz"};
   } else {
     head.why = {path + ": not a trace that profgpu knows (" + seen(text) + ")",
                 "`profgpu formats` lists what it reads"};

@@ -69,7 +69,7 @@ export function snapshotNotes(snapshot: SnapshotSection): HTMLElement | null {
   const notes: string[] = [];
   if (oom) {
     const why = oom.cause === 'fragmentation' ? 'What it held unused would have been enough in one piece: fragmentation.'
-      : oom.cause === 'need' ? 'The job needs more than there is.' : '';
+      : oom.cause === 'limit' ? 'The device had enough: a limit of the process refused it.' : oom.cause === 'need' ? 'The job needs more than there is.' : '';
     notes.push(`Out of memory at event ${count(oom.event)}: ${placeText(oom)} asked for ${bytes(oom.requested_bytes)}; ${bytes(oom.device_free_bytes)} of the device were free, ` +
       `${bytes(oom.allocated_bytes)} allocated, ${bytes(oom.unused_bytes)} reserved and unused. ${why}`);
   }
@@ -133,12 +133,15 @@ export function peakExplained(snapshot: SnapshotSection, search: (text: string) 
     holders(snapshot, search),
     plainTable('Grows with each step', ['Line', 'Category', 'Cause', 'Per step', 'Held'], growing.slice(0, 20).map((line) => [
       shown(line.where + placeText(line), 200), titleOfCategory(line.category), words(line.cause), bytes(line.growth_bytes), bytes(line.held_bytes)])),
+    plainTable('Freed by the garbage collector', ['Line', 'Category', 'Runs', 'In all', 'At the peak'], snapshot.cycles.map((row) => [
+      shown(placeText(row), 200), titleOfCategory(row.category), count(row.collector_runs), bytes(row.collected_bytes), bytes(row.held_bytes)])),
     plainTable('Could be freed earlier', ['Line', 'Category', 'Held', 'Saves'], snapshot.early_frees.map((row) => [
       shown(placeText(row), 200), titleOfCategory(row.category), bytes(row.held_bytes), bytes(row.saved_bytes)])),
     plainTable('What would make it fit', ['Change', 'Assumes', 'Peak', 'Saves'], snapshot.savings.map((row) => [
       shown(row.change, 120), shown(row.assumes, 200), bytes(row.peak_bytes), bytes(row.saved_bytes)])),
     plainTable('Allocator settings, replayed', ['Setting', 'Peak reserved', 'Saves'], (replay?.settings ?? []).map((row) => [
       element('code', {}, shown(row.settings, 120)), bytes(row.peak_reserved_bytes), bytes(row.saved_bytes)])),
-    replay && !replay.exact && element('p', { class: 'quiet' }, `A replay of the allocator departs from the recording at event ${count(replay.departs_event)}${replay.departure ? `: ${shown(replay.departure, 300)}` : ''}; other settings are not tried.`),
+    replay && replay.peak_reserved_bytes === null && element('p', { class: 'quiet' }, `The allocator is not replayed: ${shown(replay.departure ?? '', 300)}.`),
+    replay && !replay.exact && replay.peak_reserved_bytes !== null && element('p', { class: 'quiet' }, `A replay of the allocator departs from the recording at event ${count(replay.departs_event)}${replay.departure ? `: ${shown(replay.departure, 300)}` : ''}; other settings are not tried.`),
   ];
 }
