@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <map>
-#include <set>
 
 #include "analyse/memory/checkpoints.h"
 #include "analyse/memory/level_courses.h"
@@ -112,36 +110,38 @@ constexpr PartChange kHalf = {"bf16 for all of it (model.to(torch.bfloat16))",
 constexpr PartChange kAutocast = {"bf16 activations (torch.autocast)", "activations are float32 now", 0.5,
                                   is_activation};
 
-// What the sizes of an optimizer's states, beside those of parameters and gradients, tell of their types.
+// Blocks of the largest size of one category.
+struct Largest {
+  int64_t bytes = 0, blocks = 0;
+  void add(int64_t size) {
+    if (size > bytes) bytes = size, blocks = 0;
+    blocks += size == bytes ? 1 : 0;
+  }
+};
+
+// What the largest of an optimizer's states, beside the largest gradient or parameter, tells of their types.
 struct StateTypes {
-  bool eight_bit = false;    // most of their bytes are in halves or quarters of parameters
-  bool sixteen_bit = false;  // most are in doubles: of 16-bit parameters
+  bool eight_bit = false;    // a half or a quarter of it
+  bool sixteen_bit = false;  // twice as large: the parameters have 16 bits
   double eight_bit_factor = kEightBit;
 };
 
 StateTypes state_types(const MemoryHistory& history, const std::vector<CategoryOf>& categories) {
-  std::map<int64_t, int64_t> parameters;  // blocks, by size
-  for (size_t i = 0; i < categories.size(); ++i)
-    if (categories[i].category == Category::kParameter && history.allocations[i].freed == Allocation::kOutside)
-      ++parameters[history.allocations[i].bytes];
-  double all = 0, narrow = 0, wide = 0;
-  int64_t wide_blocks = 0, wide_parameters = 0;
-  std::set<int64_t> seen;
+  Largest gradient, parameter, state;
   for (size_t i = 0; i < categories.size(); ++i) {
     const Allocation& a = history.allocations[i];
-    if (categories[i].category != Category::kOptimizerState || a.freed != Allocation::kOutside) continue;
-    const auto bytes = static_cast<double>(a.bytes);
-    all += bytes;
-    if (parameters.contains(a.bytes)) continue;
-    if (parameters.contains(4 * a.bytes) || parameters.contains(2 * a.bytes)) narrow += bytes;
-    const auto half = a.bytes % 2 == 0 ? parameters.find(a.bytes / 2) : parameters.end();
-    if (half == parameters.end()) continue;
-    wide += bytes, ++wide_blocks;
-    if (seen.insert(a.bytes).second) wide_parameters += half->second;
+    const Category category = categories[i].category;
+    if (category == Category::kGradient) gradient.add(a.bytes);
+    if (category == Category::kParameter && a.freed == Allocation::kOutside) parameter.add(a.bytes);
+    if (category == Category::kOptimizerState && a.freed == Allocation::kOutside) state.add(a.bytes);
   }
-  StateTypes types{narrow > all / 2, wide > all / 2};
+  const int64_t trained = gradient.bytes > 0 ? gradient.bytes : parameter.bytes;
+  StateTypes types;
+  types.eight_bit = state.bytes > 0 && (4 * state.bytes == trained || 2 * state.bytes == trained);
+  types.sixteen_bit = state.bytes > 0 && state.bytes == 2 * trained;
   // Adam's two and a copy of the parameters, which stays.
-  if (types.sixteen_bit && wide_blocks >= 3 * wide_parameters) types.eight_bit_factor = (2 * kEightBit + 1) / 3;
+  const bool has_copy = parameter.bytes == trained && state.blocks >= 3 * parameter.blocks;
+  if (types.sixteen_bit && has_copy) types.eight_bit_factor = (2 * kEightBit + 1) / 3;
   return types;
 }
 
