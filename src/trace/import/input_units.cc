@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <set>
@@ -18,7 +19,7 @@
 
 namespace profgpu {
 
-extern const Importer kTorchSnapshot, kTorchMemoryTimeline, kXlaJson;
+extern const Importer kTorchSnapshot, kTorchMemoryTimeline, kTrainingLog, kXlaJson;
 
 namespace {
 
@@ -126,6 +127,19 @@ Head head_of(const std::string& path) {
                 "`profgpu formats` lists what it reads"};
   }
   return head;
+}
+
+// Sources and documents in a folder quote what logs print.
+bool is_source(std::string_view path) {
+  constexpr std::array<std::string_view, 12> kEndings = {".py",  ".md",   ".rst",  ".ipynb", ".sh", ".yaml",
+                                                         ".yml", ".toml", ".html", ".cc",    ".cu", ".h"};
+  return std::ranges::any_of(kEndings, [&](std::string_view ending) { return path.ends_with(ending); });
+}
+
+Head head_in(const std::string& path, bool folder) {
+  Head head = head_of(path);
+  if (!folder || head.importer != &kTrainingLog || !is_source(path)) return head;
+  return {.bytes = head.bytes, .why = {path + ": a source or a document, which is read as a log only if you name it"}};
 }
 
 // Files named twice, as by overlapping patterns, are read once.
@@ -365,7 +379,7 @@ Result<InputUnits> find_units(const std::vector<std::string>& paths, const Impor
     std::move(listing->passed_over.begin(), listing->passed_over.end(), std::back_inserter(all.left_out));
     std::erase_if(listing->files, [&](const std::string& file) { return seen.again(file); });
     std::vector<Head> heads;
-    for (const std::string& file : listing->files) heads.push_back(head_of(file));
+    for (const std::string& file : listing->files) heads.push_back(head_in(file, listing->folder));
     leave_out_merged(*listing, heads, all.left_out);
     leave_out_exported(*listing, heads, all.left_out);
     leave_out_xla_json(*listing, heads, all.left_out);
