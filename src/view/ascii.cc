@@ -36,6 +36,11 @@ std::string ascii_text(std::string_view text) {
   std::string out;
   while (!text.empty()) {
     const Character c = first_character(text);
+    if (text.starts_with("°C")) {   // what is left out stays as a blank behind it
+      out += "C ";
+      text.remove_prefix(std::string_view("°C").size());
+      continue;
+    }
     if (c.code_point < 0x80 && c.valid) {
       out += static_cast<char>(c.code_point);
     } else {
