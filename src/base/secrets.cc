@@ -80,7 +80,7 @@ size_t assignment(std::string_view rest) {
   return i + quote_length(rest.substr(i));
 }
 
-// The value of a flag is the next word: "--password hunter2", "'--password', 'hunter2'", but not "--password --verbose".
+// The value of a flag is the next word: "--password hunter2", "'--password', 'hunter2'"; not "--password --verbose".
 size_t flag_joint(std::string_view rest) {
   const size_t quote = quote_length(rest);
   const std::string_view after = rest.substr(quote);

@@ -301,7 +301,10 @@ std::string log_column_help() {
     if (!m.smi_alias.empty()) smi += ", " + std::string(m.smi_alias);
     add(m.name, smi, m.unit, m.help);
   }
-  add("..._pct", "", "%", "of a field ..._ns, such as throttle_power_pct: its share of the time since the row before");
+  for (const MetricInfo& m : metrics())
+    if (m.kind == MetricKind::kCounter && m.name.ends_with("_ns"))
+      add(std::string(m.name.substr(0, m.name.size() - 2)) + "pct", "", "%",
+          fmt::format("share of {} in the time since the row before", m.name));
   add("all", "", "", "every metric, by our names");
   return out + "\nNext: profgpu log --query timestamp,index,utilization.gpu,memory.used -o gpu.csv\n";
 }

@@ -21,7 +21,7 @@ std::string_view likeness(uint32_t c) {
   static const std::map<uint32_t, std::string_view> kAscii = {
       {U'█', "#"}, {U'▉', "#"}, {U'▊', "#"}, {U'▋', "#"}, {U'▌', "="}, {U'▍', "="}, {U'▎', "-"}, {U'▏', "-"},
       {U'▁', "."}, {U'▂', ":"}, {U'▃', "-"}, {U'▄', "="}, {U'▅', "+"}, {U'▆', "*"}, {U'▇', "%"}, {U'·', "-"},
-      {U'–', "-"}, {U'…', "~"}, {U'°', " "}, {U'×', "x"}, {U'↑', "^"}, {U'↓', "v"}, {U'→', ">"}, {U'←', "<"},
+      {U'–', "-"}, {U'…', "~"}, {U'°', "'"}, {U'×', "x"}, {U'↑', "^"}, {U'↓', "v"}, {U'→', ">"}, {U'←', "<"},
       {U'▲', "^"}, {U'▼', "v"}, {U'├', "|"}, {U'┴', "+"}, {U'└', "`"}, {U'─', "-"}, {U'│', "|"}, {U'µ', "u"},
       {U'●', "*"}, {U'○', "o"}, {U'░', "."}, {U'◆', "#"}, {U'✓', "+"}, {U'✗', "x"}, {U'−', "-"}, {U'≥', ">"}, {U'≤', "<"},
       {U'‹', "<"}, {U'›', ">"}, {U'’', "'"}, {U'“', "\""}, {U'”', "\""}, {U'≈', "~"}, {U'±', "~"}, {U'²', "2"}, {U'³', "3"},
@@ -36,11 +36,6 @@ std::string ascii_text(std::string_view text) {
   std::string out;
   while (!text.empty()) {
     const Character c = first_character(text);
-    if (text.starts_with("°C")) {   // what is left out stays as a blank behind it
-      out += "C ";
-      text.remove_prefix(std::string_view("°C").size());
-      continue;
-    }
     if (c.code_point < 0x80 && c.valid) {
       out += static_cast<char>(c.code_point);
     } else {
