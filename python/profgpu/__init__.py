@@ -62,9 +62,13 @@ _LATER: Dict[str, str] = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError("module 'profgpu' has no attribute %r" % name)
     import importlib
+
+    if name not in _LATER:
+        text = "module 'profgpu' has no attribute %r" % name
+        if not name.startswith("_") and name in importlib.import_module(".guide", __name__).__all__:
+            text += ": it is in profgpu.guide"
+        raise AttributeError(text)
 
     module = importlib.import_module("." + _LATER[name], __name__)
     value = module if name == _LATER[name] else getattr(module, name)

@@ -148,3 +148,7 @@ def process_group(sizes: Sequence[int] = (1 << 10, 1 << 20, 64 << 20), budget_s:
 
 
 __all__ = ["BenchResult", "bandwidth", "collectives", "host", "launch", "matmul", "process_group", "run", "storage"]
+
+
+def __dir__() -> List[str]:
+    return sorted(__all__)

@@ -24,8 +24,30 @@ TEST(Secrets, AreMasked) {
       {"--hf-token=abc --verbose", "--hf-token=*** --verbose"},
       {"login(token=abc)", "login(token=***)"},
       {"password=\"two words\" rest", "password=\"***\" rest"},
+      {"/x/ghp_0123456789abcdefghijABCDEFGHIJ012345/a.py", "/x/***/a.py"},
+      {"f_hf_AbCdEfGhIjKlMnOpQrStUv", "f_***"},
+      {"/home/u/token=ghp_0123456789abcdefghijABCDEFGHIJ012345/a.py", "/home/u/token=***"},
+      {"['train.py', '--password', 'hunter2', '--lr', '0.1']", "['train.py', '--password', '***', '--lr', '0.1']"},
+      {R"({"token": 7, "lr": 1})", R"({"token": "***", "lr": 1})"},
+      {R"({"text": "password=\"a b\" next"})", R"({"text": "password=\"***\" next"})"},
+      {R"(["login token=abc\"", 1])", R"(["login token=***\"", 1])"},
   };
-  for (const auto& [text, masked] : all) EXPECT_EQ(masked_secrets(text), masked);
+  for (const auto& [text, masked] : all) {
+    EXPECT_EQ(masked_secrets(text), masked);
+    EXPECT_TRUE(may_hold_secret(text)) << text;
+  }
+}
+
+// Names of kernels, functions and files, and what surrounds numbers.
+TEST(Secrets, NamesInTracesStay) {
+  for (const char* text :
+       {"void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>(int)", "autograd::engine",
+        "void moe::get_token::kernel<int, float>(int)", "site-packages/lib/auth.py:12", "auth.py(12): login",
+        "transformers/hf_argparser_utils.py(33): hf_trainer_config_finalize", "wandb_integration_callback",
+        R"({"token": "", "next": "x"})", R"({"token": null, "api_key": [1, 2], "auth": {"a": 1}})", "[[2, 512], []]"})
+    EXPECT_EQ(masked_secrets(text), text);
+  EXPECT_FALSE(may_hold_secret("void at::native::vectorized_elementwise_kernel<4, FillFunctor<float>>(int)"));
+  EXPECT_FALSE(may_hold_secret("autograd::engine::evaluate_function: ScaledDotProductAttentionBackward0"));
 }
 
 TEST(Secrets, OrdinaryTextStays) {

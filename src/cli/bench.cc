@@ -141,9 +141,11 @@ Result<BenchEnd> measured(const BenchCommand& c) {
 // A benchmark that was named and gave nothing.
 Outcome outcome_of(const BenchCommand& c, const BenchEnd& end, const BenchResult* before) {
   if (end.stopped) return {ExitCode::kInterrupted};
+  std::string missing;
   for (const std::string& name : c.bench.names)
     if (std::ranges::none_of(end.result.figures, [&](const Figure& f) { return f.benchmark == name; }))
-      return Error{name + " could not be measured"};
+      append_listed(missing, name);
+  if (!missing.empty()) return Error{missing + " could not be measured"};
   if (end.result.figures.empty()) return Error{"nothing could be measured"};
   if (!before) return {};
   const std::vector<FigureChange> all = changes(*before, end.result);
@@ -159,17 +161,32 @@ Outcome compare_machines(const BenchCommand& c) {
                            "leave out names of benchmarks, --json, --output, --save and --saved"});
   const auto all = read_bench_folder(c.compare);
   if (!all) return all.error();
-  const std::vector<std::string> slow = slow_machines(*all);
+  const auto slow = slow_machines(*all);
+  if (!slow) return Error{c.compare + ": " + slow.error().message, slow.error().hint};
   const int width = c.width > 0 ? c.width : output_width();
-  const Status shown = write_text(rendered(machine_lines(*all, slow, width), width, output_colour(c.colour)));
+  const Status shown = write_text(rendered(machine_lines(*all, *slow, width), width, output_colour(c.colour)));
   if (!shown) return shown;
-  return !slow.empty() && c.fails_on_worse ? ExitCode::kFindings : ExitCode::kOk;
+  return !slow->empty() && c.fails_on_worse ? ExitCode::kFindings : ExitCode::kOk;
+}
+
+bool of_one_machine(const BenchResult& a, const BenchResult& b) {
+  return a.machine.host == b.machine.host && a.simulated == b.simulated;
+}
+
+// A result without a GPU would take the place of another machine's, or of a container's, whose GPUs were measured.
+Status check_own_file(const BenchCommand& c, const BenchResult& now) {
+  if (!c.saves || !now.devices.empty()) return ok();
+  const auto before = read_bench(machine_file());
+  if (!before || before->devices.empty() || of_one_machine(*before, now)) return ok();
+  return Error{fmt::format("not saved: no GPU was measured, and {} has figures of {}'s GPUs", machine_file(),
+                           before->machine.host),
+               "`profgpu doctor` shows why there is no GPU; -o saves to another file"};
 }
 
 // What was measured before of benchmarks that were not run now stays in the machine's own file.
 BenchResult merged(const std::string& file, BenchResult now) {
   const auto before = read_bench(file);
-  if (!before || before->machine.host != now.machine.host || before->simulated != now.simulated) return now;
+  if (!before || !of_one_machine(*before, now)) return now;
   const auto measured = [&, figures = now.figures](const Figure& old) {
     return std::ranges::any_of(figures, [&](const Figure& f) { return f.benchmark == old.benchmark; });
   };
@@ -193,13 +210,13 @@ BenchResult merged(const std::string& file, BenchResult now) {
   return now;
 }
 
-Status save(const BenchCommand& c, const BenchResult& result) {
+Status save(const BenchCommand& c, const BenchResult& result, bool saves) {
   std::vector<std::string> files;
   if (!c.output.empty()) files.push_back(c.output);
-  if (c.saves) files.push_back(machine_file());
+  if (saves) files.push_back(machine_file());
   for (const std::string& file : files) {
     std::error_code error;
-    const bool own = c.saves && file == files.back();
+    const bool own = saves && file == files.back();
     if (own) std::filesystem::create_directories(std::filesystem::path(file).parent_path(), error);
     const std::string text = own ? bench_json(merged(file, result)) : bench_text_for(result, file);
     if (Status written = write_file(file, text); !written) return written;
@@ -226,13 +243,18 @@ Outcome bench(const Arguments& arguments) {
   }
   const BenchResult* compared = before ? &*before : nullptr;
   const std::string json = bench_json(end->result);
-  if (const Status saved = save(*c, end->result); !saved) return saved;
+  const Status own = check_own_file(*c, end->result);
+  if (const Status saved = save(*c, end->result, c->saves && own); !saved) return saved;
   const int width = c->width > 0 ? c->width : output_width();
   Lines lines = bench_lines(end->result, compared, width);
-  if (c->output.empty() && c->saved.empty()) append_apart(lines, next_lines({"profgpu bench -o machine.json"}, width));
+  if (c->saves && own) append_apart(lines, wrapped_after(Line("Saved: ", Style::kFaint), machine_file(), width));
+  if (c->output.empty() && c->saved.empty())
+    append_apart(lines, next_lines({end->result.figures.empty() ? "profgpu doctor" : "profgpu bench -o machine.json"},
+                                   width));
   const Status shown =
       c->json ? write_stdout(json) : write_text(rendered(lines, width, output_colour(c->colour)));
-  return shown ? outcome_of(*c, *end, compared) : Outcome(shown);
+  if (!shown || !own) return shown ? own : shown;
+  return outcome_of(*c, *end, compared);
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ const std::vector<BorrowedCommand>& borrowed_commands() {
       {"nvidia-smi", "dmon", {"log"}, true},
       {"nvidia-smi", "pmon", {"stat", "--full", "--watch", "1"}, true},
       {"nvidia-smi", "topo", {"devices"}, true},
-      {"nvidia-smi", "nvlink", {"devices"}},
+      {"nvidia-smi", "nvlink", {"devices"}, true},
       {"nvidia-smi", "-L", {"devices"}, true},
       {"nvidia-smi", "--list-gpus", {"devices"}, true},
       {"nvidia-smi", "-q", {"devices"}},
@@ -109,7 +109,7 @@ constexpr BorrowedFlag kBorrowedFlags[] = {
     {"top", "-m", Takes::kNext, "", "the layout follows the screen's size"},
     {"top", "--monitor", Takes::kNext, "", "the layout follows the screen's size"},
     {"top", "-1", Takes::kNone, "--once"},
-    {"top", "--pid", Takes::kNext, "--filter {}"},
+    {"top", "--pid", Takes::kNext, "--filter {}", "--filter shows processes with this text in pid, user or command"},
     {"attach", "--pid", Takes::kNext, "{}"},
     // nsys
     {"run", "--trace", Takes::kAttached, "--trace", kAllEvents},
@@ -142,7 +142,7 @@ constexpr std::pair<char, std::string_view> kMonitored[] = {
     {'u', "utilization_pct,memory_utilization_pct,encoder_utilization_pct,decoder_utilization_pct,jpeg_utilization_pct,"
           "ofa_utilization_pct"},
     {'c', "memory_clock_mhz,sm_clock_mhz"},
-    {'v', "throttle_power_ns,throttle_thermal_ns"},
+    {'v', "throttle_power_pct,throttle_thermal_pct"},
     {'m', "memory_used_bytes,bar1_used_bytes"},
     {'e', "ecc_corrected_errors,ecc_uncorrected_errors,pcie_replays"},
     {'t', "pcie_rx_bytes_per_second,pcie_tx_bytes_per_second"},
@@ -163,12 +163,43 @@ constexpr BorrowedFlag kSmiFlags[] = {
     {"stat", "--loop-ms", Takes::kNext, "--watch {}ms"},
     {"devices", "-s", Takes::kNone, "", "links between GPUs are shown where there are any"},
     {"devices", "--status", Takes::kNone, "", "links between GPUs are shown where there are any"},
+    {"devices", "-e", Takes::kNone, "", "`profgpu doctor` reports errors of links"},
     {"devices", "-i", Takes::kNext, "--device {}"},
+    {"devices", "-d", Takes::kNext, "", "everything is shown"},
+    {"devices", "--display", Takes::kNext, "", "everything is shown"},
+    {"devices", "-x", Takes::kNone, "--json"},
+    {"devices", "--xml-format", Takes::kNone, "--json"},
+    {"stat", "--query-compute-apps", Takes::kNext, "--full"},
+    {"stat", "--query-accounted-apps", Takes::kNext, "--full"},
+    {"stat", "--format", Takes::kNext, "", "`profgpu log --query` writes CSV, `profgpu stat --json` JSON"},
+};
+constexpr BorrowedFlag kGpustatFlags[] = {
+    {"stat", "--json", Takes::kNone, "--format gpustat-json"},
+    {"stat", "--watch", Takes::kOptional, "--watch {}"},
+};
+constexpr std::string_view kTerminalsColours = "colors are the terminal's own";
+constexpr BorrowedFlag kNvitopFlags[] = {
+    {"top", "-o", Takes::kNext, "--device {}"},
+    {"top", "--only", Takes::kNext, "--device {}"},
+    {"top", "-ov", Takes::kNone, "", "CUDA_VISIBLE_DEVICES is followed by --device visible"},
+    {"top", "-u", Takes::kNext, "--filter {}"},
+    {"top", "--user", Takes::kNext, "--filter {}"},
+    {"top", "-p", Takes::kNext, "--filter {}"},
+    {"top", "--ascii", Takes::kNone, "", "LC_ALL=C draws in ASCII"},
+    {"top", "-U", Takes::kNone, "", "LC_ALL=C draws in ASCII"},
+    {"top", "--colorful", Takes::kNone, "", kTerminalsColours},
+    {"top", "--light", Takes::kNone, "", kTerminalsColours},
+};
+constexpr BorrowedFlag kDcgmFlags[] = {
+    {"doctor", "-r", Takes::kNext, "", "doctor only reads; `profgpu bench burn` puts load on the GPUs"},
+    {"doctor", "-c", Takes::kNone, "", "everything is checked"},
+    {"devices", "-l", Takes::kNone, "", "all are listed"},
 };
 constexpr BorrowedFlag kRocmFlags[] = {
     {"stat", "-d", Takes::kNext, "--device {}"},
     {"stat", "--showuse", Takes::kNone, "", "use is always shown"},
     {"stat", "--showmemuse", Takes::kNone, "", "memory is always shown"},
+    {"stat", "--showmeminfo", Takes::kNext, "", "memory is always shown"},
     {"stat", "--showtemp", Takes::kNone, "", "temperature is always shown"},
     {"stat", "--showpower", Takes::kNone, "", "power is always shown"},
     {"stat", "--showpids", Takes::kNone, "", "processes are always shown"},
@@ -185,10 +216,22 @@ constexpr BorrowedFlag kSpyFlags[] = {
     {"run", "--native", Takes::kNone, "", "calls of CUDA are recorded, native stacks are not"},
     {"run", "-t", Takes::kNone, "", "threads are always sampled"},
     {"run", "--threads", Takes::kNone, "", "threads are always sampled"},
+    {"attach", "-p", Takes::kNext, "{}"},
+    {"attach", "-d", Takes::kNext, "--duration {}"},
+    {"attach", "-r", Takes::kNext, "", "a trace has every call, not samples"},
+    {"attach", "--rate", Takes::kNext, "", "a trace has every call, not samples"},
+    {"attach", "-f", Takes::kNext, "", "`profgpu export` writes flame graphs and speedscope profiles of a trace"},
+    {"attach", "--format", Takes::kNext, "", "`profgpu export` writes flame graphs and speedscope profiles of a trace"},
+};
+constexpr BorrowedFlag kNsysFlags[] = {
+    {"export", "--type", Takes::kNext, "--to {}"},
+    {"export", "-t", Takes::kNext, "--to {}"},
+    {"analyze", "--report", Takes::kNext, "", "--section NAME shows one table: kernels, copies, api_calls, ops …"},
+    {"analyze", "-r", Takes::kNext, "", "--section NAME shows one table: kernels, copies, api_calls, ops …"},
 };
 constexpr BorrowedFlag kProcessFlags[] = {   // nvidia-smi pmon's
     {"stat", "-d", Takes::kNext, "--watch {}"},
-    {"stat", "-c", Takes::kNext, "", "Ctrl-C ends it"},
+    {"stat", "-c", Takes::kNext, "--count {}"},
     {"stat", "-i", Takes::kNext, "--device {}"},
     {"stat", "-s", Takes::kNext, "", "all of it is shown"},
     {"stat", "-o", Takes::kNext, "", "the time is always shown"},
@@ -216,6 +259,8 @@ class Translation {
     while (at_ < in_.size() && is_own(in_[at_])) take_word();
     out_.words.insert(out_.words.end(), in_.begin() + static_cast<ptrdiff_t>(at_), in_.end());
     if (monitors_) out_.words.insert(out_.words.end(), {"--query", timed_ + fields_});
+    if (once_ && !has("--interval") && !has("--count") && !has("--help-query"))
+      out_.words.insert(out_.words.end(), {"--count", "1"});
     if (monitors_ && !has("--output") && !has("--format")) out_.words.insert(out_.words.end(), {"--format", "table"});
     if (says_) out_.notes.insert(out_.notes.begin(), "read as: profgpu " + joined(out_.words, " "));
     return std::move(out_);
@@ -250,6 +295,7 @@ class Translation {
     if (queries() && (!names_tool || in_.front() == "nvidia-smi")) {
       command_ = find_command("log");
       out_.words = {"log"};
+      queries_ = once_ = true;   // without -l it prints one row
       return says_ = true;
     }
     const auto found = std::find_if(all.begin(), all.end(), [&](const auto& c) {
@@ -258,16 +304,33 @@ class Translation {
     });
     if (found == all.end()) return false;
     if (!found->theirs.empty()) ++at_;
-    command_ = find_command(found->ours.front());
+    const bool of_process = found->tool == "py-spy" && found->theirs == "record" && names_process();
+    out_.words = of_process ? std::vector<std::string>{"attach"} : found->ours;
+    command_ = find_command(out_.words.front());
     if (command_ == nullptr) return false;   // is_left_out()
-    out_.words = found->ours;
     monitors_ = found->theirs == "dmon";
     if (monitors_) fields_ = *monitored_fields("puc");
-    if (found->theirs == "pmon") tool_flags_ = kProcessFlags, drop_default_watch();
-    else if (found->tool == "nvidia-smi") tool_flags_ = kSmiFlags;
-    else if (found->tool == "rocm-smi") tool_flags_ = kRocmFlags;
-    else if (found->tool == "py-spy") tool_flags_ = kSpyFlags;
+    tool_flags_ = flags_of(*found);
+    if (found->theirs == "pmon") drop_default_watch();
     return says_ = true;
+  }
+
+  static std::span<const BorrowedFlag> flags_of(const BorrowedCommand& of) {
+    const std::string_view tool = of.tool;
+    if (of.theirs == "pmon") return kProcessFlags;
+    if (tool == "nvidia-smi") return kSmiFlags;
+    if (tool == "gpustat") return kGpustatFlags;
+    if (tool == "nvitop") return kNvitopFlags;
+    if (tool == "rocm-smi") return kRocmFlags;
+    if (tool == "dcgmi") return kDcgmFlags;
+    if (tool == "nsys") return kNsysFlags;
+    return tool == "py-spy" ? std::span<const BorrowedFlag>(kSpyFlags) : std::span<const BorrowedFlag>();
+  }
+
+  // `py-spy record --pid N`: a process that runs.
+  [[nodiscard]] bool names_process() const {
+    return std::ranges::any_of(
+        in_, [](std::string_view w) { return w == "-p" || w == "--pid" || w.starts_with("--pid="); });
   }
 
   // nvidia-smi without a command queries: `--query-gpu` may stand anywhere.
@@ -285,13 +348,10 @@ class Translation {
     return word.starts_with("-") &&
            std::any_of(all.begin(), all.end(), [&](const auto& c) { return c.without_tool && c.theirs == word; });
   }
-  // `pmon -c 1` is one look, and `pmon -d 5` has its own interval.
+  // `pmon -d 5` has its own interval.
   void drop_default_watch() {
-    for (size_t i = at_; i < in_.size(); ++i)
-      if (in_[i].starts_with("-d") || in_[i] == "-c1" || (in_[i] == "-c" && i + 1 < in_.size() && in_[i + 1] == "1")) {
-        out_.words.resize(2);
-        return;
-      }
+    if (std::any_of(in_.begin() + static_cast<ptrdiff_t>(at_), in_.end(), [](auto& w) { return w.starts_with("-d"); }))
+      out_.words.resize(2);
   }
 
   [[nodiscard]] bool is_own(const std::string& word) const {
@@ -313,7 +373,8 @@ class Translation {
     const std::string_view name = std::string_view(word).substr(0, word.find('='));
     const auto fits = [&](const BorrowedFlag& f) {
       if (f.value == Takes::kAttached && name.size() == word.size()) return false;
-      if (f.value == Takes::kList) return name == f.theirs && value_of(word).find(',') != std::string::npos;
+      if (f.value == Takes::kList)   // our own --format, but nvidia-smi's "csv" where it queries
+        return name == f.theirs && (value_of(word).find(',') != std::string::npos || queries_);
       if (f.value == Takes::kOptional || f.value == Takes::kAttached || monitors_) return name == f.theirs;
       const bool attached = f.theirs.size() == 2 && f.value == Takes::kNext && word.size() > 2 && word[1] != '-' &&
                             word.starts_with(f.theirs) && is_digit(word[2]);
@@ -376,20 +437,25 @@ class Translation {
       if (parts.find(fmt::format(",{}", kind)) != parts.npos && !has("--preload")) out_.words.emplace_back("--preload");
   }
 
-  // Without nounits nvidia-smi prints a unit after each value.
+  // Without nounits nvidia-smi prints a unit after each value of its csv.
   void choose_format(const std::string& list) {
     const std::string parts = "," + list + ",";
     const auto names = [&](std::string_view part) { return parts.find(fmt::format(",{},", part)) != parts.npos; };
     out_.words.insert(out_.words.end(), {"--format", list.substr(0, list.find(','))});
     if (names("noheader")) out_.words.emplace_back("--no-header");
-    if (!names("nounits")) out_.words.emplace_back("--units");
+    if (names("csv") && !names("nounits")) out_.words.emplace_back("--units");
     says_ = true;
   }
 
   // What is no letter of theirs stays, so that the parser refuses it.
   void choose_fields(const std::string& flag, const std::string& letters) {
-    if (const auto fields = monitored_fields(letters)) fields_ = *fields;
-    else out_.words.insert(out_.words.end(), {flag, letters});
+    if (const auto fields = monitored_fields(letters)) {
+      fields_ = *fields;
+      return;
+    }
+    out_.words.insert(out_.words.end(), {flag, letters});
+    out_.notes.push_back(flag + ": letters are p (power, temperature), u (utilization), c (clocks), v (violations), "
+                                "m (memory), e (errors), t (PCIe)");
   }
 
   const std::vector<std::string>& in_;
@@ -397,6 +463,7 @@ class Translation {
   const Command* command_ = nullptr;
   OwnWords out_;
   bool says_ = false, monitors_ = false;
+  bool queries_ = false, once_ = false;   // nvidia-smi --query-gpu
   std::string timed_, fields_;   // of dmon
   std::span<const BorrowedFlag> tool_flags_;
 };

@@ -49,6 +49,8 @@ TEST(BorrowedWords, OfNvidiaSmi) {
             "memory_used_bytes,bar1_used_bytes --format table");
   EXPECT_EQ(own("dmon -o T -f x.csv -s c"),
             "log --timestamps iso --output x.csv --query timestamp,device,memory_clock_mhz,sm_clock_mhz");
+  EXPECT_EQ(own("dmon -s v -c 1"),
+            "log --count 1 --query device,throttle_power_pct,throttle_thermal_pct --format table") << "per interval";
   EXPECT_NE(own("dmon -s q").find("-s q"), std::string::npos) << "the parser refuses it";
   EXPECT_EQ(first_note("log -l 1"), "read as: profgpu log --interval 1");
 }
@@ -59,6 +61,8 @@ TEST(BorrowedWords, OfGpustatAndNvitop) {
   EXPECT_EQ(first_note("stat -i 0.5"), "");
   EXPECT_EQ(own("nvitop -m full"), "top");
   EXPECT_EQ(own("top --no-color"), "top --color never");
+  EXPECT_EQ(own("gpustat --json --watch"), "stat --format gpustat-json --watch 1");
+  EXPECT_EQ(own("nvitop -o 0 -u alice --ascii --light"), "top --device 0 --filter alice");
   EXPECT_EQ(first_note("analyze x --no-color"), "");
 }
 
@@ -73,14 +77,26 @@ TEST(BorrowedWords, TheToolsNameMayStayInFront) {
             "log --interval 1 --query device,memory_clock_mhz,sm_clock_mhz --format table");
   const std::string query = "--query-gpu=pstate,memory.used --format=csv -l 1 -t";
   for (const char* tool : {"nvidia-smi ", ""})
-    EXPECT_EQ(own(tool + query), "log --query pstate,memory.used --format=csv --interval 1");
-  EXPECT_EQ(own("nvidia-smi --format=csv,noheader --query-gpu=name"), "log --format csv --no-header --units --query name");
+    EXPECT_EQ(own(tool + query), "log --query pstate,memory.used --format csv --units --interval 1");
+  EXPECT_EQ(own("nvidia-smi --format=csv,noheader --query-gpu=name"),
+            "log --format csv --no-header --units --query name --count 1") << "one row without -l";
+  EXPECT_EQ(own("--query-gpu=name --format=csv,nounits -lms 200"), "log --query name --format csv --interval 200ms");
+  EXPECT_EQ(own("nvidia-smi --query-compute-apps=pid,used_memory --format=csv"), "stat --full");
+  EXPECT_EQ(own("nvidia-smi -q -d CLOCK -x"), "devices --json");
+  EXPECT_EQ(own("nvlink -s"), "devices");
   EXPECT_EQ(own("--help-query-gpu"), "log --help-query");
   EXPECT_EQ(own("-L"), "devices");
-  EXPECT_EQ(own("pmon -c 1"), "stat --full");
+  EXPECT_EQ(own("pmon -c 3"), "stat --full --watch 1 --count 3");
   EXPECT_EQ(own("pmon -d 5 -i 0"), "stat --full --watch 5 --device 0");
   EXPECT_EQ(own("rocm-smi --showuse --showtemp -d 1"), "stat --device 1");
   EXPECT_EQ(own("rocm-smi --showtopo"), "devices");
+  EXPECT_EQ(own("rocm-smi --showmeminfo vram"), "stat");
+  EXPECT_EQ(own("dcgmi diag -r 1"), "doctor");
+  EXPECT_EQ(own("dcgmi discovery -l"), "devices");
+  EXPECT_EQ(own("nsys export --type sqlite -o a.sqlite x.nsys-rep"), "export --to sqlite -o a.sqlite x.nsys-rep");
+  EXPECT_EQ(own("nsys stats --report cuda_gpu_kern_sum x.sqlite"), "analyze x.sqlite");
+  EXPECT_EQ(own("py-spy record -o x --pid 12"), "attach -o x 12");
+  EXPECT_EQ(own("py-spy dump -p 12"), "attach 12");
   EXPECT_EQ(own("amd-smi list"), "devices");
   EXPECT_EQ(own("nsys profile -o x --cudabacktrace=all python t.py"), "run --trace -o x python t.py");
   EXPECT_EQ(own("nsys stats x.nsys-rep"), "analyze x.nsys-rep");

@@ -94,7 +94,10 @@ DiffTable time_table(std::string title, std::vector<GridColumn> names) {
 }
 
 std::string calls_text(const Difference& d) {
-  const std::string a = format_number(d.calls_before), b = format_number(d.calls_after);
+  const auto text = [](double calls) {
+    return calls == std::round(calls) ? format_count(std::llround(calls)) : format_number(calls);
+  };
+  const std::string a = text(d.calls_before), b = text(d.calls_after);
   if (a == b) return a;
   return a + " → " + b;
 }
@@ -191,7 +194,8 @@ DiffTable finding_table(const std::vector<FindingChange>& rows) {
     const Style style = f.change == "new" || f.change == "dearer" ? Style::kBad
                         : f.change == "gone" || f.change == "cheaper" ? Style::kGood
                                                                        : Style::kFaint;
-    t.grid.add_row({{f.change, style}, {f.rule}, {cost(f.before_cost_ns)}, {cost(f.after_cost_ns)}, {f.what}});
+    const std::string shown = f.change == "dearer" ? "costs more" : f.change == "cheaper" ? "costs less" : f.change;
+    t.grid.add_row({{shown, style}, {f.rule}, {cost(f.before_cost_ns)}, {cost(f.after_cost_ns)}, {f.what}});
     if (f.change == "new" && !f.fix.empty()) t.grid.add_row({{""}, {""}, {""}, {""}, {"→ " + f.fix}});
   }
   return t;
@@ -280,19 +284,17 @@ DiffTable memory_line_table(const Comparison& c, int top) {
   return t;
 }
 
-// "A step takes 2.1 times its limit, before 3.4; the largest change of a part of that distance: products −12.0 ms a
-// step"
+// "A step now takes 2.1 times its limit (3.4 before); largest change: products, −12.0 ms per step"
 std::string distance_text(const Comparison& c) {
   if (!c.before_times_limit || !c.after_times_limit) return "";
   const auto least = [](bool is) { return is ? "at least " : ""; };
-  std::string text = fmt::format("A step takes {}{:.1f} times its limit, before {}{:.1f}",
+  std::string text = fmt::format("A step now takes {}{:.1f} times its limit ({}{:.1f} before)",
                                  least(c.after_times_limit_is_lower_bound), *c.after_times_limit,
                                  least(c.before_times_limit_is_lower_bound), *c.before_times_limit);
   // Necessary work is no distance.
   const Difference* most = first_where(c.distance, [](const Difference& d) { return d.name != "necessary_work"; });
   if (most != nullptr && most->change != "same")
-    text += fmt::format("; the largest change of a part of that distance: {} {} a step", words(most->name),
-                        signed_duration(most->delta_ns()));
+    text += fmt::format("; largest change: {}, {} per step", words(most->name), signed_duration(most->delta_ns()));
   return text;
 }
 
@@ -382,7 +384,7 @@ Lines table_lines(const DiffTable& table, int width) {
                       : table.texts_below ? lines_with_texts_below(table.grid, room)
                                           : table.grid.lines(room);
   for (const Line& line : drawn) lines.push_back(Line().skip(2).add(line));
-  if (table.left_out > 0) lines.push_back(Line(fmt::format("  … and {} more: --top", table.left_out), Style::kFaint));
+  if (table.left_out > 0) lines.push_back(Line(fmt::format("  … and {} more: --top 0", table.left_out), Style::kFaint));
   return lines;
 }
 

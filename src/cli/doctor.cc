@@ -223,20 +223,26 @@ int64_t count_of(const SystemChecks& checks, Health verdict) {
   return std::count_if(checks.begin(), checks.end(), [&](const auto& c) { return c.verdict == verdict; });
 }
 
-std::string title_of(const SystemChecks& checks) {
+// `other`: the line above names a problem.
+std::string title_of(const SystemChecks& checks, bool other) {
   const auto number = [&](Health h, std::string_view one, std::string_view many) {
     const int64_t n = count_of(checks, h);
-    return n == 0 ? fmt::format("no {}", many) : plural(n, one, many);
+    if (n == 0) return fmt::format("no {}{}", other && h == Health::kProblem ? "other " : "", many);
+    return plural(n, one, many);
   };
   return fmt::format("{}, {}; {} of {} checks are fine", number(Health::kProblem, "problem", "problems"),
                      number(Health::kWarning, "warning", "warnings"), count_of(checks, Health::kOk), checks.size());
 }
 
 // Whether there is something to work with.
-Line answer_of(const std::vector<BackendFinding>& backends) {
+int64_t usable_devices(const std::vector<BackendFinding>& backends) {
   int64_t usable = 0;
   for (const BackendFinding& b : backends)
     if (kStateViews[b.state].name == "works") usable = std::max<int64_t>(usable, b.devices);
+  return usable;
+}
+
+Line answer_of(int64_t usable) {
   if (usable == 0)
     return Line().add("✗ ", Style::kStrongBad).add("No usable GPU found; each backend's reason is below", Style::kStrong);
   return Line().add("✓ ", Style::kGood).add(plural(usable, "usable GPU", "usable GPUs") + " found", Style::kStrong);
@@ -246,7 +252,8 @@ Lines doctor_lines(const DoctorFindings& findings, int width) {
   SystemChecks checks = findings.checks;
   std::erase_if(checks, [&](const SystemCheck& c) { return is_said(c, findings.backends); });
   const std::vector<GroupedCheck> groups = grouped(checks);
-  Lines lines = {answer_of(findings.backends), Line(title_of(checks), Style::kStrong)};
+  const int64_t usable = usable_devices(findings.backends);
+  Lines lines = {answer_of(usable), Line(title_of(checks, usable == 0), Style::kStrong)};
   for (const Health verdict : {Health::kProblem, Health::kWarning})
     for (const GroupedCheck& g : groups)
       if (g.check->verdict == verdict) add_check(lines, g, width);

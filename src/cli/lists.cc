@@ -71,7 +71,7 @@ Result<std::string> explanation(const std::string& id) {
   const Rule* rule = find_rule(id);
   if (const GlossaryEntry* entry = rule == nullptr ? find_in_glossary(id) : nullptr)
     return wrap(fmt::format("{}: {}", entry->terms, entry->meaning), width, "");
-  if (!rule) return no_such_rule(id);
+  if (!rule) return Error{"there is no rule or word \"" + id + "\"", no_such_rule(id).hint};
   std::string out = wrap(fmt::format("{}: {}", rule->id, rule->summary), width, "") + "\n";
   out += wrap(rule->meaning, width, "") + "\nHow it is computed\n" + wrap(rule->computation, width, "  ");
   out += fmt::format("  Default threshold: {}{}{}; change it with --threshold {}=VALUE.\n\nWhat to change, best first\n",

@@ -76,6 +76,7 @@ Status read_rows(const Arguments& arguments, LogRows::Options& rows) {
                               : default_log_columns(rows.format, rows.timestamps);
   if (!columns) return columns.error();
   rows.columns = *std::move(columns);
+  if (stdout_is_terminal()) rows.width = output_width();
   return ok();
 }
 
@@ -165,6 +166,7 @@ class Log {
   bool done();
   [[nodiscard]] int64_t rows() const { return written_; }
   [[nodiscard]] std::string repeats() const { return rows_.repeats_text(); }
+  [[nodiscard]] std::string left_out() const { return rows_.left_out(); }
   [[nodiscard]] const Status& status() const { return status_; }
   [[nodiscard]] bool reader_left() const { return file_.reader_left(); }
 
@@ -206,6 +208,7 @@ bool Log::waits_for_rates(const Reading& reading) {
   if (!options_.rows.queried || options_.devices.backend.starts_with("replay")) return false;
   const auto is_rate = [](Metric metric) { return metric_info(metric).unit == "B/s"; };
   const auto& columns = options_.rows.columns;
+  if (std::ranges::any_of(columns, &LogColumn::share)) return true;
   return std::ranges::any_of(columns, [&](const LogColumn& c) {
            return c.what.kind == SampleColumn::Kind::kMetric && is_rate(c.what.metric->metric);
          }) && std::ranges::none_of(reading.samples, [&](const Sample& s) { return is_rate(s.metric); });
@@ -214,7 +217,8 @@ bool Log::waits_for_rates(const Reading& reading) {
 void Log::add(const Reading& reading) {
   std::lock_guard lock(mutex_);
   int64_t& count = of_device_[reading.device];
-  if (closed_ || !status_ || (options_.count && count >= *options_.count) || waits_for_rates(reading)) return;
+  if (closed_ || !status_ || (options_.count && count >= *options_.count)) return;
+  if (waits_for_rates(reading)) return rows_.keep(reading);
   Status status = write(reading);
   if (closed_ && !status) return;   // it was waiting for its reader when the log was closed
   status_ = std::move(status);
@@ -321,6 +325,8 @@ Outcome write_log(const LogOptions& options, const OpenDevices& devices, LogFile
   if (options.rows.format != LogFormat::kJson || options.rows.queried) sampling.process_interval_ns = 0;
   Sampler sampler(devices.backend, sampling, [&log](const Reading& r) { log.add(r); });
   size_t printed = 0;
+  if (const std::string left_out = log.left_out(); !left_out.empty())
+    print_message(fmt::format("profgpu: log: no room for {}; -o FILE.csv has every column", left_out));
   listen_for_signals();
   sampler.start();
   follow(options, log, sampler, *devices.backend, printed);

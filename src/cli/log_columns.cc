@@ -30,7 +30,32 @@ constexpr Metric kDefaultMetrics[] = {
 constexpr Metric kScreenMetrics[] = {Metric::kUtilization, Metric::kMemoryUsed,  Metric::kPower,
                                      Metric::kTemperature, Metric::kSmClock,     Metric::kClockEventReasons};
 constexpr std::string_view kAge = "age_s";
-constexpr int kMinColumn = 8, kMinDevice = 3;   // cells of a column on the screen
+constexpr int kMinColumn = 8, kMinBare = 5, kMinDevice = 3;   // cells of a column on the screen
+
+// As nvidia-smi dmon heads them.
+constexpr std::pair<Metric, std::string_view> kShortNames[] = {
+    {Metric::kPower, "pwr"},
+    {Metric::kTemperature, "gtemp"},
+    {Metric::kMemoryTemperature, "mtemp"},
+    {Metric::kUtilization, "sm"},
+    {Metric::kMemoryUtilization, "mem"},
+    {Metric::kEncoderUtilization, "enc"},
+    {Metric::kDecoderUtilization, "dec"},
+    {Metric::kJpegUtilization, "jpg"},
+    {Metric::kOfaUtilization, "ofa"},
+    {Metric::kMemoryClock, "mclk"},
+    {Metric::kSmClock, "pclk"},
+    {Metric::kThrottlePower, "pviol"},
+    {Metric::kThrottleThermal, "tviol"},
+    {Metric::kMemoryUsed, "fb"},
+    {Metric::kBar1Used, "bar1"},
+    {Metric::kEccCorrected, "sbecc"},
+    {Metric::kEccUncorrected, "dbecc"},
+    {Metric::kPcieReplays, "pci"},
+    {Metric::kPcieRx, "rxpci"},
+    {Metric::kPcieTx, "txpci"},
+    {Metric::kClockEventReasons, "reasons"},
+};
 
 /// A field that is not a metric: our name, nvidia-smi's, what it is, and the id of the fact, if it is one.
 struct Plain {
@@ -123,11 +148,23 @@ std::vector<std::string> all_names() {
   return names;
 }
 
+// "throttle_power_ns" for "throttle_power_pct"; empty: the name is no share of a counter of time.
+std::string counter_of_share(std::string_view name) {
+  if (!name.ends_with("_pct") || sample_column(name).kind == Kind::kMetric) return "";
+  const std::string counter = std::string(name.substr(0, name.size() - 4)) + "_ns";
+  const SampleColumn column = sample_column(counter);
+  return column.kind == Kind::kMetric && column.metric->kind == MetricKind::kCounter ? counter : "";
+}
+
 LogColumn column_of(std::string_view name, std::optional<TimestampStyle> style) {
   const Plain* const smi = only_smi(name);
-  LogColumn c{std::string(name), sample_column(single_reason(name) ? "clocks_event_reasons.active" : name), false,
-              smi ? smi->fact : std::string_view(), {}};
-  c.smi = !c.fact.empty() || (c.what.kind == Kind::kMetric && name != c.what.metric->name);
+  const std::string counter = counter_of_share(name);
+  const std::string_view read = single_reason(name) ? "clocks_event_reasons.active" : counter.empty() ? name : counter;
+  LogColumn c;
+  c.name = name, c.what = sample_column(read);
+  c.share = !counter.empty();
+  if (smi) c.fact = smi->fact;
+  c.smi = !c.fact.empty() || (c.what.kind == Kind::kMetric && read != c.what.metric->name);
   c.time = name == "time_ns" ? TimestampStyle::kUnixNs : style.value_or(TimestampStyle::kNvidiaSmi);
   return c;
 }
@@ -166,6 +203,16 @@ std::string quantity_text(const MetricInfo& metric, double value) {
   std::string out;
   append_number(out, std::round(value * 10) / 10);
   return metric.unit.empty() ? out : out + " " + std::string(metric.unit);
+}
+
+// Whole numbers, and the unit that stands above them.
+std::pair<double, std::string_view> bare_quantity(const LogColumn& c, double value) {
+  const std::string_view unit = c.share ? "%" : c.what.metric->unit;
+  if (unit == "B") return {value / (1 << 20), "MiB"};
+  if (unit == "B/s") return {value / 1e6, "MB/s"};
+  if (unit == "ns") return {value / 1e6, "ms"};
+  if (unit == "°C") return {value, "C"};
+  return {value, unit};
 }
 
 std::string time_text(const LogColumn& c, int64_t unix_ns) {
@@ -254,6 +301,10 @@ std::string log_column_help() {
     if (!m.smi_alias.empty()) smi += ", " + std::string(m.smi_alias);
     add(m.name, smi, m.unit, m.help);
   }
+  for (const MetricInfo& m : metrics())
+    if (m.kind == MetricKind::kCounter && m.name.ends_with("_ns"))
+      add(std::string(m.name.substr(0, m.name.size() - 2)) + "pct", "", "%",
+          fmt::format("share of {} in the time since the row before", m.name));
   add("all", "", "", "every metric, by our names");
   return out + "\nNext: profgpu log --query timestamp,index,utilization.gpu,memory.used -o gpu.csv\n";
 }
@@ -264,18 +315,45 @@ LogRows::LogRows(Options options, std::vector<DeviceInfo> devices)
   for (DeviceInfo& d : devices_)
     if (d.host.empty()) d.host = options_.host;
   begin_file();
+  for (const Dress dress : {Dress::kFull, Dress::kShort, Dress::kBare}) {
+    dress_ = dress;
+    fit();
+    if (widths_.size() == options_.columns.size()) break;
+  }
+}
+
+// The last column may be as long as it likes, if it is text.
+void LogRows::fit() {
+  widths_.clear();
+  int used = 0;
   for (const LogColumn& c : options_.columns) {
-    int width = std::max(display_width(title(c)), c.what.kind == Kind::kDevice ? kMinDevice : kMinColumn);
+    const int least = c.what.kind == Kind::kDevice ? kMinDevice : dress_ == Dress::kBare ? kMinBare : kMinColumn;
+    int width = std::max(display_width(title_of(c)), least);
     if (is_time(c)) width = display_width(time_text(c, 0));
     Reading reading;
     for (; c.what.kind != Kind::kMetric && !is_time(c) && reading.device < devices_.size(); ++reading.device)
       width = std::max(width, display_width(text(c, reading)));
+    used += width + (widths_.empty() ? 0 : dress_ == Dress::kBare ? 1 : 2);
+    if (options_.format == LogFormat::kTable && options_.width > 0 && used > options_.width && !widths_.empty()) return;
     widths_.push_back(width);
   }
 }
 
+std::string LogRows::title_of(const LogColumn& c) const {
+  if (dress_ != Dress::kFull && c.what.kind == Kind::kMetric && !c.smi)
+    for (const auto& [metric, name] : kShortNames)
+      if (metric == c.what.metric->metric) return std::string(name);
+  return title(c);
+}
+
+std::string LogRows::left_out() const {
+  std::string names;
+  for (size_t i = widths_.size(); i < options_.columns.size(); ++i) append_listed(names, options_.columns[i].name);
+  return names;
+}
+
 void LogRows::append_table_cell(std::string& line, size_t column, std::string_view text) const {
-  if (column > 0) line += "  ";
+  if (column > 0) line += dress_ == Dress::kBare ? " " : "  ";
   const bool left = is_text(options_.columns[column]), last = column + 1 == widths_.size();
   const int width = left && last ? 0 : widths_[column];
   line += left ? padded_right(std::string(text), width) : padded_left(std::string(text), width);
@@ -284,12 +362,9 @@ void LogRows::append_table_cell(std::string& line, size_t column, std::string_vi
 std::string LogRows::header() const {
   std::string line;
   if (options_.format == LogFormat::kJson) return line;
+  if (options_.format == LogFormat::kTable) return table_header();
   for (size_t i = 0; i < options_.columns.size(); ++i) {
     const LogColumn& c = options_.columns[i];
-    if (options_.format == LogFormat::kTable) {
-      append_table_cell(line, i, title(c));
-      continue;
-    }
     const bool united = c.smi && c.what.metric && options_.units != LogUnits::kNone;
     const std::string_view unit = united ? smi_unit(*c.what.metric) : "";
     if (i > 0) line += separator();
@@ -298,9 +373,26 @@ std::string LogRows::header() const {
   return line + "\n";
 }
 
+std::string LogRows::table_header() const {
+  std::string names, units;
+  for (size_t i = 0; i < widths_.size(); ++i) {
+    const LogColumn& c = options_.columns[i];
+    append_table_cell(names, i, title_of(c));
+    const bool bare = c.what.kind == Kind::kMetric && !c.smi;
+    append_table_cell(units, i, bare ? bare_quantity(c, 0).second : "");
+  }
+  return names + "\n" + (dress_ == Dress::kBare ? units + "\n" : "");
+}
+
 std::string LogRows::value_text(const LogColumn& c, double value) const {
   const MetricInfo& metric = *c.what.metric;
   const bool table = options_.format == LogFormat::kTable;
+  if (table && dress_ == Dress::kBare && !c.smi && metric.metric != Metric::kClockEventReasons)
+    return fmt::format("{:.0f}", bare_quantity(c, value).first);
+  if (c.share) {
+    const std::string share = fmt::format("{:.1f}", value);
+    return options_.units == LogUnits::kValues || (table && options_.units == LogUnits::kHeader) ? share + " %" : share;
+  }
   if (table && !c.smi && options_.units != LogUnits::kNone) return quantity_text(metric, value);
   if (c.smi && metric.metric == Metric::kPerformanceState) return fmt::format("P{:.0f}", value);
   if (c.smi && metric.metric == Metric::kClockEventReasons && !single_reason(c.name))
@@ -344,8 +436,9 @@ std::string LogRows::text(const LogColumn& c, const Reading& reading) const {
     case Kind::kMetric: {
       std::optional<double> value = values_[c.what.metric->metric];
       const Known& known = known_[reading.device][static_cast<size_t>(c.what.metric->metric)];
-      if (!value && options_.queried && known.time_ns != 0) value = known.value;
-      if (!value) value = device.constant(c.what.metric->metric);
+      if (c.share) value = shares_[static_cast<size_t>(c.what.metric->metric)];
+      else if (!value && options_.queried && known.time_ns != 0) value = known.value;
+      if (!value && !c.share) value = device.constant(c.what.metric->metric);
       return value ? value_text(c, *value) : "";
     }
     case Kind::kUnknown:
@@ -385,6 +478,20 @@ std::string LogRows::repeats_text() const {
          "; the field age_s shows how old a row's are";
 }
 
+void LogRows::keep(const Reading& reading) {
+  values_.take(reading);
+  shares_.fill({});
+  for (const Sample& s : reading.samples) {
+    Known& known = known_[reading.device][static_cast<size_t>(s.metric)];
+    const auto& value = values_[s.metric];
+    if (!value) continue;
+    const auto passed_ns = static_cast<double>(s.time_ns - known.time_ns);
+    if (known.time_ns != 0 && passed_ns > 0)
+      shares_[static_cast<size_t>(s.metric)] = std::clamp(100 * (*value - known.value) / passed_ns, 0.0, 100.0);
+    known = {*value, std::max(known.time_ns, s.time_ns)};
+  }
+}
+
 std::string_view LogRows::row(const Reading& reading) {
   line_.clear();
   values_.take(reading);
@@ -395,10 +502,7 @@ std::string_view LogRows::row(const Reading& reading) {
       const auto m = static_cast<size_t>(c.what.metric->metric);
       if (!values_[c.what.metric->metric]) repeats_[m] += known_[reading.device][m].time_ns != 0;
     }
-  for (const Sample& s : reading.samples) {
-    Known& known = known_[reading.device][static_cast<size_t>(s.metric)];
-    if (const auto& value = values_[s.metric]) known = {*value, std::max(known.time_ns, s.time_ns)};
-  }
+  keep(reading);
   if (options_.format == LogFormat::kJson) {
     const auto style = options_.timestamps.value_or(TimestampStyle::kUnixNs);
     const std::string time = timestamp_text(reading.time_ns, style);
@@ -414,7 +518,7 @@ std::string_view LogRows::row(const Reading& reading) {
     return line_;
   }
   const bool table = options_.format == LogFormat::kTable;
-  for (size_t i = 0; i < options_.columns.size(); ++i) {
+  for (size_t i = 0; i < (table ? widths_.size() : options_.columns.size()); ++i) {
     std::string cell = text(options_.columns[i], reading);
     if (table) {
       std::replace(cell.begin(), cell.end(), '\n', ' ');   // which printable() lets through

@@ -20,6 +20,7 @@ struct LogColumn {
   std::string name;          ///< as queried: "memory_used_bytes", "memory.used"
   SampleColumn what;
   bool smi = false;          ///< nvidia-smi's name, so its unit and its format of values too
+  bool share = false;        ///< of a counter of time, the share of the time since the device's row before
   std::string_view fact;     ///< of the device, read once: "vbios_version"; empty: none
   TimestampStyle time = TimestampStyle::kUnixNs;
   bool time_of_day = false;  ///< "23:05:07.1", local, for a screen of 80 columns
@@ -50,13 +51,18 @@ class LogRows {
     std::optional<TimestampStyle> timestamps;
     std::string host;                          ///< of devices that do not state theirs
     std::vector<std::vector<Fact>> facts;      ///< of each device, where has_facts()
+    int width = 0;                             ///< of the screen that shows the table; 0: any
   };
   LogRows(Options options, std::vector<DeviceInfo> devices);
 
   /// Empty for JSON.
   [[nodiscard]] std::string header() const;
+  /// Names of columns of a table for which the screen has no room.
+  [[nodiscard]] std::string left_out() const;
   /// With its line feed; good until the next call.
   std::string_view row(const Reading& reading);
+  /// Takes the values of a reading that gets no row.
+  void keep(const Reading& reading);
   /// A sentence on the queried metrics of which rows repeat values that the device had not measured anew; empty: none.
   [[nodiscard]] std::string repeats_text() const;
   /// A new file begins: it must stand alone.
@@ -67,6 +73,9 @@ class LogRows {
   [[nodiscard]] std::string fact_text(std::string_view id, uint32_t device) const;
   [[nodiscard]] std::string age_text(const Reading& reading) const;
   [[nodiscard]] std::string value_text(const LogColumn& column, double value) const;
+  [[nodiscard]] std::string title_of(const LogColumn& column) const;
+  void fit();
+  [[nodiscard]] std::string table_header() const;
   void append_json(const Reading& reading);
   /// nvidia-smi's, where its csv is asked for.
   [[nodiscard]] std::string_view separator() const { return options_.units == LogUnits::kValues ? ", " : ","; }
@@ -74,13 +83,16 @@ class LogRows {
 
   Options options_;
   std::vector<DeviceInfo> devices_;
-  std::vector<int> widths_;
+  enum class Dress { kFull, kShort, kBare };   ///< bare: short names, and units in a line of their own
+  Dress dress_ = Dress::kFull;
+  std::vector<int> widths_;   ///< of columns that are shown
   SampleWriter writer_;
   struct Known {
     double value = 0;
     int64_t time_ns = 0;           ///< 0: not known
   };
   SampleRow values_;
+  std::array<std::optional<double>, kMetricCount> shares_;   ///< see LogColumn::share
   std::vector<std::array<Known, kMetricCount>> known_;   ///< of each device, the last of each metric
   std::array<int64_t, kMetricCount> repeats_{};           ///< cells of rows so far
   int64_t rows_ = 0;

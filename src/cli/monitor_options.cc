@@ -107,11 +107,10 @@ std::string alert_help(const std::vector<AlertRule>& alerts) {
   out += entry("increase(METRIC, TIME)", 23, "how much a counter grew in that time");
   return out +
          "\nForm of an alert:\n"
-         "  NAME: METRIC > LEVEL [until LEVEL] [and METRIC < LEVEL ...] [for TIME] [clear after TIME] [severity "
-         "info|warning|critical]\n"
+         "  NAME: METRIC > LEVEL [until LEVEL] [and METRIC < LEVEL ...]\n"
+         "        [for TIME] [clear after TIME] [severity info|warning|critical]\n"
          "  NAME: off\n"
-         "\nNext: profgpu monitor --alert 'hot: temperature_c > 85 until 80 for 2m' --on-alert 'logger "
-         "\"$PROFGPU_ALERT_SUMMARY\"' --test-alert\n";
+         "\nNext: profgpu monitor --alert 'hot: temperature_c > 85 for 2m' --test-alert\n";
 }
 
 namespace {

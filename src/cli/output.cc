@@ -19,6 +19,7 @@
 #include "base/descriptor.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/terminal.h"
 #include "view/ascii.h"
 
 namespace profgpu {
@@ -228,7 +229,13 @@ void print_error(std::string_view command, const Error& error) {
   std::string text = "profgpu: ";
   if (!command.empty()) text += std::string(command) + ": ";
   text += error.message;
-  if (!error.hint.empty()) text += "\n  hint: " + error.hint;
+  const std::string_view head = "  hint: ";
+  if (!error.hint.empty() && stderr_is_terminal()) {
+    text += "\n" + wrap(error.hint, message_width(), head);
+    text.pop_back();
+  } else if (!error.hint.empty()) {
+    text.append("\n").append(head).append(error.hint);
+  }
   print_message(text);
 }
 

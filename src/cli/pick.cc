@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "cli/device_options.h"
 #include "cli/output.h"
+#include "cli/terminal.h"
 #include "devices/selection.h"
 #include "view/json_text.h"
 #include "view/layout.h"
@@ -183,7 +184,7 @@ std::string refusal_table(const std::vector<Candidate>& candidates) {
                   {c.free_bytes ? format_bytes(*c.free_bytes) : std::string(kUnknownText)},
                   {c.utilization_pct ? fmt::format("{:.0f} %", *c.utilization_pct) : std::string(kUnknownText)},
                   {c.refused.empty() ? "free, but too few GPUs are free" : c.refused}});
-  std::string text = rendered(grid.lines(0), 0, false);
+  std::string text = rendered(grid.lines(stderr_is_terminal() ? message_width() : 0), 0, false);
   if (!text.empty()) text.pop_back();
   return text;
 }

@@ -91,6 +91,17 @@ std::string overview_help() {
   return out + "\nStart here\n  profgpu demo\n  profgpu analyze trace.json.gz\n";
 }
 
+// Lines of a list go on below its text.
+std::string fitted_agents_text() {
+  std::string out;
+  for (const std::string_view line : lines_of(agents_text())) {
+    const size_t text = line.find_first_not_of("0123456789.-* ");
+    const std::string indent(line.substr(0, std::min(text, line.size())));
+    out += line.empty() ? "\n" : wrap(line.substr(indent.size()), output_width(), indent);
+  }
+  return out;
+}
+
 std::vector<std::string> help_topics() {
   std::vector<std::string> topics = names_of(shown_commands());
   topics.emplace_back(kAgentsTopic);
@@ -100,7 +111,7 @@ std::vector<std::string> help_topics() {
 Outcome help(const Arguments& arguments) {
   if (arguments.positional.empty()) return write_text(overview_help());
   const std::string& name = arguments.positional.front();
-  if (name == kAgentsTopic) return write_text(agents_text());
+  if (name == kAgentsTopic) return write_text(stdout_is_terminal() ? fitted_agents_text() : std::string(agents_text()));
   if (const Command* command = find_command(name)) return write_text(command_help(*command));
   return Outcome::usage({"there is no command \"" + name + "\"",
                          did_you_mean(name, help_topics(), "`profgpu help` lists the commands")});
@@ -150,14 +161,22 @@ std::string_view command_with(std::string_view option) {
   return "COMMAND";
 }
 
+std::string unknown_word(const std::string& word) {
+  return word.starts_with("-") ? "unknown option " + word : "\"" + word + "\" is not a command";
+}
+
 Error unknown_command(const std::string& word) {
   if (is_left_out(word))
     return {"this build only reads files; it has no profgpu " + (word == "--" ? "run" : word),
             "record on a Linux machine with the whole program, and read the files here"};
+  if (word == "version" || word == "-v") return {unknown_word(word), "profgpu --version prints the version"};
+  if (word == "ncu")
+    return {unknown_word(word), "`profgpu ncu-command TRACE` writes ncu's command line for the kernels of a trace that "
+                                "are worth it, and `profgpu analyze` reads what ncu writes"};
   if (word.starts_with("-"))
-    return {"unknown option " + word, fmt::format("options follow a command's name: profgpu {} {}",
+    return {unknown_word(word), fmt::format("options follow a command's name: profgpu {} {}",
                                                   command_with(word), word)};
-  const Error unknown{"\"" + word + "\" is not a command"};
+  const Error unknown{unknown_word(word)};
   if (struct stat s{}; ::stat(word.c_str(), &s) == 0)
     return {unknown.message, "to read a trace: profgpu analyze " + word};
 #ifdef PROFGPU_COLLECT

@@ -141,7 +141,8 @@ Status write_rows(SqlRows& rows, const QueryOptions& options) {
   auto file = OutputFile::open(options.trace.output);
   if (!file) return file.error();
   ByteWriter& out = (*file)->bytes();
-  RowText text(options.format, rows.columns(), options.trace.shown.verbose ? 0 : kMaxCell, out, options.csv);
+  RowText text(options.format, rows.columns(), options.trace.shown.verbose ? 0 : kMaxCell, out, options.csv,
+               options.trace.output.empty() ? for_locale : nullptr);
   auto more = rows.next();
   for (; more && *more && out.error() == 0; more = rows.next()) text.row(rows.row());
   text.finish();

@@ -223,7 +223,7 @@ namespace {
 
 struct StatOptions {
   std::string format = "text";
-  std::optional<int64_t> watch_ns;
+  std::optional<int64_t> watch_ns, count;   // count: of views
   StatStyle style;
   Colour colour = Colour::kAuto;
   int width = 0;   // 0: the terminal's
@@ -256,7 +256,9 @@ Result<StatOptions> stat_options(const Arguments& arguments) {
   OptionReader read(arguments);
   read.whole("--width", 0, 10'000, options.width);
   read.time("--watch", kSecond_ns / 20, 86'400 * kSecond_ns, options.watch_ns);
+  read.whole("--count", 1, INT64_MAX, options.count);
   if (!read.status()) return read.status().error();
+  if (options.count && !options.watch_ns) return Error{"--count needs --watch", "profgpu stat --watch 1 --count 3"};
   return options;
 }
 
@@ -267,7 +269,9 @@ std::string text_of(const StatView& view, const StatOptions& options) {
   Lines lines = stat_lines(view, options.style, width);
   if (options.style.header && !options.watch_ns)
     append(lines, {Line(),
-                   Line("Next: profgpu stat --full   ·   profgpu stat --watch 1   ·   profgpu doctor", Style::kFaint)});
+                   Line(fmt::format("Next: {}profgpu stat --watch 1   ·   profgpu doctor",
+                                    options.style.table ? "" : "profgpu stat --full   ·   "),
+                        Style::kFaint)});
   return rendered(lines, width, output_colour(options.colour));
 }
 
@@ -292,12 +296,13 @@ Outcome watch(StatSource& source, const StatOptions& options) {
   const bool text = options.format == "text", screen = stdout_is_terminal() && text;
   if (screen)
     if (auto written = write_stdout("\x1b[2J"); !written) return written;
-  for (auto next = std::chrono::steady_clock::now();;) {
+  auto next = std::chrono::steady_clock::now();
+  for (int64_t shown_views = 1;; ++shown_views) {
     const StatView view = source.take(options.style.table || !text);
     const std::string shown = text ? for_locale(text_of(view, options)) : text_of(view, options);
     const auto written = write_stdout(screen ? overwriting(shown) : text ? shown + "\n" : shown);
     if (!written) return written;
-    if (view.backend->ended() || reader_left()) return {};
+    if (view.backend->ended() || reader_left() || shown_views == options.count) return {};
     // Late views are skipped, not made up for.
     const auto now = std::chrono::steady_clock::now();
     while (next <= now) next += std::chrono::nanoseconds(*options.watch_ns);
@@ -334,6 +339,7 @@ const Command kStat{
                 {{"--json", "every metric as JSON, same as --format json"},
                  {"--format NAME", "output format (default text)", {"text", "json", "gpustat-json"}},
                  {"-i, --watch TIME", "repeat at this interval until Ctrl-C"},
+                 {"--count N", "with --watch: end after so many times"},
                  {"-f, --full", "add a table of processes: user, CPU, memory, container or job, command"},
                  {"--no-processes", "GPUs only"},
                  {"--no-header", "leave out host, time and driver"}}},

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "cli/terminal.h"
+#include "view/layout.h"
 
 namespace profgpu {
 
@@ -45,7 +46,7 @@ const std::vector<Topic>& topics() {
             {"If memory is left, or short",
              {"Memory left: a larger train_micro_batch_size_per_gpu, before anything else; then a lower stage, then no "
               "activation checkpointing.",
-              "Memory short: activation checkpointing, a higher stage, and only then off-loading.",
+              "Memory short: activation checkpointing, a higher stage, and only then offloading.",
               "MA is allocated, CA is reserved by PyTorch's allocator. CA far above MA is fragmentation: "
               "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True."}},
             {"If steps are skipped",
@@ -69,10 +70,9 @@ std::string topic_text(const Topic& topic, int width) {
     out += fmt::format("\n{}\n", part.title);
     for (const std::string_view entry : part.entries) out += wrap(entry, width, "  - ");
   }
-  std::string rules;
-  for (const std::string_view rule : topic.rules)
-    rules += (rules.empty() ? "" : "   ·   ") + fmt::format("profgpu explain {}", rule);
-  return out + "\nNext: " + rules + "\n";
+  std::vector<std::string> rules;
+  for (const std::string_view rule : topic.rules) rules.push_back(fmt::format("profgpu explain {}", rule));
+  return out + "\n" + rendered(next_lines(rules, width), width, false);
 }
 
 }  // namespace profgpu

@@ -150,7 +150,7 @@ void HostProcesses::resolve(HostProcess& process, std::string_view holders_of, b
   const bool exists = file_text(folder + "/stat", 1).has_value();
   if (sees_host_) {
     process.visible_pid = exists ? process.pid : find_by_namespace(process.pid);
-    if (process.visible_pid == 0) process.unknown = "has ended, or is hidden from this user";
+    if (process.visible_pid == 0) process.unknown = "ended, or hidden from this user";
     return;
   }
   // In a container another process may have the same pid by chance; only one with the device open is the right one.

@@ -98,7 +98,7 @@ TEST_F(ProcTree, OursIsAsTheKernelSays) {
 
 TEST_F(ProcTree, AbsentProcessesSayWhy) {
   HostProcesses processes(root_);
-  EXPECT_EQ(processes.look(77).unknown, "has ended, or is hidden from this user");
+  EXPECT_EQ(processes.look(77).unknown, "ended, or hidden from this user");
   EXPECT_FALSE(processes.look(0).unknown.empty());
   EXPECT_FALSE(processes.look(-5).unknown.empty());
 }

@@ -13,6 +13,7 @@
 #include <optional>
 #include <set>
 
+#include "base/secrets.h"
 #include "base/text.h"
 #include "devices/host_process.h"
 #include "devices/pending.h"
@@ -234,12 +235,17 @@ void add_suspicions(std::span<const Suspicion> all, ProbeChecks& found) {
   }
 }
 
-// "NAME=value, NAME=value" of all variables with one of the prefixes.
+// "NAME=value, NAME=value" of all variables with one of the prefixes, without secrets.
 std::string list_of(std::initializer_list<std::string_view> prefixes) {
   std::set<std::string> found;
-  for (char** entry = environ; entry && *entry; ++entry)
-    for (const std::string_view prefix : prefixes)
-      if (std::string_view(*entry).starts_with(prefix)) found.insert(std::string(*entry).substr(0, 160));
+  for (char** entry = environ; entry && *entry; ++entry) {
+    const std::string_view text = *entry;
+    const size_t equals = text.find('=');
+    if (equals == text.npos || std::ranges::none_of(prefixes, [&](auto prefix) { return text.starts_with(prefix); }))
+      continue;
+    const std::string_view name = text.substr(0, equals);
+    found.insert(fmt::format("{}={}", name, masked_member(name, text.substr(equals + 1))).substr(0, 160));
+  }
   return joined(found);
 }
 

@@ -23,10 +23,10 @@ constexpr std::array<std::string_view, 3> kVersions = {"2025-06-18", "2025-03-26
 constexpr std::string_view kRuleScheme = "profgpu://rules/";
 
 constexpr std::string_view kInstructions =
-    "profgpu reads recordings of GPU jobs and says why they are slow. Call open_run with the path of a trace or of a "
-    "job's folder, then findings; explain tells the meaning of a rule, section and sql answer further questions, diff "
-    "tells whether a change helped. Times are nanoseconds, null is unknown. If verdict_kind is inconclusive, say what to "
-    "record instead of guessing. The resource profgpu://docs/agents has more.";
+    "profgpu finds out why GPU jobs are slow, from their recordings. Call open_run with the path of a trace or of a "
+    "job's folder, then findings. Use explain for the meaning of a rule, section, roofline and sql for further questions, "
+    "and diff to check whether a change helped. Times are nanoseconds, null is unknown. If verdict_kind is inconclusive, "
+    "report what to record instead of guessing. The resource profgpu://docs/agents has more.";
 
 std::string response(const Value& id, std::string_view member, Record content) {
   return compact_json(Record().add("jsonrpc", "2.0").add("id", id).add(std::string(member), std::move(content)));

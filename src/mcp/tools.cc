@@ -7,6 +7,8 @@
 
 #include "analyse/report/document.h"
 #include "analyse/report/quantity.h"
+#include "analyse/rules/rule.h"
+#include "app/analyze.h"
 #include "app/compared_runs.h"
 #include "app/words.h"
 #include "base/text.h"
@@ -118,7 +120,10 @@ Result<Record> findings_tool(const ToolCall& call) {
   auto run = call.runs.find(call.arguments.text("run"));
   if (!run) return run.error();
   PageOptions page = page_of(call.arguments);
-  if (const std::string rule = call.arguments.text("rule"); !rule.empty()) page.key = "findings:" + rule;
+  if (const std::string rule = call.arguments.text("rule"); !rule.empty()) {
+    if (find_rule(rule) == nullptr) return no_such_rule(rule);
+    page.key = "findings:" + rule;
+  }
   Record answer;
   answer.add("run", (*run)->id()).add("measured_steps", (*run)->report().measured_steps);
   add_page(answer, (*run)->document().at("findings"), "findings", page);
@@ -175,6 +180,12 @@ Result<Record> memory_tool(const ToolCall& call) {
   if (!name.empty()) return paged_section(call, **run, name);
   const bool has_snapshot = !(*rank)->at("snapshot").is_null();
   return paged_section(call, **run, has_snapshot ? "snapshot" : "memory");
+}
+
+Result<Record> roofline_tool(const ToolCall& call) {
+  auto run = call.runs.find(call.arguments.text("run"));
+  if (!run) return run.error();
+  return paged_section(call, **run, "roofline");
 }
 
 Value datum_value(const Datum& cell) {
@@ -335,6 +346,10 @@ const std::vector<Tool>& tools() {
        {kRun, {"part", Kind::kText, "a path below, such as snapshot.peak.holders"}, kRank, kOffset, kLimit, kChars,
         kContains, kKey},
        memory_tool},
+      {"roofline", "Roofline",
+       "Kernels with their FLOP and bytes against the device's limits: which are bound by compute, which by memory, and "
+       "what each could reach.",
+       {kRun, kRank, kOffset, kLimit, kChars, kContains, kKey}, roofline_tool},
       {"sql", "SQL",
        "One read-only SQLite query over kernels, ranges, gaps, steps and more. Add order by, so that pages follow each "
        "other. Times are nanoseconds.",

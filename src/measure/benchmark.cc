@@ -249,8 +249,7 @@ BenchEnd run_benchmarks(const BenchOptions& options, std::shared_ptr<Backend> ba
   Pending<bool> work([bench] {
     for (const Benchmark* b : benchmarks()) {
       const bool named = std::ranges::count(bench->options.names, b->name) > 0;
-      const bool usual = bench->options.names.empty() && !b->only_named &&
-                         (!b->needs_path || !bench->options.path.empty());
+      const bool usual = bench->options.names.empty() && !b->only_named;
       if (named || usual) bench->run(*b);
     }
     bench->devices.clear();

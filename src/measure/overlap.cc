@@ -86,11 +86,14 @@ TimedRun timed(const Pairing& p, std::function<Status(int64_t)> beside, std::fun
 // So many of the one last as long as `calls` of the other.
 int64_t count_for(double ns, double each_ns) { return std::max<int64_t>(1, std::llround(ns / each_ns)); }
 
+std::string_view ending(int64_t n) { return n == 1 ? "" : "s"; }
+
 void hidden_share(Bench& bench, const Pairing& p, double product_ns, double collective_ns) {
   // As much of both as makes them equally long: then the most can be hidden.
   const int64_t products = count_for(collective_ns, product_ns), collectives = count_for(product_ns, collective_ns);
   const auto both = bench.measure(
-      bench.figure("both", fmt::format("{} products and {} all-reduces at once", products, collectives)), 0,
+      bench.figure("both", fmt::format("{} product{} and {} all-reduce{} at once", products, ending(products),
+                                       collectives, ending(collectives))), 0,
       timed(p, [](int64_t) { return ok(); },
             [&](int64_t calls) {
               const Status put = p.put_collectives(calls * collectives);

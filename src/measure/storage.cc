@@ -21,6 +21,7 @@ namespace {
 
 constexpr size_t kBlock = 1 << 20, kAlignment = 4096;
 constexpr int64_t kMaxRead = int64_t{1} << 30;    // of one run
+constexpr int64_t kMinRead = 1 << 20;              // fewer take no time beside opening the files
 constexpr size_t kMaxFiles = 10'000;
 constexpr uint64_t kLeastBlocks = 64;              // of a file that is read at random
 
@@ -122,8 +123,16 @@ void random_reading(Bench& bench, const Files& files, Figure figure) {
 void run_storage(Bench& bench) {
   const auto files = files_of(bench.options.path);
   if (!files) return bench.miss(bench.figure("", ""), files.error());
-  reading(bench, *files, bench.figure("read_disk", "sequential reads from the disk", nullptr, "GB/s"), true);
-  reading(bench, *files, bench.figure("read_cached", "sequential reads from the page cache", nullptr, "GB/s"), false);
+  const Figure disk = bench.figure("read_disk", "sequential reads from the disk", nullptr, "GB/s");
+  const Figure cached = bench.figure("read_cached", "sequential reads from the page cache", nullptr, "GB/s");
+  if (files->bytes >= kMinRead) {
+    reading(bench, *files, disk, true);
+    reading(bench, *files, cached, false);
+  } else {
+    const Error few = {fmt::format("{} holds {} bytes: too little to measure a rate", bench.options.path, files->bytes),
+                       "name a file or a folder of 1 MiB or more"};
+    bench.miss(disk, few), bench.miss(cached, few);
+  }
   random_reading(bench, *files, bench.figure("read_random", "read 4 KiB at a random place of the disk"));
   measure_loader(bench, files->paths);
 }

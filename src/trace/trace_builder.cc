@@ -9,6 +9,7 @@
 #include <numeric>
 #include <span>
 
+#include "base/secrets.h"
 #include "base/tasks.h"
 #include "base/text.h"
 #include "trace/radix_sort.h"
@@ -92,6 +93,27 @@ void sort_group(const std::vector<const Blocks<Row>*>& tables, Grouped& grouped,
   std::ranges::transform(keys, places.begin(), &SortKey::row);
 }
 
+// Names and arguments as people's programs wrote them: each distinct one is looked at once. Hardly any trace has a
+// secret; one that has gets a pool without it.
+void mask_secrets(Rows& rows, Trace& trace) {
+  const StringPool& all = trace.strings;
+  std::vector<size_t> found;
+  for (size_t i = 0; i < all.size(); ++i)
+    if (may_hold_secret(all[StringId(i)]) && masked_secrets(all[StringId(i)]) != all[StringId(i)]) found.push_back(i);
+  if (found.empty()) return;
+  StringPool clean;
+  std::vector<StringId> ids(all.size());
+  auto next = found.begin();
+  for (size_t i = 0; i < all.size(); ++i) {
+    const bool secret = next != found.end() && *next == i;
+    next += secret;
+    ids[i] = secret ? clean.intern(masked_secrets(all[StringId(i)])) : clean.intern(all[StringId(i)]);
+  }
+  for (std::vector<StringId>& map : rows.strings)
+    for (StringId& id : map) id = ids[id.value];
+  trace.strings = std::move(clean);
+}
+
 void map_strings(Rows& rows, Trace& trace) {
   for (Shard& shard : rows.shards) {
     if (&shard == &rows.shards.front()) {
@@ -104,6 +126,7 @@ void map_strings(Rows& rows, Trace& trace) {
       shard.strings = StringPool();
     }
   }
+  mask_secrets(rows, trace);
 }
 
 void map_threads(Rows& rows, Trace& trace) {
@@ -122,8 +145,9 @@ void map_threads(Rows& rows, Trace& trace) {
     std::vector<uint32_t>& map = rows.threads.emplace_back();
     for (const auto& key : shard.threads) map.push_back(index.at(key));
     for (const auto& [key, name] : shard.thread_names)
-      if (auto it = index.find(key); it != index.end()) trace.threads[it->second].name = name;
+      if (auto it = index.find(key); it != index.end()) trace.threads[it->second].name = masked_secrets(name);
   }
+  for (Thread& t : trace.threads) t.process = masked_secrets(t.process), t.id = masked_secrets(t.id);
 }
 
 void map_queues(Rows& rows, Trace& trace) {

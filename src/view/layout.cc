@@ -99,7 +99,9 @@ Lines wrapped_after(Line first, std::string_view text, int width, Style style, i
     std::vector<std::string> pieces = wrapped(sanitised(paragraph), room);
     if (pieces.size() > static_cast<size_t>(most)) {
       pieces.resize(static_cast<size_t>(most));
-      pieces.back() = truncated(pieces.back() + "…", room);
+      std::string& last = pieces.back();   // at the end of a word, if there are several
+      if (display_width(last) >= room) last.resize(std::min(last.size(), last.rfind(' ')));
+      last = truncated(last + "…", room);
     }
     for (const std::string& piece : pieces) {
       Line line = out.empty() ? std::move(first) : Line().skip(indent);

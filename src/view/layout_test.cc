@@ -50,6 +50,8 @@ TEST(Lines, WrappedTextHangs) {
             "! one two three\n  four five\n  six\n");
   EXPECT_EQ(plain(wrapped_after(Line("! "), "aaaaaaaaaaaa bbbbbbbbbbbb c", 14, Style::kPlain, 1)),
             "! aaaaaaaaaaa…\n");
+  EXPECT_EQ(plain(wrapped_after(Line("! "), "aaaa bbbb ccc dd", 15, Style::kPlain, 1)), "! aaaa bbbb…\n")
+      << "at the end of a word";
 }
 
 TEST(Panels, StandBesideEachOtherWhereThereIsRoom) {

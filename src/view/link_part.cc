@@ -11,8 +11,7 @@ namespace profgpu {
 namespace {
 
 std::string link_text(const LinkSummary& s) {
-  std::string text = s.op.empty() ? "collectives" : words(s.op);
-  if (s.ranks > 0) text += fmt::format(" of {} ranks", s.ranks);
+  std::string text = s.text();
   if (s.peak_busbw_gbps) text += fmt::format(": up to {:.1f} GB/s bus bandwidth", *s.peak_busbw_gbps);
   if (s.half_bytes) text += fmt::format(", half of it from {}", format_bytes(static_cast<double>(*s.half_bytes)));
   if (s.latency_ns) text += fmt::format("; small ones take {}", format_duration(static_cast<double>(*s.latency_ns)));
@@ -36,8 +35,8 @@ ReportPart link_part(const LogReport& log, size_t most) {
 }
 
 ReportPart nccl_part(const NcclReport& nccl) {
-  ReportPart part{"NCCL says", {}, {}};
-  std::string text = nccl.version.empty() ? "version not said" : "version " + nccl.version;
+  ReportPart part{"From NCCL's log", {}, {}};
+  std::string text = nccl.version.empty() ? "version unknown" : "version " + nccl.version;
   if (nccl.ranks) text += fmt::format(", {}", plural(*nccl.ranks, "rank", "ranks"));
   if (nccl.hosts) text += fmt::format(" on {}", plural(*nccl.hosts, "host", "hosts"));
   if (nccl.channels) text += fmt::format(", {}", plural(*nccl.channels, "channel", "channels"));

@@ -281,7 +281,7 @@ std::string change_words(const WhatIf& change) {
   using Words = std::pair<std::string_view, std::string_view>;
   constexpr std::array kNames = {Words{"communication_free", "without transfers"},
                                  Words{"input_free", "with input always ready"},
-                                 Words{"host_bound_free", "with launches in time"},
+                                 Words{"host_bound_free", "if work were launched in time"},
                                  Words{"even_ranks", "with all ranks alike in each step"}};
   if (change.change == "straggler_median") return "with " + ranks_text(change.ranks) + " like the others";
   for (const auto& [code, text] : kNames)

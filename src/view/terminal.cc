@@ -309,11 +309,6 @@ namespace {
 
 constexpr int kCheckGap = 3;
 
-// A single GPU does not communicate: that is not unknown.
-bool not_applicable(const Check& check, const Report& report) {
-  return check.id == "communication" && report.ranks.size() < 2 && check.verdict == Verdict::kUnknown;
-}
-
 std::string name_of(const Check& check) {
   std::string name = check.id;
   std::replace(name.begin(), name.end(), '-', ' ');
@@ -339,7 +334,7 @@ Lines checklist_lines(const Report& report, const PresentOptions& options) {
       line = Line().skip(indent);
     }
     if (line.width() > indent) line.skip(kCheckGap);
-    line.add(not_applicable(check, report) ? "· " : check_mark(check.verdict), verdict_style(check.verdict));
+    line.add(check_mark(check, report), verdict_style(check.verdict));
     line.add(name, check.verdict == Verdict::kUnknown ? Style::kFaint : Style::kPlain);
   }
   out.push_back(std::move(line));

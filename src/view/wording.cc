@@ -194,8 +194,10 @@ std::string location_text(const Place& place) {
   return place.file.empty() ? place.name : fmt::format("{} ({}:{})", place.name, place.file, place.line.value_or(0));
 }
 
-std::string_view check_mark(Verdict verdict) {
-  return verdict == Verdict::kPass ? "✓ " : verdict == Verdict::kFail ? "✗ " : "? ";
+std::string_view check_mark(const Check& check, const Report& report) {
+  if (check.verdict != Verdict::kUnknown) return check.verdict == Verdict::kPass ? "✓ " : "✗ ";
+  // A single GPU does not communicate: that is not unknown.
+  return check.id == "communication" && report.ranks.size() < 2 ? "· " : "? ";
 }
 
 Style verdict_style(Verdict verdict) {

@@ -51,8 +51,8 @@ void drop_column(Table& table, size_t column);
 std::string rank_suffix(const Report& report, const RankReport& rank);
 /// "normalize (image_transforms.py:390)"
 std::string location_text(const Place& place);
-/// "✓ ", "✗ ", "? "
-std::string_view check_mark(Verdict verdict);
+/// "✓ ", "✗ ", "? ", and "· " of what does not apply
+std::string_view check_mark(const Check& check, const Report& report);
 Style verdict_style(Verdict verdict);
 
 }  // namespace profgpu

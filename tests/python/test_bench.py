@@ -294,10 +294,13 @@ def test_without_a_driver_the_host_is_measured(profgpu):
     document = json.loads(result.stdout)
     assert result.returncode == 0 and not document['devices'] and document['simulated'] is False
     assert {f['benchmark'] for f in document['figures']} == {'host'}
-    assert {n['benchmark'] for n in document['not_measured']} == {*DEVICE, 'collectives', 'overlap'}
-    assert all('no NVIDIA driver' in n['why'] and n['hint'] for n in document['not_measured'])
-    result = profgpu('bench', 'launch', env=env)
-    assert result.returncode == 1 and b'launch could not be measured' in result.stderr
+    missing = {n['benchmark']: n for n in document['not_measured']}
+    assert missing.pop('storage')['hint'] == 'name one with --path'
+    assert set(missing) == {*DEVICE, 'collectives', 'overlap'}
+    assert all('no NVIDIA driver' in n['why'] and n['hint'] for n in missing.values())
+    result = profgpu('bench', 'launch', 'matmul', env=env, text=True)
+    assert result.returncode == 1 and 'launch, matmul could not be measured' in result.stderr
+    assert 'Next: profgpu doctor' in result.stdout
 
 
 def test_no_device(bench):
@@ -331,7 +334,9 @@ def test_storage(profgpu, tmp_path):
     document = json.loads(profgpu('bench', '--json', 'storage', '--path', tmp_path, env=environment()).stdout)
     assert [f['name'] for f in document['figures']] == ['read_disk', 'read_cached', 'read_random', 'token_sequences']
     assert all(0.001 < f['value'] < 1000 for f in document['figures'] if f['unit'] == 'GB/s')
-    for path, why in ((tmp_path / 'absent', 'No such file'), (tmp_path / 'empty', 'no files with content')):
+    (tmp_path / 'small').write_text('a name\n')
+    for path, why in ((tmp_path / 'absent', 'No such file'), (tmp_path / 'empty', 'no files with content'),
+                      (tmp_path / 'small', 'holds 7 bytes: too little to measure a rate')):
         result = profgpu('bench', '--json', 'storage', '--path', path, env=environment())
         assert result.returncode == 1 and why in json.loads(result.stdout)['not_measured'][0]['why']
     result = profgpu('bench', 'storage', env=environment())

@@ -248,6 +248,18 @@ def test_the_slow_machine_of_a_folder(profgpu, tmp_path):
     empty.mkdir()
     result = profgpu('bench', '--compare', empty)
     assert result.returncode == 1 and b'no result of profgpu bench is in it' in result.stderr
+    # One machine's results, and machines without a figure in common, tell nothing.
+    one = tmp_path / 'one'
+    one.mkdir()
+    for name in ('a.json', 'b.json'):
+        (one / name).write_text((tmp_path / 'node2.json').read_text())
+    result = profgpu('bench', '--compare', one, text=True)
+    assert result.returncode == 1 and 'results of one machine only (node2)' in result.stderr and not result.stdout
+    other = json.loads((tmp_path / 'node1.json').read_text())
+    other['figures'] = [f | {'name': 'another'} for f in other['figures']]
+    (one / 'b.json').write_text(json.dumps(other))
+    result = profgpu('bench', '--compare', one, text=True)
+    assert result.returncode == 1 and 'node1, node2 have no figure in common' in result.stderr and not result.stdout
 
 
 def test_the_machines_own_file(profgpu, tmp_path):
@@ -255,7 +267,13 @@ def test_the_machines_own_file(profgpu, tmp_path):
     assert profgpu('bench', 'matmul', '--save', env=env).returncode == 0
     file = tmp_path / 'profgpu' / 'machine.json'
     assert json.loads(file.read_text())['devices'][0]['tflops']['bf16'] == pytest.approx(800, rel=0.01)
-    assert profgpu('bench', 'launch', '--save', env=env).returncode == 0
+    saved = profgpu('bench', 'launch', '--save', env=env, text=True)
+    assert saved.returncode == 0 and f'Saved: {file}' in saved.stdout
+    # Where no GPU is found, as in a container, the figures stay.
+    none = environment(PROFGPU_CUDA_LIBRARY='/nowhere/libcuda.so.1', XDG_DATA_HOME=str(tmp_path))
+    before = file.read_text()
+    result = profgpu('bench', 'host', '--save', env=none, text=True)
+    assert result.returncode == 1 and 'not saved: no GPU was measured' in result.stderr and file.read_text() == before
     kept = json.loads(file.read_text())
     assert {f['benchmark'] for f in kept['figures']} == {'matmul', 'launch'}
     assert kept['devices'][0]['tflops']['bf16'] == pytest.approx(800, rel=0.01)

@@ -106,6 +106,7 @@ def test_all_columns_of_dmon_are_filled(stage):
     rows = table(done.stdout)
     assert done.returncode == 0 and len(rows) == 4 and len(rows[0]) == 21
     assert [name for row in rows for name, cell in row.items() if not cell] == []
+    assert all(0 <= float(row['throttle_power_pct']) <= 100 for row in rows), 'of each interval'
 
 
 def test_repeats_are_counted(log, tmp_path):

@@ -77,7 +77,7 @@ class Lines:
 def test_the_official_client_finds_everything():
     async def work(client):
         tools = (await client.list_tools()).tools
-        assert {t.name for t in tools} == {'open_run', 'verdict', 'findings', 'section', 'memory', 'sql', 'diff', 'explain'}
+        assert {t.name for t in tools} == {'open_run', 'verdict', 'findings', 'section', 'memory', 'roofline', 'sql', 'diff', 'explain'}
         assert all(t.annotations.read_only_hint and t.description and t.input_schema['additionalProperties'] is False for t in tools)
         uris = {str(r.uri) for r in (await client.list_resources()).resources}
         assert uris == {'profgpu://docs/agents', 'profgpu://docs/report-json', 'profgpu://docs/sql'}
@@ -210,6 +210,7 @@ def test_mistakes_are_answers_that_help():
         assert 'only reading' in server.tool('sql', run=DEMO, sql="attach database '/tmp/x' as y")
         assert 'no such column' in server.tool('sql', run=DEMO, sql='select nmae from kernels')
         assert 'did you mean' in server.tool('explain', rule='data-loading')
+        assert 'there is no rule "nope"' in server.tool('findings', run=DEMO, rule='nope')
         assert server.tool('findings', run=DEMO, offset=99)['rows'] == []
 
 

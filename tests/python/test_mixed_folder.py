@@ -59,9 +59,13 @@ def test_rates_beside_traces(profgpu, folder):
 
 def test_other_files_are_left_out(profgpu, folder):
     (folder / 'notes.md').write_text('# Notes\nNothing of interest.\n')
+    (folder / 'train.py').write_text('raise RuntimeError("2024-05-01 12:00:00,123 - root - ERROR - CUDA out of memory")\n'
+                                     '2024-05-01 12:00:00,123 - root - ERROR - CUDA out of memory\n')
     (folder / 'weights.bin').write_bytes(bytes(range(256)) * 64)
-    issues = [i['text'] for f in report_of(profgpu, folder)['inputs'] for i in f['issues']]
-    assert any('notes.md' in i and 'weights.bin' in i for i in issues)
+    report = report_of(profgpu, folder)
+    issues = [i['text'] for f in report['inputs'] for i in f['issues']]
+    assert any('notes.md' in i and 'weights.bin' in i and 'train.py' in i for i in issues)
+    assert 'run-failure' not in [f['rule'] for f in report['findings']]
 
 
 def test_the_header_says_what_came_from_where(profgpu, simulate, folder):

@@ -144,6 +144,15 @@ def test_dir_has_public_names_only():
     assert not {'Any', 'Dict', 'List', 'TYPE_CHECKING', 'annotations'} & set(out)
     for name in out:
         assert getattr(profgpu, name) is not None
+    assert set(dir(profgpu.bench)) == set(profgpu.bench.__all__)
+
+
+def test_a_name_of_the_guide_says_where_it_is():
+    for name in ('quick_benchmark', 'GPUMonitor', 'measure_inter_node_bandwidth'):
+        with pytest.raises(AttributeError, match='it is in profgpu.guide'):
+            getattr(profgpu, name)
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'$"):
+        profgpu.nonsense
 
 
 def test_importing_it_runs_nothing():

@@ -2,6 +2,7 @@
 import gzip
 import json
 import os
+import pickle
 import sqlite3
 import subprocess
 
@@ -80,8 +81,29 @@ def plant_kineto(folder, simulate):
     trace |= {'environment': {'AWS_SECRET_ACCESS_KEY': AWS_SECRET, 'ANYTHING': PRIVATE}, 'env_text': json.dumps({'ANYTHING': PRIVATE}),
               'argv': COMMAND, 'command_line': ' '.join(COMMAND), 'hf_token': PRIVATE, 'note': ' | '.join(LINES), 'password': PASSWORD,
               'aws': AWS, 'learning_rate': 0.25}
+    # What programs name: threads, ranges, inputs of operators, functions.
+    op = next(e for e in trace['traceEvents'] if e.get('cat') == 'cpu_op')
+    at = {key: op[key] for key in ('pid', 'tid', 'ts')} | {'ph': 'X', 'dur': 1}
+    names = [' '.join(COMMAND), f"login token={HF}", f'https://me:{URL}@example.com/repo.git', f'/home/{GITHUB}/a.py(12): main', f'f_{HF}']
+    trace['traceEvents'] += [{'ph': 'M', 'name': 'thread_name', 'pid': op['pid'], 'tid': op['tid'], 'args': {'name': names[0]}}]
+    trace['traceEvents'] += [at | {'cat': cat, 'name': name} for name in names for cat in ('user_annotation', 'python_function', 'cpu_op')]
+    trace['traceEvents'] += [at | {'cat': 'cpu_op', 'name': 'my::op', 'args': {'Concrete Inputs': [*names, '3'], 'Input Dims': [[]] * 6,
+                                                                             'Input type': ['Scalar'] * 6}}]
     path = folder / 'trace.json'
     path.write_text(json.dumps(trace))
+    return path
+
+
+def plant_snapshot(folder, simulate):
+    frames = [{'name': f'f_{HF}', 'filename': f'/home/u/token={GITHUB}/a.py', 'line': 3},
+              {'name': 'main', 'filename': f'https://me:{URL}@example.com/b.py', 'line': 4}]
+    block = {'address': 4096, 'size': 1 << 20, 'requested_size': 1 << 20, 'state': 'active_allocated', 'frames': frames}
+    segment = {'device': 0, 'address': 4096, 'total_size': 1 << 21, 'allocated_size': 1 << 20, 'active_size': 1 << 20, 'requested_size': 1 << 20,
+               'stream': 0, 'segment_type': 'large', 'blocks': [block, {'address': 4096 + (1 << 20), 'size': 1 << 20, 'state': 'inactive'}]}
+    events = [{'action': 'segment_alloc', 'addr': 4096, 'size': 1 << 21, 'stream': 0, 'time_us': 1, 'frames': frames},
+              {'action': 'alloc', 'addr': 4096, 'size': 1 << 20, 'stream': 0, 'time_us': 2, 'frames': frames}]
+    path = folder / 'snapshot.pickle'
+    path.write_bytes(pickle.dumps({'segments': [segment], 'device_traces': [events], 'user_metadata': LINES[2]}))
     return path
 
 
@@ -147,7 +169,7 @@ def plant_samples(folder, simulate):
     return path
 
 
-INPUTS = {'kineto': plant_kineto, 'log': plant_log, 'nsight': plant_nsight, 'flight': plant_flight, 'samples': plant_samples}
+INPUTS = {'kineto': plant_kineto, 'snapshot': plant_snapshot, 'log': plant_log, 'nsight': plant_nsight, 'flight': plant_flight, 'samples': plant_samples}
 
 
 @pytest.mark.parametrize('kind', INPUTS)
@@ -179,3 +201,12 @@ def test_a_command_is_recorded_without_its_secrets(profgpu, tmp_path):
     for text in (recorded.stdout, recorded.stderr, said.stdout, said.stderr, *texts_of(tmp_path / 'rec')):
         assert [secret for secret in PLANTED if secret.encode() in text] == []
     assert leaks(profgpu, tmp_path / 'rec', tmp_path) == []
+
+
+def test_doctor_shows_variables_without_their_secrets(profgpu):
+    environment = dict(os.environ, CUDA_TOKEN=PRIVATE, NCCL_SECRET_KEY=PRIVATE, TORCH_API_KEY=PRIVATE, NCCL_DEBUG_FILE=f'/x/{GITHUB}',
+                       CUDA_CACHE_PATH=f'https://u:{URL}@h/x', NCCL_DEBUG='WARN')
+    for words in ((), ('--json',)):
+        said = profgpu('doctor', *words, env=environment).stdout
+        assert b'NCCL_DEBUG=WARN' in said and b'CUDA_TOKEN=***' in said and b'NCCL_DEBUG_FILE=/x/***' in said
+        assert [secret for secret in PLANTED if secret.encode() in said] == []

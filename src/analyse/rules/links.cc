@@ -106,7 +106,7 @@ std::optional<double> warning_count(const LogReport& log) {
 
 void describe_warnings(const LogReport& log, Finding& f) {
   f.what = fmt::format("NCCL warns {} time{}", static_cast<int64_t>(*f.value), *f.value == 1 ? "" : "s");
-  f.why = "What NCCL warns of often ends in an error or a timeout later.";
+  f.why = "What NCCL warns about often ends in an error or a timeout later.";
   f.fix = {"follow the first warning: the others are often consequences",
            "link and cable errors: ibstat, perfquery, profgpu doctor"};
   for (const NcclRemark& r : log.nccl->remarks)
@@ -155,7 +155,7 @@ extern const Rule kSlowTransport = {
 
 extern const Rule kNcclWarnings = {
     .id = "nccl-warnings",
-    .summary = "NCCL warns of network, memory or configuration, by its own log",
+    .summary = "NCCL's log warns about network, memory or configuration",
     .unit = "count",
     .threshold = 0,
     .meaning =

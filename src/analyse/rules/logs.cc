@@ -89,7 +89,7 @@ std::optional<double> skipped_pct(const LogReport& log) {
 }
 
 void describe_skipped(const LogReport& log, Finding& f) {
-  f.what = fmt::format("{} of the iterations make no update: gradients overflow", format_percent(*f.value));
+  f.what = fmt::format("{} of the iterations are skipped because gradients overflow", format_percent(*f.value));
   f.why = "Their work is thrown away, and the loss scale falls each time.";
   f.fix = {"bf16 instead of fp16: it needs no loss scale",
            "a larger loss_scale_window, gradient clipping, a lower learning rate"};
@@ -167,7 +167,7 @@ std::optional<double> offload_pct(const LogReport& log) {
 }
 
 void describe_offload(const LogReport& log, Finding& f) {
-  f.what = fmt::format("the off-loaded optimizer takes {} of the step", format_percent(*f.value));
+  f.what = fmt::format("the offloaded optimizer takes {} of the step", format_percent(*f.value));
   f.why = "Its states lie in the host's memory: gradients go there, the CPU updates, parameters come back.";
   f.fix = {
       "keep the states on the devices if memory allows: \"offload_optimizer\": {\"device\": \"none\"}, or more ranks "
@@ -206,7 +206,7 @@ void describe_full_cache(const LogReport& log, Finding& f) {
 
 extern const Rule kRunFailure = {
     .id = "run-failure",
-    .summary = "the log says that the run ended by an error, a signal or the scheduler",
+    .summary = "the log says that the run ended with an error, a signal or the scheduler",
     .unit = "count",
     .threshold = 0,
     .severity = Severity::kCritical,
@@ -241,7 +241,7 @@ extern const Rule kLossNotFinite = {
 
 extern const Rule kSkippedSteps = {
     .id = "skipped-updates",
-    .summary = "many iterations make no update, as gradients overflow",
+    .summary = "many iterations are skipped because gradients overflow",
     .unit = "%",
     .threshold = 5,
     .meaning =
@@ -252,7 +252,7 @@ extern const Rule kSkippedSteps = {
         "only their number is known, of all but 20. Cost: their time.",
     .advice = {"bf16 instead of fp16",
                "a larger loss_scale_window; gradient clipping; a lower learning rate or longer warm-up"},
-    .verdict = "{} of the iterations make no update.",
+    .verdict = "{} of the iterations are skipped because gradients overflow.",
     .log = {.value = skipped_pct, .describe = describe_skipped},
 };
 
@@ -294,17 +294,17 @@ extern const Rule kPipelineBubble = {
 
 extern const Rule kOptimizerOffload = {
     .id = "optimizer-offload",
-    .summary = "an optimizer that is off-loaded to the CPU takes much of the step",
+    .summary = "an optimizer that is offloaded to the CPU takes much of the step",
     .unit = "%",
     .threshold = 20,
     .severe = 50,
     .meaning =
-        "Off-loading saves device memory and costs time: the update runs on the CPU, and gradients and parameters "
+        "Offloading saves device memory and costs time: the update runs on the CPU, and gradients and parameters "
         "cross the bus.",
     .computation =
         "Value: the optimizer's share of the mean step by the program's timers, where its configuration says that "
-        "it is off-loaded. Cost: that time; an update on the devices takes a small part of it.",
-    .advice = {"states on the devices if they fit: more ranks, ZeRO stage 2 or 3 without off-loading, 8-bit states",
+        "it is offloaded. Cost: that time; an update on the devices takes a small part of it.",
+    .advice = {"states on the devices if they fit: more ranks, ZeRO stage 2 or 3 without offloading, 8-bit states",
                "pinned memory, DeepSpeedCPUAdam, cores bound to ranks",
                "larger batches: fewer updates for the same work"},
     .verdict = "The update on the CPU takes {} of each step.",
@@ -368,9 +368,8 @@ ReportVerdict sentence_without_steps(const LogReport& log, const std::vector<Rul
 ReportVerdict sentence_on_links(const LogReport& log, const std::vector<RuleFinding>& findings) {
   const LinkSummary& link =
       *std::ranges::max_element(log.links, {}, [](const LinkSummary& s) { return s.peak_busbw_gbps.value_or(0); });
-  std::string text = link.op.empty() ? "Collectives" : words(link.op);
+  std::string text = link.text();
   text.front() = upper(text.front());
-  if (link.ranks > 0) text += fmt::format(" of {} ranks", link.ranks);
   text += fmt::format(" {} {:.1f} GB/s bus bandwidth", link.op.empty() ? "reach" : "reaches",
                       link.peak_busbw_gbps.value_or(0));
   const ReportVerdict worst = sentence_without_steps(log, findings);

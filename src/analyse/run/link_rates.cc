@@ -72,4 +72,10 @@ std::vector<LinkSummary> link_summaries(const std::vector<LinkRow>& rows) {
   return all;
 }
 
+std::string LinkSummary::text() const {
+  std::string text = op.empty() ? "collectives" : op;
+  std::ranges::replace(text, '_', '-');
+  return ranks > 0 ? text + " over " + std::to_string(ranks) + " ranks" : text;
+}
+
 }  // namespace profgpu

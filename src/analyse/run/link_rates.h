@@ -40,6 +40,8 @@ struct LinkSummary {
   std::optional<double> mean_busbw_gbps;  ///< over the rows, as nccl-tests' "Avg bus bandwidth"
   int64_t wrong = 0;
 
+  /// "all-reduce over 8 ranks"; "collectives" if the log does not name any.
+  [[nodiscard]] std::string text() const;
   void fields(auto&& v) const {
     v("op", op), v("ranks", ranks > 0 ? std::optional(ranks) : std::nullopt), v("latency_ns", latency_ns);
     v("peak_busbw_gbps", peak_busbw_gbps), v("half_bytes", half_bytes), v("mean_busbw_gbps", mean_busbw_gbps);

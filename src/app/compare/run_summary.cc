@@ -288,7 +288,9 @@ Result<RunSummary> run_summary(const Value& document, std::string label) {
   const std::string schema = text_of(d.at("schema"));
   if (schema != "profgpu.analysis.v1")
     return Error{schema.empty() ? "not an analysis that profgpu saved"
-                                : "a document of schema " + schema + ", which this profgpu does not compare",
+                 : schema.starts_with("profgpu.bench.")
+                     ? "a result of profgpu bench, which is compared only with another one"
+                     : "a document of schema " + schema + ", which this profgpu does not compare",
                  schema.starts_with("profgpu.analysis.")
                      ? "another version of profgpu wrote it: compare with that one, or analyze the run again"
                      : "give a trace, a recording, a sample log or the output of `profgpu analyze --json`"};

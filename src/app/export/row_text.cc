@@ -31,8 +31,9 @@ bool is_formula(std::string_view text) {
 
 }  // namespace
 
-RowText::RowText(RowFormat format, std::vector<std::string> columns, int longest, ByteWriter& out, CsvText csv)
-    : format_(format), columns_(std::move(columns)), longest_(longest), out_(out), csv_(csv) {
+RowText::RowText(RowFormat format, std::vector<std::string> columns, int longest, ByteWriter& out, CsvText csv,
+                 Shown shown)
+    : format_(format), columns_(std::move(columns)), longest_(longest), out_(out), csv_(csv), shown_(shown) {
   if (format_ == RowFormat::kJson) out_.put('[');
   if (format_ != RowFormat::kCsv) return;
   for (const std::string& c : columns_) {
@@ -125,7 +126,8 @@ void RowText::show(const std::vector<std::string>& texts) {
     text_ += right_[i] ? padded_left(texts[i], widths_[i]) : padded_right(texts[i], widths_[i]);
   }
   while (!text_.empty() && text_.back() == ' ') text_.pop_back();
-  out_.put(text_ += '\n');
+  text_ += '\n';
+  out_.put(shown_ == nullptr ? text_ : shown_(text_));
 }
 
 void RowText::finish() {

@@ -17,9 +17,11 @@ enum class RowFormat : uint8_t {
 
 class RowText {
  public:
-  /// `longest`: cells that a text may take in a table, what is longer is cut; 0: all.
+  using Shown = std::string (*)(std::string_view);
+  /// `longest`: cells that a text may take in a table, what is longer is cut; 0: all. `shown`: a line of a table as the
+  /// screen can show it; null: as it is.
   RowText(RowFormat format, std::vector<std::string> columns, int longest, ByteWriter& out,
-          CsvText csv = CsvText::kForFile);
+          CsvText csv = CsvText::kForFile, Shown shown = nullptr);
   void row(const std::vector<Datum>& cells);
   /// Call last.
   void finish();
@@ -37,6 +39,7 @@ class RowText {
   int longest_;
   ByteWriter& out_;
   CsvText csv_;
+  Shown shown_;
   int64_t rows_ = 0;
   std::string text_;                           // of the row at hand
   std::vector<std::vector<std::string>> held_; // rows of a table that decide its widths

@@ -9,17 +9,18 @@
 #include "analyse/report/text.h"
 #include "app/export/data_table.h"
 #include "app/export/sql_database.h"
+#include "base/text.h"
 #include "tests/support/trace_rows.h"
 
 namespace profgpu {
 namespace {
 
 std::string shown(RowFormat format, int longest, const std::vector<std::vector<Datum>>& rows,
-                  CsvText csv = CsvText::kForFile) {
+                  CsvText csv = CsvText::kForFile, RowText::Shown screen = nullptr) {
   int ends[2];
   if (::pipe(ends) != 0) return "no pipe";
   ByteWriter out(ends[1]);
-  RowText text(format, {"name", "n"}, longest, out, csv);
+  RowText text(format, {"name", "n"}, longest, out, csv, screen);
   for (const auto& row : rows) text.row(row);
   text.finish();
   out.flush();
@@ -57,6 +58,9 @@ TEST(RowText, TablesAreAlignedAndHarmless) {
   EXPECT_EQ(shown(RowFormat::kTable, 5, {{std::string_view("\x1b[31m"), 10}, {std::string_view("b"), 5}}),
             "name    n\n\\x1b…  10\nb       5\n");
   EXPECT_EQ(shown(RowFormat::kTable, 0, {}), "name  n\n");
+  const auto capitals = [](std::string_view line) { return upper_case(line); };
+  EXPECT_EQ(shown(RowFormat::kTable, 0, {{std::string_view("abcd"), 1}}, CsvText::kForFile, capitals),
+            "NAME  N\nABCD  1\n") << "lines as the screen can show them";
 }
 
 

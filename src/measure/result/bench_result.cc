@@ -136,7 +136,7 @@ Result<BenchResult> bench_from_json(std::string text, std::string_view path) {
   if (!record || text_at(*record, "schema") != kSchema)
     return Error{fmt::format("{}: not a result of profgpu bench{}", path,
                              value ? "" : ": " + value.error().message),
-                 "write one with `profgpu bench --json -o FILE`"};
+                 "write one with `profgpu bench -o FILE`"};
   BenchResult result;
   result.unix_ns = whole_at(*record, "unix_ns").value_or(0);
   const auto is_true = [&](std::string_view name) { return record->at(name).boolean() && *record->at(name).boolean(); };

@@ -154,6 +154,7 @@ std::vector<std::string> slow_places(const BenchResult& result);
 
 /// Of results of several machines: figures by which a machine is slower than the median of the others with devices of
 /// the same name, the worst first. "node7: host to device, pinned 20.0 GB/s, the other machines 55.0 GB/s (64 % worse)"
-std::vector<std::string> slow_machines(const std::vector<BenchResult>& all);
+/// An error if no two machines have a figure in common.
+Result<std::vector<std::string>> slow_machines(const std::vector<BenchResult>& all);
 
 }  // namespace profgpu

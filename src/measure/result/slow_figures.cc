@@ -147,25 +147,38 @@ std::map<std::string, Figure> quantities_of(const BenchResult& result) {
   return all;
 }
 
+Error nothing_to_compare(const std::vector<BenchResult>& all) {
+  std::set<std::string> hosts;
+  for (const BenchResult& result : all) hosts.insert(result.machine.host);
+  if (hosts.size() < 2)
+    return {fmt::format("results of one machine only ({}): nothing to compare it with", joined(hosts)),
+            "write one on each machine with `profgpu bench -o FILE`, into one folder"};
+  return {fmt::format("{} have no figure in common: nothing to compare", joined(hosts)),
+          "run the same benchmarks on each; devices are compared with those of the same name"};
+}
+
 }  // namespace
 
-std::vector<std::string> slow_machines(const std::vector<BenchResult>& all) {
+Result<std::vector<std::string>> slow_machines(const std::vector<BenchResult>& all) {
   std::map<std::string, std::vector<std::pair<std::string, Figure>>> groups;   // hosts that are compared
   for (const BenchResult& result : all)
     for (auto& [key, figure] : quantities_of(result)) groups[key].emplace_back(result.machine.host, std::move(figure));
   std::vector<std::pair<double, std::string>> slow;
+  bool any = false;
   for (const auto& [key, machines] : groups)
     for (const auto& own : machines) {
       std::vector<double> others;
       for (const auto& other : machines)
-        if (&other != &own) others.push_back(other.second.value);
+        if (other.first != own.first) others.push_back(other.second.value);
       if (others.empty()) continue;
+      any = true;
       const auto& [host, f] = own;
       const double usual = median_of(others), pct = worse_pct(f, usual);
       if (pct > std::max(kSlowDevice_pct, f.spread_pct))
         slow.emplace_back(pct, fmt::format("{}: {} {}, the other machines {} ({} worse)", host, f.label,
                                            f.text_of(f.value), f.text_of(usual), format_percent(pct, 0)));
     }
+  if (!any) return nothing_to_compare(all);
   std::ranges::stable_sort(slow, std::greater<>(), &std::pair<double, std::string>::first);
   std::vector<std::string> texts;
   for (auto& [pct, text] : slow) texts.push_back(std::move(text));

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <set>
@@ -18,7 +19,7 @@
 
 namespace profgpu {
 
-extern const Importer kTorchSnapshot, kTorchMemoryTimeline, kXlaJson;
+extern const Importer kTorchSnapshot, kTorchMemoryTimeline, kTrainingLog, kXlaJson;
 
 namespace {
 
@@ -113,7 +114,14 @@ struct Head {
 
 bool holds_recording(const Head& head) { return head.importer == &kRecording; }
 
-Head head_of(const std::string& path) {
+// Sources and documents in a folder quote what logs print.
+bool is_source(std::string_view path) {
+  constexpr std::array<std::string_view, 12> kEndings = {".py",  ".md",   ".rst",  ".ipynb", ".sh", ".yaml",
+                                                         ".yml", ".toml", ".html", ".cc",    ".cu", ".h"};
+  return std::ranges::any_of(kEndings, [&](std::string_view ending) { return path.ends_with(ending); });
+}
+
+Head head_of(const std::string& path, bool in_folder) {
   auto source = open_text(path);
   if (!source) return {.why = source.error()};
   std::string text(kHeadBytes, '\0');
@@ -122,7 +130,10 @@ Head head_of(const std::string& path) {
   const TextSource::End end = (*source)->end();
   if (head.importer == nullptr && end != TextSource::End::kUnreadable && !text.empty())
     head.importer = search_importer(path);
-  if (end == TextSource::End::kUnreadable && !holds_recording(head)) {
+  if (in_folder && head.importer == &kTrainingLog && is_source(path)) {
+    head.importer = nullptr;
+    head.why = {path + ": a source or a document, which is read as a log only if you name it"};
+  } else if (end == TextSource::End::kUnreadable && !holds_recording(head)) {
     head.importer = nullptr;
     head.why = {path + ": " + (*source)->problem()};
   } else if (head.importer != nullptr) {
@@ -376,7 +387,7 @@ Result<InputUnits> find_units(const std::vector<std::string>& paths, const Impor
     std::move(listing->passed_over.begin(), listing->passed_over.end(), std::back_inserter(all.left_out));
     std::erase_if(listing->files, [&](const std::string& file) { return seen.again(file); });
     std::vector<Head> heads;
-    for (const std::string& file : listing->files) heads.push_back(head_of(file));
+    for (const std::string& file : listing->files) heads.push_back(head_of(file, listing->folder));
     leave_out_merged(*listing, heads, all.left_out);
     leave_out_exported(*listing, heads, all.left_out);
     leave_out_xla_json(*listing, heads, all.left_out);
@@ -438,7 +449,7 @@ void join_companions(std::vector<ReadPart>& parts) {
 }  // namespace
 
 Result<Imported> import_file(const std::string& path, const ImportOptions& options) {
-  const Head head = head_of(path);
+  const Head head = head_of(path, false);
   if (head.importer == nullptr) return head.why;
   auto trace = head.importer->read(path, options);
   if (!trace) return trace.error();

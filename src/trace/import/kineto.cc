@@ -23,6 +23,24 @@
 namespace profgpu {
 namespace {
 
+// Our own documents are JSON as well.
+Error without_events(const std::string& path, std::string_view head) {
+  const size_t at = head.substr(0, 400).find("\"profgpu.");
+  if (at == head.npos || !contains(head.substr(0, at), "\"schema\""))
+    return {path + ": JSON, but without an array \"traceEvents\" that can be read",
+            "`profgpu formats` lists what it reads"};
+  const std::string_view schema = head.substr(at + 1, head.find('"', at + 1) - at - 1);
+  const bool bench = schema.starts_with("profgpu.bench."), report = schema.starts_with("profgpu.analysis.");
+  return {fmt::format("{}: no trace, but {} ({})", path,
+                      bench    ? "a result of profgpu bench"
+                      : report ? "a report that profgpu wrote"
+                               : "a document that profgpu wrote",
+                      schema.substr(0, 40)),
+          bench    ? "profgpu bench --saved " + path
+          : report ? "profgpu diff " + path + " AFTER compares it with another run"
+                   : "name the trace, or the folder of the recording"};
+}
+
 constexpr size_t kLongestHeader = 64 << 20;
 // The field that our own export puts into a file of several ranks.
 constexpr std::string_view kMergedRanks = "profgpu_merged_ranks";
@@ -142,8 +160,7 @@ Status KinetoReader::find_events(Window& window, Trace& header) {
     if (reader.at_end() && !open)
       return Error{path_ + ": ends before its first event, after " + std::to_string(window.size()) + " bytes of text",
                    "the profiled process was probably stopped while it wrote; record again"};
-    return Error{path_ + ": JSON, but without an array \"traceEvents\" that can be read",
-                 "`profgpu formats` lists what it reads"};
+    return without_events(path_, {window.begin(), window.size()});
   }
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/pickle.h"
+#include "base/secrets.h"
 #include "trace/memory_snapshot.h"
 
 namespace profgpu {
@@ -17,7 +18,9 @@ namespace profgpu {
 class SnapshotRows {
  public:
   SnapshotRows();
-  uint32_t text(std::string_view text) { return snapshot.strings.intern(text).value; }
+  uint32_t text(std::string_view text) {
+    return snapshot.strings.intern(may_hold_secret(text) ? masked_secrets(text) : text).value;
+  }
   std::string_view text_of(uint32_t id) { return snapshot.strings[StringId(id)]; }
   PickleValue dict(const PickleObjects& objects, PickleValue before, std::span<const PickleValue> members);
   PickleValue sequence(const PickleObjects& objects, PickleValue before, std::span<const PickleValue> items);

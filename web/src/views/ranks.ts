@@ -82,7 +82,7 @@ function rankColumns(context: Context, longest: number): Column<RankRow>[] {
 const kMostSentences = 20;
 const kTellingPct = 3; // of a step: a change that gains less is no advice
 const kChanges: Record<string, string> = {
-  communication_free: 'without transfers', input_free: 'with input always ready', host_bound_free: 'with launches in time',
+  communication_free: 'without transfers', input_free: 'with input always ready', host_bound_free: 'if work were launched in time',
   even_ranks: 'with all ranks alike in each step',
 };
 

@@ -640,6 +640,12 @@ TEST(Losses, ThatAreNoNumbersAreCounted) {
             (std::vector<int64_t>{1, 2}));
 }
 
+TEST(RunEnd, WordsWithinOthersAreNoSigns) {
+  for (const char* line : {"nvmlDeviceGetMemoryErrorCounter is loaded", "except torch.cuda.OutOfMemoryError:",
+                           "tip: on \"CUDA out of memory\" lower the batch size", "MemoryError handling is on"})
+    EXPECT_TRUE(log_of(line).events.empty()) << line;
+}
+
 TEST(RunEnd, FirstSignsAreKept) {
   struct Case {
     const char* line;
@@ -668,6 +674,8 @@ TEST(RunEnd, FirstSignsAreKept) {
       {"XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 12884901888 bytes.",
        LogEventKind::kOutOfMemory},
       {"Main process received SIGTERM, exiting", LogEventKind::kTerminated},
+      {"MemoryError", LogEventKind::kHostOutOfMemory},
+      {"[rank3]: numpy.core._exceptions._ArrayMemoryError: Unable to allocate 2.0 GiB", LogEventKind::kHostOutOfMemory},
   };
   for (const Case& c : all) {
     const RunLog log = log_of(c.line);

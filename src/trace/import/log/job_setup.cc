@@ -123,7 +123,7 @@ class JobSetup : public LogReading {
     return put(text.substr(0, name), text.substr(value + 1), rows);
   }
 
-  // "\"stage\": 3," within "zero_optimization"; "\"device\": \"cpu\"" within what is off-loaded.
+  // "\"stage\": 3," within "zero_optimization"; "\"device\": \"cpu\"" within what is offloaded.
   bool member(std::string_view text, LogBuilder& rows) {
     const size_t end = text.find('"', 1), joint = text.find(':');
     if (end == text.npos || joint == text.npos || joint < end) return false;

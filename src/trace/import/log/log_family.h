@@ -30,6 +30,9 @@ struct LogFamily {
   /// Words of which each line of the family has one, but for lines of an open block. Lines that have none cost nothing.
   std::vector<std::string_view> words;
   std::unique_ptr<LogReading> (*begin)();
+  /// Whether a line of it is one of a log. If not, such a line may stand in any text: one that a launcher or a logger
+  /// printed, or a traceback, is one of a log.
+  bool of_logs_only = true;
 };
 
 /// Where several families tell of the same steps, those of the first one stand.

@@ -1,8 +1,10 @@
 #include "trace/import/log/log_reader.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
+#include "base/text.h"
 #include "base/text_source.h"
 
 namespace profgpu {
@@ -10,7 +12,17 @@ namespace {
 
 constexpr size_t kPiece = 1 << 18;
 constexpr size_t kPadding = 64;                  // readable bytes behind a piece
+// How lines of launchers and drivers begin, or what else only they have.
+constexpr std::array<std::string_view, 3> kLaunchers = {"slurmstepd: ", "srun: ", "Traceback (most recent call last)"};
+constexpr std::array<std::string_view, 4> kDrivers = {"torch.distributed.elastic", "torch/distributed/elastic",
+                                                      "ProcessGroupNCCL.cpp:", "NVRM: Xid (PCI:"};
 constexpr int64_t kSearched = int64_t{4} << 30;  // bytes of a file without a telling head: seconds
+
+bool is_printed(const LogLine& line) {
+  const auto begins = [&](std::string_view words) { return line.message.starts_with(words); };
+  return line.rank >= 0 || !line.node.empty() || line.printed_ns || std::ranges::any_of(kLaunchers, begins) ||
+         contains_any(line.text, kDrivers);
+}
 
 }  // namespace
 
@@ -18,7 +30,7 @@ LogReader::LogReader() {
   uint64_t bit = 1;
   for (const LogFamily* family : log_families()) {
     for (const std::string_view word : family->words) scan_.add(word, bit);
-    families_.push_back({bit, family->begin(), family->name});
+    families_.push_back({bit, family->begin(), family->name, family->of_logs_only});
     bit <<= 1;
   }
   scan_.add("\x1b[", escape_ = bit);
@@ -114,7 +126,10 @@ void LogReader::give(const LogLine& line, uint64_t found) {
   bool known = false, open = false;
   for (Family& f : families_) {
     const bool wanted = (f.bit & found) != 0 || (open_ && f.reading->expects_more());
-    if (wanted && f.reading->read(line, rows_)) rows_.found(f.name), known = true;
+    if (wanted && f.reading->read(line, rows_)) {
+      rows_.found(f.name), known = true;
+      is_log_ = is_log_ || f.of_logs_only || is_printed(line);
+    }
     if (wanted) open |= f.reading->expects_more();
   }
   open_ = open;
@@ -157,7 +172,7 @@ bool head_of_log(std::string_view head) {
   std::string text(head);
   text.append(kPadding, '\0');
   reader.feed({text.data(), head.size()});
-  return reader.records() > 0;
+  return reader.is_log();
 }
 
 bool holds_log(const std::string& path) {
@@ -165,7 +180,7 @@ bool holds_log(const std::string& path) {
   if (!source) return false;
   LogReader reader;
   std::string piece(kPiece + kPadding, '\0');
-  for (int64_t read = 0; read < kSearched && reader.records() == 0;) {
+  for (int64_t read = 0; read < kSearched && !reader.is_log();) {
     const size_t size = (*source)->read(piece.data(), kPiece);
     // Weights, archives and other data are no log: it may have dirt in it, but is text.
     const auto zeros = std::count(piece.data(), piece.data() + size, '\0');
@@ -177,7 +192,7 @@ bool holds_log(const std::string& path) {
       break;
     }
   }
-  return reader.records() > 0;
+  return reader.is_log();
 }
 
 }  // namespace profgpu

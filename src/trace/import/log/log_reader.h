@@ -31,6 +31,8 @@ class LogReader {
   [[nodiscard]] RunLog log() const { return rows_.finished(); }
   /// Of lines that a family knows.
   [[nodiscard]] int64_t records() const { return records_; }
+  /// Whether any of these lines is one that only logs have.
+  [[nodiscard]] bool is_log() const { return is_log_; }
   [[nodiscard]] const LogBuilder& rows() const { return rows_; }
 
  private:
@@ -38,6 +40,7 @@ class LogReader {
     uint64_t bit = 0;  // of LineScan
     std::unique_ptr<LogReading> reading;
     std::string_view name;
+    bool of_logs_only = true;
   };
   void lines_of(std::string_view text);
   std::string_view complete_rest(std::string_view text);
@@ -54,6 +57,7 @@ class LogReader {
   std::string rest_;    // of a line that has not ended
   bool skips_ = false;  // the rest of a line that is too long
   bool open_ = false;   // some family expects the next line
+  bool is_log_ = false;
   int64_t number_ = 1, records_ = 0;
   std::string plain_;  // a line without escape sequences
 };

@@ -50,6 +50,22 @@ TEST(LogReader, NothingIsNoLog) {
   EXPECT_TRUE(log_of("Error: something\nError\n").ranks.empty());
 }
 
+// Words of failures stand in any text: only what a program or its launcher printed is a log.
+TEST(LogReader, TextAboutFailuresIsNoLog) {
+  for (const char* text :
+       {"# My project\n\nIf you get \"CUDA out of memory\", lower the batch size.\n", "nvmlDeviceGetMemoryErrorCounter\n",
+        "try:\n    train()\nexcept torch.cuda.OutOfMemoryError:\n    pass\n", "hello\nMemoryError handling: see docs\n",
+        "Python raises MemoryError when out of memory.\n", "- RuntimeError: CUDA error: means that a kernel failed\n"})
+    EXPECT_FALSE(head_of_log(text)) << text;
+  for (const char* text :
+       {"[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n",
+        "slurmstepd: error: Detected 1 oom-kill event(s) in StepId=1.0.\n", "srun: error: node07: task 3: Killed\n",
+        "2024-05-01 12:00:00,123 - root - ERROR - CUDA out of memory\n",
+        "Traceback (most recent call last):\n  File \"a.py\", line 1\nMemoryError\n",
+        "[12.5] NVRM: Xid (PCI:0000:10:00): 79, pid=1, GPU has fallen off the bus.\n"})
+    EXPECT_TRUE(head_of_log(text)) << text;
+}
+
 TEST(LogReader, ProcessesAreToldApart) {
   std::string text;
   for (int step = 1; step <= 5; ++step)

@@ -13,13 +13,14 @@ struct Sign {
   std::string_view words;  // in the line, as printed
   LogEventKind kind;
   std::string_view also = {};  // likewise
+  bool raised = false;         // an exception's class, as Python prints one that ends a program
 };
 
 // The first that fits.
 constexpr std::array kSigns = {
     Sign{"CUDA out of memory", LogEventKind::kOutOfMemory},
     Sign{"HIP out of memory", LogEventKind::kOutOfMemory},
-    Sign{"OutOfMemoryError", LogEventKind::kOutOfMemory},
+    Sign{"OutOfMemoryError", LogEventKind::kOutOfMemory, "", true},
     Sign{"CUDA error: out of memory", LogEventKind::kOutOfMemory},
     Sign{"RESOURCE_EXHAUSTED: ", LogEventKind::kOutOfMemory, "allocat"},   // XLA's
     Sign{"CUBLAS_STATUS_ALLOC_FAILED", LogEventKind::kOutOfMemory},
@@ -28,7 +29,7 @@ constexpr std::array kSigns = {
     Sign{"oom_kill", LogEventKind::kHostOutOfMemory},
     Sign{"Out Of Memory", LogEventKind::kHostOutOfMemory, "slurm"},
     Sign{"OUT_OF_MEMORY", LogEventKind::kHostOutOfMemory},
-    Sign{"MemoryError", LogEventKind::kHostOutOfMemory},
+    Sign{"MemoryError", LogEventKind::kHostOutOfMemory, "", true},
     Sign{"collective operation timeout", LogEventKind::kCollectiveTimeout},
     Sign{"Watchdog caught collective", LogEventKind::kCollectiveTimeout},
     Sign{"Timed out initializing process group", LogEventKind::kCollectiveTimeout},
@@ -92,6 +93,28 @@ bool is_exception(std::string_view text) {
   return std::ranges::all_of(name, [](char c) { return is_letter(c) || is_digit(c) || c == '.' || c == '_'; });
 }
 
+bool is_name(char c) { return is_letter(c) || is_digit(c) || c == '_' || c == '.'; }
+
+// "MemoryError", "numpy.core._ArrayMemoryError: Unable …", also behind "[rank3]: " or "ERROR | ": the class begins what
+// is printed, and the message or nothing follows. `end`: of the class.
+bool is_raised(std::string_view text, size_t end) {
+  if (end != text.size() && !text.substr(end).starts_with(": ")) return false;
+  size_t begin = end;
+  while (begin > 0 && is_name(text[begin - 1])) --begin;
+  return begin == 0 || (begin > 1 && text[begin - 1] == ' ' && contains(":]|)>-", text.substr(begin - 2, 1)));
+}
+
+bool fits(const Sign& s, std::string_view text) {
+  const size_t at = place_of(text, s.words);
+  if (at == text.npos || (!s.also.empty() && !has(text, s.also))) return false;
+  if (s.raised) return is_raised(text, at + s.words.size());
+  if (at == 0) return true;
+  // Advice quotes the words alone.
+  const bool quoted = contains("\"'`", text.substr(at - 1, 1)) && !has(text, "Tried to allocate");
+  if (quoted && s.kind == LogEventKind::kOutOfMemory) return false;
+  return !is_name(s.words.front()) || !is_name(text[at - 1]);
+}
+
 class RunEnd : public LogReading {
  public:
   bool read(const LogLine& line, LogBuilder& rows) override {
@@ -105,7 +128,7 @@ class RunEnd : public LogReading {
       if (!rows.events().empty() && rows.events().back().kind == LogEventKind::kKilled) return in_traceback_ = false;
     }
     for (const Sign& s : kSigns) {
-      if (!has(text, s.words) || (!s.also.empty() && !has(text, s.also))) continue;
+      if (!fits(s, text)) continue;
       add(s.kind, line, rows);
       return s.kind != LogEventKind::kException;
     }
@@ -173,6 +196,6 @@ class RunEnd : public LogReading {
 
 extern const LogFamily kRunEnd;
 const LogFamily kRunEnd = {"run_end", "how a run ended: out of memory, NCCL timeouts, errors, signals, Slurm's words",
-                           end_words(), [] { return std::unique_ptr<LogReading>(new RunEnd); }};
+                           end_words(), [] { return std::unique_ptr<LogReading>(new RunEnd); }, false};
 
 }  // namespace profgpu
