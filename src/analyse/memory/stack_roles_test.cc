@@ -58,7 +58,9 @@ TEST(StackRoles, WhatAClosureComputesIsNotTheOptimizers) {
       for (int step = 0; step < 3; ++step) add_closure_step(b, step == 0, annotated, with_states);
       b.action(AllocationAction::kSnapshot, 0, 0);
       const SnapshotSection s = snapshot_section(b.finish());
-      if (annotated || with_states) EXPECT_EQ(s.steps, 3);
+      if (annotated || with_states) {
+        EXPECT_EQ(s.steps, 3);
+      }
       EXPECT_EQ(s.peak.phase, "backward");
       EXPECT_EQ(at_peak(s, MemoryCategory::kActivation), 2 * kActivation);
       EXPECT_EQ(at_peak(s, MemoryCategory::kTemporary), kActivation / 2);

@@ -4,17 +4,19 @@ namespace profgpu {
 
 const RecorderAdvice& recorder_advice(Recorder recorder) {
   static constexpr RecorderAdvice kTorch = {
-      "was ProfilerActivity.CUDA on?", "call prof.step() once per step",
+      "was ProfilerActivity.CUDA on?", "ProfilerActivity.CPU", "call prof.step() once per step",
       "record fewer steps: schedule(wait=5, warmup=3, active=3)",
       "turn off what you do not need: with_stack, record_shapes, profile_memory",
       "profile after warm-up: schedule(wait=1, warmup=3, active=5), or run the model a few times first",
       "record the shapes of operators' inputs: profile(record_shapes=True)"};
   static constexpr RecorderAdvice kOwn = {
-      "no GPU was used, or none was found (`profgpu doctor`).", "use profgpu.step() once per step", "record fewer steps: profgpu run --trace --steps 100:110",
+      "no GPU was used, or none was found (`profgpu doctor`).", "", "use profgpu.step() once per step",
+      "record fewer steps: profgpu run --trace --steps 100:110",
       "turn off what you do not need: --python-stacks 0", "record after warm-up: profgpu run --trace --steps 100:110",
       "record the shapes of operators' inputs beside it: profgpu attach PID torch --with shapes"};
   static constexpr RecorderAdvice kNsys = {
       "was it recorded with --trace=cuda, and could Nsight Systems trace this process?",
+      "nsys profile --trace=cuda,nvtx,osrt",
       "mark each with an NVTX range, such as torch.cuda.nvtx.range(f\"step {i}\")",
       "record a part of the run: nsys profile --capture-range=cudaProfilerApi, and cudaProfilerStart() and Stop() around "
       "a few steps",
@@ -23,12 +25,13 @@ const RecorderAdvice& recorder_advice(Recorder recorder) {
       "record the shapes of operators' inputs: torch.autograd.profiler.emit_nvtx(record_shapes=True)"};
   static constexpr RecorderAdvice kRocm = {
       "was it recorded with rocprofv3 --kernel-trace --memory-copy-trace?",
+      "rocprofv3 --hip-trace --marker-trace",
       "mark each with a ROCTx range, and record with --marker-trace",
       "record a part of the run: rocprofv3 --collection-period, or roctxProfilerPause() and Resume() around a few steps",
       "turn off what you do not need: rocprofv3 --kernel-trace --memory-copy-trace",
       "record after warm-up: rocprofv3 --collection-period with a delay",
       "record the shapes of operators' inputs: torch.profiler, with record_shapes=True"};
-  static constexpr RecorderAdvice kAny = {"", "mark each by a range", "record a shorter part of the run",
+  static constexpr RecorderAdvice kAny = {"", "", "mark each by a range", "record a shorter part of the run",
                                           "turn off what you do not need", "record after warm-up",
                                           "record the shapes of operators' inputs"};
   switch (recorder) {

@@ -9,6 +9,7 @@ namespace profgpu {
 
 struct RecorderAdvice {
   std::string_view device_activity;   ///< why there may be none: "was ProfilerActivity.CUDA on?"; may be empty
+  std::string_view host;              ///< how to record the host as well; may be empty
   std::string_view mark_steps;        ///< "call prof.step() once a step"
   std::string_view fewer_steps;       ///< a fix: how to record a part of the run
   std::string_view less_detail;       ///< a fix: what costs the profiled program time

@@ -123,10 +123,8 @@ std::string missing_work_advice(const std::vector<RuleFinding>& findings) {
 }
 
 std::string host_advice(const RankMeasure& m) {
-  const bool amd = is_amd_name(m.device_name) || m.recorder == Recorder::kRocprof;
-  return amd ? " Record the host as well: ProfilerActivity.CPU, or rocprofv3 --hip-trace --marker-trace."
-             : " Record the host as well: ProfilerActivity.CPU, nsys profile --trace=cuda,nvtx, or `profgpu run "
-               "--trace`.";
+  const std::string_view how = recorder_advice(m.recorder).host;
+  return how.empty() ? "" : fmt::format(" Record the host as well: {}.", how);
 }
 
 constexpr double kFarFromLimit = 2.5;   // well-tuned training takes about twice its limit
