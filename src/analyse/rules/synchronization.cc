@@ -103,6 +103,7 @@ void describe_excessive_synchronization(const Measured& m, Finding& f) {
            "no torch.cuda.synchronize() and no print(tensor) in the loop",
            "avoid ops whose output size depends on the data: nonzero, masked_select, unique, tensor.tolist(), if "
            "tensor:"};
+  add_waiting_calls(m, f);
   const std::vector<Place> working = std::exchange(f.where, waiting_places(m));
   const Place* main = main_place(working, m.idle_ns(IdleCause::kSynchronization));
   const UnrecordedWork unrecorded = unrecorded_work(m, IdleCause::kSynchronization);
@@ -114,7 +115,6 @@ void describe_excessive_synchronization(const Measured& m, Finding& f) {
                                      per_step_text(m, unrecorded.ns)));
   }
   append_new(working, f.where);
-  add_waiting_calls(m, f);
   add_blocked_thread(f, m, IdleCause::kSynchronization);
 }
 
