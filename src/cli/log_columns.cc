@@ -52,8 +52,8 @@ constexpr std::pair<Metric, std::string_view> kShortNames[] = {
     {Metric::kEccCorrected, "sbecc"},
     {Metric::kEccUncorrected, "dbecc"},
     {Metric::kPcieReplays, "pci"},
-    {Metric::kPcieRx, "rxpci"},
-    {Metric::kPcieTx, "txpci"},
+    {Metric::kPcieRxRate, "rxpci"},
+    {Metric::kPcieTxRate, "txpci"},
     {Metric::kClockEventReasons, "reasons"},
 };
 

@@ -168,10 +168,10 @@ SM clock, MHz  –        1,980
 
 What if
 - At most: not all ranks of all collectives are in the input.
-a step                       would take    saved  of step
-without transfers, at most       167 ms  9.00 ms    5.1 %
-if work were launched in time     176 ms   100 µs    0.1 %
-with rank 2 like the others      164 ms  12.1 ms    6.9 %
+a step                         would take    saved  of step
+without transfers, at most         167 ms  9.00 ms    5.1 %
+if work were launched in time      176 ms   100 µs    0.1 %
+with rank 2 like the others        164 ms  12.1 ms    6.9 %
 
 Critical path: the chain of work that sets the length of 5 steps
 - 95 % on rank 2, 5 % on rank 0
