@@ -232,19 +232,24 @@ BenchResult machine(const std::string& host, std::vector<Figure> figures, const 
 }
 
 TEST(BenchResult, TheSlowMachineIsNamed) {
-  EXPECT_EQ(slow_machines({machine("a", {rate(0, 700), copies(10)}), machine("b", {rate(0, 500), copies(10)}),
-                           machine("c", {rate(0, 702), copies(5)})}),
+  const auto slow = slow_machines({machine("a", {rate(0, 700), copies(10)}), machine("b", {rate(0, 500), copies(10)}),
+                                   machine("c", {rate(0, 702), copies(5)})});
+  ASSERT_TRUE(slow);
+  EXPECT_EQ(*slow,
             (std::vector<std::string>{"c: memory copy 5 GB/s, the other machines 10 GB/s (50 % worse)",
                                       "b: bf16 8192³ 500 TFLOP/s, the other machines 701 TFLOP/s (29 % worse)"}));
 }
 
 TEST(BenchResult, MachinesThatCannotBeComparedAreNot) {
-  EXPECT_TRUE(slow_machines({machine("a", {copies(10)}), machine("b", {copies(5)}, "another")}).empty());
-  EXPECT_TRUE(slow_machines({machine("a", {copies(10)}), machine("b", {copies(5, 0, 1)})}).empty());
-  EXPECT_TRUE(slow_machines({machine("a", {copies(10)}), machine("b", {copies(8, 30)})}).empty());
-  EXPECT_EQ(slow_machines({machine("a", {copies(10)}), machine("b", {copies(8)})}).size(), 1U);
+  EXPECT_FALSE(slow_machines({machine("a", {copies(10)}), machine("b", {copies(5)}, "another")}));
+  EXPECT_FALSE(slow_machines({machine("a", {copies(10)}), machine("b", {copies(5, 0, 1)})}));
+  EXPECT_FALSE(slow_machines({machine("a", {copies(10)}), machine("a", {copies(5)})})) << "of one machine";
+  const auto within = slow_machines({machine("a", {copies(10)}), machine("b", {copies(8, 30)})});
+  ASSERT_TRUE(within);
+  EXPECT_TRUE(within->empty());
+  EXPECT_EQ(slow_machines({machine("a", {copies(10)}), machine("b", {copies(8)})})->size(), 1U);
   // Devices are of one name, whatever the hosts' processors are.
-  EXPECT_EQ(slow_machines({machine("a", {rate(0, 700)}), machine("b", {rate(0, 500)}, "another")}).size(), 1U);
+  EXPECT_EQ(slow_machines({machine("a", {rate(0, 700)}), machine("b", {rate(0, 500)}, "another")})->size(), 1U);
 }
 
 Figure timed(const char* how, int64_t size, double ns) {
