@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <span>
 
 #include "analyse/rank/measured.h"
 #include "analyse/rank/roofline.h"
@@ -77,9 +76,7 @@ Distance Distance::compute(const Facts& facts) {
     if (ns != 0) d.parts.push_back({std::move(name), ns, percent_of(ns, d.wall_ns)});
   };
   for (size_t p = 0; p < kComputeParts; ++p) add(std::string(kComputePartNames[p]), part_ns[p]);
-  // Without a device all time would be outside of its work.
-  const std::span states = facts.get<Devices>().busiest < 0 ? std::span<const NamedTime>() : measured.states;
-  for (const NamedTime& state : states)
+  for (const NamedTime& state : measured.states)
     if (state.name != "compute" && !state.is_unknown_work()) add(name_of_state(state.name), state.time.total_ns);
   d.known_pct = facts.get<Roofline>().known_pct;
   const int64_t limit_ns = part_ns[kNecessary] + part_ns[kUnknownWork];

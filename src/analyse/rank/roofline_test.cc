@@ -178,13 +178,6 @@ int64_t part_ns(const Distance& d, std::string_view part) {
   return 0;
 }
 
-TEST(Distance, OfAHostAloneHasNoParts) {
-  HandTrace hand = one_step();
-  hand.op("aten::mm", 10, 20);
-  const Trace trace = hand.build();
-  EXPECT_TRUE(Facts(trace, {}).get<Distance>().parts.empty());
-}
-
 TEST(Distance, PartsAddUpToTheWallTime) {
   HandTrace hand = one_step();
   hand.op("aten::mm", 10, 20).kernel("gemm", 11, 12, 100, 300);          // 100 us needed, 100 us over
