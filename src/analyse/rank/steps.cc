@@ -221,23 +221,20 @@ void mark_incomplete(const std::vector<int64_t>& launches, std::span<Step> steps
   last.incomplete = 2 * last.duration_ns < lower_median(std::move(durations));
 }
 
-// Leading steps longer than 1.5 times the lower median of their kind: a prefill is not a slow decode, a training step
-// no slow evaluation. Alone of its kind, one of these two is compared with all.
+// Leading steps longer than 1.5 times the lower median. An engine's steps are compared with others of their kind: a
+// prefill is not a slow decode.
 void mark_warmup(std::span<Step> steps) {
   if (steps.size() < 2) return;
-  std::map<StepKind, std::vector<int64_t>> by_kind;
-  std::vector<int64_t> all;
-  for (const Step& s : steps) {
-    if (s.incomplete) continue;
-    by_kind[s.batch.kind].push_back(s.duration_ns);
-    all.push_back(s.duration_ns);
-  }
+  std::map<StepKind, std::vector<int64_t>> durations;
+  const auto group = [](const Step& s) {
+    const StepKind kind = s.batch.kind;
+    return kind == StepKind::kTrain || kind == StepKind::kEval ? StepKind::kUnknown : kind;
+  };
+  for (const Step& s : steps)
+    if (!s.incomplete) durations[group(s)].push_back(s.duration_ns);
   for (Step& s : steps) {
     if (s.incomplete) break;
-    const bool trains = s.batch.kind == StepKind::kTrain || s.batch.kind == StepKind::kEval;
-    const std::vector<int64_t>& of_kind = by_kind[s.batch.kind];
-    const std::vector<int64_t>& alike = trains && of_kind.size() == 1 ? all : of_kind;
-    if (static_cast<double>(s.duration_ns) <= 1.5 * static_cast<double>(lower_median(alike))) break;
+    if (static_cast<double>(s.duration_ns) <= 1.5 * static_cast<double>(lower_median(durations[group(s)]))) break;
     s.warmup = true;
   }
 }

@@ -63,20 +63,5 @@ TEST(StepsTest, RegularTimeBetweenRangesBelongsToTheLoop) {
   EXPECT_EQ(elapsed_us(far), (std::vector<int64_t>{1000, 1000}));
 }
 
-TEST(StepsTest, TrainingIsNoWarmUpOfAnEvaluation) {
-  HandTrace t;
-  int64_t at = 0;
-  for (int i = 0; i < 8; ++i) {
-    const bool trains = i < 4;
-    const int64_t us = trains ? 3000 : 1000;
-    t.range("ProfilerStep#" + std::to_string(i), at, at + us).kernel("k", at + 10, at + 20, at + 25, at + us - 10);
-    if (trains) t.op("autograd::engine::evaluate_function: MmBackward0", at + 30, at + 40);
-    at += us;
-  }
-  const Trace trace = t.build();
-  const Facts facts(trace, {});
-  for (const Step& step : facts.get<Steps>().steps) EXPECT_FALSE(step.warmup) << step.name;
-}
-
 }  // namespace
 }  // namespace profgpu

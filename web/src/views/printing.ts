@@ -5,6 +5,7 @@ import { bytes, count, duration, fieldText, kUnknown, percent } from './quantity
 import { holdersByLine, placeText, titleOfCategory } from './memory_peak';
 import { inLight } from './colours';
 import { overview } from './overview';
+import { hasDistance } from './roofline';
 import { staticTable } from './static_table';
 import { waterfall } from './waterfall';
 import { categoryOfKernel, words } from './report';
@@ -17,7 +18,7 @@ function printed(context: Context): HTMLElement {
   const { rank, analysis } = context;
   const { distance, snapshot } = rank;
   const tables = [
-    distance && distance.parts.length > 0 && element('section', {}, element('h2', {}, 'Distance from the limit'), waterfall(distance, () => undefined)),
+    distance && hasDistance(rank) && element('section', {}, element('h2', {}, 'Distance from the limit'), waterfall(distance, () => undefined)),
     staticTable({ title: 'Roofline: operators and their limits', rows: rank.roofline?.ops ?? [], columns: [
       ['Operator', (r) => shown(r.shapes === null ? r.name : `${r.name} ${r.shapes}`, 120)], ['Bound', (r) => r.bound], ['Calls', (r) => count(r.count), true],
       ['Total', (r) => duration(r.total_ns), true], ['Of limit', (r) => percent(r.limit_pct), true], ['TFLOP/s', (r) => fieldText(r.tflops, ''), true]] }),

@@ -11,7 +11,7 @@ import { settled } from './settled';
 import { DataTable } from './table';
 import { utilizationChart } from './utilization';
 import { waterfall } from './waterfall';
-import { isWholeTrace, type Roofline, type RooflineRow } from './report';
+import { isWholeTrace, type RankReport, type Roofline, type RooflineRow } from './report';
 import { placeOf, rankName, type Context, type View } from './view';
 
 const kPartBounds: Record<string, string> = { products: 'compute', memory_bound: 'memory', small_kernels: 'latency', recomputation: 'recomputed', unknown_work: 'unknown' };
@@ -28,10 +28,15 @@ export function distanceSentence({ rank }: Context): string | null {
   return `${what} is ${least}${distance.times_limit.toFixed(distance.times_limit < 9.95 ? 1 : 0)} times its limit${used ? ` (${used})` : ''}`;
 }
 
+/** Without a device all time is outside of its work. */
+export function hasDistance(rank: RankReport): boolean {
+  return rank.distance?.parts.some(({ part }) => part !== 'outside') ?? false;
+}
+
 // Other views count the device's time before and after the steps as well.
 function distanceOf({ rank }: Context): string {
   const { distance } = rank;
-  if (!distance || distance.parts.length === 0) return '';
+  if (!distance || !hasDistance(rank)) return '';
   const each = duration(distance.wall_ns / Math.max(1, distance.steps));
   return isWholeTrace(rank) ? `of ${each}` : `only time within steps: ${each} per step`;
 }
@@ -193,7 +198,7 @@ export const roofline: View = {
   title: 'Roofline',
   of_rank: true,
   absent: ({ rank }) => {
-    const known = (rank.distance?.parts.length ?? 0) > 0 || (rank.roofline?.ops.length ?? 0) + (rank.roofline?.kernels.length ?? 0) > 0;
+    const known = hasDistance(rank) || (rank.roofline?.ops.length ?? 0) + (rank.roofline?.kernels.length ?? 0) > 0;
     return known ? null : `Unknown how near the device comes to its limit: ${rank.roofline?.missing[0] ?? rank.limits?.reason ?? 'the file holds no work of a GPU'}.`;
   },
   mount(root, context) {
@@ -211,7 +216,7 @@ export const roofline: View = {
     const sentence = distanceSentence(context);
     append(root, [element('h2', {}, 'Distance from the limit', element('span', { class: 'quiet' }, [rankName(context), distanceOf(context)].filter(Boolean).join('; '))),
       sentence && element('p', { class: 'distance' }, sentence), facts(context), notes(context)]);
-    if (distance && distance.parts.length > 0) root.append(waterfall(distance, actions));
+    if (distance && hasDistance(rank)) root.append(waterfall(distance, actions));
     if (rows) root.append(element('h2', {}, 'Roofline', element('span', { class: 'quiet' }, 'area: time; click a point to see its longest call in the timeline')), rows.root);
     const use = data.ranks[context.rank_index]?.utilization.filter(({ step }) => step < rank.steps.length) ?? [];
     if (use.length > 0 && !isWholeTrace(rank)) {
