@@ -305,8 +305,9 @@ int64_t longest_between(const std::vector<Step>& steps) {
     durations.push_back(steps[i].duration_ns);
     if (i > 0) between.push_back(std::max<int64_t>(steps[i].start_ns - steps[i - 1].interval().end, 0));
   }
-  const int64_t once = between.size() < 2 ? 2 * lower_median(std::move(durations)) : INT64_MAX;
-  return between.empty() ? 0 : std::min(2 * lower_median(std::move(between)), once);
+  const int64_t typical = durations.empty() ? 0 : lower_median(std::move(durations));
+  if (between.empty() || typical == 0) return 0;   // an execution trace has no times
+  return std::min(2 * lower_median(std::move(between)), between.size() < 2 ? 2 * typical : INT64_MAX);
 }
 
 // Index of the profiler window.
