@@ -300,10 +300,11 @@ std::vector<int64_t> ends_of_work(const Trace& trace, const Steps& steps) {
 
 // A loop may load data or log between the ranges that it marks: that is regular, unlike an evaluation now and then.
 int64_t longest_between(const std::vector<Step>& steps) {
+  constexpr int64_t kLongest_ns = INT64_MAX / 4;   // of damaged times
   std::vector<int64_t> between, durations;
   for (size_t i = 0; i < steps.size(); ++i) {
-    durations.push_back(steps[i].duration_ns);
-    if (i > 0) between.push_back(std::max<int64_t>(steps[i].start_ns - steps[i - 1].interval().end, 0));
+    durations.push_back(std::min(steps[i].duration_ns, kLongest_ns));
+    if (i > 0) between.push_back(std::clamp<int64_t>(steps[i].start_ns - steps[i - 1].interval().end, 0, kLongest_ns));
   }
   const int64_t typical = durations.empty() ? 0 : lower_median(std::move(durations));
   if (between.empty() || typical == 0) return 0;   // an execution trace has no times
