@@ -294,6 +294,14 @@ export interface LogWall {
   in_steps_ns: number;
   outside_ns: number | null;
 }
+export interface LogRestart {
+  line: number;
+  step: number | null;
+  after_step: number | null;
+  cause: string;
+  cause_line: number | null;
+  text: string | null;
+}
 export interface LogEnd {
   kind: string;
   line: number | null;
@@ -406,6 +414,7 @@ export interface LogReport {
   loss: LogLoss | null;
   stalls: LogStall[];
   wall: LogWall | null;
+  restarts: LogRestart[];
   end: LogEnd;
   processes: LogProcess[];
   modules: LogModuleRow[];
