@@ -24,6 +24,8 @@ namespace profgpu {
 class Places {
  public:
   explicit Places(const Facts& facts);
+  Places(const Places&) = delete;   // sum_of_ points into sums_
+  Places(Places&&) = default;
 
   void add(HostId range, int64_t ns);
   /// Its duration, at the place that launched or captured it.

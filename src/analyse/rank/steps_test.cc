@@ -16,24 +16,18 @@ std::vector<int64_t> elapsed_us(HandTrace& hand) {
   return all;
 }
 
-// The device is 500 us behind the host, which launches a kernel of 1000 us in each step of 1000 us.
+// The device is 500 us behind the host, which launches a kernel of 1000 us in each step of 1000 us. A recording that
+// begins within the queue lacks the launches of what was queued before.
 TEST(StepsTest, TheFirstOneBeginsWhenEarlierWorkIsDone) {
-  HandTrace t;
-  t.kernel("k", -990, -980, -500, 500);
-  for (int64_t at = 0; at < 3000; at += 1000)
-    t.range("ProfilerStep#" + std::to_string(at / 1000), at, at + 1000)
-        .kernel("k", at + 10, at + 20, at + 500, at + 1500);
-  EXPECT_EQ(elapsed_us(t), (std::vector<int64_t>{1000, 1000, 1000}));
-}
-
-// A recording that begins within the queue lacks the launches.
-TEST(StepsTest, WorkWithoutALaunchBeforeTheStepsOwnIsEarlier) {
-  HandTrace t;
-  t.orphan("k", -500, 500);
-  for (int64_t at = 0; at < 3000; at += 1000)
-    t.range("ProfilerStep#" + std::to_string(at / 1000), at, at + 1000)
-        .kernel("k", at + 10, at + 20, at + 500, at + 1500);
-  EXPECT_EQ(elapsed_us(t), (std::vector<int64_t>{1000, 1000, 1000}));
+  for (const bool launch_recorded : {true, false}) {
+    HandTrace t;
+    if (launch_recorded) t.kernel("k", -990, -980, -500, 500);
+    else t.orphan("k", -500, 500);
+    for (int64_t at = 0; at < 3000; at += 1000)
+      t.range("ProfilerStep#" + std::to_string(at / 1000), at, at + 1000)
+          .kernel("k", at + 10, at + 20, at + 500, at + 1500);
+    EXPECT_EQ(elapsed_us(t), (std::vector<int64_t>{1000, 1000, 1000})) << launch_recorded;
+  }
 }
 
 // A host that is slower than the device sets the pace.

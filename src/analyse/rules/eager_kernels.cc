@@ -163,18 +163,19 @@ class Following {
   }
 
   /// Bytes that the first writes and the second reads, both ways; 0: not known, or it reads no tensor of that size.
-  int64_t bytes_between(ActivityId before, ActivityId after) {
+  double bytes_between(ActivityId before, ActivityId after) {
     const HostId a = ops_[before.value], b = ops_[after.value];
     if (!a.valid() || !b.valid()) return 0;
     const int64_t written = tensors(a).written_bytes;
-    return written > 0 && std::ranges::count(tensors(b).read_bytes, written) > 0 ? 2 * written : 0;
+    const bool reads_it = written > 0 && std::ranges::count(tensors(b).read_bytes, written) > 0;
+    return reads_it ? 2 * static_cast<double>(written) : 0;
   }
 
  private:
   struct Tensors {
     int64_t elements = 0;                ///< of the largest input; 0: unknown
-    int64_t written_bytes = 0;           ///< likewise
-    std::vector<int64_t> read_bytes;     ///< of each input
+    int64_t written_bytes = 0;           ///< of the result; not positive: unknown
+    std::vector<int64_t> read_bytes;     ///< of each input; likewise
   };
 
   const Step* step_of(ActivityId a) { return step_of_(trace_.launched_ns(a)); }
@@ -187,15 +188,15 @@ class Following {
     if (!added) return it->second;
     Tensors& t = it->second;
     const OpInputs inputs = op_inputs(trace_, op);
-    int64_t all_read = 0;
+    Amount all_read = 0;
     for (size_t i = 0; i < inputs.at.size(); ++i) {
       t.elements = std::max(t.elements, elements_of(inputs[i]).or_unknown());
-      t.read_bytes.push_back(std::max<int64_t>(bytes_of(inputs, i).or_unknown(), 0));
-      all_read += t.read_bytes.back();
+      t.read_bytes.push_back(bytes_of(inputs, i).or_unknown());
+      all_read = all_read + bytes_of(inputs, i);
     }
     const bool copies = inputs.name == "aten::copy_";   // to its first input
     if (copies && !t.read_bytes.empty()) t.written_bytes = t.read_bytes.front();
-    if (!copies) t.written_bytes = std::max<int64_t>(op_work(inputs).bytes - all_read, 0);
+    if (!copies) t.written_bytes = (Amount(op_work(inputs).bytes) - all_read).or_unknown();
     return t;
   }
 
@@ -230,7 +231,8 @@ Fusable fusable(const Measured& m) {
   };
   Following follows(m);
   const auto take_chain = [&](std::span<const ActivityId> chain) {
-    int64_t ns = 0, longest_ns = 0, bytes = 0;
+    int64_t ns = 0, longest_ns = 0;
+    double bytes = 0;
     for (size_t k = 0; k < chain.size(); ++k) {
       all.chosen.take(chain[k]);
       ns += trace.activity.duration_ns[chain[k].value];
@@ -239,7 +241,7 @@ Fusable fusable(const Measured& m) {
     }
     all.longest_ns += longest_ns;
     if (bytes_per_ns > 0)
-      all.between_ns += std::min(ns - longest_ns, static_cast<int64_t>(static_cast<double>(bytes) / bytes_per_ns));
+      all.between_ns += static_cast<int64_t>(std::min(static_cast<double>(ns - longest_ns), bytes / bytes_per_ns));
   };
   for (const Stream& stream : all.chosen.streams) {
     for (size_t i = 0; i < stream.size();) {
@@ -452,9 +454,10 @@ extern const Rule kFusableElementwise = {
     .computation =
         "Value: share of compute kernel time in elementwise, copy, normalization and reduction kernels next to another "
         "such kernel on their stream, in the same step, of another operator and of shapes that broadcast, if no "
-        "compiler (torch.compile, XLA) and no graph is in use. Cost: replay of the trace without the time that the memory takes, at its "
-        "peak rate, to write what each kernel leaves to the next and to read it again, as far as recorded shapes tell; "
-        "a chain still takes as long as its longest kernel. No cost without shapes, or where the device isn't known.",
+        "compiler (torch.compile, XLA) and no graph is in use. Cost: replay of the trace without the time that the "
+        "memory takes, at its peak rate, to write what each kernel leaves to the next and to read it again, as far as "
+        "recorded shapes tell; a chain still takes as long as its longest kernel. No cost without shapes, or where the "
+        "device isn't known.",
     .advice = {
         "model = torch.compile(model)   # fuses chains of elementwise operations and copies; mode=\"max-autotune\" for "
         "fixed shapes",

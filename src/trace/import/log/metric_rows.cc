@@ -176,8 +176,10 @@ class MetricRows : public LogReading {
       return at != m.end() ? std::optional(at->second) : std::nullopt;
     };
     const auto number = value(kStep);
-    if (!number || *number < 0 || *number > 1e15 || (!value(kLoss) && !is_timed(m))) return false;
-    const int64_t n = numbers_(std::llround(std::clamp(value(kEpoch).value_or(0), 0.0, 1e9)), std::llround(*number));
+    const double epoch = value(kEpoch).value_or(0);
+    const bool fits = number && *number >= 0 && *number <= 1e15;   // not if it is not a number
+    if (!fits || (!value(kLoss) && !is_timed(m))) return false;
+    const int64_t n = numbers_(epoch >= 0 ? std::llround(std::min(epoch, 1e9)) : 0, std::llround(*number));
     LogStep* step = rows.step(kRowsName, line, n);
     if (step == nullptr) return true;
     set_time(m, n, *step);
