@@ -66,6 +66,13 @@ std::vector<std::string_view> pieces_of(std::string_view text, char separator) {
   return pieces;
 }
 
+std::string with_separators(std::string digits) {
+  size_t end = digits.find('.');
+  if (end == std::string::npos) end = digits.size();
+  for (size_t i = end; i > 3 && digits[i - 4] != '-'; i -= 3) digits.insert(i - 3, 1, ',');
+  return digits;
+}
+
 std::string html_escaped(std::string_view text) {
   std::string out;
   for (const char c : text) {

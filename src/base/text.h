@@ -47,6 +47,11 @@ constexpr std::string_view folder_of(std::string_view path) {
 /// The value of the first line "KEY: value", as in /proc/PID/status; empty if there is none.
 std::string_view line_value(std::string_view text, std::string_view key, char separator = ':');
 
+/// The digits in groups of three, those after a point left alone: "-1,234.5678".
+std::string with_separators(std::string digits);
+/// "1,234"
+inline std::string format_count(int64_t n) { return with_separators(std::to_string(n)); }
+
 /// For an element's content or a quoted attribute of HTML.
 std::string html_escaped(std::string_view text);
 

@@ -77,11 +77,9 @@ StepOverview step_overview(const RankReport& rank) {
   out.title += (steps ? " of " : ", ") + format_duration(mean_ns);
   // The host launches and goes on, or the loop does something between the ranges that it marks.
   const std::string elapsed = format_duration(static_cast<double>(rank.average_step->elapsed_ns));
-  const bool between = std::ranges::any_of(
-      rank.steps.steps, [](const Step& s) { return s.measured && s.elapsed.start < s.start_ns - s.duration_ns / 10; });
   if (steps && elapsed != format_duration(mean_ns))
     out.title = fmt::format("A step of {}, {} {}", elapsed, format_duration(mean_ns),
-                            between ? "in its range" : "on the host");
+                            rank.average_step->works_between ? "in its range" : "on the host");
   if (rank.average_step->includes_hang) out.title += " with the one that hangs";
   for (const PhaseShare& phase : rank.average_step->phases)
     if (phase.wall_pct >= kVisiblePct)

@@ -517,8 +517,9 @@ for stage in (1, 3):
     assert (phases["step"], phases["forward"], phases["backward"], phases["optimizer"]) == (3, 6, 6, 6), phases
     m = watched.metrics()
     assert m["profgpu/step_s"] >= m["profgpu/forward_s"] + m["profgpu/backward_s"] + m["profgpu/optimizer_s"] > 0
-if torch.distributed.get_rank() == 0: print("fine")
-torch.distributed.destroy_process_group()
+torch.distributed.barrier()
+if torch.distributed.get_rank() == 0: print("fine", flush=True)
+os._exit(0)   # PyTorch 2.13 aborts now and then when its threads meet the end of the interpreter
 """
 
 

@@ -70,6 +70,7 @@ export interface AverageStep {
   steps: number;
   duration_ns: number;
   elapsed_ns: number;
+  works_between: boolean;
   phases: PhaseShare[];
   includes_hang?: boolean;
 }

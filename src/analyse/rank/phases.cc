@@ -391,7 +391,9 @@ std::optional<AverageStep> AverageStep::compute(const Facts& facts) {
   const auto n = static_cast<int64_t>(steps.measured().size());
   if (n == 0) return std::nullopt;
   const int64_t wall = steps.measured_wall_ns();
-  AverageStep mean{n, wall / n, total_length(steps.measured_time()) / n, {}, false};
+  AverageStep mean{n, wall / n, total_length(steps.measured_time()) / n, false, {}, false};
+  mean.works_between = std::ranges::any_of(
+      steps.measured(), [](const Step* s) { return s->elapsed.start < s->start_ns - s->duration_ns / 10; });
   const Phases& phases = facts.get<Phases>();
   for (const Phase phase : phases.all()) {
     mean.phases.push_back(share_of(phases, phase, phases.measured_wall_ns[static_cast<size_t>(phase)], wall));

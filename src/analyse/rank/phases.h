@@ -38,11 +38,13 @@ struct AverageStep {
   int64_t steps = 0;
   int64_t duration_ns = 0;      ///< of the ranges on the host, which the phases partition
   int64_t elapsed_ns = 0;       ///< with the device work that they launched
+  bool works_between = false;   ///< the loop does something between the ranges that it marks
   std::vector<PhaseShare> phases;
   bool includes_hang = false;   ///< the job hangs in one of them, which the job's mean step leaves out
 
   void fields(auto&& v) const {
-    v("steps", steps), v("duration_ns", duration_ns), v("elapsed_ns", elapsed_ns), v("phases", phases);
+    v("steps", steps), v("duration_ns", duration_ns), v("elapsed_ns", elapsed_ns);
+    v("works_between", works_between), v("phases", phases);
     if (includes_hang) v("includes_hang", true);
   }
   static std::optional<AverageStep> compute(const Facts& facts);

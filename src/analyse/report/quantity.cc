@@ -6,19 +6,13 @@
 #include <span>
 
 #include "analyse/report/text.h"
+#include "base/text.h"
 
 namespace profgpu {
 namespace {
 
 constexpr double kMinute = 60e9;  // ns
 constexpr double kHour = 60 * kMinute;
-
-std::string with_separators(std::string digits) {
-  size_t end = digits.find('.');
-  if (end == std::string::npos) end = digits.size();
-  for (size_t i = end; i > 3 && digits[i - 4] != '-'; i -= 3) digits.insert(i - 3, 1, ',');
-  return digits;
-}
 
 std::string fixed(double x, int decimals) {
   char buffer[400];  // the longest double has 309 digits before the point
@@ -99,8 +93,6 @@ std::string format_percent(double pct, int decimals) {
 std::string format_gbps(double gbps) {
   return std::isfinite(gbps) ? significant(gbps, 3) + " GB/s" : std::string(kUnknownText);
 }
-
-std::string format_count(int64_t n) { return with_separators(std::to_string(n)); }
 
 std::string format_measured(double x, std::string_view unit) {
   return unit == "ns" ? format_duration(x) : format_number(x) + " " + std::string(unit);

@@ -21,8 +21,6 @@ std::string format_bytes(double bytes);
 std::string format_percent(double pct, int decimals = 1);
 /// "312 GB/s": powers of ten, as usual for link rates.
 std::string format_gbps(double gbps);
-/// "1,234"
-std::string format_count(int64_t n);
 /// "1.3", "1,234", "0.0123": three significant digits, more only for whole numbers.
 std::string format_number(double x);
 /// "7 GB/s", "3.2 ms" of nanoseconds.

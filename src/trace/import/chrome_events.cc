@@ -4,6 +4,7 @@
 
 #include "base/decimal.h"
 #include "base/json_reader.h"
+#include "base/text.h"
 #include "trace/import/whole_text.h"
 
 namespace profgpu {
@@ -95,7 +96,7 @@ void ChromeRead::add_issues(Trace& trace) const {
     trace.issues.push_back({TraceIssueKind::kTruncated, 1,
                             fmt::format("the file ends early, or is damaged there: {} events that come before were "
                                         "read",
-                                        events)});
+                                        format_count(events))});
   if (invalid_text > 0)
     trace.issues.push_back({TraceIssueKind::kInvalidText, invalid_text,
                             fmt::format("characters in names that are not valid UTF-8: {}", invalid_text)});

@@ -260,7 +260,7 @@ void KinetoReader::add_issues(Trace& trace, const std::map<TraceIssueKind, int64
   const bool small = reading_.text_bytes < 1'000'000;
   const std::string extent = fmt::format("after {:.1f} {} of text ({} events)",
                                          static_cast<double>(reading_.text_bytes) / (small ? 1e3 : 1e6),
-                                         small ? "kB" : "MB", trace.events);
+                                         small ? "kB" : "MB", format_count(trace.events));
   using End = TextSource::End;
   const End end = source_->end();
   if (end == End::kTruncated || end == End::kDamaged || end == End::kUnreadable) {

@@ -167,7 +167,7 @@ void add_rocm_issues(bool complete, const std::map<TraceIssueKind, int64_t>& cou
   std::string kinds;
   for (const auto& [kind, count] : unread) {
     records += count;
-    append_listed(kinds, fmt::format("{} ({})", kind.substr(0, 60), count));
+    append_listed(kinds, fmt::format("{} ({})", kind.substr(0, 60), format_count(count)));
   }
   if (records > 0)
     trace.issues.push_back({TraceIssueKind::kUnknownRows, records,

@@ -144,7 +144,7 @@ Result<Trace> read_timeline(const std::string& path, const ImportOptions& option
   if (options.progress) options.progress(size, size);
   if (!whole && !json.at_end() && !broken)
     return Error{fmt::format("{}: not a memory timeline of PyTorch's profiler: malformed after {} events", path,
-                             reader.events)};
+                             format_count(reader.events))};
   if (reader.events == 0)
     return Error{
         path + (whole ? ": a memory timeline without events" : ": ends before anything of the memory timeline"),
@@ -164,7 +164,8 @@ Result<Trace> read_timeline(const std::string& path, const ImportOptions& option
   if (!whole)
     trace.issues.push_back(
         {TraceIssueKind::kTruncated, 1,
-         fmt::format("{} ends early: {} events of it could be read; the peak is of these alone", path, reader.events)});
+         fmt::format("{} ends early: {} events of it could be read; the peak is of these alone", path,
+                     format_count(reader.events))});
   if (reader.out_of_range > 0)
     trace.issues.push_back({TraceIssueKind::kOutOfRange, reader.out_of_range,
                             fmt::format("sizes and times that no device has: {}; they count as 0 or not known",

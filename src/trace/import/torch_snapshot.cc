@@ -67,7 +67,7 @@ Status add_ends(const TextSource& source, const std::string& path, const PickleR
   trace.issues.push_back(
       {damaged ? TraceIssueKind::kDamaged : TraceIssueKind::kTruncated, 1,
        fmt::format("{} {}: {} segments and {} events of it could be read; totals and peak are of these alone", path,
-                   why, snapshot.segments.size(), trace.events)});
+                   why, format_count(static_cast<int64_t>(snapshot.segments.size())), format_count(trace.events))});
   return ok();
 }
 

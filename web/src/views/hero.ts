@@ -4,7 +4,7 @@ import { cssColour, cssInk } from './colours';
 import { button, element, shown } from './dom';
 import { isEventTrack, stepStretches } from './evidence';
 import { duration, percent } from './quantity';
-import { isLeftOut, isWholeTrace, words } from './report';
+import { isLeftOut, isWholeTrace, ofRange, words } from './report';
 import { categoryTitle } from '../categories';
 import type { EventTrack } from '../page_data';
 import type { Context, Stretch } from './view';
@@ -110,7 +110,7 @@ function typicalStep(context: Context): HTMLElement | null {
   const whose = analysis.ranks.length > 1 ? `, rank ${rank.rank}` : '';
   const one = isWholeTrace(rank) ? 'The whole trace' : analysis.measured_steps > 1 ? `A typical step: ${words(shown(named.name, 60))}` : shown(named.name, 60);
   return element('section', { class: 'typical' },
-    element('h2', {}, one, element('span', { class: 'quiet' }, `${duration(length_ns)}${duration(named.elapsed_ns) === duration(length_ns) ? '' : ' on the host'}${whose}`),
+    element('h2', {}, one, element('span', { class: 'quiet' }, `${duration(length_ns)}${duration(named.elapsed_ns) === duration(length_ns) ? '' : ` ${ofRange(rank)}`}${whose}`),
       button('Open in timeline', { class: 'see', 'aria-label': `Open in timeline: ${shown(named.name, 60)}` }, () => context.show(step.stretch))),
     element('div', { class: 'lanes' }, ...(phases.length > 0 ? lane('host', pieces(context, phases, step.stretch, 'other_phase')) : []),
       ...(on_device.length > 0 ? lane(`GPU ${device!.id}`, pieces(context, on_device, step.stretch, 'idle', named.device_busy_ns ?? 0)) : [])));

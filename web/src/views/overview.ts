@@ -9,7 +9,7 @@ import { logSections } from './log';
 import { peakCategories } from './memory_peak';
 import { bytes, count, counted, duration, inUnit, percent } from './quantity';
 import { distanceSentence } from './roofline';
-import { categoryOfKernel, isOfOtherRanks, isPhase, isWholeTrace, words, type AverageStep, type Check, type Cluster, type Input, type RankReport, type Use } from './report';
+import { categoryOfKernel, isOfOtherRanks, isPhase, isWholeTrace, ofRange, words, type AverageStep, type Check, type Cluster, type Input, type RankReport, type Use } from './report';
 import { categoryTitle, causeTitle } from '../categories';
 import { rankName, type Context, type View } from './view';
 
@@ -37,9 +37,9 @@ function share(ns: number, whole: number): number {
 }
 
 // The host may launch and go on: phases are of its time.
-function stepLength(average: AverageStep, whole: boolean): string {
+function stepLength(rank: RankReport, average: AverageStep): string {
   const host = duration(average.duration_ns), elapsed = duration(average.elapsed_ns);
-  return whole || host === elapsed ? host : `${elapsed}, ${host} on the host`;
+  return isWholeTrace(rank) || host === elapsed ? host : `${elapsed}, ${host} ${ofRange(rank)}`;
 }
 
 function stepSection(context: Context): HTMLElement | null {
@@ -49,7 +49,7 @@ function stepSection(context: Context): HTMLElement | null {
   if (phases.length === 0) return null;
   const hangs = rank.average_step?.includes_hang ? ' with the one that hangs' : '';
   const whose = isWholeTrace(rank) ? 'The whole trace,' : 'A step of';
-  const title = average ? `${whose} ${stepLength(average, isWholeTrace(rank))}${hangs}` : 'Phases of the steps';
+  const title = average ? `${whose} ${stepLength(rank, average)}${hangs}` : 'Phases of the steps';
   const parts = phases.map((phase) => ({
     name: isPhase(phase.name) ? words(phase.name) : shown(phase.name, 60), ns: phase.wall_ns, pct: phase.wall_pct, category: phase.name === 'other' ? 'other_phase' : isPhase(phase.name) ? phase.name : 'own_phase',
   }));

@@ -93,6 +93,11 @@ export function isWholeTrace({ steps }: RankReport): boolean {
   return steps.length === 1 && steps[0]!.name === 'trace';
 }
 
+/** What the lengths of steps' ranges are, beside the time that a step takes with what it launches. */
+export function ofRange({ average_step }: RankReport): string {
+  return average_step?.works_between ? 'in its range' : 'on the host';
+}
+
 /** Warm-up, or cut short by the end of the recording: in no average. */
 export function isLeftOut(step: Step | undefined): boolean {
   return step !== undefined && (step.warmup || step.incomplete);

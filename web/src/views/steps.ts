@@ -4,7 +4,7 @@ import { legend } from './bars';
 import { button, element, shown } from './dom';
 import { isEventTrack, stepStretches } from './evidence';
 import { brief, duration, kUnknown, number, percent } from './quantity';
-import { isLeftOut, isWholeTrace, words, type RankReport, type Step } from './report';
+import { isLeftOut, isWholeTrace, ofRange, words, type RankReport, type Step } from './report';
 import { StepBars } from './step_bars';
 import { DataTable, timeColumn, type Column } from './table';
 import { placeOf, type Context, type View } from './view';
@@ -65,12 +65,13 @@ function median(values: number[]): number {
   return sorted.length > 0 ? sorted[Math.floor((sorted.length - 1) / 2)]! : 0;
 }
 
-function stepChart({ steps }: RankReport, ahead: boolean, pieces: () => Piece[][], open: (step: number) => void): StepBars {
+function stepChart(rank: RankReport, ahead: boolean, pieces: () => Piece[][], open: (step: number) => void): StepBars {
+  const { steps } = rank;
   const middle = median(steps.filter((s) => !isLeftOut(s)).map((s) => s.duration_ns));
   return new StepBars(steps, {
     label: 'Durations of the steps; the table below has the numbers', height: kChartHeight, marks: 5, open,
     most: Math.max(...steps.map((s) => s.duration_ns), 1), text: (ns) => brief(duration(ns)),
-    level: steps.length < 3 || middle === 0 ? undefined : { amount: middle, text: `median ${duration(middle)}${ahead ? ' on the host' : ''}` },
+    level: steps.length < 3 || middle === 0 ? undefined : { amount: middle, text: `median ${duration(middle)}${ahead ? ` ${ofRange(rank)}` : ''}` },
     parts: (step) => (pieces()[step] ?? []).map(({ ns, category }) => ({ amount: ns, category })),
     lines: (step) => (pieces()[step] ?? []).map((p) => `${p.name}  ${duration(p.ns)}  ${percent((100 * p.ns) / steps[step]!.duration_ns)}`),
   });
@@ -102,7 +103,7 @@ function stepTable(rank: RankReport, use: Map<Step, Utilization>, open: (index: 
       { key: 'index', title: 'Step', numeric: true, cell: (s) => String(s.index ?? kUnknown), order: (s) => s.index },
       { key: 'name', title: 'Name', wide: true, cell: (s) => shown(s.name), order: (s) => s.name },
       ...(runsAhead(rank) ? [timeColumn<Step>('elapsed', 'Elapsed', (s) => s.elapsed_ns, 'From the end of the step before until what it launched has ended; averages are of this')] : []),
-      timeColumn('duration', runsAhead(rank) ? 'On the host' : 'Duration', (s) => s.duration_ns),
+      timeColumn('duration', runsAhead(rank) ? (rank.average_step?.works_between ? 'In its range' : 'On the host') : 'Duration', (s) => s.duration_ns),
       ...figureColumns(rank),
       ...(rank.steps.some((s) => busyShare(s) !== null) ? [{ key: 'share', title: 'Busy', numeric: true, cell: (s: Step) => percent(busyShare(s)), order: busyShare }] : []),
       ...(use.size > 0 ? [{ key: 'mfu', title: 'MFU', help: 'Model FLOPs utilization', numeric: true, cell: (s: Step) => percent(use.get(s)?.mfu_pct), order: (s: Step) => use.get(s)?.mfu_pct }] : []),
