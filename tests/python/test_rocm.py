@@ -191,7 +191,7 @@ def test_counts_and_totals(ask, output):
     assert list(of('activity', "kind = 'memcpy'").values()) == list(summed((c[0], c[2] - c[1]) for c in copies).values())
     assert of('host', "kind = 'runtime'") == summed((c[0], c[2] - c[1]) for c in calls)
     assert of('host', "kind = 'annotation'") == summed((m[0], m[2] - m[1]) for m in markers)
-    assert ask(output, "select distinct name from activity where kind = 'memcpy'") == [{'name': 'Memcpy HtoD (Unknown -> Unknown)'}]
+    assert ask(output, "select distinct name from activity where kind = 'memcpy'") == [{'name': 'Memcpy HtoD (Host -> Device)'}]
     if output.suffix != '.csv':   # which do not tell
         assert ask(output, 'select sum(bytes) b from activity') == [{'b': STEPS << 20}]
     assert ask(output, "select distinct grid_x, grid_y, block_x, registers, shared_bytes from activity where kind = 'kernel'") == \

@@ -15,16 +15,16 @@ namespace {
 struct SuspectWords {
   std::string_view kind;
   std::string_view one, several;  // before the call's name
-  std::string_view fix;
+  std::string_view fix;           // of {ranks}, on their {hosts}
 };
 
 constexpr std::array kSuspectWords = {
     SuspectWords{"never_called", "never calls", "never call",
-                 "py-spy dump --pid PID on the host of that rank: where it is instead; nvidia-smi there"},
+                 "py-spy dump --pid PID on the {hosts} of {ranks} shows what runs instead; nvidia-smi there"},
     SuspectWords{"device_behind", "does not finish", "do not finish",
-                 "that rank's GPU: Xid messages (profgpu doctor on its host), nvidia-smi, a kernel that never ends"},
+                 "check the GPU of {ranks}: Xid messages (profgpu doctor on the {hosts}), nvidia-smi, a kernel that never ends"},
     SuspectWords{"no_dump", "left no dump and never reaches", "left no dumps and never reach",
-                 "the end of that rank's log: it may have crashed before it could write a dump"},
+                 "read the end of the log of {ranks}: a crash may have come before the dump"},
     SuspectWords{"called_alone", "alone calls", "alone call",
                  "no collective in a branch that only some ranks take: if rank == 0, an exception caught on one rank"},
     SuspectWords{"mismatch", "calls", "call",
@@ -48,13 +48,19 @@ std::vector<int> waiting_ranks(const FlightReport& flight) {
   return {ranks.begin(), ranks.end()};
 }
 
-// Suspects of the first one's kind, who share its call in most cases.
-std::vector<int> alike(const FlightReport& flight) {
+// Suspects of one kind; they share their call in most cases.
+std::vector<int> suspects_of(const FlightReport& flight, std::string_view kind) {
   std::vector<int> ranks;
   for (const FlightSuspect& s : flight.suspects)
-    if (s.kind == flight.suspects.front().kind) ranks.push_back(s.rank);
+    if (s.kind == kind) ranks.push_back(s.rank);
   std::ranges::sort(ranks);
   return ranks;
+}
+
+std::string fix_of_suspects(const FlightReport& flight, std::string_view kind) {
+  const std::vector<int> ranks = suspects_of(flight, kind);
+  return fmt::format(fmt::runtime(words_of_suspect(kind).fix), fmt::arg("ranks", ranks_text(ranks)),
+                     fmt::arg("hosts", ranks.size() == 1 ? "host" : "hosts"));
 }
 
 std::string group_text(const std::string& name, const std::string& description) {
@@ -103,7 +109,7 @@ std::string what_hangs(const FlightReport& flight) {
   const FlightMismatch* m = blamed_mismatch(flight);
   if (m != nullptr && !m->majority) return mismatch_text(*m);
   if (flight.suspects.empty()) return where_it_hangs(flight);
-  const std::vector<int> ranks = alike(flight);
+  const std::vector<int> ranks = suspects_of(flight, flight.suspects.front().kind);
   const SuspectWords& words = words_of_suspect(flight.suspects.front().kind);
   const std::string calls = fmt::format("{} {} {}", ranks_text(ranks), ranks.size() == 1 ? words.one : words.several,
                                         flight.suspects.front().call);
@@ -118,9 +124,9 @@ void explain_hang(const FlightReport& flight, size_t waiting, Finding& f) {
     f.why = waiting == 1 ? "Another rank waits for that."
                          : fmt::format("{} other ranks wait for that, directly or by way of others.", waiting);
     for (const FlightSuspect& s : flight.suspects)
-      if (const std::string fix(words_of_suspect(s.kind).fix); std::ranges::count(f.fix, fix) == 0)
+      if (const std::string fix = fix_of_suspects(flight, s.kind); std::ranges::count(f.fix, fix) == 0)
         f.fix.push_back(fix);
-    if (flight.suspects.empty()) f.fix.emplace_back(words_of_suspect("mismatch").fix);
+    if (flight.suspects.empty()) f.fix.push_back(fix_of_suspects(flight, "mismatch"));
   } else if (flight.most_without_dump()) {
     f.why = missing_dumps(flight) + ": what those wait for is unknown.";
     f.fix = {"give analyze the folder with the dumps of all ranks"};

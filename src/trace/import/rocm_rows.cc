@@ -20,16 +20,15 @@ uint32_t rocm_correlation(int64_t number) {
   return number > 0 && number <= UINT32_MAX ? static_cast<uint32_t>(number) : 0;
 }
 
-// CUpti_ActivityMemcpyKind, which copy_name() takes.
-int direction_of(string_view text) {
-  const std::string words = lower_case(text);
-  const auto has = [&](string_view a, string_view b) {
-    return words.find(a) != words.npos || words.find(b) != words.npos;
-  };
-  if (has("host_to_device", "hosttodevice")) return 1;
-  if (has("device_to_host", "devicetohost")) return 2;
-  if (has("device_to_device", "devicetodevice")) return 8;
-  return has("host_to_host", "hosttohost") ? 9 : 0;
+// As PyTorch's traces of AMD devices have it; whether the host's memory is pinned is not recorded.
+string_view copy_name_of(string_view direction) {
+  const std::string words = lower_case(direction);
+  const auto has = [&](string_view a, string_view b) { return contains(words, a) || contains(words, b); };
+  if (has("host_to_device", "hosttodevice")) return "Memcpy HtoD (Host -> Device)";
+  if (has("device_to_host", "devicetohost")) return "Memcpy DtoH (Device -> Host)";
+  if (has("device_to_device", "devicetodevice")) return "Memcpy DtoD (Device -> Device)";
+  if (has("host_to_host", "hosttohost")) return "Memcpy HtoH (Host -> Host)";
+  return "Memcpy Unknown (Unknown -> Unknown)";
 }
 
 // Symbols of code objects are "NAME.kd".
@@ -104,7 +103,6 @@ void RocmRows::add(const RocmDispatch& dispatch) {
 
 void RocmRows::add(const RocmCopy& copy) {
   if (!in_time(copy.start_ns, copy.end_ns)) return;
-  const int kind = direction_of(copy.direction);
   const auto is_gpu = [&](int64_t agent) {
     const auto at = agents_.find(agent);
     return at != agents_.end() && at->second.has_value();
@@ -116,7 +114,7 @@ void RocmRows::add(const RocmCopy& copy) {
   ActivityRow row;
   row.start_ns = copy.start_ns;
   row.duration_ns = copy.end_ns - copy.start_ns;
-  row.name = name(copy_name(kind, 0, 0));
+  row.name = name(copy_name_of(copy.direction));
   row.correlation = rocm_correlation(copy.correlation);
   row.kind = ActivityKind::kMemcpy;
   // Copies have engines of their own: they are not in the order of a stream's kernels.
