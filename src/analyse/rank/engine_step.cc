@@ -143,13 +143,22 @@ std::optional<EngineStep> captured(string_view text) {
   return std::nullopt;
 }
 
+// "[Executor] _forward_step 7: 2 ctx reqs, 1024 ctx tokens, 32 gen reqs"; older versions have no number, or no tokens.
 std::optional<EngineStep> tensorrt_llm(string_view text) {
   NameReader name(text);
-  if (!name.take("[Executor] _forward_step ") || !name.number()) return std::nullopt;
-  std::optional<int64_t> prefill, decode;
-  if (name.take(": ")) prefill = name.number();
-  if (name.take(" ctx reqs, ")) decode = name.number();
-  return of_requests(prefill, decode);
+  if (!name.take("[Executor] _forward_step")) return std::nullopt;
+  if (name.take(" ") && !name.number()) return std::nullopt;
+  EngineStep step{StepKind::kUnknown, {}, {}, {}};
+  if (!name.take(": ")) return name.rest().empty() ? std::optional(step) : std::nullopt;
+  const std::optional<int64_t> prefill = name.number();
+  if (!prefill || !name.take(" ctx reqs, ")) return step;
+  std::optional<int64_t> next = name.number();
+  std::optional<int64_t> prompt_tokens;
+  if (name.take(" ctx tokens, ")) prompt_tokens = next, next = name.number();
+  if (!next || !name.take(" gen reqs")) return step;
+  step = of_requests(prefill, next);
+  if (prompt_tokens) add(step.tokens, prompt_tokens), add(step.tokens, next);
+  return step;
 }
 
 std::optional<EngineStep> diffusion(string_view text) {

@@ -17,6 +17,7 @@ using std::string_view;
 
 constexpr int64_t kLongNs = 1'000'000;
 constexpr int64_t kLongAllocationNs = 100'000'000;   // emptying a cache takes milliseconds, again and again
+constexpr int64_t kRareOpNs = 100'000'000;
 constexpr int64_t kMedians = 20;
 constexpr size_t kMinCalls = 3;   // fewer have no usual duration
 
@@ -29,22 +30,69 @@ bool is_first_use_call(string_view name) {
   return std::ranges::any_of(kPrefixes, [&](string_view p) { return name.starts_with(p); });
 }
 
+// Functions that compile, tune, load or initialize, by a part of their file's path; empty function: any.
+struct FirstUseFrame {
+  string_view file, function;
+};
+constexpr FirstUseFrame kFirstUseFrames[] = {
+    {"torch/_dynamo/convert_frame.py", "_compile"},     {"torch/_dynamo/convert_frame.py", "compile_inner"},
+    {"torch/_inductor/", "compile_fx_inner"},           {"torch/_inductor/", "compile_to_module"},
+    {"torch/_inductor/", "benchmark_all_configs"},      {"torch/_inductor/", "autotune"},
+    {"triton/compiler/compiler.py", "compile"},         {"triton/runtime/autotuner.py", "_bench"},
+    {"triton/runtime/autotuner.py", "benchmark"},       {"torch/utils/cpp_extension.py", "_jit_compile"},
+    {"torch/utils/cpp_extension.py", "load"},           {"torch/utils/cpp_extension.py", "load_inline"},
+    {"aiter/jit/core.py", "build_module"},              {"flashinfer/jit/core.py", "build_and_load"},
+    {"flashinfer/jit/core.py", "build"},                {"deep_gemm/jit/compiler.py", ""},
+    {"tilelang/jit/kernel.py", "__init__"},             {"tilelang/cache/kernel_cache.py", "cached"},
+    {"torch/cuda/__init__.py", "_lazy_init"},           {"ctypes/__init__.py", "LoadLibrary"},
+    {"torch/_ops.py", "load_library"},                  {"importlib._bootstrap>", "_find_and_load"},
+};
+
+// "FILE(LINE): FUNCTION", or a function of Python's own.
+bool is_first_use_frame(string_view name) {
+  if (name == "<built-in function dlopen>" || name == "<built-in function _cuda_init>") return true;
+  const size_t colon = name.rfind(": ");
+  if (colon == name.npos) return false;
+  const string_view file = name.substr(0, colon), function = name.substr(colon + 2);
+  return std::ranges::any_of(kFirstUseFrames, [&](const FirstUseFrame& f) {
+    return contains(file, f.file) && (f.function.empty() || f.function == function);
+  });
+}
+
 // Ranges in which Dynamo and Inductor compile; frames of compilers and tuners.
 bool is_first_use_range(string_view name, HostKind kind) {
   if (name.ends_with("(dynamo_timed)")) return true;
   if (kind == HostKind::kOverhead)   // CUDA's own, and how Nsight Systems begins with a process
     return name == "Runtime Triggered Module Loading" || name == "Lazy Function Loading" || name == "Driver Compiler" ||
            name == "CUDA profiling initialization";
-  if (kind != HostKind::kPython) return false;
-  const size_t colon = name.rfind(": ");
-  if (colon == name.npos) return false;
-  const string_view file = name.substr(0, colon), function = name.substr(colon + 2);
-  const auto in = [&](string_view part) { return contains(file, part); };
-  const auto is = [&](std::initializer_list<string_view> names) { return std::ranges::count(names, function) > 0; };
-  if (in("torch/_dynamo/convert_frame.py")) return is({"_compile", "compile_inner"});
-  if (in("torch/_inductor/")) return is({"compile_fx_inner", "compile_to_module", "benchmark_all_configs", "autotune"});
-  if (in("triton/compiler/compiler.py")) return is({"compile"});
-  return in("triton/runtime/autotuner.py") && is({"_bench", "benchmark"});
+  return kind == HostKind::kPython && is_first_use_frame(name);
+}
+
+/// What an op that calls no other op does: launches of its own, and waits for events.
+struct OwnCalls {
+  uint32_t launches = 0, event_waits = 0;
+};
+
+// By host row; of rows that are no such ops, nothing.
+std::vector<OwnCalls> own_calls(const Trace& trace) {
+  const HostTable& h = trace.host;
+  std::vector<OwnCalls> calls(h.size());
+  const auto op_around = [&](HostId call) {
+    return trace.enclosing(h.parent[call.value], [&](HostId at) { return h.kind[at.value] == HostKind::kOp; });
+  };
+  for (const HostId call : trace.launching)
+    if (const HostId op = op_around(call); op.valid()) ++calls[op.value].launches;
+  for (uint32_t i = 0; i < h.size(); ++i) {
+    if (!h.is_call(HostId(i)) || !contains(trace.name(HostId(i)), "EventSynchronize")) continue;
+    if (const HostId op = op_around(HostId(i)); op.valid()) ++calls[op.value].event_waits;
+  }
+  return calls;
+}
+
+// cuDNN and MIOpen time each of their kernels before they choose one.
+bool tunes(string_view op, const OwnCalls& calls) {
+  constexpr uint32_t kMinTrials = 3;
+  return calls.launches >= kMinTrials && calls.event_waits >= kMinTrials && contains(lower_case(op), "conv");
 }
 
 /// Whether a name alone shows first use.
@@ -66,7 +114,13 @@ class Durations {
     if (!calls_.empty()) usual_call_ = lower_median(std::move(calls_));
   }
 
-  /// Rare ops are never unusual; a rare call is compared with all calls.
+  /// An op too rare to have a usual duration, which launches little but takes long: not by its own work on the host.
+  [[nodiscard]] bool is_rare_and_long(HostId op, const OwnCalls& calls) const {
+    constexpr uint32_t kFewLaunches = 8;
+    return calls.launches > 0 && calls.launches <= kFewLaunches && trace_.host.duration_ns[op.value] >= kRareOpNs &&
+           usual_.at(trace_.host.name[op.value].value) == 0;
+  }
+  /// A rare op is none; a rare call is compared with all calls.
   [[nodiscard]] bool is_unusual(HostId id, int64_t least) const {
     const int64_t ns = trace_.host.duration_ns[id.value];
     if (ns < least) return false;
@@ -108,6 +162,8 @@ FirstUse FirstUse::compute(const Facts& facts) {
     if (parent.valid()) has_ops[parent.value] = true;
   }
   const Durations durations(trace);
+  const std::vector<OwnCalls> calls = own_calls(trace);
+  std::vector<Intervals> tuning(trace.threads.size());
   const bool has_device = trace.activity.size() > 0;
   FirstUse use;
   use.time.resize(trace.threads.size());
@@ -122,7 +178,11 @@ FirstUse FirstUse::compute(const Facts& facts) {
       first = durations.is_unusual(id, names.call[name] == CallKind::kMemory ? kLongAllocationNs : kLongNs);
     // Without device work an operator's time is its own work.
     if (!first && has_device && h.kind[i] == HostKind::kOp && !has_ops[i] && names.phase[name] == Phase::kOther)
-      first = durations.is_unusual(id, kLongNs);
+      first = durations.is_unusual(id, kLongNs) || durations.is_rare_and_long(id, calls[i]);
+    if (h.kind[i] == HostKind::kOp && tunes(trace.name(id), calls[i])) {
+      tuning[thread].push_back(h.interval(id));
+      first = true;
+    }
     if (!first) continue;
     use.time[thread].push_back(h.interval(id));
     if (h.end_ns(id) > covered[thread]) use.ranges.push_back(id), covered[thread] = h.end_ns(id);
@@ -134,6 +194,7 @@ FirstUse FirstUse::compute(const Facts& facts) {
       use.time[t].insert(use.time[t].end(), sampled.begin(), sampled.end());
     }
     use.time[t] = unite(subtract(merged(std::move(use.time[t])), waits.device_waits[t]), use.capture[t]);
+    use.time[t] = unite(std::move(use.time[t]), merged(std::move(tuning[t])));
   }
   return use;
 }

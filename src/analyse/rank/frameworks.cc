@@ -14,35 +14,88 @@ struct Sign {
   std::string_view part;   // of a name
 };
 constexpr Sign kSigns[] = {
-    {Framework::kTorchCompile, "Torch-Compiled Region"}, {Framework::kTorchCompile, "## Call CompiledFxGraph"},
-    {Framework::kTorchCompile, "triton_poi_fused"},      {Framework::kTorchCompile, "triton_red_fused"},
-    {Framework::kTorchCompile, "triton_per_fused"},      {Framework::kTorchCompile, "(dynamo_timed)"},
-    {Framework::kGraphBreaks, "torch_dynamo_resume_in_"},  {Framework::kCudaGraphs, "GraphLaunch"},
-    {Framework::kCudaGraphs, "StreamBeginCapture"},      {Framework::kVllm, "vllm/"},
+    {Framework::kTorchCompile, "Torch-Compiled Region"},
+    {Framework::kTorchCompile, "## Call CompiledFxGraph"},
+    {Framework::kTorchCompile, "triton_poi_fused"},
+    {Framework::kTorchCompile, "triton_red_fused"},
+    {Framework::kTorchCompile, "triton_per_fused"},
+    {Framework::kTorchCompile, "(dynamo_timed)"},
+    {Framework::kGraphBreaks, "torch_dynamo_resume_in_"},
+    {Framework::kCudaGraphs, "GraphLaunch"},
+    {Framework::kCudaGraphs, "StreamBeginCapture"},
     {Framework::kVllm, "gpu_model_runner: "},
-    {Framework::kSglang, "sglang/"},                     {Framework::kSglang, "sglang::"},
-    {Framework::kSglang, "sgl_kernel::"},                {Framework::kSglang, "step[DECODE "},
-    {Framework::kSglang, "step[EXTEND "},                {Framework::kTensorRtLlm, "[Executor] _forward_step"},
-    {Framework::kTensorRtLlm, "tensorrt_llm/"},          {Framework::kXdit, "execute_diffusion_"},
-    {Framework::kXdit, "xfuser/"},                       {Framework::kDiffusers, "diffusers/"},
-    {Framework::kTransformers, "transformers/"},         {Framework::kTrainer, "transformers/trainer.py"},
-    {Framework::kPipeline, "transformers/pipelines/"},   {Framework::kAccelerate, "accelerate/"},
-    {Framework::kLightning, "[pl]["},                    {Framework::kLightning, "lightning/"},
-    {Framework::kDdp, "DistributedDataParallel"},        {Framework::kDdp, "torch/nn/parallel/distributed.py"},
+    {Framework::kSglang, "sglang::"},
+    {Framework::kSglang, "sgl_kernel::"},
+    {Framework::kSglang, "step[DECODE "},
+    {Framework::kSglang, "step[EXTEND "},
+    {Framework::kTensorRtLlm, "[Executor] _forward_step"},
+    {Framework::kXdit, "execute_diffusion_"},
+    {Framework::kTrainer, "transformers/trainer.py"},
+    {Framework::kPipeline, "transformers/pipelines/"},
+    {Framework::kLightning, "[pl]["},
+    {Framework::kDdp, "DistributedDataParallel"},
+    {Framework::kDdp, "torch/nn/parallel/distributed.py"},
     {Framework::kFsdp, "FullyShardedDataParallel"},
     {Framework::kFsdp, "torch/distributed/fsdp/fully_sharded_data_parallel.py"},
-    {Framework::kFsdp2, "FSDP::"},                       {Framework::kFsdp2, "torch/distributed/fsdp/_fully_shard/"},
+    {Framework::kFsdp2, "FSDP::"},
+    {Framework::kFsdp2, "torch/distributed/fsdp/_fully_shard/"},
     {Framework::kFsdp2, "torch/distributed/_composable/fsdp/"},
-    {Framework::kDeepSpeed, "DeepSpeedEngine"},          {Framework::kDeepSpeed, "deepspeed/"},
-    {Framework::kMegatron, "megatron/"},                 {Framework::kTorchRec, "torchrec/"},
-    {Framework::kTorchRec, "## sparse_data_dist"},       {Framework::kJax, "PjitFunction"},
-    {Framework::kJax, "jax/"},
+    {Framework::kDeepSpeed, "DeepSpeedEngine"},
+    {Framework::kTorchRec, "sparse_data_dist"},
+    {Framework::kJax, "PjitFunction"},
+    {Framework::kLoaderWorkers, "_MultiProcessingDataLoaderIter"},
+    {Framework::kOverlapScheduler, "event_loop_overlap"},
+    {Framework::kOverlapScheduler, "step_with_batch_queue"},
+    {Framework::kOverlapScheduler, "_executor_loop_overlap"},
+    {Framework::kPinnedUploads, "Memcpy HtoD (Pinned"},
+    {Framework::kFusedOptimizer, "FusedAdam"},
+    {Framework::kFusedOptimizer, "FusedSgd"},
+    {Framework::kFusedOptimizer, "_fused_adam"},
+    {Framework::kFusedOptimizer, "_fused_sgd"},
+    {Framework::kHalfReductions, "AllReduce_Sum_bf16"},
+    {Framework::kHalfReductions, "AllReduce_Sum_f16"},
 };
+
+/// A Python package, with some of its folders and files.
+struct Package {
+  Framework framework;
+  std::string_view name;
+  std::array<std::string_view, 6> inside;
+};
+constexpr Package kPackages[] = {
+    {Framework::kVllm, "vllm/", {"v1/", "worker/", "model_executor/", "engine/", "entrypoints/", "executor/"}},
+    {Framework::kSglang, "sglang/", {"srt/", "launch_server.py"}},
+    {Framework::kTensorRtLlm, "tensorrt_llm/", {"_torch/", "runtime/", "executor/", "models/"}},
+    {Framework::kXdit, "xfuser/", {"core/", "model_executor/"}},
+    {Framework::kDiffusers, "diffusers/", {"models/", "pipelines/", "schedulers/"}},
+    {Framework::kTransformers, "transformers/", {"models/", "trainer", "generation/", "pipelines/", "modeling_", "image_"}},
+    {Framework::kAccelerate, "accelerate/", {"accelerator.py", "data_loader.py", "optimizer.py", "hooks.py", "utils/"}},
+    {Framework::kLightning, "lightning/", {"pytorch/", "fabric/"}},
+    {Framework::kLightning, "pytorch_lightning/", {"trainer/", "core/", "loops/", "strategies/"}},
+    {Framework::kDeepSpeed, "deepspeed/", {"runtime/", "ops/", "comm/", "utils/"}},
+    {Framework::kMegatron, "megatron/", {"core/", "training/", "legacy/"}},
+    {Framework::kTorchRec, "torchrec/", {"distributed/", "modules/", "sparse/", "optim/"}},
+    {Framework::kJax, "jax/", {"_src/", "interpreters/", "experimental/"}},
+};
+
+// Whether a file of the package is named: its path begins with it, as profilers shorten paths, or has it where packages
+// are installed or checked out, or with what is in it. A program's folder may have a package's name.
+bool names_file_of(const Package& package, std::string_view name) {
+  for (size_t at = name.find(package.name); at != name.npos; at = name.find(package.name, at + 1)) {
+    const std::string_view before = name.substr(0, at), after = name.substr(at + package.name.size());
+    if (before.empty() || before.ends_with("-packages/")) return true;
+    if (before.back() != '/') continue;
+    const bool inside = std::ranges::any_of(
+        package.inside, [&](std::string_view part) { return !part.empty() && after.starts_with(part); });
+    if (inside || before.ends_with("/" + std::string(package.name))) return true;
+  }
+  return false;
+}
 
 constexpr std::array<std::string_view, kFrameworks> kFrameworkNames = {
     "eager PyTorch", "torch.compile", "graph breaks", "CUDA graphs", "vLLM", "SGLang", "TensorRT-LLM", "xDiT",
     "Diffusers", "Transformers", "Trainer", "Transformers pipeline", "Accelerate", "Lightning", "DDP", "FSDP", "FSDP2",
-    "DeepSpeed", "Megatron", "TorchRec", "JAX", ""};
+    "DeepSpeed", "Megatron", "TorchRec", "JAX"};
 
 bool is_vllm_step(std::string_view name) {
   return name.starts_with("execute_context_") || name.starts_with("execute_new_");
@@ -86,14 +139,18 @@ Frameworks Frameworks::compute(const Facts& facts) {
   const Trace& trace = facts.trace();
   const Names& names = facts.get<Names>();
   Frameworks all;
-  bool eager = false, vllm_kernels = false, vllm_steps = false, sglang_steps = false;
+  bool eager = false, vllm_kernels = false, vllm_steps = false, sglang_steps = false, pageable = false;
   for (size_t i = 0; i < trace.strings.size(); ++i) {
     if (!names.on_host[i] && !names.on_device[i]) continue;
     const std::string_view name = trace.strings[StringId(i)];
     eager |= name.starts_with("aten::");
     vllm_kernels |= contains(name, "vllm::");
+    pageable |= name.starts_with("Memcpy HtoD (Pageable");
     for (const Sign& sign : kSigns)
       if (!all.has(sign.framework) && contains(name, sign.part)) all.seen[static_cast<size_t>(sign.framework)] = true;
+    for (const Package& package : kPackages)
+      if (!all.has(package.framework) && names_file_of(package, name))
+        all.seen[static_cast<size_t>(package.framework)] = true;
     vllm_steps |= is_vllm_step(name), sglang_steps |= name.starts_with("step[") && engine_step(name).has_value();
   }
   // Other engines use vLLM's kernels and modules, too: those whose steps are marked are the ones that serve.
@@ -102,6 +159,7 @@ Frameworks Frameworks::compute(const Facts& facts) {
   if (sglang_steps) all.seen[static_cast<size_t>(Framework::kSglang)] = true;
   if (sglang_steps && !vllm_steps) all.seen[static_cast<size_t>(Framework::kVllm)] = false;
   if (vllm_steps && !sglang_steps) all.seen[static_cast<size_t>(Framework::kSglang)] = false;
+  if (pageable) all.seen[static_cast<size_t>(Framework::kPinnedUploads)] = false;
   all.seen[static_cast<size_t>(Framework::kAllGraphs)] = replays_all(facts);
   const bool captured = all.has(Framework::kTorchCompile) || all.has(Framework::kCudaGraphs);
   all.seen[static_cast<size_t>(Framework::kEager)] = eager && !captured && trace.activity.size() > 0;

@@ -14,9 +14,15 @@ namespace profgpu {
 enum class Framework : uint8_t {
   kEager, kTorchCompile, kGraphBreaks, kCudaGraphs, kVllm, kSglang, kTensorRtLlm, kXdit, kDiffusers, kTransformers,
   kTrainer, kPipeline, kAccelerate, kLightning, kDdp, kFsdp, kFsdp2, kDeepSpeed, kMegatron, kTorchRec, kJax,
-  kAllGraphs,   ///< all decode steps of an engine replay graphs; has no name of its own
+  // What a program does already; without names of their own.
+  kAllGraphs,          ///< all decode steps of an engine replay graphs
+  kLoaderWorkers,      ///< a DataLoader has worker processes
+  kPinnedUploads,      ///< copies to the device come from pinned memory, all of them
+  kOverlapScheduler,   ///< an engine schedules the next step while one runs
+  kFusedOptimizer,
+  kHalfReductions,     ///< all-reduces of 16-bit types
 };
-constexpr size_t kFrameworks = 22;
+constexpr size_t kFrameworks = 27;
 /// "vLLM", "CUDA graphs"
 std::string_view framework_name(Framework framework);
 /// Whether it serves requests: its users change the server's settings, not the model.

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string_view>
 
+#include "analyse/rank/names.h"
 #include "analyse/rank/phases.h"
 #include "analyse/rank/steps.h"
 #include "base/text.h"
@@ -43,8 +44,13 @@ bool is_plumbing(string_view file) {
       "torch/_ops.py", "torch/utils/_contextlib.py", "torch/utils/_device.py", "torch/profiler/", "torch/cuda/",
       "torch/_dynamo/eval_frame.py", "torch/amp/", "torch/overrides.py", "threading.py", "contextlib.py", "runpy.py",
       "<frozen", "<string>", "<__array_function__", "numpy/", "functools.py", "multiprocessing/process.py",
-      "concurrent/futures/", "torch/_inductor/utils.py", "triton/runtime/"};
-  return contains_any(file, kParts) || file.empty() || file.front() == '<';
+      "concurrent/futures/", "torch/_inductor/utils.py", "triton/runtime/", "json/encoder.py", "json/decoder.py",
+      "logging/__init__.py", "tqdm/", "deepspeed/utils/nvtx.py", "transformers/utils/generic.py"};
+  constexpr string_view kStandard[] = {"subprocess.py", "socket.py", "ssl.py", "queue.py", "selectors.py", "pickle.py",
+                                       "zipfile.py", "shutil.py", "tempfile.py", "copy.py"};
+  if (contains_any(file, kParts) || file.empty() || file.front() == '<') return true;
+  const bool standard = file.find('/') == file.npos || contains(file, "lib/python3");
+  return standard && !contains(file, "-packages/") && std::ranges::count(kStandard, base_name(file)) > 0;
 }
 
 // What autograd's engine wraps around each op of the backward pass.
@@ -83,6 +89,7 @@ bool is_whole_program(string_view function) { return function == "<module>"; }
 Places::Places(const Facts& facts)
     : facts_(facts),
       trace_(facts.trace()),
+      names_(facts.get<Names>()),
       captures_(facts.get<Captures>()),
       stacks_(trace_.sampled_stacks()),
       steps_(trace_.strings.size()),
@@ -106,7 +113,7 @@ Places::FrameKind Places::kind_of(StringId name) const {
 
 HostId Places::representative(HostId range) const {
   const HostTable& h = trace_.host;
-  HostId framework, program;
+  HostId framework, program, call;
   for (HostId at = range; at.valid(); at = h.parent[at.value]) {
     if (h.kind[at.value] == HostKind::kPython) {
       const FrameKind kind = kind_of(h.name[at.value]);
@@ -118,9 +125,11 @@ HostId Places::representative(HostId range) const {
       framework = at;   // the outermost: "aten::batch_norm" rather than the "aten::view" within
     } else if (!framework.valid() && h.kind[at.value] == HostKind::kAnnotation) {
       framework = at;
+    } else if (h.is_call(at) && names_.call[h.name[at.value].value] != CallKind::kLaunch) {
+      call = at;
     }
   }
-  return framework.valid() ? framework : program;
+  return framework.valid() ? framework : program.valid() ? program : call;
 }
 
 Place Places::place_of(HostId range) const {

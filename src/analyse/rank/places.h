@@ -16,6 +16,8 @@
 
 namespace profgpu {
 
+struct Names;
+
 /// Sums up time by place. A Python function's time includes the framework internals and builtins that it calls; without
 /// stacks, ranges are places. A sample of a stack counts for the time until the next sample: an estimate, without the
 /// time in which no samples were taken. Threads of autograd run no Python: their work is at the function that called
@@ -36,7 +38,8 @@ class Places {
   [[nodiscard]] std::vector<Place> most_expensive(size_t most = 5) const;
 
  private:
-  /// The innermost Python function around it that is not framework code, else the op or annotation; invalid: none.
+  /// The innermost Python function around it that is not framework code, else the op or annotation, else a call that
+  /// launches nothing; invalid: none.
   [[nodiscard]] HostId representative(HostId range) const;
   /// The frame that a thread's samples show; invalid: no sample within the range, and those before and after differ.
   [[nodiscard]] HostId sampled_in(HostId range, ThreadId stack) const;
@@ -53,6 +56,7 @@ class Places {
 
   const Facts& facts_;
   const Trace& trace_;
+  const Names& names_;
   const Captures& captures_;
   std::vector<ThreadId> stacks_;   // by thread: Trace::sampled_stacks
   ThreadId loop_stack_;            // the one of the steps' thread; invalid: none

@@ -128,9 +128,12 @@ Quality Quality::compute(const Facts& facts) {
   auto& issues = quality.issues;
   if (!trace.log_steps.empty()) return quality;   // the log says itself what it lacks
   if (trace.only_snapshots()) return quality;
+  const auto captures = [](const Intervals& of_thread) { return !of_thread.empty(); };
+  const bool captured = std::ranges::any_of(facts.get<Captures>().time, captures);
   if (trace.activity.size() == 0)
     issues.push_back({TraceIssueKind::kNoDeviceActivity, 1,
-                      "no GPU activity in the file: device figures are missing" + where_activity_may_be(trace)});
+                      "no GPU activity in the file: device figures are missing" +
+                          (captured ? " (a graph is captured, and nothing runs)" : where_activity_may_be(trace))});
   if (trace.host.size() == 0)
     issues.push_back({TraceIssueKind::kNoHostEvents, 1, "no host events in the file: causes of idle time are unknown"});
   const Steps& steps = facts.get<Steps>();

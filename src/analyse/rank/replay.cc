@@ -76,6 +76,17 @@ struct Replay::Model {
 
 namespace {
 
+// Whether a kernel started only when its long launching call was done, such as one that loads the kernel's module, and
+// not when its stream was ready before.
+bool is_held_by_call(const Trace& trace, ActivityId kernel, int64_t ready) {
+  constexpr int64_t kLongCallNs = 100'000;
+  if (trace.activity.kind[kernel.value] != ActivityKind::kKernel) return false;
+  const HostId call = trace.activity.launch[kernel.value];
+  const int64_t called = trace.host.end_ns(call);
+  return trace.host.duration_ns[call.value] >= kLongCallNs && ready < called - kUnexplainedNs &&
+         trace.activity.start_ns[kernel.value] >= called - kUnexplainedNs;
+}
+
 std::vector<Start> find_starts(const Trace& trace) {
   const ActivityTable& a = trace.activity;
   std::vector<Start> starts(a.size());
@@ -103,7 +114,8 @@ std::vector<Start> find_starts(const Trace& trace) {
         }
       }
       const int64_t other = s.other == kNoRow ? kNever : a.end_ns(ActivityId(s.other));
-      const int64_t held = std::max({ready, launched, other});
+      const bool by_call = s.launch != kNoRow && is_held_by_call(trace, ActivityId(i), ready);
+      const int64_t held = by_call ? launched : std::max({ready, launched, other});
       const auto delay = [&](int64_t from, int64_t least) {
         if (from == kNever) return int64_t{0};
         return from == held ? start - from : std::min(start - from, least);
@@ -240,10 +252,11 @@ class Player {
     const auto after = [&](int64_t time, int64_t delay, bool shorten, int64_t least) {
       start = std::max(start, time + (shorten ? std::min(delay, least) : delay));
     };
-    const bool unexplained = std::max(s.launch_delay, s.before_delay) > kUnexplainedNs;
+    const int64_t launch_delay = s.launch_delay - removed_in_launch(s, i);
+    const bool unexplained = std::max(launch_delay, s.before_delay) > kUnexplainedNs;
     const bool shorten = (removal_.dependency_waits && unexplained) || (removal_.launch_latency && !unexplained);
     const bool in_time = i < removal_.in_time.size() && removal_.in_time[i];
-    if (s.launch != kNoRow && !in_time) after(launched_[s.launch], s.launch_delay, shorten, kLaunchNs);
+    if (s.launch != kNoRow && !in_time) after(launched_[s.launch], launch_delay, shorten, kLaunchNs);
     if (s.before != kNoRow)
       after(ended_[s.before], s.before_delay, shorten, removal_.launch_latency ? 0 : kNextOnStreamNs);
     if (s.other != kNoRow && !removal_.dependency_waits) after(ended_[s.other], s.other_delay, false, 0);
@@ -253,6 +266,15 @@ class Player {
     const int64_t ns = trace_.activity.duration_ns[i];
     ended_[i] = start + (gone ? std::llround(removal_.left * static_cast<double>(ns)) : ns);
     device_end_ = std::max(device_end_, ended_[i]);
+  }
+
+  // A launching call may itself load a module: that part of the delay goes with the host's time.
+  [[nodiscard]] int64_t removed_in_launch(const Start& s, uint32_t i) const {
+    if (s.launch == kNoRow || removal_.host_time.empty()) return 0;
+    const HostId call = trace_.launching[s.launch];
+    const int64_t until = std::min(trace_.host.end_ns(call), trace_.activity.start_ns[i]);
+    const Interval delayed{trace_.host.start_ns[call.value], until};
+    return delayed.end > delayed.start ? std::min(overlap_length(removal_.host_time, delayed), s.launch_delay) : 0;
   }
 
   void end_wait(uint32_t w) {

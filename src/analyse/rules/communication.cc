@@ -15,7 +15,8 @@ namespace {
 using enum Framework;
 using Fixes = std::vector<std::string>;
 
-Fixes ddp_fixes(const Parallelism& way) {
+Fixes ddp_fixes(const Parallelism& way, const Frameworks& with) {
+  constexpr int64_t kLargeBucket = 90'000'000;
   Fixes fixes;
   const char* accumulate = "with model.no_sync(): for all micro-batches but the last (gradient accumulation)";
   const bool every = way.gradients && way.gradients->reduced_passes_per_step > 1.5;   // more than the last micro-batch
@@ -23,9 +24,12 @@ Fixes ddp_fixes(const Parallelism& way) {
   if (way.gradients && way.gradients->backward_per_step == 0)
     fixes.push_back("reduce gradients during the backward pass, not after it: DistributedDataParallel(model, …); "
                     "Megatron: --overlap-grad-reduce");
-  fixes.push_back("DDP(…, bucket_cap_mb=100, gradient_as_bucket_view=True, static_graph=True)");
+  const bool large = way.gradients && way.gradients->median_bytes.value_or(0) >= kLargeBucket;
+  fixes.push_back(large ? "DDP(…, gradient_as_bucket_view=True, static_graph=True)"
+                        : "DDP(…, bucket_cap_mb=100, gradient_as_bucket_view=True, static_graph=True)");
   if (!every) fixes.push_back(accumulate);
-  fixes.push_back("ddp_model.register_comm_hook(None, bf16_compress_hook)   # half the bytes");
+  if (!with.has(kHalfReductions))
+    fixes.push_back("ddp_model.register_comm_hook(None, bf16_compress_hook)   # half the bytes");
   return fixes;
 }
 
@@ -86,9 +90,9 @@ Fixes pipeline_fixes(const Parallelism& way) {
 
 // Of the kind of parallelism, else of the framework.
 Fixes fixes(const Parallelism* way, const Frameworks& with) {
-  if (way == nullptr && with.has(kDdp)) return ddp_fixes({});
+  if (way == nullptr && with.has(kDdp)) return ddp_fixes({}, with);
   switch (way != nullptr ? way->kind : ParallelKind::kUnknown) {
-    case ParallelKind::kDdp: return ddp_fixes(*way);
+    case ParallelKind::kDdp: return ddp_fixes(*way, with);
     case ParallelKind::kFsdp:
     case ParallelKind::kHsdp:
     case ParallelKind::kFsdpOrZero2: return fsdp_fixes(*way, with);
@@ -268,6 +272,10 @@ std::optional<Finding> check_low_bus_bandwidth(const Rule& rule, const Evidence&
   const auto exposed = [](const RankDiagnosis& r) { return r.measure.exposed_communication_pct; };
   const double most = exposed(*std::ranges::max_element(evidence.ranks, {}, exposed));
   if (most <= kMinExposedPct) f.severity = Severity::kInfo;
+  if (is_amd_name(evidence.ranks.front().measure.device_name))
+    f.fix = {"rocm-smi --showtopo and amd-smi xgmi: are all GPUs connected by xGMI, and all links up?",
+             "unset NCCL_P2P_DISABLE, NCCL_SHM_DISABLE, NCCL_NET=Socket and NCCL_ALGO; NCCL_DEBUG=INFO shows the transports",
+             "measure the link alone with rccl-tests (all_reduce_perf -b 16M -e 1G -f 2 -g 8)"};
   f.evidence = {fmt::format("{} calls of {} in a group of {}", worst->whole_calls,
                             format_bytes(static_cast<double>(*worst->message_bytes)), worst->group_size)};
   return f;

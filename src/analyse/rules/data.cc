@@ -19,11 +19,10 @@ using enum Framework;
 
 constexpr double kMinIdlePct = 1;
 
-// Whether the device idles for it: in gaps, or at the edges of its window unless only in a few steps of many. Without a
-// device the loop itself waits.
+// Whether the device idles for it, if not only when the recording begins. Without a device the loop itself waits.
 bool delays_steps(const Measured& m) {
   if (!m.has_device()) return true;
-  if (m.idle_pct(IdleCause::kDataLoading) >= kMinIdlePct) return true;
+  if (m.own_idle_pct(IdleCause::kDataLoading) >= kMinIdlePct) return true;
   return m.idle_wall_pct(IdleCause::kDataLoading) >= kMinIdlePct &&
          2 * steps_with_gaps(m, IdleCause::kDataLoading) >= m.steps();
 }
@@ -31,7 +30,7 @@ bool delays_steps(const Measured& m) {
 // Loops may load between the ranges that mark their steps: then only the device's waiting shows it.
 std::optional<double> loading_value(const Measured& m) {
   if (!delays_steps(m)) return std::nullopt;
-  const double idle_pct = m.has_device() ? m.idle_pct(IdleCause::kDataLoading) : 0;
+  const double idle_pct = m.has_device() ? m.own_idle_pct(IdleCause::kDataLoading) : 0;
   return std::max(m.phase_pct(Phase::kDataLoading), idle_pct);
 }
 
@@ -76,7 +75,11 @@ void describe_data_loading_bound(const Measured& m, Finding& f) {
                                                                   : "batches are prepared within the step",
                        m.has_device() ? "GPU idles" : "loop waits");
   if (loader.workers)
-    f.fix = {"DataLoader(…, num_workers=2 * os.cpu_count() // gpus, prefetch_factor=4, persistent_workers=True)",
+    f.fix = {m.facts().get<Frameworks>().has(kTrainer)
+                 ? "TrainingArguments(dataloader_num_workers=…): more of them, up to the cores per GPU; "
+                   "dataloader_prefetch_factor=4"
+                 : "DataLoader(…, num_workers=…): more of them, up to the cores per GPU; prefetch_factor=4, "
+                   "persistent_workers=True",
              "make samples cheaper: store decoded or resized data; decode on the GPU (torchvision.io, DALI)",
              "DataLoader(…, pin_memory=True) and batch.to(device, non_blocking=True)"};
   if (!m.has_device()) {
@@ -286,8 +289,8 @@ extern const Rule kDataLoadingBound = {
     },
     .by_framework = {
         {kTrainer, "TrainingArguments(dataloader_num_workers=4, dataloader_persistent_workers=True, "
-                   "dataloader_prefetch_factor=4)"},
-        {kLightning, "give trainer.fit a DataLoader(…, num_workers=4, persistent_workers=True)"},
+                   "dataloader_prefetch_factor=4)", kLoaderWorkers},
+        {kLightning, "give trainer.fit a DataLoader(…, num_workers=4, persistent_workers=True)", kLoaderWorkers},
         {kMegatron, "--num-workers 4 or more"},
         {kTorchRec, "TrainPipelineSparseDist copies the next batches during compute", {}, true},
     },

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -158,15 +159,23 @@ void suggest_stacks(const Evidence& evidence, std::vector<Finding>& findings) {
                              "torch.profiler, or profgpu run --trace");
 }
 
-// Whether the program already uses compiled code or graphs, or an engine whose users do not change the model; or is
-// none of PyTorch's.
+// Whether the program does so already, or is an engine whose users do not change the model, or none of PyTorch's.
 bool is_done(std::string_view fix, const Frameworks& with) {
   if (with.has(Framework::kJax) && contains(fix, "torch")) return true;
   const bool graphs = contains(fix, "reduce-overhead") || contains(fix, "make_graphed_callables");
   if (graphs) return with.has(Framework::kCudaGraphs) || with.serves();
   if (contains(fix, "torch.compile(model")) return with.has(Framework::kTorchCompile) || with.serves();
+  if (fix.starts_with("DataLoader(…, pin_memory=True)") && with.has(Framework::kPinnedUploads)) return true;
+  const bool fuses = fix.starts_with("fused=True") || fix.starts_with("foreach=True or fused=True");
+  if (fuses && with.has(Framework::kFusedOptimizer)) return true;
+  if (contains_any(fix, std::array{"--async-scheduling", "overlap scheduler on"}))
+    return with.has(Framework::kOverlapScheduler);
   return with.serves() && fix.starts_with("DataLoader(");
 }
+
+// Nothing is left to advise: what the trace shows is done, or the users of an engine do not change its model.
+constexpr std::string_view kEngineFix = "this is the engine's own code: compare another version, attention backend or "
+                                        "quantization";
 
 void add_framework_fixes(const Rule& rule, const Frameworks& with, Finding& f) {
   const std::vector<std::string> all = std::exchange(f.fix, {});
@@ -176,11 +185,12 @@ void add_framework_fixes(const Rule& rule, const Frameworks& with, Finding& f) {
     return fix.also && std::ranges::any_of(all, [&](const std::string& other) { return contains(other, setting); });
   };
   for (const FrameworkFix& fix : rule.by_framework)
-    if (with.has(fix.of) && !(fix.unless && with.has(*fix.unless)) && !is_there(fix))
+    if (with.has(fix.of) && !(fix.unless && with.has(*fix.unless)) && !is_there(fix) && !is_done(fix.fix, with))
       (fix.also ? last : f.fix).push_back(fmt::format("{}: {}", framework_name(fix.of), fix.fix));
   if (f.fix.empty() || !with.serves())
     std::ranges::copy_if(all, std::back_inserter(f.fix), [&](const std::string& fix) { return !is_done(fix, with); });
   f.fix.insert(f.fix.end(), last.begin(), last.end());
+  if (f.fix.empty() && with.serves()) f.fix.emplace_back(kEngineFix);
   if (f.fix.empty()) f.fix = all;
 }
 

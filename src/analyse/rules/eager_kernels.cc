@@ -461,7 +461,8 @@ extern const Rule kFusableElementwise = {
     .advice = {
         "model = torch.compile(model)   # fuses chains of elementwise operations and copies; mode=\"max-autotune\" for "
         "fixed shapes",
-        "fused modules: Liger, Apex, xFormers, Transformer Engine (RMSNorm, SwiGLU, RoPE); fused=True in torch.optim",
+        "fused modules: Liger, Apex, xFormers, Transformer Engine (RMSNorm, SwiGLU, RoPE)",
+        "fused=True in torch.optim",
         "keep one memory format and dtype, so that no copies and casts stand between operations",
         "write chains with in-place or out= operations where autograd allows it",
     },

@@ -55,9 +55,10 @@ void describe_first_use(const Measured& m, Finding& f) {
   const auto any_name = [&](std::initializer_list<std::string_view> parts) {
     return std::ranges::any_of(longest, [&](HostId id) { return contains_any(trace.name(id), parts); });
   };
-  if (any_name({"LaunchKernel", "ModuleLoad", "LibraryLoad"}))
+  const bool amd = m.has_device() && is_amd(trace, m.device().id);
+  if (!amd && any_name({"LaunchKernel", "ModuleLoad", "LibraryLoad"}))
     f.fix.emplace_back("CUDA_MODULE_LOADING=EAGER loads kernels at startup instead of at their first launch");
-  if (any_name({"convolution"}))
+  if (any_name({"conv"}))
     f.fix.emplace_back("torch.backends.cudnn.benchmark = False if input shapes keep changing: each new shape is tuned");
   if (any_name({"compile", "dynamo"}))
     f.fix.emplace_back("keep compiled code: TORCHINDUCTOR_FX_GRAPH_CACHE=1; avoid recompilation with mark_dynamic");
@@ -241,6 +242,7 @@ extern const Rule kGraphCapture = {
                "graph's kernels with the capture's operators, modules and shapes"},
     .rank = {.value = [](const Measured& m) { return std::optional(m.wall_pct(m.capture_ns())); },
              .describe = describe_graph_capture,
+             .host_alone = true,
              .of_capture = true},
 };
 

@@ -57,7 +57,11 @@ std::vector<Place> find_places_in_gaps(const Measured& measured, IdleCause cause
     else
       for (const Interval& part : subtract({whole}, others)) places.add_host_time(thread, part);
   }
-  return places.most_expensive();
+  // What explains almost nothing of the time is not its place.
+  std::vector<Place> most = places.most_expensive();
+  const int64_t least = measured.idle_ns(cause) / 20;
+  std::erase_if(most, [&](const Place& place) { return place.ns < least; });
+  return most;
 }
 
 const Place* main_place(const std::vector<Place>& places, int64_t idle_ns) {

@@ -196,7 +196,6 @@ void measure_device(const Measured& m, RankMeasure& out) {
   out.exposed_communication_pct = m.exposed_communication_pct();
   measure_collectives(m, out);
   out.activities = static_cast<int64_t>(m.trace().activity.size());
-  out.captures = m.is_capture();
   if (const Distance& distance = m.facts().get<Distance>(); distance.is_known()) out.times_limit = distance.times_limit;
   for (size_t c = 0; c < kIdleCauses; ++c) out.idle_pct[c] = m.idle_pct(static_cast<IdleCause>(c));
   out.largest_idle_cause = m.largest_idle_cause();
@@ -273,6 +272,13 @@ int64_t Measured::evaluated_ns(const Intervals& time) const {
 int64_t Measured::idle_ns(IdleCause cause) const {
   const auto c = static_cast<size_t>(cause);
   return all_measured_ ? idle().total_ns[c] + idle().edge_ns[c] : idle().measured_ns[c];
+}
+
+int64_t Measured::cold_start_ns(IdleCause cause) const {
+  constexpr int64_t kSeveral = 3;
+  const std::vector<Gap>& edges = idle().edges;
+  if (steps_ < kSeveral || edges.empty() || edges.front().before.valid() || !counts(edges.front(), cause)) return 0;
+  return 2 * steps_with_gaps(*this, cause) < steps_ ? edges.front().length() : 0;
 }
 
 int64_t Measured::waiting_ns() const {
@@ -363,7 +369,8 @@ int64_t steps_with_gaps(const Measured& measured, IdleCause cause) {
     const Interval time = step->interval();
     auto gap = std::ranges::upper_bound(gaps, time.start, {}, &Gap::end_ns);
     for (; gap != gaps.end() && gap->start_ns < time.end; ++gap)
-      if (gap->cause == cause && overlap_length(gap->time(), time) > 0) return true;
+      if (gap->cause == cause && 2 * overlap_length(gap->time(), time) >= std::min(gap->length(), time.length()))
+        return true;
     return false;
   });
 }
@@ -419,8 +426,9 @@ RankMeasure rank_measure(const Measured& m) {
   out.python_frames = has_python_frames(m.trace());
   out.no_evidence = no_evidence(m);
   out.annotated = m.facts().get<Steps>().annotated;
+  out.captures = m.is_capture();
   out.mostly = largest_part(m);
-  if (m.has_device()) out.loading_pct = m.idle_pct(IdleCause::kDataLoading);
+  if (m.has_device()) out.loading_pct = m.own_idle_pct(IdleCause::kDataLoading);
   else if (recognizes_phases(m)) out.loading_pct = m.phase_pct(Phase::kDataLoading);
   const Phases& phases = m.facts().get<Phases>();
   out.accumulates = phases.optimizer_steps > 0 && phases.backward_passes > phases.optimizer_steps;

@@ -86,17 +86,21 @@ class Measured {
   [[nodiscard]] const std::vector<Place>& places_in_gaps(IdleCause cause) const;
   /// Host time that has rules of its own, whatever idles meanwhile: the profiler's work, and garbage collection.
   [[nodiscard]] const Intervals& host_time_of_other_rules() const;
-  /// Idle time of a cause, without that time; percent of the device's window.
+  /// Idle time of a cause, without that time and without a cold start; percent of the device's window.
   [[nodiscard]] double own_idle_pct(IdleCause cause) const {
-    return percent_of(std::max<int64_t>(0, idle_ns(cause) - of_other_rules_ns(cause)), window_ns());
+    return percent_of(std::max<int64_t>(0, idle_ns(cause) - not_own_ns(cause)), window_ns());
   }
   /// Likewise, what the steps would save.
   [[nodiscard]] int64_t own_saved_by_cause(IdleCause cause) const {
-    return std::max<int64_t>(0, saved_by_cause(cause) - of_other_rules_ns(cause));
+    return std::max<int64_t>(0, saved_by_cause(cause) - not_own_ns(cause));
   }
 
  private:
+  [[nodiscard]] int64_t not_own_ns(IdleCause cause) const { return of_other_rules_ns(cause) + cold_start_ns(cause); }
   [[nodiscard]] int64_t of_other_rules_ns(IdleCause cause) const;
+  /// The wait for the first activity, if most of several steps do not wait for this: only a recording begins with
+  /// nothing queued.
+  [[nodiscard]] int64_t cold_start_ns(IdleCause cause) const;
   [[nodiscard]] int64_t window_ns() const { return evaluated_ns(idle().window); }
   /// Length of the part within the evaluated part of the window.
   [[nodiscard]] int64_t evaluated_ns(const Intervals& time) const;

@@ -64,8 +64,9 @@ std::vector<Place> waiting_places(const Measured& m) {
     if (!thread.valid()) continue;
     const std::vector<HostId>& calls = m.facts().get<Waits>().calls[thread.value];
     const int64_t until = gap.launch.valid() ? trace.host.start_ns[gap.launch.value] : gap.end_ns;
+    // A blocking copy that ends the gap is not what the host waited in before.
     const auto next =
-        std::ranges::upper_bound(calls, until, {}, [&](HostId call) { return trace.host.start_ns[call.value]; });
+        std::ranges::lower_bound(calls, until, {}, [&](HostId call) { return trace.host.start_ns[call.value]; });
     if (next != calls.begin()) places.add(*std::prev(next), gap.length());
   }
   return places.most_expensive(2);
