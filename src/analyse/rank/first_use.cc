@@ -17,7 +17,7 @@ using std::string_view;
 
 constexpr int64_t kLongNs = 1'000'000;
 constexpr int64_t kLongAllocationNs = 100'000'000;   // emptying a cache takes milliseconds, again and again
-constexpr int64_t kRareOpNs = 100'000'000;
+constexpr int64_t kRareOpNs = 50'000'000;
 constexpr int64_t kMedians = 20;
 constexpr size_t kMinCalls = 3;   // fewer have no usual duration
 

@@ -54,6 +54,7 @@ constexpr Sign kSigns[] = {
     {Framework::kFusedOptimizer, "_fused_sgd"},
     {Framework::kHalfReductions, "AllReduce_Sum_bf16"},
     {Framework::kHalfReductions, "AllReduce_Sum_f16"},
+    {Framework::kGenerate, "transformers/generation/utils.py"},
 };
 
 /// A Python package, with some of its folders and files.

@@ -21,8 +21,9 @@ enum class Framework : uint8_t {
   kOverlapScheduler,   ///< an engine schedules the next step while one runs
   kFusedOptimizer,
   kHalfReductions,     ///< all-reduces of 16-bit types
+  kGenerate,           ///< Transformers' generation loop runs
 };
-constexpr size_t kFrameworks = 27;
+constexpr size_t kFrameworks = 28;
 /// "vLLM", "CUDA graphs"
 std::string_view framework_name(Framework framework);
 /// Whether it serves requests: its users change the server's settings, not the model.

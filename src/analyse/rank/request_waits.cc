@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "analyse/rank/engine_step.h"
+#include "analyse/rank/frameworks.h"
 #include "analyse/rank/steps.h"
 #include "base/statistics.h"
 #include "base/text.h"
@@ -78,12 +79,16 @@ RequestWaits RequestWaits::compute(const Facts& facts) {
   for (const EngineRange& step : facts.get<Steps>().of_engine)
     if (is_served(step.batch.kind)) steps.push_back(step.time), durations.push_back(step.time.length());
   RequestWaits waits;
-  if (steps.empty()) return waits;
-  const ThreadId engine = h.thread[facts.get<Steps>().of_engine.front().range.value];
-  waits.long_ns = longest_scheduling(std::move(durations));
-  steps = merged(std::move(steps));
-  const int64_t end_ns = std::max(steps.back().end, trace.windows.back().end);
-  const Intervals since_first = subtract({{steps.front().start, end_ns}}, steps);
+  const Steps& all = facts.get<Steps>();
+  if (steps.empty() && !facts.get<Frameworks>().serves()) return waits;
+  const ThreadId engine = steps.empty() ? all.thread : h.thread[all.of_engine.front().range.value];
+  if (!engine.valid() || trace.windows.empty()) return waits;
+  Intervals since_first;   // only after the engine's first step is a gap in the records a wait
+  if (!steps.empty()) {
+    waits.long_ns = longest_scheduling(std::move(durations));
+    steps = merged(std::move(steps));
+    since_first = subtract({{steps.front().start, std::max(steps.back().end, trace.windows.back().end)}}, steps);
+  }
   waits.certain.resize(trace.threads.size());
   waits.possible.resize(trace.threads.size());
   Intervals certain, possible, recorded;
@@ -100,7 +105,7 @@ RequestWaits RequestWaits::compute(const Facts& facts) {
   read(trace.threads[engine.value]);
   if (const ThreadId sampled = trace.sampled_stacks()[engine.value]; sampled.valid())
     read(trace.threads[sampled.value]);
-  certain = subtract(merged(std::move(certain)), steps);
+  certain = unite(subtract(merged(std::move(certain)), steps), all.without_requests);
   possible = unite(subtract(merged(std::move(possible)), steps), subtract(since_first, merged(std::move(recorded))));
   waits.possible[engine.value] = subtract(possible, certain);
   waits.certain[engine.value] = std::move(certain);

@@ -15,7 +15,7 @@ struct RequestWaits {
   /// any, in nothing that was recorded.
   std::vector<Intervals> possible;
   /// From this length on the possible ones count: no scheduler takes as long.
-  int64_t long_ns = 0;
+  int64_t long_ns = INT64_MAX;
 
   /// Whether the thread spends most of `part` waiting for requests.
   [[nodiscard]] bool explain(uint32_t thread, Interval part) const;

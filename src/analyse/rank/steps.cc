@@ -109,13 +109,31 @@ std::vector<StepRange> ranges(const Facts& facts, const std::vector<bool>& named
   return best;
 }
 
-std::vector<EngineRange> engine_ranges(const Facts& facts) {
+// Drafts of speculative decoding are parts of the round that verifies them.
+bool is_part_of_round(std::string_view name) { return name.starts_with("step[DRAFT"); }
+
+// Rounds without requests only keep up with other ranks: they are no steps.
+void find_engine_ranges(const Facts& facts, Steps& all) {
   const Trace& trace = facts.trace();
-  std::vector<bool> named(trace.strings.size());
-  for (size_t i = 0; i < named.size(); ++i) named[i] = engine_step(trace.strings[StringId(i)]).has_value();
-  std::vector<EngineRange> found;
-  for (const auto& [range, time] : ranges(facts, named)) found.push_back({range, time, *engine_step(trace.name(range))});
-  return found;
+  std::vector<bool> named(trace.strings.size()), drafts(trace.strings.size());
+  bool verifies = false;
+  for (size_t i = 0; i < named.size(); ++i) {
+    const std::string_view name = trace.strings[StringId(i)];
+    named[i] = engine_step(name).has_value();
+    drafts[i] = is_part_of_round(name);
+    verifies |= name.starts_with("step[TARGET_VERIFY ");
+  }
+  for (size_t i = 0; i < named.size() && verifies; ++i) named[i] = named[i] && !drafts[i];
+  bool waits = false;   // one such round after the other: what lies between them, too
+  for (const auto& [range, time] : ranges(facts, named)) {
+    EngineStep step = *engine_step(trace.name(range));
+    const bool empty = step.sequences == 0;
+    if (empty && waits) all.without_requests.back().end = time.end;
+    else if (empty) all.without_requests.push_back(time);
+    else all.of_engine.push_back({range, time, std::move(step)});
+    waits = empty;
+  }
+  all.without_requests = merged(std::move(all.without_requests));
 }
 
 std::vector<StepRange> step_ranges(const Facts& facts, const std::vector<EngineRange>& of_engine) {
@@ -434,7 +452,7 @@ Steps Steps::compute(const Facts& facts) {
   const Trace& trace = facts.trace();
   if (!trace.log_steps.empty()) return steps_of_log(facts);
   Steps all;
-  all.of_engine = engine_ranges(facts);
+  find_engine_ranges(facts, all);
   const std::vector<StepRange> found = step_ranges(facts, all.of_engine);
   for (const auto& [range, time] : found) {
     const std::string_view name = trace.name(range);

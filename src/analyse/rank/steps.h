@@ -56,6 +56,7 @@ struct EngineRange {
 struct Steps {
   std::vector<Step> steps;
   std::vector<EngineRange> of_engine;   ///< in order of time; empty: no engine
+  Intervals without_requests;           ///< an engine's rounds that compute nothing for requests
   bool annotated = false;      ///< steps come from ranges, not from the whole trace
   double estimated = 0;        ///< confidence, 0 to 1, of steps estimated from periodic device work; 0: not estimated
   ThreadId thread;             ///< the thread that carries the step ranges (the busiest op thread without steps)

@@ -247,6 +247,10 @@ void describe_exposed_copies(const Measured& m, Finding& f) {
   if (contains(most->first, "DtoD"))
     f.fix = {"keep one memory layout and dtype: fewer .contiguous(), .clone(), cat and permute before kernels",
              "write results directly where they are needed: out=, preallocated buffers, views instead of copies"};
+  if (contains(most->first, "DtoH"))
+    f.fix = {"copy results back on a side stream into a pinned buffer, with non_blocking=True, and read them a step later",
+             "keep results on the device, and send them in one piece",
+             "offloading: overlap its copies with compute, or offload less"};
   set_copies(m, copies, f);
   if (most->first.find("HtoD") != std::string_view::npos) blame_parameters(f);
 }

@@ -161,7 +161,7 @@ void suggest_stacks(const Evidence& evidence, std::vector<Finding>& findings) {
 
 // Whether the program does so already, or is an engine whose users do not change the model, or none of PyTorch's.
 bool is_done(std::string_view fix, const Frameworks& with) {
-  if (with.has(Framework::kJax) && contains(fix, "torch")) return true;
+  if (with.has(Framework::kJax) && (contains(fix, "torch") || contains(fix, ".item()"))) return true;
   const bool graphs = contains(fix, "reduce-overhead") || contains(fix, "make_graphed_callables");
   if (graphs) return with.has(Framework::kCudaGraphs) || with.serves();
   if (contains(fix, "torch.compile(model")) return with.has(Framework::kTorchCompile) || with.serves();

@@ -116,10 +116,20 @@ bool is_attention_product(const Measured& m, NameTest& is_batched, ActivityId a)
   return is_batched(m.trace().host.name[op.value]);
 }
 
+// Experts are chosen so, not weighted values.
+bool routes(std::string_view op) {
+  constexpr std::string_view kRoutes[] = {"topk", "cumsum", "one_hot", "scatter", "sort"};
+  return contains_any(op, kRoutes);
+}
+
 // Softmax between two products, and the memory-bound kernels around it.
 Chosen unfused_attention(const Measured& m) {
   Chosen c(m);
-  NameTest softmax(c.trace, is_softmax), is_batched(c.trace, is_batched_product);
+  NameTest softmax(c.trace, is_softmax), is_batched(c.trace, is_batched_product), is_routing(c.trace, routes);
+  const auto chooses = [&](ActivityId a) {
+    const HostId op = m.facts().get<Ops>().of_activity[a.value];
+    return op.valid() && is_routing(c.trace.host.name[op.value]);
+  };
   const auto joins = [&](ActivityId a) { return is_memory_bound(category_of(m, a)); };
   for (const Stream& stream : c.streams) {
     size_t done = 0;
@@ -129,7 +139,8 @@ Chosen unfused_attention(const Measured& m) {
       while (first > done && i - first < kAttentionReach && joins(stream[first - 1])) --first;
       while (last + 1 < stream.size() && last - i < kAttentionReach && joins(stream[last + 1])) ++last;
       if (first == 0 || last + 1 == stream.size() || !is_attention_product(m, is_batched, stream[first - 1]) ||
-          !is_attention_product(m, is_batched, stream[last + 1]))
+          !is_attention_product(m, is_batched, stream[last + 1]) ||
+          std::ranges::any_of(std::span(stream).subspan(i, last - i + 1), chooses))
         continue;
       for (size_t k = first; k <= last; ++k) c.take(stream[k]);
       i = last, done = last + 1;
@@ -303,7 +314,9 @@ SmallGrids small_grids(const Measured& m) {
       const int64_t blocks = block_count(trace, a);
       if (blocks <= 0) continue;
       small.all_ns += trace.activity.duration_ns[a.value];
-      if (blocks >= multiprocessors) continue;
+      // Large tiles on most multiprocessors fill it well enough.
+      const bool tiles = category_of(m, a) == KernelCategory::kGemm;
+      if (tiles ? 4 * blocks >= 3 * int64_t{multiprocessors} : blocks >= multiprocessors) continue;
       small.ns += trace.activity.duration_ns[a.value];
       small.kernels.push_back(a);
     }
@@ -492,7 +505,6 @@ extern const Rule kUnfusedAttention = {
         "elementwise kernels and copies among them. Cost: replay of the trace without these kernels.",
     .advice = {
         "torch.nn.functional.scaled_dot_product_attention(q, k, v, …): flash, memory-efficient and cuDNN backends",
-        "Hugging Face: from_pretrained(…, attn_implementation=\"sdpa\") or \"flash_attention_2\"",
         "flash-attn; on AMD, AITER or Composable Kernel's attention; FlexAttention for custom masks",
         "masks as is_causal=True or a boolean mask; output_attentions=False, which otherwise forbids fused kernels",
     },
@@ -518,7 +530,8 @@ extern const Rule kSmallBatch = {
         "A grid with fewer blocks than the device has multiprocessors leaves some of them idle. With free memory, "
         "larger batches can use them at little extra time.",
     .computation =
-        "Value: share of compute time in kernels whose grid has fewer blocks than the device has multiprocessors, if "
+        "Value: share of compute time in kernels whose grid has fewer blocks than the device has multiprocessors (for "
+        "matrix products: than three quarters of them), if "
         "over half of the device's memory stays free. No cost: the trace does not show how long a larger batch takes.",
     .advice = {
         "larger batches or longer sequences: more work in about the same time",

@@ -70,6 +70,30 @@ const Place* main_place(const std::vector<Place>& places, int64_t idle_ns) {
   return (!first.file.empty() || first.is_range) && 4 * first.ns >= idle_ns ? &first : nullptr;
 }
 
+bool prepares_inputs(const Place& place) {
+  constexpr std::string_view kParts[] = {
+      "image",      "video",         "audio",           "token",          "transforms",   "preprocess",  "processor",
+      "processing_", "PIL",          "resize",          "normalize",      "collate",      "next(iter)",  "dataloader",
+      "data_loader", "load_data",    "load_batch",      "get_batch",      "get_data",     "augment",     "webdataset",
+      "prepare_inputs", "prepare_batch", "feature_extraction", "input_pipeline", "nvidia/dali", "ffcv/", "datasets/",
+      "streaming/",  "h5py/",        "__getitem__",     "__next__",       "tfrecord",     "wait_for_batch"};
+  return contains_any(place.file, kParts) || contains_any(place.name, kParts) || (place.is_range && place.name == "data");
+}
+
+bool saves_checkpoint(const Place& place) {
+  constexpr std::string_view kFiles[] = {"torch/serialization.py", "safetensors/", "torch/distributed/checkpoint/"};
+  constexpr std::string_view kNames[] = {"save_checkpoint", "save_pretrained", "save_file", "save_model", "save_state"};
+  const bool in_file = contains_any(place.file, kFiles) && !contains(place.name, "load");
+  return in_file || contains_any(place.name, kNames);
+}
+
+bool awaits_ranks(const Place& place) {
+  constexpr std::string_view kNames[] = {"barrier", "monitored_barrier", "all_reduce", "all_gather", "broadcast",
+                                         "all_gather_object", "broadcast_object_list", "gather_object", "wait"};
+  return contains(place.file, "torch/distributed/") && !contains(place.file, "checkpoint/") &&
+         std::ranges::count(kNames, place.name) > 0;
+}
+
 std::string part_text(const Place& place, int64_t idle_ns) {
   if (2 * place.ns >= idle_ns) return "mostly";
   return fmt::format("{} of it", format_percent(percent_of(place.ns, idle_ns), 0));

@@ -25,6 +25,13 @@ class GapThreads {
 /// The first, if it is a function or a range with a name in which the host spends a good part of that idle time; null:
 /// it is not.
 const Place* main_place(const std::vector<Place>& places, int64_t idle_ns);
+/// Whether inputs are prepared there: loaded, decoded, tokenized.
+bool prepares_inputs(const Place& place);
+bool saves_checkpoint(const Place& place);
+/// Whether only other ranks end what the host does there.
+bool awaits_ranks(const Place& place);
+constexpr std::string_view kSaveInBackground = "save checkpoints in the background: "
+                                               "torch.distributed.checkpoint.async_save(…)";
 /// "mostly", "34 % of it"
 std::string part_text(const Place& place, int64_t idle_ns);
 /// Whether most of a cause's idle time in measured steps is in gaps longer than launches take: the host does something

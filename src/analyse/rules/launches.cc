@@ -16,15 +16,6 @@ namespace {
 
 using enum Framework;
 
-bool prepares_inputs(const Place& place) {
-  constexpr std::string_view kParts[] = {"image", "video", "audio", "token", "transforms", "preprocess", "processor",
-                                         "processing_",
-                                         "PIL", "resize", "normalize", "collate", "feature_extraction", "next(iter)",
-                                         "dataloader", "data_loader", "load_data", "load_batch", "get_batch",
-                                         "prepare_inputs", "prepare_batch", "augment"};
-  return contains_any(place.file, kParts) || contains_any(place.name, kParts);
-}
-
 // The host does long work of the program's own instead of launching, a good part of it in one function.
 void describe_host_work(const Measured& m, Finding& f) {
   const std::string place = place_text(f.where.front());
@@ -37,6 +28,20 @@ void describe_host_work(const Measured& m, Finding& f) {
   f.why = fmt::format("{} idles {} of the time, mostly in gaps over a millisecond: the host computes something between "
                       "launches.",
                       m.device_label(), format_percent(*f.value));
+  if (saves_checkpoint(f.where.front())) {
+    f.fix = {std::string(kSaveInBackground), "save less often, and only what is needed to go on"};
+    return;
+  }
+  if (awaits_ranks(f.where.front())) {
+    f.verdict = fmt::format("The host waits for other ranks in {}, and the GPU for the host: it idles {} of the time. "
+                            "Which rank is late, and why, only all ranks' traces can tell.",
+                            place, format_percent(*f.value, 0));
+    f.what = fmt::format("the host waits for other ranks in {}", place);
+    f.fix = {"record all ranks, and give analyze the folder with their traces",
+             "no barrier in the loop: collectives keep ranks together without one"};
+    f.cost_ns.reset(), f.cost_pct.reset();
+    return;
+  }
   if (!std::ranges::any_of(f.where, prepares_inputs)) {
     f.fix = {fmt::format("move the work of {} out of the step, or to another thread or process", place)};
     return;
@@ -99,6 +104,9 @@ void describe_late_launches(const Measured& m, Finding& f) {
                : "model = torch.compile(model, mode=\"reduce-overhead\")   # fuses kernels, replays CUDA graphs",
            "larger batches: more work per launch", "move logging, .item() and Python work out of the step",
            "torch.cuda.make_graphed_callables for fixed shapes"};
+  if (m.facts().get<Frameworks>().has(kGenerate))
+    f.fix.insert(f.fix.begin(), "model.generate(…, cache_implementation=\"static\"): fixed shapes, so that the decode step "
+                                "is compiled and replayed as a graph");
   if (!f.where.empty() && is_of_optimizer(f.where.front()))
     f.fix.insert(f.fix.begin(), "fused=True in torch.optim (foreach=True where there is none): a few kernels instead of "
                                 "several for each parameter");

@@ -13,8 +13,10 @@
 #include "analyse/rank/frameworks.h"
 #include "analyse/rank/memory.h"
 #include "analyse/rank/places.h"
+#include "analyse/rank/request_waits.h"
 #include "analyse/rank/snapshot.h"
 #include "analyse/rank/threads.h"
+#include "analyse/rules/host_work.h"
 #include "base/text.h"
 #include "trace/intervals.h"
 #include "trace/no_timeline.h"
@@ -183,6 +185,16 @@ std::string largest_part(const Measured& m) {
   return fmt::format("most {}time goes into {} ({})", m.has_device() ? "GPU " : "", words, format_percent(pct, 0));
 }
 
+// Also where the host prepares inputs in code that no range marks.
+double waiting_for_data_pct(const Measured& m) {
+  int64_t preparing_ns = 0;
+  for (const Place& place : m.places_in_gaps(IdleCause::kHostBound))
+    if (prepares_inputs(place)) preparing_ns += place.ns;
+  const double host_bound = m.own_idle_pct(IdleCause::kHostBound);
+  const double part = percent_of(std::min(preparing_ns, m.idle_ns(IdleCause::kHostBound)), m.idle_ns(IdleCause::kHostBound));
+  return m.own_idle_pct(IdleCause::kDataLoading) + host_bound * part / 100;
+}
+
 void measure_device(const Measured& m, RankMeasure& out) {
   const DeviceTime& device = m.device();
   out.has_device = true;
@@ -213,6 +225,22 @@ double lost_pct(const Measured& m) {
 
 constexpr double kMostLostPct = 50;
 
+// Of a server that computed nothing for requests while it was recorded.
+std::string without_requests(const Measured& m) {
+  constexpr double kMostlyPct = 80;
+  const Steps& steps = m.facts().get<Steps>();
+  if (!steps.of_engine.empty() || !m.facts().get<Frameworks>().serves()) return {};
+  const RequestWaits& waits = m.facts().get<RequestWaits>();
+  int64_t waited = 0, recorded = 0;
+  for (const Interval& window : m.trace().windows) {
+    recorded += window.length();
+    if (steps.thread.valid()) waited += waits.length(steps.thread.value, window);
+  }
+  if (steps.without_requests.empty() && percent_of(waited, recorded) < kMostlyPct) return {};
+  return "The engine had no requests while this was recorded: there is nothing to evaluate. Record while requests are "
+         "served.";
+}
+
 // Why times say little about the program.
 std::string no_evidence(const Measured& m) {
   const Trace& trace = m.trace();
@@ -226,7 +254,7 @@ std::string no_evidence(const Measured& m) {
   if (std::ranges::any_of(trace.metadata, [](const auto& field) { return field.first == kNoTimelineField; }))
     return "This file has no timeline: it tells which kernels took how long, and neither how busy the device was nor "
            "what it waited for. Record a trace to see that.";
-  return {};
+  return without_requests(m);
 }
 
 }  // namespace
@@ -278,7 +306,8 @@ int64_t Measured::cold_start_ns(IdleCause cause) const {
   constexpr int64_t kSeveral = 3;
   const std::vector<Gap>& edges = idle().edges;
   if (steps_ < kSeveral || edges.empty() || edges.front().before.valid() || !counts(edges.front(), cause)) return 0;
-  return 2 * steps_with_gaps(*this, cause) < steps_ ? edges.front().length() : 0;
+  const int64_t cold = edges.front().length(), in_other_steps = idle_ns(cause) - cold;
+  return 4 * in_other_steps < cold * (steps_ - 1) ? cold : 0;
 }
 
 int64_t Measured::waiting_ns() const {
@@ -428,7 +457,7 @@ RankMeasure rank_measure(const Measured& m) {
   out.annotated = m.facts().get<Steps>().annotated;
   out.captures = m.is_capture();
   out.mostly = largest_part(m);
-  if (m.has_device()) out.loading_pct = m.own_idle_pct(IdleCause::kDataLoading);
+  if (m.has_device()) out.loading_pct = waiting_for_data_pct(m);
   else if (recognizes_phases(m)) out.loading_pct = m.phase_pct(Phase::kDataLoading);
   const Phases& phases = m.facts().get<Phases>();
   out.accumulates = phases.optimizer_steps > 0 && phases.backward_passes > phases.optimizer_steps;

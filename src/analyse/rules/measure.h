@@ -98,8 +98,8 @@ class Measured {
  private:
   [[nodiscard]] int64_t not_own_ns(IdleCause cause) const { return of_other_rules_ns(cause) + cold_start_ns(cause); }
   [[nodiscard]] int64_t of_other_rules_ns(IdleCause cause) const;
-  /// The wait for the first activity, if most of several steps do not wait for this: only a recording begins with
-  /// nothing queued.
+  /// The wait for the first activity, if the other of several steps do not wait nearly as long: only a recording
+  /// begins with nothing queued.
   [[nodiscard]] int64_t cold_start_ns(IdleCause cause) const;
   [[nodiscard]] int64_t window_ns() const { return evaluated_ns(idle().window); }
   /// Length of the part within the evaluated part of the window.

@@ -89,11 +89,11 @@ void describe_work_after_waits(const Measured& m, const Place& place, Finding& f
                           "host is in {}.",
                           format_percent(*f.value, 0), part, words);
   f.what = fmt::format("after waiting for the GPU the host does other work, {} in {}", part, words);
+  if (m.facts().get<Frameworks>().serves()) return;   // its users do not change that function
   f.fix.insert(f.fix.begin(), fmt::format("launch the next work before {} runs, or move that to another thread or "
                                           "process",
                                           words));
-  if (contains(place.file, "serialization") || contains(place.name, "checkpoint"))
-    f.fix.insert(f.fix.begin(), "save checkpoints in the background: torch.distributed.checkpoint.async_save(…)");
+  if (saves_checkpoint(place)) f.fix.insert(f.fix.begin(), std::string(kSaveInBackground));
 }
 
 void describe_excessive_synchronization(const Measured& m, Finding& f) {
@@ -226,7 +226,11 @@ extern const Rule kExcessiveSynchronization = {
     },
     .by_framework = {
         {kVllm, "--async-scheduling: schedules the next step while one runs"},
+        {kVllm, "more requests in each step (--max-num-seqs): the scheduler's time is per step", {}, true},
+        {kJax, "float(loss), np.asarray and block_until_ready() only every N steps"},
         {kSglang, "leave the overlap scheduler on: no --disable-overlap-schedule"},
+        {kSglang, "--num-continuous-decode-steps 4, or more requests in each step (--max-running-requests): the scheduler "
+                  "works less often", {}, true},
         {kTensorRtLlm, "leave the overlap scheduler on: disable_overlap_scheduler: false"},
         {kTrainer, "TrainingArguments(logging_nan_inf_filter=False, logging_steps=50): the filter reads each loss"},
         {kLightning, "Trainer(log_every_n_steps=50); self.log(…, on_step=False) for metrics of an epoch"},
