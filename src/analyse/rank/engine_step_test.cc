@@ -48,6 +48,9 @@ TEST(EngineStep, other_engines) {
   EXPECT_EQ(read("prefill[bs=2 tok=16384]"), "prefill 2 16384 ?");
   EXPECT_EQ(read("capture_32_DECODE"), "capture 32 ? ?");
   EXPECT_EQ(read("[Executor] _forward_step 12: 3 ctx reqs, 4 gen reqs"), "mixed 7 ? ?");
+  EXPECT_EQ(read("[Executor] _forward_step: 0 ctx reqs, 32 gen reqs"), "decode 32 ? ?") << "older versions";
+  EXPECT_EQ(read("[Executor] _forward_step 7: 2 ctx reqs, 1024 ctx tokens, 32 gen reqs"), "mixed 34 1056 ?");
+  EXPECT_EQ(read("[Executor] _forward_step 8: 0 ctx reqs, 0 ctx tokens, 32 gen reqs"), "decode 32 32 ?");
   EXPECT_EQ(read("execute_diffusion_1_256x256"), " 1 ? ?");
 }
 
@@ -58,6 +61,7 @@ TEST(EngineStep, what_is_left_of_a_name_that_is_cut_short) {
   EXPECT_EQ(read("execute_context_0(0)_generation_3"), "decode ? ? ?");
   EXPECT_EQ(read("step[DECODE bs=3"), "decode ? ? ?");
   EXPECT_EQ(read("[Executor] _forward_step 12: 3 ctx"), " ? ? ?");
+  EXPECT_EQ(read("[Executor] _forward_step 12: 3 ctx reqs, 40"), " ? ? ?") << "of 40 or more";
 }
 
 TEST(EngineStep, names_that_are_no_engines) {

@@ -190,6 +190,42 @@ TEST(Idle, ACallThatTakesManyTimesWhatItUsuallyTakesIsFirstUse) {
   for (const Gap& gap : facts.get<Idle>().devices.at(0).gaps) EXPECT_NE(gap.cause, IdleCause::kFirstUse);
 }
 
+TEST(Idle, CompilersAndLoadersInFramesAreFirstUse) {
+  for (const char* frame : {"aiter/jit/core.py(400): build_module", "torch/utils/cpp_extension.py(1900): _jit_compile",
+                            "flashinfer/jit/core.py(120): build_and_load", "<built-in function dlopen>",
+                            "<frozen importlib._bootstrap>(1165): _find_and_load"}) {
+    HandTrace t;
+    t.kernel("a", 0, 5, 10, 100).python("train.py(20): forward", 101, 159).python(frame, 102, 150);
+    t.kernel("b", 160, 165, 170, 200);
+    EXPECT_EQ(cause_of(t), IdleCause::kFirstUse) << frame;
+  }
+}
+
+// Each of a library's kernels is timed with events.
+TEST(Idle, TuningOfAConvolutionIsFirstUse) {
+  const auto with = [](const char* op) {
+    HandTrace t;
+    t.kernel("a", 0, 5, 10, 100).op(op, 90, 900);
+    for (int64_t at = 100; at < 700; at += 200)
+      t.kernel("trial", at, at + 5, at + 10, at + 50).call("cudaEventSynchronize", at + 6, at + 52);
+    return t.kernel("b", 890, 895, 896, 950), cause_of(t);
+  };
+  EXPECT_EQ(with("aten::cudnn_convolution"), IdleCause::kFirstUse);
+  EXPECT_NE(with("aten::item"), IdleCause::kFirstUse);
+}
+
+TEST(Idle, AnOperatorThatTakesLongOnceIsFirstUse) {
+  const auto with = [](int64_t calls) {
+    HandTrace t;
+    int64_t at = 0;
+    for (int64_t i = 0; i < calls; ++i, at += 60'100)
+      t.op("aten::cudnn_convolution", at, at + 60'000).kernel("conv", at + 59'000, at + 59'005, at + 59'010, at + 60'090);
+    return cause_of(t.kernel("a", -100, -95, -90, 10));
+  };
+  EXPECT_EQ(with(1), IdleCause::kFirstUse);
+  EXPECT_NE(with(5), IdleCause::kFirstUse) << "its usual time";
+}
+
 TEST(Idle, AWaitThatBeganWithNothingRecordedIsForUntracedWork) {
   HandTrace t;
   t.kernel("a", 0, 5, 10, 100).call("cudaStreamSynchronize", 110, 1110).kernel("b", 1150, 1155, 1160, 1200);

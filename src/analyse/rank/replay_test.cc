@@ -35,6 +35,17 @@ TEST(Replay, ACheckpointAfterTheLastKernelCosts) {
   EXPECT_EQ(facts.get<Replay>().saved_by_cause(IdleCause::kCheckpoint, 0), 120000);
 }
 
+// The call began while the kernel before still ran, and loads the module of the one that it launches.
+TEST(Replay, ALongLaunchCosts) {
+  HandTrace hand;
+  hand.range("ProfilerStep#0", 0, 2300).kernel("a", 5, 10, 10, 50);
+  for (int64_t t = 10; t < 40; t += 10) hand.kernel("a", t, t + 5, t + 40, t + 45);
+  hand.kernel("b", 60, 2200, 2205, 2300);
+  const Trace trace = hand.build();
+  const Facts facts(trace, {});
+  EXPECT_NEAR(static_cast<double>(facts.get<Replay>().saved_by_cause(IdleCause::kFirstUse, 0)), 2.12e6, 0.05e6);
+}
+
 // Without marked steps the trace is one, and often ends as a wait does.
 TEST(Replay, AWaitMayEndWithTheStep) {
   HandTrace hand;

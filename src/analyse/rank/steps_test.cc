@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 #include "tests/support/hand_trace.h"
 
 namespace profgpu {
@@ -55,6 +58,35 @@ TEST(StepsTest, RegularTimeBetweenRangesBelongsToTheLoop) {
   EXPECT_EQ(elapsed_us(once), (std::vector<int64_t>{1000, 1000, 1000, 1000, 1000})) << "such as an evaluation";
   EXPECT_EQ(elapsed_us(two), (std::vector<int64_t>{1000, 2500}));
   EXPECT_EQ(elapsed_us(far), (std::vector<int64_t>{1000, 1000}));
+}
+
+std::vector<std::string> names_of_steps(HandTrace& hand) {
+  const Trace trace = hand.build();
+  const Facts facts(trace, {});
+  std::vector<std::string> names;
+  for (const Step& step : facts.get<Steps>().steps) names.push_back(step.name);
+  return names;
+}
+
+TEST(StepsTest, RoundsWithoutRequestsAreNoSteps) {
+  HandTrace t;
+  t.range("step[DECODE bs=4]", 0, 1000).kernel("k", 10, 20, 25, 900);
+  t.range("step[IDLE bs=0]", 1000, 1500).range("step[IDLE bs=0]", 1600, 2000);
+  t.range("step[DECODE bs=4]", 2000, 3000).kernel("k", 2010, 2020, 2025, 2900);
+  const Trace trace = t.build();
+  const Facts facts(trace, {});
+  const Steps& steps = facts.get<Steps>();
+  EXPECT_EQ(steps.steps.size(), 2);
+  ASSERT_EQ(steps.without_requests.size(), 1) << "with what lies between two of them";
+  EXPECT_EQ(steps.without_requests.front().length(), 1'000'000);
+}
+
+TEST(StepsTest, DraftsBelongToTheRoundThatVerifiesThem) {
+  HandTrace round, alone;
+  for (HandTrace* t : {&round, &alone}) t->range("step[DRAFT_EXTEND_V2 bs=8]", 0, 300).kernel("d", 10, 20, 25, 200);
+  round.range("step[TARGET_VERIFY bs=8]", 300, 900).kernel("k", 310, 320, 325, 800);
+  EXPECT_EQ(names_of_steps(round), std::vector<std::string>{"step[TARGET_VERIFY bs=8]"});
+  EXPECT_EQ(names_of_steps(alone), std::vector<std::string>{"step[DRAFT_EXTEND_V2 bs=8]"});
 }
 
 }  // namespace

@@ -314,9 +314,7 @@ SmallGrids small_grids(const Measured& m) {
       const int64_t blocks = block_count(trace, a);
       if (blocks <= 0) continue;
       small.all_ns += trace.activity.duration_ns[a.value];
-      // Large tiles on most multiprocessors fill it well enough.
-      const bool tiles = category_of(m, a) == KernelCategory::kGemm;
-      if (tiles ? 4 * blocks >= 3 * int64_t{multiprocessors} : blocks >= multiprocessors) continue;
+      if (blocks >= multiprocessors) continue;
       small.ns += trace.activity.duration_ns[a.value];
       small.kernels.push_back(a);
     }
@@ -530,8 +528,7 @@ extern const Rule kSmallBatch = {
         "A grid with fewer blocks than the device has multiprocessors leaves some of them idle. With free memory, "
         "larger batches can use them at little extra time.",
     .computation =
-        "Value: share of compute time in kernels whose grid has fewer blocks than the device has multiprocessors (for "
-        "matrix products: than three quarters of them), if "
+        "Value: share of compute time in kernels whose grid has fewer blocks than the device has multiprocessors, if "
         "over half of the device's memory stays free. No cost: the trace does not show how long a larger batch takes.",
     .advice = {
         "larger batches or longer sequences: more work in about the same time",

@@ -1,7 +1,9 @@
 // Rules on traces written by hand: each is named where its cause is planted, and silent where it is not.
 #include <gtest/gtest.h>
 
+#include "analyse/rank/frameworks.h"
 #include "analyse/rules/measure.h"
+#include "base/text.h"
 #include "tests/support/hand_trace.h"
 
 namespace profgpu {
@@ -443,6 +445,100 @@ TEST(Fixes, SpeakTheFrameworksSettings) {
   EXPECT_TRUE(ddp.back().starts_with("DDP: broadcast_buffers")) << ddp.back();
   for (const std::string& fix : fixes({"vllm/v1/worker/gpu_model_runner.py(1): execute_model"}))
     EXPECT_TRUE(fix.starts_with("vLLM: ")) << fix;
+}
+
+TEST(Fixes, LeaveOutWhatIsDone) {
+  const auto loading = [](std::string_view iterator) {
+    HandTrace h = steps_of([=](HandTrace& hand, int64_t t) {
+      hand.range("enumerate(DataLoader)#" + std::string(iterator) + ".__next__", t, t + 500);
+      hand.python("transformers/trainer.py(2470): _inner_training_loop", t, t + 500);
+      hand.kernel("k", t + 510, t + 515, t + 520, t + 990).call("cudaDeviceSynchronize", t + 516, t + 991);
+    });
+    return found(h, "data-loading-bound")->fix.front();
+  };
+  EXPECT_NE(loading("_SingleProcessDataLoaderIter").find("dataloader_num_workers=4"), std::string::npos);
+  EXPECT_NE(loading("_MultiProcessingDataLoaderIter").find("more of them"), std::string::npos);
+}
+
+// A program's folder may have a package's name; what is installed or checked out is known by what is in it.
+TEST(Frameworks, ArePackagesNotFolders) {
+  const auto names = [](std::string_view frame) {
+    HandTrace h;
+    h.op("aten::mm", 0, 10).kernel("k", 1, 2, 3, 9).python(frame, 0, 10);
+    const Trace trace = h.build();
+    const Facts facts(trace, {});
+    return joined(facts.get<Frameworks>().names());
+  };
+  EXPECT_EQ(names("/home/u/vllm/plain.py(3): step"), "eager PyTorch");
+  EXPECT_EQ(names("/home/u/jax/train.py(3): step"), "eager PyTorch");
+  EXPECT_EQ(names("/home/u/my-megatron/train.py(3): step"), "eager PyTorch");
+  EXPECT_EQ(names("vllm/utils.py(3): step"), "eager PyTorch, vLLM");
+  EXPECT_EQ(names("/usr/lib/python3/dist-packages/vllm/utils.py(3): step"), "eager PyTorch, vLLM");
+  EXPECT_EQ(names("/workspace/vllm/vllm/utils.py(3): step"), "eager PyTorch, vLLM");
+  EXPECT_EQ(names("/workspace/Megatron-LM/megatron/core/utils.py(3): step"), "eager PyTorch, Megatron");
+}
+
+// The recording begins with nothing queued; then each batch is loaded while the GPU works.
+TEST(DataLoadingBound, IsSilentOfAColdStart) {
+  const auto loop = [](bool hidden) {
+    HandTrace h;
+    for (int64_t t = 0; t < 4000; t += 1000) {
+      h.range("ProfilerStep#" + std::to_string(t / 1000), t, t + 1000);
+      h.range("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", t, t + 600);
+      const int64_t start = hidden && t > 0 ? t : t + 620;
+      h.kernel("k", hidden ? std::max<int64_t>(t - 300, 605) : t + 610, hidden ? std::max<int64_t>(t - 295, 610) : t + 615,
+               start, hidden ? t + 995 : t + 980);
+    }
+    return found(h, "data-loading-bound").has_value();
+  };
+  EXPECT_FALSE(loop(true));
+  EXPECT_TRUE(loop(false));
+}
+
+TEST(GraphCapture, IsNamedWhereNothingRuns) {
+  HandTrace h;
+  h.range("capture_32_DECODE", 0, 1000).call("cudaStreamBeginCapture", 1, 2).call("cudaStreamEndCapture", 990, 995);
+  h.op("aten::mm", 10, 20).call("cudaLaunchKernel", 12, 15);
+  const auto f = found(h, "graph-capture");
+  EXPECT_TRUE(f);
+  HandTrace again;
+  again.range("capture_32_DECODE", 0, 1000).op("aten::mm", 10, 20);
+  EXPECT_EQ(verdict_of(again).kind, VerdictKind::kCapture);
+}
+
+TEST(HostBoundLaunches, OfABarrierHasNoCost) {
+  const auto frames = [](std::string_view frame) {
+    HandTrace h = steps_of([=](HandTrace& hand, int64_t t) {
+      hand.kernel("k", t + 1, t + 2, t + 5, t + 100).python(frame, t + 10, t + 900);
+      hand.kernel("k", t + 920, t + 925, t + 930, t + 990);
+    });
+    return h;
+  };
+  HandTrace barrier = frames("torch/distributed/distributed_c10d.py(4000): barrier");
+  HandTrace saves = frames("safetensors/torch.py(280): save_file");
+  HandTrace loads = frames("nvidia/dali/plugin/pytorch.py(200): __next__");
+  for (HandTrace* h : {&barrier, &saves, &loads}) h->range("forward", 0, 1);
+  const auto waits = found(barrier, "host-bound-launches"), writes = found(saves, "host-bound-launches");
+  ASSERT_TRUE(waits && writes);
+  EXPECT_FALSE(waits->cost_ns);
+  EXPECT_NE(waits->fix.front().find("all ranks"), std::string::npos);
+  EXPECT_NE(writes->fix.front().find("background"), std::string::npos);
+  const Trace trace = loads.build();
+  const Facts facts(trace, {});
+  Evidence evidence;
+  evidence.ranks.push_back(diagnose_rank({0, &facts}, {}));
+  const Diagnosis of = diagnose(evidence);
+  const Check& waiting = *std::ranges::find(of.checklist, "data-loading", &Check::id);
+  EXPECT_EQ(waiting.verdict, Verdict::kFail);
+}
+
+TEST(Serving, WithoutRequestsIsNotEvaluated) {
+  HandTrace h;
+  h.op("vllm::attention", 0, 1).python("vllm/v1/engine/core.py(700): _process_input_queue", 10, 2'000'000);
+  h.kernel("k", 2'000'010, 2'000'015, 2'000'020, 2'000'030);
+  const ReportVerdict v = verdict_of(h);
+  EXPECT_EQ(v.kind, VerdictKind::kInconclusive);
+  EXPECT_NE(v.text.find("no requests"), std::string::npos) << v.text;
 }
 
 TEST(PythonGc, CountsCollectionsOnTheThreadOfTheSteps) {

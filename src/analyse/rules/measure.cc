@@ -305,7 +305,8 @@ int64_t Measured::idle_ns(IdleCause cause) const {
 int64_t Measured::cold_start_ns(IdleCause cause) const {
   constexpr int64_t kSeveral = 3;
   const std::vector<Gap>& edges = idle().edges;
-  if (steps_ < kSeveral || edges.empty() || edges.front().before.valid() || !counts(edges.front(), cause)) return 0;
+  const bool of_host = cause == IdleCause::kHostBound || cause == IdleCause::kDataLoading;
+  if (!of_host || steps_ < kSeveral || edges.empty() || edges.front().before.valid() || !counts(edges.front(), cause)) return 0;
   const int64_t cold = edges.front().length(), in_other_steps = idle_ns(cause) - cold;
   return 4 * in_other_steps < cold * (steps_ - 1) ? cold : 0;
 }
