@@ -183,7 +183,7 @@ extern const Rule kFirstUse = {
     .computation =
         "Value: idle time of cause first_use as a share of the device's window: over half of the gap the launching "
         "thread was in work known to happen once, or in a call or op of at least 1 ms that took 20 times the median of "
-        "its name. Cost: replay of the trace without that host time; at most that idle time.",
+        "its name, or of 50 ms if it occurs once or twice and launches little. Cost: replay of the trace without that host time; at most that idle time.",
     .advice = {
         "torch.profiler.schedule(wait=…, warmup=…): record steps of a warm program",
         "run each input shape once before measuring or serving",
