@@ -532,6 +532,24 @@ TEST(HostBoundLaunches, OfABarrierHasNoCost) {
   EXPECT_EQ(waiting.verdict, Verdict::kFail);
 }
 
+TEST(StepTimeVariance, NamesWhatTheLongestStepDoesMore) {
+  HandTrace h;
+  int64_t t = 0;
+  for (int64_t i = 0; i < 12; ++i) {
+    const int64_t save = i == 9 ? 5000 : 0;
+    h.range("ProfilerStep#" + std::to_string(i), t, t + 1000 + save).kernel("k", t + 10, t + 15, t + 20, t + 900);
+    h.call("cudaDeviceSynchronize", t + 16, t + 901);
+    if (save > 0) h.python("safetensors/torch.py(280): save_file", t + 950, t + 950 + save);
+    t += 1000 + save;
+  }
+  const auto f = found(h, "step-time-variance");
+  ASSERT_TRUE(f);
+  ASSERT_EQ(f->where.size(), 1);
+  EXPECT_EQ(f->where.front().name, "save_file");
+  EXPECT_EQ(f->where.front().ns, 5'000'000);
+  EXPECT_NE(f->fix.front().find("background"), std::string::npos);
+}
+
 TEST(Serving, WithoutRequestsIsNotEvaluated) {
   HandTrace h;
   h.op("vllm::attention", 0, 1).python("vllm/v1/engine/core.py(700): _process_input_queue", 10, 2'000'000);

@@ -3,6 +3,8 @@
 #include "analyse/rank/names.h"
 #include "analyse/rank/places.h"
 #include "analyse/rank/recorder_advice.h"
+#include "analyse/rank/request_waits.h"
+#include "analyse/rules/host_work.h"
 #include "analyse/rules/measure.h"
 #include "trace/health.h"
 
@@ -62,9 +64,16 @@ std::vector<const Step*> compared_steps(const Measured& m) {
   return steps;
 }
 
+// Without the time in which a server has no requests.
+int64_t duration_of(const Measured& m, const Step& step) {
+  const ThreadId thread = m.facts().get<Steps>().thread;
+  const int64_t unasked = thread.valid() ? m.facts().get<RequestWaits>().length(thread.value, step.elapsed) : 0;
+  return step.elapsed.length() - unasked;
+}
+
 std::vector<int64_t> measured_durations(const Measured& m) {
   std::vector<int64_t> durations;
-  for (const Step* s : compared_steps(m)) durations.push_back(s->elapsed.length());
+  for (const Step* s : compared_steps(m)) durations.push_back(duration_of(m, *s));
   return durations;
 }
 
@@ -76,6 +85,32 @@ std::optional<double> step_time_variance_value(const Measured& m) {
   return percentile(durations, 95).value_or(0) / median;
 }
 
+std::vector<Place> places_in(const Measured& m, const Step& step) {
+  constexpr size_t kAll = 1000;
+  Places places(m.facts());
+  const ThreadId thread = m.facts().get<Steps>().thread;
+  if (thread.valid()) places.add_host_time(thread, step.interval());
+  return places.most_expensive(kAll);
+}
+
+// What the host does in the longest step that it does not do in a typical one, if that is most of the difference.
+void add_difference(const Measured& m, const Step& longest, const Step& typical, Finding& f) {
+  const std::vector<Place> usual = places_in(m, typical);
+  int64_t most = 0;
+  Place place;
+  for (const Place& p : places_in(m, longest)) {
+    const auto same = std::ranges::find_if(
+        usual, [&](const Place& u) { return u.name == p.name && u.file == p.file && u.line == p.line; });
+    const int64_t more = p.ns - (same == usual.end() ? 0 : same->ns);
+    if (more > most) most = more, place = p, place.ns = more;
+  }
+  if (2 * most < duration_of(m, longest) - duration_of(m, typical)) return;
+  f.evidence.push_back(fmt::format("{} more than a typical step in {}", format_duration(static_cast<double>(most)),
+                                   place_text(place)));
+  if (saves_checkpoint(place)) f.fix.insert(f.fix.begin(), std::string(kSaveInBackground));
+  f.where = {place};
+}
+
 void describe_step_time_variance(const Measured& m, Finding& f) {
   f.what = "some steps take much longer than others";
   f.why = fmt::format("Slow steps (95th percentile) take {:.1f} times the median of {}.", *f.value,
@@ -83,11 +118,13 @@ void describe_step_time_variance(const Measured& m, Finding& f) {
   f.fix = {"see which (--section steps), and compare what they do with the others",
            "usual causes: garbage collection (gc.freeze, gc.disable in the loop), checkpoints, logging, uneven "
            "batches"};
-  const std::vector<const Step*> steps = compared_steps(m);
-  const Step& longest = **std::ranges::max_element(steps, {}, [](const Step* s) { return s->elapsed.length(); });
+  std::vector<const Step*> steps = compared_steps(m);
+  std::ranges::stable_sort(steps, {}, [&](const Step* s) { return duration_of(m, *s); });
+  const Step &longest = *steps.back(), &typical = *steps[(steps.size() - 1) / 2];
   f.evidence.push_back(fmt::format("longest: {} with {}", shortened(longest.name),
-                                   format_duration(static_cast<double>(longest.elapsed.length()))));
+                                   format_duration(static_cast<double>(duration_of(m, longest)))));
   f.seen.step = longest.index;
+  add_difference(m, longest, typical, f);
 }
 
 Intervals profiler_time(const Measured& m) {
