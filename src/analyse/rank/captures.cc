@@ -1,9 +1,11 @@
 // A captured graph's nodes are its launching calls, in order; on one stream a replay runs them in that order. A replay
 // belongs to a capture with as many calls as the replay has activities, each of the kind that its call makes. If
-// several captures fit, the batch size of the replay's step decides, or none matches.
+// several captures fit, the batch size of the replay's step decides, or if all of them call the same operators of the
+// same modules, these are certain and sizes are not; else none matches.
 #include "analyse/rank/captures.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -148,20 +150,28 @@ struct GraphReplay {
   std::optional<int64_t> batch;
 };
 
+struct Match {
+  const Capture* capture = nullptr;   // null: none is certain
+  bool sizes_uncertain = false;
+};
+
 /// Finds the capture of a replay.
 class CaptureMatch {
  public:
   CaptureMatch(const Trace& trace, const std::vector<Capture>& captures) : trace_(trace), captures_(captures) {}
 
-  const Capture* operator()(const GraphReplay& replay) const {
+  Match operator()(const GraphReplay& replay) {
     const auto queue = [&](uint32_t i) { return trace_.activity.queue[trace_.launched[i].value]; };
     for (uint32_t i = replay.first; i < replay.end; ++i)
-      if (queue(i) != queue(replay.first)) return nullptr;   // branches run in any order
+      if (queue(i) != queue(replay.first)) return {};   // branches run in any order
     std::vector<const Capture*> alike;
     for (const Capture& c : captures_)
       if (agrees(c, replay)) alike.push_back(&c);
-    if (alike.size() > 1) std::erase_if(alike, [&](const Capture* c) { return !c->batch || c->batch != replay.batch; });
-    return alike.size() == 1 ? alike.front() : nullptr;
+    std::vector<const Capture*> of_batch = alike;
+    if (alike.size() > 1)
+      std::erase_if(of_batch, [&](const Capture* c) { return !c->batch || c->batch != replay.batch; });
+    if (of_batch.size() == 1) return {of_batch.front(), false};
+    return alike.size() > 1 && same_operators(alike) ? Match{alike.front(), true} : Match{};
   }
 
  private:
@@ -174,8 +184,34 @@ class CaptureMatch {
     return true;
   }
 
+  // The names of the operator and of the module around a captured call.
+  using Origin = std::pair<StringId, StringId>;
+  [[nodiscard]] Origin origin_of(HostId call) const {
+    const HostTable& h = trace_.host;
+    const auto name_of = [&](HostId at) { return at.valid() ? h.name[at.value] : StringId(); };
+    const auto is_module = [&](HostId at) {
+      return h.kind[at.value] == HostKind::kPython && trace_.name(at).starts_with("nn.Module: ");
+    };
+    const HostId op = trace_.enclosing(call, [&](HostId at) { return h.kind[at.value] == HostKind::kOp; });
+    return {name_of(op), name_of(trace_.enclosing(call, is_module))};
+  }
+
+  // Many replays ask of the same captures.
+  bool same_operators(const std::vector<const Capture*>& alike) {
+    const auto [known, added] = same_.try_emplace(alike, true);
+    const Capture& first = *alike.front();
+    for (size_t i = 0; added && i < first.calls.size() && known->second; ++i) {
+      const Origin origin = origin_of(first.calls[i]);
+      known->second = origin.first.valid() && std::ranges::all_of(alike, [&](const Capture* c) {
+        return origin_of(c->calls[i]) == origin;
+      });
+    }
+    return known->second;
+  }
+
   const Trace& trace_;
   const std::vector<Capture>& captures_;
+  std::map<std::vector<const Capture*>, bool> same_;
 };
 
 std::vector<bool> windows_set_aside(const Trace& trace, const std::vector<Intervals>& time,
@@ -224,14 +260,17 @@ Captures Captures::compute(const Facts& facts) {
       replays.push_back(
           {trace.launched_first[c], trace.launched_first[c + 1], batch_around(trace, trace.launching[c])});
   out.set_aside = windows_set_aside(trace, out.time, replays);
-  const CaptureMatch capture_of(trace, reader.all);
+  CaptureMatch capture_of(trace, reader.all);
   for (const GraphReplay& replay : replays) {
     out.replayed += replay.end - replay.first;
-    const Capture* capture = capture_of(replay);
-    if (capture == nullptr) continue;
+    const Match match = capture_of(replay);
+    if (match.capture == nullptr) continue;
     if (out.call.empty()) out.call.resize(trace.activity.size());
-    for (uint32_t i = replay.first; i < replay.end; ++i)
-      out.call[trace.launched[i].value] = capture->calls[i - replay.first];
+    if (match.sizes_uncertain) out.sizes_uncertain.resize(trace.activity.size());
+    for (uint32_t i = replay.first; i < replay.end; ++i) {
+      out.call[trace.launched[i].value] = match.capture->calls[i - replay.first];
+      if (match.sizes_uncertain) out.sizes_uncertain[trace.launched[i].value] = true;
+    }
     out.named += replay.end - replay.first;
   }
   return out;

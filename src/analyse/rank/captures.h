@@ -17,6 +17,9 @@ struct Captures {
   std::vector<bool> set_aside;
   /// By activity: the captured call; invalid: none is certain. Empty: no activity has one.
   std::vector<HostId> call;
+  /// By activity, empty if no activity is one: of several captures that fit, which have the same operators and modules,
+  /// but may differ in sizes.
+  std::vector<bool> sizes_uncertain;
   int64_t named = 0;                ///< activities with a captured call
   int64_t replayed = 0;             ///< activities of all graph replays
 

@@ -158,6 +158,19 @@ TEST_F(CapturesTest, BatchSizesTellCapturesApart) {
   EXPECT_EQ(op(4), "step[DECODE bs=12]");
 }
 
+// Engines capture the same model for many batch sizes, and not all mark which.
+TEST_F(CapturesTest, CapturesWithTheSameOperatorsNameThemAndNoSizes) {
+  TraceRows t;
+  capture(t, 0, 32, kLayer);
+  capture(t, 1000, 16, kLayer);
+  replay(t, 10'000, 12, 90).kernel("gemm").kernel("add");
+  replay(t, 20'000, 32, 91).kernel("gemm").kernel("add");
+  run(t);
+  EXPECT_EQ(op(0), "aten::mm");
+  EXPECT_EQ(op(1), "aten::add");
+  EXPECT_EQ(captures_->sizes_uncertain, (std::vector<bool>{true, true, false, false}));
+}
+
 TEST_F(CapturesTest, ABatchThatIsTooLargeForTheGraphIsOfAnother) {
   TraceRows t;
   capture(t, 0, 16, kLayer);

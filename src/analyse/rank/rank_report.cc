@@ -89,8 +89,11 @@ void add_captured_graphs(const Facts& facts, std::vector<TraceIssue>& issues) {
        captures.named == 0 ? "no capture in the input certainly belongs to the replayed graph: its kernels have no "
                              "operators"
                            : fmt::format("{} of the {} kernels and copies of replayed graphs carry the operators, "
-                                         "modules and shapes of the graph's capture",
-                                         format_count(captures.named), format_count(captures.replayed))});
+                                         "modules and shapes of the graph's capture{}",
+                                         format_count(captures.named), format_count(captures.replayed),
+                                         captures.sizes_uncertain.empty()
+                                             ? ""
+                                             : "; where several captures fit, shapes are not certain")});
 }
 
 // Device work without a launching call. Returns its share of busy time.

@@ -161,7 +161,7 @@ class RunsOfKernels {
     const HostId range = ops_.of_activity[a.value];
     const HostId op = range.valid() ? nearest_[range.value] : HostId();
     const OpWork* known = nullptr;
-    if (op.valid()) {
+    if (op.valid() && !of_uncertain_size(a)) {
       uint32_t& place = place_of(op, a);
       if (place == DeviceWork::kNone) {
         place = static_cast<uint32_t>(work_.runs.size());
@@ -178,6 +178,10 @@ class RunsOfKernels {
       if (known->bytes >= 0) add_saturated(work_.bytes_known_ns, duration);
     }
     if (known == nullptr || known->flops < 0 || known->bytes < 0) add_unknown(a, range);
+  }
+
+  [[nodiscard]] bool of_uncertain_size(ActivityId a) const {
+    return !captures_.sizes_uncertain.empty() && captures_.sizes_uncertain[a.value];
   }
 
   // A replay launches what was captured once.
@@ -221,7 +225,12 @@ class RunsOfKernels {
     const StringId name = is_op ? trace_.host.name[range.value] : trace_.activity.name[a.value];
     const auto [it, fresh] = unknown_.try_emplace(uint64_t{name.value} << 1 | is_op);
     UnknownWorkRow& row = it->second;
-    if (fresh) row.name = trace_.strings[name], row.reason = is_op ? reason(range) : "launched outside any operator";
+    if (fresh) {
+      row.name = trace_.strings[name];
+      row.reason = of_uncertain_size(a) ? "several captures of graphs fit"
+                   : is_op              ? reason(range)
+                                        : "launched outside any operator";
+    }
     ++row.kernels;
     add_saturated(row.device_ns, trace_.activity.duration_ns[a.value]);
   }
