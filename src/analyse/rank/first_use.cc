@@ -74,17 +74,19 @@ struct OwnCalls {
 };
 
 // By host row; of rows that are no such ops, nothing.
-std::vector<OwnCalls> own_calls(const Trace& trace) {
+std::vector<OwnCalls> own_calls(const Trace& trace, const Names& names) {
   const HostTable& h = trace.host;
   std::vector<OwnCalls> calls(h.size());
   const auto op_around = [&](HostId call) {
     return trace.enclosing(h.parent[call.value], [&](HostId at) { return h.kind[at.value] == HostKind::kOp; });
   };
-  for (const HostId call : trace.launching)
-    if (const HostId op = op_around(call); op.valid()) ++calls[op.value].launches;
   for (uint32_t i = 0; i < h.size(); ++i) {
-    if (!h.is_call(HostId(i)) || !contains(trace.name(HostId(i)), "EventSynchronize")) continue;
-    if (const HostId op = op_around(HostId(i)); op.valid()) ++calls[op.value].event_waits;
+    if (!h.is_call(HostId(i))) continue;
+    const CallKind kind = names.call[h.name[i].value];
+    if (kind != CallKind::kLaunch && kind != CallKind::kSynchronize) continue;
+    const HostId op = op_around(HostId(i));
+    if (op.valid() && kind == CallKind::kLaunch) ++calls[op.value].launches;
+    else if (op.valid() && contains(trace.name(HostId(i)), "EventSynchronize")) ++calls[op.value].event_waits;
   }
   return calls;
 }
@@ -162,7 +164,7 @@ FirstUse FirstUse::compute(const Facts& facts) {
     if (parent.valid()) has_ops[parent.value] = true;
   }
   const Durations durations(trace);
-  const std::vector<OwnCalls> calls = own_calls(trace);
+  const std::vector<OwnCalls> calls = own_calls(trace, names);
   std::vector<Intervals> tuning(trace.threads.size());
   const bool has_device = trace.activity.size() > 0;
   FirstUse use;

@@ -124,13 +124,15 @@ void find_engine_ranges(const Facts& facts, Steps& all) {
     verifies |= name.starts_with("step[TARGET_VERIFY ");
   }
   for (size_t i = 0; i < named.size() && verifies; ++i) named[i] = named[i] && !drafts[i];
-  bool waits = false;   // one such round after the other: what lies between them, too
+  Intervals& unasked = all.without_requests;   // from one step to the next, if such a round is between them
+  bool waits = false;
   for (const auto& [range, time] : ranges(facts, named)) {
     EngineStep step = *engine_step(trace.name(range));
     const bool empty = step.sequences == 0;
-    if (empty && waits) all.without_requests.back().end = time.end;
-    else if (empty) all.without_requests.push_back(time);
-    else all.of_engine.push_back({range, time, std::move(step)});
+    if (empty && waits) unasked.back().end = time.end;
+    else if (empty) unasked.push_back({all.of_engine.empty() ? time.start : all.of_engine.back().time.end, time.end});
+    else if (waits) unasked.back().end = time.start;
+    if (!empty) all.of_engine.push_back({range, time, std::move(step)});
     waits = empty;
   }
   all.without_requests = merged(std::move(all.without_requests));

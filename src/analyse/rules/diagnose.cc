@@ -187,7 +187,7 @@ void add_framework_fixes(const Rule& rule, const Frameworks& with, Finding& f) {
   for (const FrameworkFix& fix : rule.by_framework)
     if (with.has(fix.of) && !(fix.unless && with.has(*fix.unless)) && !is_there(fix) && !is_done(fix.fix, with))
       (fix.also ? last : f.fix).push_back(fmt::format("{}: {}", framework_name(fix.of), fix.fix));
-  if (f.fix.empty() || !with.serves())
+  if ((f.fix.empty() && last.empty()) || !with.serves())
     std::ranges::copy_if(all, std::back_inserter(f.fix), [&](const std::string& fix) { return !is_done(fix, with); });
   f.fix.insert(f.fix.end(), last.begin(), last.end());
   if (f.fix.empty() && with.serves()) f.fix.emplace_back(kEngineFix);
