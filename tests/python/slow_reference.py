@@ -21,8 +21,8 @@ COMMUNICATION = re.compile(
     'nccl|rccl|cross_device_reduce|(one|two)_?shot_all_?reduce|multimem_all_?(reduce|gather)|nvshmem|deep_ep|mscclpp', re.I)
 STEP = re.compile(r'ProfilerStep#\d+')
 ENGINE_STEP = re.compile(
-    r'execute_(context|new|\d+)_.*|step\[(DECODE|EXTEND|MIXED|PREFILL|TARGET_VERIFY|IDLE|SPLIT_PREFILL|DRAFT_EXTEND).*'
-    r'|(prefill|decode)\[.*|\[Executor\] _forward_step .*|execute_diffusion_.*|capture_\d+_.*')
+    r'execute_(context|new|\d+)_.*|step\[(DECODE|EXTEND|MIXED|PREFILL|TARGET_VERIFY|SPLIT_PREFILL|DRAFT_EXTEND).*'
+    r'|(prefill|decode)\[.*|\[Executor\] _forward_step.*|execute_diffusion_.*|capture_\d+_.*')
 LIKE_STEP = re.compile(r'(train(ing)?[ _-]?)?(step|iter|iteration|batch)[ _#:-]*\d+', re.I)
 DATA_LOADING = re.compile(
     r'enumerate\(dataloader\).*|dataload(ing|er)?|loaddata|loadbatch|fetchbatch|nextbatch|getbatch')
