@@ -196,7 +196,8 @@ class RunsOfKernels {
       if (!fresh) return it->second;
       const auto step = engine_step(trace_.name(at));
       if (step && step->pairs && step->query_pairs && step->context_tokens && step->tokens)
-        it->second = {*step->context_tokens, *step->pairs, std::max<int64_t>(*step->query_pairs - *step->tokens, 0) / 2};
+        it->second = {*step->context_tokens, *step->pairs,
+                      std::max<int64_t>(*step->query_pairs - *step->tokens, 0) / 2, *step->tokens};
       return it->second;
     };
     const HostId step = trace_.enclosing(launch, [&](HostId at) { return figures(at).has_value(); });
