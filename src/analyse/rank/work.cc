@@ -35,12 +35,16 @@ struct HashOfInputs {
 
 // Bits of the elements of lists, of which no type is recorded, by the name of the kernel that reads them; 0: unknown.
 int list_bits(std::string_view kernel) {
+// The first type in it is the elements': FusedAdamMathFunctor<float, ...> has learning rates of type double behind it.
   constexpr std::pair<std::string_view, int> kTypes[] = {
       {"OpaqueType<1u>", 8}, {"OpaqueType<2u>", 16}, {"OpaqueType<4u>", 32}, {"OpaqueType<8u>", 64},
       {"BFloat16", 16},      {"c10::Half", 16},      {"__half", 16},         {"double", 64},
       {"<float", 32},        {"<long", 64},          {"<int", 32}};
-  const auto* const it = std::ranges::find_if(kTypes, [&](const auto& type) { return contains(kernel, type.first); });
-  return it == std::end(kTypes) ? 0 : it->second;
+  size_t first = kernel.npos;
+  int bits = 0;
+  for (const auto& [type, bits_of_type] : kTypes)
+    if (const size_t at = kernel.find(type); at < first) first = at, bits = bits_of_type;
+  return bits;
 }
 
 /// The work of every operator's inputs, each parsed once.
