@@ -147,13 +147,13 @@ std::optional<ModelSection> ModelSection::compute(const Facts& facts) {
   const auto steps = static_cast<int64_t>(facts.get<Steps>().measured().size());
   ModelSection m;
   m.type = model.type;
+  m.training = facts.get<Phases>().backward_passes > 0;
   if (!model.unknown.empty()) {
     const std::string_view advice = recorder_advice(facts.trace().recorder).shapes;
     m.notes.push_back(model.unknown + (facts.get<OpWorks>().shapes ? "" : "; for MFU, " + std::string(advice)));
     return m;
   }
   m.parameters = model.parameters(), m.active_parameters = model.active_weights();
-  m.training = facts.get<Phases>().backward_passes > 0;
   set_flops_per_token(facts, model, load, m);
   if (model.attention_layers < model.layers)
     m.notes.emplace_back("what scans compute between their products is left out");

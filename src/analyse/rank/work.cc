@@ -183,7 +183,7 @@ class RunsOfKernels {
       if (known->bytes >= 0) add_saturated(work_.bytes_known_ns, duration);
     }
     if (known == nullptr || known->flops < 0 || known->bytes < 0) add_unknown(a, range, "");
-    else if (known->lower_bound) add_unknown(a, range, "lengths of sequences not in the trace");
+    else if (known->lower_bound) add_unknown(a, range, reason_of_bound(trace_.name(work_.run(a)->op)));
   }
 
   // A replay launches what was captured once.
@@ -221,6 +221,12 @@ class RunsOfKernels {
     Precision& precision = run.work.precision;
     if (precision == Precision::kUnknown && run.work.flops > 0) precision = shown;
     if (precision == Precision::kFp32 && shown == Precision::kTf32) precision = shown;
+  }
+
+  static std::string_view reason_of_bound(std::string_view op) {
+    const OpFamily* const family = find_family(op);
+    const bool attends = family != nullptr && family->name == "attention";
+    return attends ? "lengths of sequences not in the trace" : "sizes not in the trace";
   }
 
   // Without a reason: what is not recorded.
