@@ -122,7 +122,8 @@ namespace {
 std::string not_in_peaks(const MeasuredMachine& peaks, std::string_view device) {
   std::string names;
   for (const DeviceLimits& d : peaks.devices) append_listed(names, "\"" + d.name + "\"");
-  return fmt::format("{} has no entry \"{}\", only {}", peaks.path.empty() ? "the file of --peaks" : peaks.path, device, names);
+  return fmt::format("{} has no entry \"{}\", only {}", peaks.path.empty() ? "the file of --peaks" : peaks.path, device,
+                     names);
 }
 
 }  // namespace
@@ -201,7 +202,8 @@ RunLimits RunLimits::compute(const Facts& facts) {
     if (!least || all.main_ns[i] <= 0) continue;
     const bool computes = limits->computes_longer(run.work);
     const double pct = computes ? 100 * *least / static_cast<double>(run.device_ns) : 0;
-    all.boosted[i] = pct > kImpossiblePct && pct <= kBoostedPct && is_whole_product(run) && !facts.get<Limits>().measured;
+    const bool may_be_boosted = is_whole_product(run) && !facts.get<Limits>().measured;
+    all.boosted[i] = may_be_boosted && pct > kImpossiblePct && pct <= kBoostedPct;
     all.impossible[i] = pct > kImpossiblePct && !all.boosted[i];
     if (all.impossible[i]) continue;
     all.least_ns[i] = *least;

@@ -179,8 +179,9 @@ std::optional<SizeReason> uneven_waves(const Measured& m, const SlowOp& op) {
   if (blocks <= multiprocessors || multiprocessors <= 0) return std::nullopt;
   const int64_t waves = (blocks + multiprocessors - 1) / multiprocessors;
   if (4 * blocks >= 3 * waves * multiprocessors) return std::nullopt;
+  const double exact = static_cast<double>(blocks) / static_cast<double>(multiprocessors);
   return SizeReason{fmt::format("{} blocks are {:.1f} waves on {} multiprocessors, which take as long as {}", blocks,
-                                static_cast<double>(blocks) / static_cast<double>(multiprocessors), multiprocessors, waves),
+                                exact, multiprocessors, waves),
                     "sizes whose tiles fill whole waves, or kernels that split the inner size (split-K, stream-K)"};
 }
 

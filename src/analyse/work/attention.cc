@@ -186,15 +186,16 @@ Amount slot_of(const OpInputs& in, const CachedPlaces& at, size_t place) {
   return row / (first ? *first : next.value_or(0));
 }
 
-// Single tokens of latent attention: a head's query is as long as the cache's vectors, and the first part of these is its
-// value. In a step that also has prompts, these have other operators; how many keys are which ones' is not known. Of a
-// selection of keys (indices, the eleventh input) neither.
+// Single tokens of latent attention: a head's query is as long as the cache's vectors, and the first part of these is
+// its value. In a step that also has prompts, these have other operators; how many keys are which ones' is not known,
+// nor is it of a selection of keys (indices, the eleventh input).
 OpWork latent_attention(const OpInputs& in, const AttendedKeys& attended) {
   const std::vector<int64_t>&query = in[0].shape, &cache = in[1].shape;
   if (query.size() < 3 || cache.size() < 2 || query.back() != cache.back() || !in[10].shape.empty()) return {};
   const auto first = whole_value(in[2]);
   const int64_t size = query.back(), value = first ? *first : whole_value(in[3]).value_or(0);
-  const int64_t heads = query[query.size() - 2], tokens = product_of(std::span(query).first(query.size() - 2)).or_unknown();
+  const int64_t heads = query[query.size() - 2];
+  const int64_t tokens = product_of(std::span(query).first(query.size() - 2)).or_unknown();
   if (value <= 0 || value > size || tokens < attended.tokens) return {};
   const Amount each = Amount(heads) * (size + value);
   const Amount moved = bytes_of(in, 0) + bytes_of(Amount(tokens) * heads * value, in[0].element_bits()) +

@@ -70,7 +70,8 @@ OpWork lookups(const OpInputs& in) {
   const auto all = whole_value(in[7]), most = whole_value(in[8]);
   const int64_t tables = in[6].shape.size() == 1 ? in[6].shape[0] - 1 : 0;
   if (!all || !most || tables < 1 || *most < 1 || *all % *most != 0 || *all / *most != tables) return {.flops = 0};
-  if (in[12].shape.size() != 1 || in[1].shape.empty() || in[1].shape[0] == 0) return {.flops = 0};   // not on the device
+  const bool on_device = !in[1].shape.empty() && in[1].shape[0] > 0;
+  if (in[12].shape.size() != 1 || !on_device) return {.flops = 0};
   const int bits = in[1].element_bits();
   const bool pooled = whole_value(in[13]).value_or(2) < 2;   // by sum or mean; else each row is a result
   const Amount rows = elements_of(in[11]), results = pooled ? Amount(in[12].shape[0]) - 1 : rows;

@@ -162,8 +162,8 @@ OpWork fp4_into_first(const OpInputs& in) { return packed_fp4(in, 1, 6, in[0].el
 // aiter::gemm_a4w4(a, b, scales of a, of b, ...): what is next is the result or a bias, by version.
 OpWork fp4_aiter(const OpInputs& in) { return packed_fp4(in, 0, 4, 16); }
 
-// Of activations and weights that are packed, whose number of columns is `n`; all inputs are read. `into`: one of them is
-// the result.
+// Of activations and weights that are packed, whose number of columns is `n`; all inputs are read. `into`: one of them
+// is the result.
 OpWork packed(const OpInputs& in, int64_t n, bool into = false) {
   const Sizes& a = in[0].shape;
   if (a.size() < 2 || n <= 0) return {};

@@ -36,8 +36,8 @@ ProductSizes fitting_result(const std::vector<int64_t>& a, const std::vector<int
   return std::min({batch, m, n, k}) > 0 ? ProductSizes{batch, m, n, k} : ProductSizes{};
 }
 
-// A product by a template: its result comes last, and what is fused to it may be among the inputs. Its sizes are known if
-// only one way to multiply two of these fits the result.
+// A product by a template: its result comes last, and what is fused to it may be among the inputs. Its sizes are known
+// if only one way to multiply two of these fits the result.
 OpWork product_by_template(const OpInputs& in) {
   OpWork work = arguments_once(in);
   work.flops = -1;
@@ -58,8 +58,8 @@ OpWork product_by_template(const OpInputs& in) {
   return work;
 }
 
-// "poi", "red" and "per" are pointwise, reductions, and reductions in one pass, "tem" templates for products and attention
-// (torch/_inductor/codegen/triton.py).
+// "poi", "red" and "per" are pointwise, reductions, and reductions in one pass, "tem" templates for products and
+// attention (torch/_inductor/codegen/triton.py).
 constexpr OpForm kTritonForms[] = {{"triton_poi_* triton_red_* triton_per_*", arguments_once},
                                    {"triton_tem_*", product_by_template}};
 
