@@ -281,8 +281,12 @@ ReportPart serving_part(const Serving& serving) {
   const auto say = [&](std::string text) { part.sentences.push_back(std::move(text)); };
   for (const ServingKind& k : serving.kinds) {
     std::string text;
-    if (k.flops_per_token) append_listed(text, fmt::format("{} GFLOP", format_number(*k.flops_per_token / 1e9)));
-    if (k.bytes_per_token) append_listed(text, format_bytes(*k.bytes_per_token));
+    const auto least = [](bool is_least) { return is_least ? "at least " : ""; };
+    if (k.flops_per_token)
+      append_listed(text, fmt::format("{}{} GFLOP", least(k.flops_is_lower_bound),
+                                      format_number(*k.flops_per_token / 1e9)));
+    if (k.bytes_per_token)
+      append_listed(text, least(k.bytes_is_lower_bound) + format_bytes(*k.bytes_per_token));
     if (!text.empty()) say(fmt::format("a token of {} steps needs {} on this GPU", step_kind_name(k.kind), text));
   }
   if (serving.token_interval_ns)

@@ -94,12 +94,16 @@ ReportPart model_part(const Report& report, const RankReport& rank) {
   }
   const ModelSection& m = *rank.model;
   const auto billions = [](double n) { return format_number(n / 1e9); };
-  std::string sizes = fmt::format("{}: {} billion weights", m.type, billions(m.parameters));
-  if (m.active_parameters < 0.99 * m.parameters)
-    sizes += fmt::format(", {} billion in a token's products", billions(m.active_parameters));
+  if (!m.parameters) {
+    part.sentences = m.notes;
+    return part;
+  }
+  std::string sizes = fmt::format("{}: {} billion weights", m.type, billions(*m.parameters));
+  if (*m.active_parameters < 0.99 * *m.parameters)
+    sizes += fmt::format(", {} billion in a token's products", billions(*m.active_parameters));
   part.sentences.push_back(std::move(sizes));
   std::string flops = fmt::format("{} of a token: {} GFLOP for weights", m.training ? "forward and backward" : "forward",
-                                  billions(m.flops_per_token));
+                                  billions(*m.flops_per_token));
   if (m.attention_flops_per_token)
     flops += fmt::format(", {} GFLOP for attention", billions(*m.attention_flops_per_token));
   part.sentences.push_back(std::move(flops));

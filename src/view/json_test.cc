@@ -217,6 +217,7 @@ TEST(Json, ARankIsItsSections) {
         "mfu_pct": null,
         "hfu_pct": null,
         "mbu_pct": null,
+        "mbu_is_lower_bound": null,
         "clock_mfu_pct": null,
         "mfu_is_lower_bound": null,
         "missing": [],

@@ -64,7 +64,7 @@ std::string utilization_text(const Roofline& r, const Limits& limits) {
   add(r.mfu_is_lower_bound() ? "MFU at least" : "MFU", r.mfu_pct);
   if (r.hfu_pct && *r.hfu_pct - r.mfu_pct.value_or(0) >= 0.5)
     add(r.mfu_is_lower_bound() ? "HFU at least" : "HFU", r.hfu_pct);
-  add("MBU", r.mbu_pct);
+  add(r.mbu_is_lower_bound ? "MBU at least" : "MBU", r.mbu_pct);
   if (r.clock_mfu_pct && limits.clock_mhz && std::abs(*r.clock_mfu_pct - *r.mfu_pct) >= 0.5)
     append_listed(text, fmt::format("{} of what its clock of {} allows", format_percent(*r.clock_mfu_pct, 0),
                                     format_count(std::llround(*limits.clock_mhz)) + " MHz"));
@@ -120,6 +120,7 @@ Table rows_table(const std::vector<RooflineRow>& rows, std::string title, size_t
     const RooflineRow& r = rows[i];
     std::string bound(r.recomputed ? "recomputed" : bound_name(r.bound));
     if (r.precision != Precision::kUnknown) bound += fmt::format(", {}", precision_name(r.precision));
+    if (r.flops && r.flops_is_lower_bound) bound += ", FLOPs at least";
     const std::string name = r.shapes ? r.name + " " + *r.shapes : short_kernel_name(r.name);
     table.rows.push_back({shortened(name, kMaxName), r.count, r.total_ns, r.limit_pct(), r.tflops(), r.memory_gbps(),
                           std::move(bound)});

@@ -47,7 +47,7 @@ std::vector<PhaseRow> sample_phases() {
 }
 
 AverageStep sample_average() {
-  AverageStep mean{5, 176'500'000, 176'500'000, {}, false};
+  AverageStep mean{5, 176'500'000, 176'500'000, false, {}, false};
   for (const PhaseRow& phase : sample_phases()) mean.phases.push_back(phase.share);
   return mean;
 }

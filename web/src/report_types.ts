@@ -503,6 +503,8 @@ export interface ServingKind {
   graph_pct: number;
   flops_per_token: number | null;
   bytes_per_token: number | null;
+  flops_is_lower_bound: boolean | null;
+  bytes_is_lower_bound: boolean | null;
 }
 export interface Serving {
   kinds: ServingKind[];
@@ -558,6 +560,7 @@ export interface OpRow {
   device_total_ns: number;
   device_self_ns: number;
   flops: number | null;
+  flops_is_lower_bound: boolean | null;
   bytes: number | null;
 }
 export interface FamilyWorkRow {
@@ -567,6 +570,7 @@ export interface FamilyWorkRow {
   needed_flops: number;
   bytes: number;
   device_ns: number;
+  flops_is_lower_bound: boolean;
 }
 export interface WorkPerStep {
   flops_known_pct: number;
@@ -574,6 +578,7 @@ export interface WorkPerStep {
   flops: number | null;
   flops_is_lower_bound: boolean | null;
   bytes: number | null;
+  bytes_is_lower_bound: boolean | null;
   flops_per_token: number | null;
   bytes_per_token: number | null;
   flops_per_sample: number | null;
@@ -629,6 +634,7 @@ export interface RooflineRow {
   count: number;
   total_ns: number;
   flops: number | null;
+  flops_is_lower_bound: boolean | null;
   bytes: number | null;
   intensity: number | null;
   tflops: number | null;
@@ -644,6 +650,7 @@ export interface Roofline {
   mfu_pct: number | null;
   hfu_pct: number | null;
   mbu_pct: number | null;
+  mbu_is_lower_bound: boolean | null;
   clock_mfu_pct: number | null;
   mfu_is_lower_bound: boolean | null;
   missing: string[];
@@ -696,10 +703,10 @@ export interface Distance {
 }
 export interface ModelSection {
   type: string;
-  parameters: number;
-  active_parameters: number;
+  parameters: number | null;
+  active_parameters: number | null;
   training: boolean;
-  flops_per_token: number;
+  flops_per_token: number | null;
   attention_flops_per_token: number | null;
   tokens_per_step: number | null;
   tokens_source: string | null;

@@ -9,6 +9,7 @@
 #include "analyse/rank/devices.h"
 #include "analyse/rank/kernels.h"
 #include "analyse/rank/phases.h"
+#include "analyse/rank/recorder_advice.h"
 #include "analyse/rank/roofline.h"
 #include "analyse/rank/step_load.h"
 #include "analyse/rank/steps.h"
@@ -43,19 +44,65 @@ Precision precision_of_products(const Facts& facts) {
   return *most > 0 ? static_cast<Precision>(most - ns.begin()) : Precision::kUnknown;
 }
 
-// Keys that a token attends to on average.
-std::optional<double> keys_per_token(const Facts& facts, const ModelConfig& model, const StepLoad& load) {
-  if (load.sequence_length) return model.keys_of(*load.sequence_length);
+// Keys that a token attends to on average, in layers with windows of them as well; none: unknown.
+struct TokenKeys {
+  std::optional<double> all, windowed;
+};
+
+TokenKeys keys_per_token(const Facts& facts, const ModelConfig& model, const StepLoad& load) {
+  if (const auto length = load.sequence_length) return {model.keys_of(*length), model.windowed_keys_of(*length)};
   double pairs = 0, tokens = 0;
+  bool within = true;   // no sequence is longer than a window
   for (const EngineRange& s : facts.get<Steps>().of_engine) {
     if (!s.measured || !is_served(s.batch.kind)) continue;
-    if (!s.batch.pairs || !s.batch.tokens) return std::nullopt;
+    if (!s.batch.pairs || !s.batch.tokens) return {};
     // Half of what a prompt's own tokens make is behind the mask.
     pairs += static_cast<double>(*s.batch.pairs) -
              static_cast<double>(std::max<int64_t>(s.batch.query_pairs.value_or(0) - *s.batch.tokens, 0)) / 2;
     tokens += static_cast<double>(*s.batch.tokens);
+    within &= s.batch.context_tokens.value_or(INT64_MAX) <= model.window;
   }
-  return tokens > 0 ? std::optional(pairs / tokens) : std::nullopt;
+  if (tokens == 0) return {};
+  return {pairs / tokens, only_if(within || model.windowed_layers == 0, pairs / tokens)};
+}
+
+// Of the tokens, those that the product to the vocabulary is for. Engines predict one token after each prompt, and one
+// after each that they generate; other programs may do either. None: unknown.
+std::optional<double> predicting_part(const Facts& facts, const ModelConfig& model, const StepLoad& load, bool training) {
+  if (training || !model.causal || model.head_weights() == 0 || load.sequence_length == 1) return 1;
+  double predicting = 0, tokens = 0;
+  for (const EngineRange& s : facts.get<Steps>().of_engine) {
+    if (!s.measured || !is_served(s.batch.kind)) continue;
+    const std::optional<int64_t> of_step = s.batch.kind == StepKind::kDecode ? s.batch.tokens : s.batch.sequences;
+    if (!of_step || !s.batch.tokens) return std::nullopt;
+    predicting += static_cast<double>(*of_step), tokens += static_cast<double>(*s.batch.tokens);
+  }
+  return tokens > 0 ? std::optional(std::min(predicting / tokens, 1.0)) : std::nullopt;
+}
+
+// And what of them is left out.
+void set_flops_per_token(const Facts& facts, const ModelConfig& model, const StepLoad& load, ModelSection& m) {
+  const double passes = m.training ? 1 + kBackwardPasses : 1;
+  const std::optional<double> predicting = predicting_part(facts, model, load, m.training);
+  m.flops_per_token =
+      passes * (model.flops_of_weights() - 2 * model.head_weights() * (1 - predicting.value_or(0)));
+  m.whole = predicting.has_value();
+  if (!predicting) m.notes.emplace_back("the product to the vocabulary is left out: for which tokens it ran is not known");
+  const TokenKeys keys = keys_per_token(facts, model, load);
+  if (model.attention_layers == 0) {
+    m.attention_flops_per_token = 0;
+  } else if (keys.all) {
+    m.attention_flops_per_token = passes * model.flops_of_attention(*keys.all, keys.windowed.value_or(0));
+  } else {
+    m.whole = false;
+    m.notes.emplace_back("attention is left out: give the length of sequences, --tokens-per-step SEQUENCESxLENGTH");
+  }
+  if (model.windowed_layers > 0 && keys.all && !keys.windowed) {
+    m.whole = false;
+    m.notes.push_back(fmt::format("attention is left out of {} of {} layers, which have windows of {} tokens: how long "
+                                  "each sequence is, is not known",
+                                  model.windowed_layers, model.attention_layers, format_count(model.window)));
+  }
 }
 
 void compare_with_ops(const Facts& facts, ModelSection& m) {
@@ -66,9 +113,8 @@ void compare_with_ops(const Facts& facts, ModelSection& m) {
   const bool fewer_counted = m.op_flops_is_lower_bound && *m.op_flops_pct < 100;
   if (!fewer_counted && std::abs(*m.op_flops_pct - 100) > kAgreePct)
     m.notes.push_back(fmt::format(
-        "operators' shapes have {} of the model's FLOPs: check the tokens of a step for each GPU, and whether all "
-        "weights are trained",
-        format_percent(*m.op_flops_pct, 0)));
+        "operators' shapes have {} of the model's FLOPs: check the tokens of a step for each GPU{}",
+        format_percent(*m.op_flops_pct, 0), m.training ? ", and whether all weights are trained" : ""));
 }
 
 void add_rate(const Facts& facts, const ModelConfig& model, int64_t steps, ModelSection& m) {
@@ -88,7 +134,7 @@ void add_rate(const Facts& facts, const ModelConfig& model, int64_t steps, Model
   }
   m.tflops = per_ns / 1e3;
   if (peak > 0) m.mfu_pct = 100 * per_ns / peak;
-  else if (!limits.device) m.notes.push_back(limits.why + ": pass measured peaks with --peaks FILE");
+  else if (!limits.device) m.notes.push_back(limits.why_with_advice());
   else m.notes.push_back("the device's peak rate is not known for this precision");
 }
 
@@ -101,21 +147,20 @@ std::optional<ModelSection> ModelSection::compute(const Facts& facts) {
   const auto steps = static_cast<int64_t>(facts.get<Steps>().measured().size());
   ModelSection m;
   m.type = model.type;
-  m.parameters = model.parameters(), m.active_parameters = model.active_weights();
   m.training = facts.get<Phases>().backward_passes > 0;
-  const double passes = m.training ? 1 + kBackwardPasses : 1;
-  m.flops_per_token = passes * model.flops_of_weights();
-  if (model.attention_layers == 0) m.attention_flops_per_token = 0;
-  else if (const auto keys = keys_per_token(facts, model, load))
-    m.attention_flops_per_token = passes * model.flops_of_attention(*keys);
-  else
-    m.notes.emplace_back("attention is left out: give the length of sequences, --tokens-per-step SEQUENCESxLENGTH");
+  if (!model.unknown.empty()) {
+    const std::string_view advice = recorder_advice(facts.trace().recorder).shapes;
+    m.notes.push_back(model.unknown + (facts.get<OpWorks>().shapes ? "" : "; for MFU, " + std::string(advice)));
+    return m;
+  }
+  m.parameters = model.parameters(), m.active_parameters = model.active_weights();
+  set_flops_per_token(facts, model, load, m);
   if (model.attention_layers < model.layers)
     m.notes.emplace_back("what scans compute between their products is left out");
   if (model.has_more) m.notes.emplace_back("only the language model counts, and not what else the config describes");
-  m.whole = m.attention_flops_per_token && model.attention_layers == model.layers && !model.has_more;
+  m.whole &= model.attention_layers == model.layers && !model.has_more;
   m.tokens_per_step = load.tokens, m.tokens_source = load.source;
-  if (load.tokens) m.flops_per_step = *load.tokens * (m.flops_per_token + m.attention_flops_per_token.value_or(0));
+  if (load.tokens) m.flops_per_step = *load.tokens * (*m.flops_per_token + m.attention_flops_per_token.value_or(0));
   else
     m.notes.emplace_back("the tokens of a step are not known: --tokens-per-step N, all GPUs' tokens over their number");
   add_rate(facts, model, steps, m);

@@ -13,9 +13,12 @@ namespace profgpu {
 
 struct ModelSection {
   std::string type;                       ///< "llama"
-  double parameters = 0, active_parameters = 0;   ///< all weights; those that a token's products use
+  /// All weights; those that a token's products use. None, as all that follows: the type is not known.
+  std::optional<double> parameters, active_parameters;
   bool training = false;                  ///< backward passes were seen: 3 times the forward pass
-  double flops_per_token = 0;             ///< of weights: 6 for each active one in training, else 2
+  /// Of weights: 6 for each active one in training, else 2. The product to the vocabulary only as far as a token is one
+  /// whose next one is predicted: an engine predicts one after each prompt.
+  std::optional<double> flops_per_token;
   /// More, for attention; none: how long sequences are is not known.
   std::optional<double> attention_flops_per_token;
   std::optional<double> tokens_per_step;  ///< of one GPU

@@ -212,6 +212,7 @@ class OpWalk {
     if (work.flops >= 0) add_known(r.flops, work.flops);
     else if (args.flops > 0) add_known(r.flops, static_cast<int64_t>(args.flops));
     if (work.bytes >= 0) add_known(r.bytes, work.bytes);
+    r.flops_is_lower_bound |= work.lower_bound && work.flops > 0;
   }
 
   const Trace& trace_;

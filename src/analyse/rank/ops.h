@@ -22,13 +22,15 @@ struct OpRow {
   int64_t device_self_ns = 0;
   /// Of calls whose work is known (OpWorks), else as recorded; none: of no call.
   std::optional<int64_t> flops, bytes;
+  bool flops_is_lower_bound = false;   ///< some calls have at least so many
   int64_t measured_calls = 0;   ///< calls that begin in a measured step
   int64_t measured_self_ns = 0; ///< cpu_self of those
 
   void fields(auto&& v) const {
     v("name", text), v("calls", calls), v("cpu_total_ns", cpu_total_ns), v("cpu_self_ns", cpu_self_ns);
     v("device_total_ns", device_total_ns), v("device_self_ns", device_self_ns);
-    v("flops", flops), v("bytes", bytes);
+    v("flops", flops), v("flops_is_lower_bound", only_if(flops.has_value(), flops_is_lower_bound));
+    v("bytes", bytes);
   }
   static std::vector<OpRow> rows(const Facts& facts);
 };

@@ -29,7 +29,6 @@ constexpr int64_t kShort_ns = 5'000;
 // With few blocks a little longer ones don't, either. What takes longer has too few blocks for its work.
 constexpr int64_t kShortOfFewBlocks_ns = 20'000;
 constexpr double kHalf = 0.5;
-constexpr double kImpossiblePct = 105;   // of the peak, with rounding in tables of peaks
 
 /// The busiest device; null: none.
 const DeviceTime* device_of(const Facts& facts) {
@@ -54,6 +53,9 @@ std::vector<ActivityId> main_kernels(const Facts& facts, const DeviceWork& work,
   }
   return of_run;
 }
+
+// No mask leaves out any of it.
+bool is_whole_product(const WorkRun& run) { return run.work.product.batch > 0 && run.work.skipped_flops <= 0; }
 
 bool has_few_blocks(const Trace& trace, ActivityId a, int32_t multiprocessors) {
   const int64_t blocks = block_count(trace, a);
@@ -115,18 +117,31 @@ std::vector<PeakRow> Limits::peaks() const {
   return rows;
 }
 
+namespace {
+
+std::string not_in_peaks(const MeasuredMachine& peaks, std::string_view device) {
+  std::string names;
+  for (const DeviceLimits& d : peaks.devices) append_listed(names, "\"" + d.name + "\"");
+  return fmt::format("{} has no entry \"{}\", only {}", peaks.path.empty() ? "the file of --peaks" : peaks.path, device,
+                     names);
+}
+
+}  // namespace
+
 Limits Limits::compute(const Facts& facts) {
   const DeviceTime* device = device_of(facts);
   if (device == nullptr) return {std::nullopt, "no device was recorded"};
   const DeviceProperties properties = facts.trace().properties(device->id);
   if (const std::vector<DeviceLimits>& measured = facts.options().peaks.devices; !measured.empty()) {
     const DeviceLimits* own = limits_called(measured, properties.name);
-    if (own == nullptr) return {std::nullopt, "the file of --peaks does not have " + properties.name};
+    if (own == nullptr)
+      return {.device = std::nullopt, .why = not_in_peaks(facts.options().peaks, properties.name), .measured = true};
     DeviceLimits limits = *own;
     if (limits.name.empty()) limits.name = properties.name;
-    return {std::move(limits), ""};
+    return {.device = std::move(limits), .why = "", .measured = true};
   }
-  if (const DeviceLimits* own = limits_of_uuid(facts.options().machine.devices, properties.uuid)) return {*own, ""};
+  if (const DeviceLimits* own = limits_of_uuid(facts.options().machine.devices, properties.uuid))
+    return {.device = *own, .why = "", .measured = true};
   FoundLimits found = find_limits({properties.name, properties.memory_bytes, properties.multiprocessors});
   return {std::move(found.limits), std::move(found.why)};
 }
@@ -163,8 +178,9 @@ RunLimits RunLimits::compute(const Facts& facts) {
   const Trace& trace = facts.trace();
   const DeviceWork& work = facts.get<DeviceWork>();
   const size_t runs = work.runs.size();
-  RunLimits all{std::vector<double>(runs, -1), std::vector<Bound>(runs), std::vector<bool>(runs),
-                std::vector<bool>(runs), std::vector<StringId>(runs), std::vector<int64_t>(runs)};
+  RunLimits all{std::vector<double>(runs, -1), std::vector<Bound>(runs),    std::vector<bool>(runs),
+                std::vector<bool>(runs),       std::vector<bool>(runs),     std::vector<StringId>(runs),
+                std::vector<int64_t>(runs)};
   const DeviceTime* device = device_of(facts);
   if (device == nullptr || runs == 0) return all;
   const std::optional<DeviceLimits>& limits = facts.get<Limits>().device;
@@ -185,7 +201,10 @@ RunLimits RunLimits::compute(const Facts& facts) {
     const std::optional<double> least = limits ? limits->least_ns(run.work) : std::nullopt;
     if (!least || all.main_ns[i] <= 0) continue;
     const bool computes = limits->computes_longer(run.work);
-    all.impossible[i] = computes && 100 * *least > kImpossiblePct * static_cast<double>(run.device_ns);
+    const double pct = computes ? 100 * *least / static_cast<double>(run.device_ns) : 0;
+    const bool may_be_boosted = is_whole_product(run) && !facts.get<Limits>().measured;
+    all.boosted[i] = may_be_boosted && pct > kImpossiblePct && pct <= kBoostedPct;
+    all.impossible[i] = pct > kImpossiblePct && !all.boosted[i];
     if (all.impossible[i]) continue;
     all.least_ns[i] = *least;
     const int64_t ns = trace.activity.duration_ns[main[i].value];
@@ -215,6 +234,7 @@ struct RowSum {
     take(flops, knows_flops, work.needed_flops() < 0 ? -1 : part * static_cast<double>(work.needed_flops()));
     take(bytes, knows_bytes, work.bytes < 0 ? -1 : part * static_cast<double>(work.bytes));
     take(limit_ns, knows_limit, least_ns < 0 ? -1 : part * least_ns);
+    row.flops_is_lower_bound |= work.lower_bound && work.flops > 0 && part > 0;
     bound_ns[static_cast<size_t>(bound)] += ns;
     row.total_ns += ns;
     ++row.count;
@@ -293,24 +313,15 @@ class RooflineMaker {
       roofline.mfu_pct = 100 * peak_.model_ns / static_cast<double>(wall_ns);
       roofline.hfu_pct = 100 * peak_.all_ns / static_cast<double>(wall_ns);
     }
-    if (roofline.hfu_pct.value_or(0) > kImpossiblePct) {
-      roofline.missing.push_back(fmt::format("MFU would be {}: operators compute less than their shapes say, as with "
-                                             "sliding windows and masks",
-                                             format_percent(*roofline.hfu_pct, 0)));
-      roofline.mfu_pct.reset(), roofline.hfu_pct.reset();
-    }
-    if (impossible_ns_ > 0)
-      roofline.missing.push_back(fmt::format("{} of kernel time is in operators that are faster than their FLOPs allow: "
-                                             "they compute less than their shapes say, as with masks and sliding "
-                                             "windows, and do not count",
-                                             format_percent(percent_of(impossible_ns_, all_ns_))));
+    drop_impossible(roofline);
+    add_too_fast(roofline);
     if (!peak_.complete() && limits_.device)
       roofline.missing.push_back(fmt::format("MFU is not known: {} of the FLOPs are in {}, of which the device's rate "
                                              "is not known",
                                              format_percent(100 * peak_.unrated_flops / peak_.flops, 0),
                                              peak_.unrated == Precision::kUnknown ? "an unknown precision"
                                                                                   : precision_name(peak_.unrated)));
-    roofline.mbu_pct = decode_pct(*device);
+    add_decode(*device, roofline);
     add_missing(roofline);
     return roofline;
   }
@@ -332,8 +343,9 @@ class RooflineMaker {
         sum.row.recomputed = again;
       }
       sum.add(run.work, 1, run.device_ns, of_run_.least_ns[i], of_run_.bound[i]);
-      if (of_run_.impossible[i]) impossible_ns_ += run.device_ns;
-      else if (limits_.device) peak_.add(run.work, *limits_.device, again);
+      if (of_run_.impossible[i]) (is_whole_product(run) ? too_fast_ns_ : masked_ns_) += run.device_ns;
+      if (of_run_.boosted[i]) boosted_ns_ += run.device_ns;
+      if (!of_run_.impossible[i] && limits_.device) peak_.add(run.work, *limits_.device, again);
     }
   }
 
@@ -346,7 +358,7 @@ class RooflineMaker {
       const int64_t ns = trace_.activity.duration_ns[a.value];
       all_ns_ += ns;
       const WorkRun* run = work_.run(a);
-      if (may_hold_more(run, a)) uncounted_ns_ += ns;
+      if (may_hold_more_flops(facts_, a)) uncounted_ns_ += ns;
       const bool known = run != nullptr && run->device_ns > 0 && of_run_.least_ns[work_.run_of[a.value]] >= 0;
       const Precision precision = run != nullptr ? run->work.precision : Precision::kUnknown;
       const StringId name = trace_.activity.name[a.value];
@@ -363,22 +375,43 @@ class RooflineMaker {
     }
   }
 
-  // FLOPs beyond those that are counted of it.
-  [[nodiscard]] bool may_hold_more(const WorkRun* run, ActivityId a) const {
-    if (run != nullptr && of_run_.impossible[work_.run_of[a.value]]) return true;
-    if (run != nullptr && run->work.flops >= 0) return run->work.lower_bound;
-    const KernelCategory category = facts_.get<Kernels>().category[trace_.activity.name[a.value].value];
-    return multiplies(category) || category == KernelCategory::kOther;
+  void drop_impossible(Roofline& roofline) const {
+    const double most_pct = boosted_ns_ > 0 ? kBoostedPct : kImpossiblePct;
+    if (roofline.hfu_pct.value_or(0) <= most_pct) return;
+    roofline.missing.push_back(fmt::format("MFU would be {}: operators compute less than their shapes say, as with "
+                                           "sliding windows and masks",
+                                           format_percent(*roofline.hfu_pct, 0)));
+    roofline.mfu_pct.reset(), roofline.hfu_pct.reset();
+  }
+
+  // Why work is faster than its FLOPs allow at the peaks.
+  void add_too_fast(Roofline& roofline) const {
+    if (!limits_.device) return;
+    const auto add = [&](int64_t ns, std::string_view what) {
+      if (ns > 0)
+        roofline.missing.push_back(
+            fmt::format("{} of kernel time is in {}", format_percent(percent_of(ns, all_ns_)), what));
+    };
+    add(masked_ns_, "operators that are faster than their FLOPs allow: they compute less than their shapes say, as with "
+                    "masks and sliding windows, and do not count");
+    add(too_fast_ns_,
+        limits_.measured
+            ? fmt::format("products that are faster than the peak rates in {}, and do not count: measure these again",
+                          limits_.device->source)
+            : "products that are faster than the peak rate of their precision, as with sums in FP16, and do not count");
+    if (limits_.device->clock_mhz > 0)
+      add(boosted_ns_, fmt::format("products above the data sheet's rate: the clock was higher than its {} MHz",
+                                   format_count(limits_.device->clock_mhz)));
   }
 
   // An engine's decode steps read all weights, and the caches of all sequences, for a few tokens.
-  [[nodiscard]] std::optional<double> decode_pct(const DeviceTime& device) const {
-    if (!limits_.device || limits_.device->memory_gbps <= 0) return std::nullopt;
+  void add_decode(const DeviceTime& device, Roofline& roofline) const {
+    if (!limits_.device || limits_.device->memory_gbps <= 0) return;
     std::vector<const EngineRange*> steps;
     Intervals time;
     for (const EngineRange& s : facts_.get<Steps>().of_engine)
       if (s.measured && s.batch.kind == StepKind::kDecode) steps.push_back(&s), time.push_back(s.time);
-    if (time.empty()) return std::nullopt;
+    if (time.empty()) return;
     const auto begin = [](const EngineRange* s) { return s->time.start; };
     double bytes = 0;
     int64_t all_ns = 0, known_ns = 0;
@@ -398,8 +431,9 @@ class RooflineMaker {
     const DeviceIdle& idle = facts_.get<Idle>().devices[static_cast<size_t>(facts_.get<Devices>().busiest)];
     const int64_t wall_ns =
         total_length(subtract(merged(std::move(time)), idle.time_of(IdleCause::kUntracedWork)));
-    if (wall_ns == 0 || percent_of(known_ns, all_ns) < Roofline::kMinKnownPct) return std::nullopt;
-    return 100 * bytes / (limits_.device->bytes_per_ns() * static_cast<double>(wall_ns));
+    if (wall_ns == 0 || percent_of(known_ns, all_ns) < Roofline::kMinKnownPct) return;
+    roofline.mbu_pct = 100 * bytes / (limits_.device->bytes_per_ns() * static_cast<double>(wall_ns));
+    roofline.mbu_is_lower_bound = percent_of(all_ns - known_ns, all_ns) > Roofline::kCountedPct;
   }
 
   void add_missing(Roofline& roofline) const {
@@ -411,7 +445,9 @@ class RooflineMaker {
     if (!shapes)
       roofline.missing.push_back("FLOPs and bytes of operators are unknown: " +
                                  std::string(recorder_advice(trace_.recorder).shapes));
-    if (!limits_.device) roofline.missing.push_back(limits_.why + ": pass measured peaks with --peaks FILE");
+    if (!limits_.device) roofline.missing.push_back(limits_.why_with_advice());
+    else if (limits_.device->memory_gbps <= 0)
+      roofline.missing.push_back("no limits without the memory's rate: add memory_gbps to " + limits_.device->source);
     if (!shapes || !limits_.device || *roofline.known_pct >= Roofline::kMinKnownPct) return;
     std::string most;
     for (size_t i = 0; i < std::min<size_t>(work_.unknown.size(), 3); ++i)
@@ -429,11 +465,21 @@ class RooflineMaker {
   const RunLimits& of_run_;
   RowSums ops_, kernels_;
   std::vector<size_t> row_of_run_;      // of ops_; SIZE_MAX: not measured
-  int64_t all_ns_ = 0, known_ns_ = 0, uncounted_ns_ = 0, impossible_ns_ = 0;   // of compute kernels in measured steps
+  int64_t all_ns_ = 0, known_ns_ = 0, uncounted_ns_ = 0;   // of compute kernels in measured steps
+  int64_t masked_ns_ = 0, too_fast_ns_ = 0, boosted_ns_ = 0;   // of these; see RunLimits
   PeakTime peak_;
 };
 
 }  // namespace
+
+bool may_hold_more_flops(const Facts& facts, ActivityId a) {
+  const DeviceWork& work = facts.get<DeviceWork>();
+  const WorkRun* const run = work.run(a);
+  if (run != nullptr && facts.get<RunLimits>().impossible[work.run_of[a.value]]) return true;
+  if (run != nullptr && run->work.flops >= 0) return run->work.lower_bound;
+  const KernelCategory category = facts.get<Kernels>().category[facts.trace().activity.name[a.value].value];
+  return multiplies(category) || category == KernelCategory::kOther;
+}
 
 Roofline Roofline::compute(const Facts& facts) { return RooflineMaker(facts).make(); }
 

@@ -13,6 +13,10 @@
 
 namespace profgpu {
 
+constexpr double kImpossiblePct = 105;   ///< of the peak, with rounding in tables of peaks
+/// Products reach more at a clock above that of a data sheet's peaks, but no device's clock is higher than this.
+constexpr double kBoostedPct = 125;
+
 struct PeakRow {
   std::string_view precision;
   double tflops = 0;         ///< dense; 10^12 operations a second
@@ -25,9 +29,13 @@ struct PeakRow {
 struct Limits {
   std::optional<DeviceLimits> device;   ///< none: unknown
   std::string why;                      ///< then the reason
+  bool measured = false;                ///< the peaks are those that were measured, or given, and no data sheet's
   /// Mean SM clock over the measured steps, from samples; none: no samples, or the peaks' own clock is not known.
   std::optional<double> clock_mhz = {};
 
+  [[nodiscard]] std::string why_with_advice() const {
+    return measured ? why : why + ": pass measured peaks with --peaks FILE";
+  }
   /// The clock that samples saw over that of the peaks.
   [[nodiscard]] std::optional<double> clock_ratio() const {
     return clock_mhz && device && device->clock_mhz > 0 ? std::optional(*clock_mhz / device->clock_mhz) : std::nullopt;
@@ -64,6 +72,7 @@ struct RooflineRow {
   bool recomputed = false;             ///< a forward operator that runs again within the backward pass
   int64_t count = 0, total_ns = 0;     ///< device time
   std::optional<int64_t> flops, bytes; ///< of all of them: needed, and moved at least; none: unknown
+  bool flops_is_lower_bound = false;   ///< some calls need at least so many
   std::optional<int64_t> limit_ns;     ///< the shortest time that the device could take; none: unknown
   std::optional<double> clock_limit_pct = {};   ///< limit_pct at the sampled clock; none: see Limits::clock_mhz
 
@@ -77,7 +86,9 @@ struct RooflineRow {
   }
   void fields(auto&& v) const {
     v("name", name), v("shapes", shapes), v("kernel", kernel), v("precision", unless_empty(precision_name(precision)));
-    v("count", count), v("total_ns", total_ns), v("flops", flops), v("bytes", bytes), v("intensity", intensity());
+    v("count", count), v("total_ns", total_ns), v("flops", flops);
+    v("flops_is_lower_bound", only_if(flops.has_value(), flops_is_lower_bound));
+    v("bytes", bytes), v("intensity", intensity());
     v("tflops", tflops()), v("memory_gbps", memory_gbps()), v("limit_ns", limit_ns), v("limit_pct", limit_pct());
     v("clock_limit_pct", clock_limit_pct), v("bound", bound_name(bound)), v("recomputed", recomputed);
   }
@@ -92,6 +103,7 @@ struct Roofline {
   double uncounted_pct = 0;
   std::optional<double> clock_mfu_pct = {};   ///< mfu_pct of what the clock that samples saw allows
   std::optional<double> mbu_pct;     ///< of an engine's decode steps: bytes over what the memory moves in their time
+  bool mbu_is_lower_bound = false;   ///< bytes of more than 1 % of these steps' kernel time are not known
   std::vector<std::string> missing;  ///< what keeps figures from being known, with what to do
   std::vector<RooflineRow> ops, kernels;   ///< most time first
   /// Of known_pct: figures for a run of which more is unknown would mislead.
@@ -102,6 +114,7 @@ struct Roofline {
   [[nodiscard]] bool mfu_is_lower_bound() const { return uncounted_pct > kCountedPct; }
   void fields(auto&& v) const {
     v("known_pct", known_pct), v("mfu_pct", mfu_pct), v("hfu_pct", hfu_pct), v("mbu_pct", mbu_pct);
+    v("mbu_is_lower_bound", only_if(mbu_pct.has_value(), mbu_is_lower_bound));
     v("clock_mfu_pct", clock_mfu_pct), v("mfu_is_lower_bound", only_if(mfu_pct.has_value(), mfu_is_lower_bound()));
     v("missing", missing), v("ops", ops), v("kernels", kernels);
   }
@@ -119,14 +132,19 @@ struct PeakTime {
   void add(const OpWork& work, const DeviceLimits& limits, bool recomputed);
 };
 
+/// Whether a kernel may have FLOPs beyond those that are counted of it: a product by name, or of no known kind, whose
+/// FLOPs are unknown or at least so many.
+bool may_hold_more_flops(const Facts& facts, ActivityId a);
+
 /// Each run of an operator (DeviceWork::runs) beside the limits of its device. Only of the busiest device.
 struct RunLimits {
   std::vector<double> least_ns;      ///< by run; negative: unknown
   std::vector<Bound> bound;          ///< by run
   std::vector<bool> recomputed;      ///< by run: a forward operator within the backward pass
   /// By run: faster than its FLOPs allow. It computes less than its shapes say, as with masks and windows, or in
-  /// another precision: its limit is unknown.
+  /// another precision, or the peaks are too low: its limit is unknown.
   std::vector<bool> impossible;
+  std::vector<bool> boosted;         ///< by run: a product above the data sheet's rate, as a higher clock allows
   /// By run: the name of the kernels that do its work, and how long these take. Others, such as transposes and sums of
   /// parts, only serve them.
   std::vector<StringId> main_name;

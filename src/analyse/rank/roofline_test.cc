@@ -86,6 +86,52 @@ TEST(Roofline, WorkThatIsFasterThanThePeakDoesNotCount) {
   EXPECT_TRUE(r.missing[0].starts_with("4.8 % of kernel time is in operators that are faster")) << r.missing[0];
 }
 
+constexpr OpWork product_of_hundred() {
+  OpWork work = kHundred;
+  work.product = {1, 4096, 4096, 2948};
+  return work;
+}
+
+// A whole product has no mask: at 110 % its clock is above the data sheet's, and the limit stands.
+TEST(Roofline, AProductAboveTheDataSheetHasAHigherClock) {
+  HandTrace hand = one_step();
+  hand.op("aten::mm", 10, 20).kernel("gemm", 11, 12, 100, 190);
+  const WorkedTrace t(hand.build(), {product_of_hundred()});
+  const Roofline& r = t.facts.get<Roofline>();
+  EXPECT_NEAR(*r.ops[0].limit_pct(), 100.0 / 0.9, 1e-6);
+  EXPECT_NEAR(*r.mfu_pct, 10, 1e-6);
+  EXPECT_FALSE(r.mfu_is_lower_bound());
+  ASSERT_EQ(r.missing.size(), 1U);
+  EXPECT_EQ(r.missing[0],
+            "100 % of kernel time is in products above the data sheet's rate: the clock was higher than its 1,830 MHz");
+}
+
+TEST(Roofline, AProductThatNoClockExplainsIsNotMasked) {
+  HandTrace hand = one_step();
+  hand.op("aten::mm", 10, 20).kernel("gemm", 11, 12, 100, 150);
+  const WorkedTrace t(hand.build(), {product_of_hundred()});
+  const Roofline& r = t.facts.get<Roofline>();
+  EXPECT_FALSE(r.mfu_pct);
+  ASSERT_GE(r.missing.size(), 1U);
+  EXPECT_EQ(r.missing[0], "100 % of kernel time is in products that are faster than the peak rate of their precision, as "
+                          "with sums in FP16, and do not count");
+}
+
+TEST(Roofline, AProductAboveMeasuredPeaksShowsThatTheseAreTooLow) {
+  HandTrace hand = one_step();
+  hand.op("aten::mm", 10, 20).kernel("gemm", 11, 12, 100, 300);
+  AnalysisOptions options;
+  options.peaks.devices.emplace_back();
+  options.peaks.devices[0].tera[static_cast<size_t>(Precision::kBf16)] = 400;   // it reached 494.7
+  options.peaks.devices[0].memory_gbps = 3000;
+  options.peaks.devices[0].source = "peaks.json";
+  const WorkedTrace t(hand.build(), {product_of_hundred()}, std::move(options));
+  const Roofline& r = t.facts.get<Roofline>();
+  ASSERT_GE(r.missing.size(), 1U);
+  EXPECT_EQ(r.missing[0], "100 % of kernel time is in products that are faster than the peak rates in peaks.json, and do "
+                          "not count: measure these again");
+}
+
 TEST(Roofline, WithoutPeaksOrShapesItSaysWhatIsMissing) {
   HandTrace hand = one_step();
   hand.op("aten::mm", 10, 20).kernel("gemm", 11, 12, 100, 300);
@@ -111,6 +157,24 @@ TEST(Roofline, MeasuredPeaksTakeThePlaceOfTheTable) {
   EXPECT_NEAR(*t.facts.get<Roofline>().ops[0].limit_pct(), 100, 1e-6);
   EXPECT_EQ(t.facts.get<Limits>().device->source, "peaks.json");
   EXPECT_EQ(t.facts.get<Limits>().device->name, "NVIDIA H100 80GB HBM3");
+}
+
+TEST(Roofline, WhatAFileOfPeaksLacksIsSaid) {
+  const auto missing = [](const char* name, double memory_gbps) {
+    HandTrace hand = one_step();
+    hand.op("aten::mm", 10, 20).kernel("gemm", 11, 12, 100, 300);
+    AnalysisOptions options;
+    options.peaks.path = "peaks.json";
+    options.peaks.devices.emplace_back();
+    options.peaks.devices[0].name = name;
+    options.peaks.devices[0].source = "peaks.json";
+    options.peaks.devices[0].tera[static_cast<size_t>(Precision::kBf16)] = 800;
+    options.peaks.devices[0].memory_gbps = memory_gbps;
+    const WorkedTrace t(hand.build(), {kHundred}, std::move(options));
+    return t.facts.get<Roofline>().missing.at(0);
+  };
+  EXPECT_EQ(missing("H100", 3000), "peaks.json has no entry \"NVIDIA H100 80GB HBM3\", only \"H100\"");
+  EXPECT_EQ(missing("NVIDIA H100 80GB HBM3", 0), "no limits without the memory's rate: add memory_gbps to peaks.json");
 }
 
 // A library transposes the inputs of a convolution for longer than it convolves.
@@ -170,6 +234,24 @@ TEST(Roofline, MfuIsALowerBoundWhereProductsAreNotCounted) {
   EXPECT_TRUE(bound("flash_fwd_kernel", kAtLeast));
   EXPECT_FALSE(bound("ampere_sgemm_128x64_tn", kHundred));
   EXPECT_FALSE(bound("void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>", {}));
+}
+
+// A fifth of the decode step's kernels reads a cache of unknown size.
+TEST(Roofline, MbuIsALowerBoundWhereBytesAreNotKnown) {
+  const auto roofline = [](const OpWork& attention) {
+    HandTrace hand;
+    hand.range("execute_context_0(0)_generation_4(4)", 0, 1000);
+    hand.op("aten::mm", 10, 20).kernel("gemm", 11, 12, 100, 500);
+    hand.op("attention", 30, 40).kernel("flash_fwd_splitkv_mla_kernel", 31, 32, 500, 600);
+    const WorkedTrace t(hand.build(), {kBytes, attention});
+    return std::pair(t.facts.get<Roofline>().mbu_pct, t.facts.get<Roofline>().mbu_is_lower_bound);
+  };
+  const auto [known_pct, known_least] = roofline(kBytes);
+  EXPECT_NEAR(known_pct.value_or(0), 20, 1e-6);
+  EXPECT_FALSE(known_least);
+  const auto [least_pct, least] = roofline({});
+  EXPECT_NEAR(least_pct.value_or(0), 10, 1e-6);
+  EXPECT_TRUE(least);
 }
 
 int64_t part_ns(const Distance& d, std::string_view part) {

@@ -8,6 +8,7 @@
 #include "analyse/rank/names.h"
 #include "analyse/rank/places.h"
 #include "analyse/rank/request_waits.h"
+#include "analyse/rank/roofline.h"
 #include "analyse/rank/steps.h"
 #include "analyse/rank/work.h"
 #include "base/statistics.h"
@@ -25,12 +26,14 @@ struct Served {
   bool graph = false;
   double flops = 0, bytes = 0;                         // of its kernels, where known
   int64_t kernel_ns = 0, flops_ns = 0, bytes_ns = 0;   // of all of them, and of those
+  int64_t uncounted_ns = 0;                            // may_hold_more_flops() of these
 };
 
 void add_work(const Facts& facts, ActivityId a, Served& s) {
   if (facts.get<Devices>().kind[a.value] != WorkKind::kCompute) return;
   const int64_t ns = facts.trace().activity.duration_ns[a.value];
   s.kernel_ns += ns;
+  if (may_hold_more_flops(facts, a)) s.uncounted_ns += ns;
   const WorkRun* const run = facts.get<DeviceWork>().run(a);
   if (run == nullptr || run->device_ns <= 0) return;
   const double part = static_cast<double>(ns) / static_cast<double>(run->device_ns);
@@ -79,15 +82,17 @@ std::optional<double> mean_of(const std::vector<const Served*>& steps, std::opti
 void add_work_per_token(const std::vector<const Served*>& steps, ServingKind& kind) {
   if (!kind.tokens || *kind.tokens <= 0) return;
   double flops = 0, bytes = 0;
-  int64_t all_ns = 0, flops_ns = 0, bytes_ns = 0;
+  int64_t all_ns = 0, flops_ns = 0, bytes_ns = 0, uncounted_ns = 0;
   for (const Served* s : steps) {
     flops += s->flops, bytes += s->bytes;
-    all_ns += s->kernel_ns, flops_ns += s->flops_ns, bytes_ns += s->bytes_ns;
+    all_ns += s->kernel_ns, flops_ns += s->flops_ns, bytes_ns += s->bytes_ns, uncounted_ns += s->uncounted_ns;
   }
   const double tokens = *kind.tokens * static_cast<double>(steps.size());
   const auto known = [&](int64_t ns) { return all_ns > 0 && percent_of(ns, all_ns) >= WorkPerStep::kMinKnownPct; };
   if (known(flops_ns)) kind.flops_per_token = flops / tokens;
   if (known(bytes_ns)) kind.bytes_per_token = bytes / tokens;
+  const auto is_more = [&](int64_t ns) { return all_ns > 0 && percent_of(ns, all_ns) > WorkPerStep::kCountedPct; };
+  kind.flops_is_lower_bound = is_more(uncounted_ns), kind.bytes_is_lower_bound = is_more(all_ns - bytes_ns);
 }
 
 ServingKind kind_of(StepKind kind, const std::vector<const Served*>& steps) {
@@ -97,7 +102,7 @@ ServingKind kind_of(StepKind kind, const std::vector<const Served*>& steps) {
   const auto count = static_cast<int64_t>(steps.size());
   ServingKind out{kind, count, percentile(durations, 50).value_or(0), percentile(durations, 95).value_or(0),
                   mean_of(steps, &EngineStep::sequences), mean_of(steps, &EngineStep::tokens), {},
-                  percent_of(graphs, count), {}, {}};
+                  percent_of(graphs, count), {}, {}, false, false};
   add_work_per_token(steps, out);
   Intervals time;
   for (const Served* s : steps) time.insert(time.end(), s->time.begin(), s->time.end());

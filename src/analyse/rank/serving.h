@@ -22,11 +22,14 @@ struct ServingKind {
   double graph_pct = 0;                      ///< share of steps that launch a graph
   /// Needed FLOPs, and the least that must move, on this GPU; none: less than 70 % of kernel time is of known work.
   std::optional<double> flops_per_token, bytes_per_token;
+  bool flops_is_lower_bound = false, bytes_is_lower_bound = false;   ///< more than 1 % of it is not, or only at least
 
   void fields(auto&& v) const {
     v("kind", step_kind_name(kind)), v("count", count), v("median_ns", whole_ns(median_ns));
     v("p95_ns", whole_ns(p95_ns)), v("sequences", sequences), v("tokens", tokens), v("tokens_per_s", tokens_per_s);
     v("graph_pct", graph_pct), v("flops_per_token", flops_per_token), v("bytes_per_token", bytes_per_token);
+    v("flops_is_lower_bound", only_if(flops_per_token.has_value(), flops_is_lower_bound));
+    v("bytes_is_lower_bound", only_if(bytes_per_token.has_value(), bytes_is_lower_bound));
   }
 };
 

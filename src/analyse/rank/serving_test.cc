@@ -83,7 +83,7 @@ TEST(Steps, ElapseBehindTheHost) {
   EXPECT_EQ(elapsed, (std::vector<Interval>{{0, 300'000}, {300'000, 580'000}, {1'000'000, 1'100'000}}));
 }
 
-// A product of 4 tokens with 8 x 16 weights in each decode step, and next to nothing that is not known.
+// A product of 4 tokens with 8 x 16 weights in each decode step, and a sampler that is not known for 4 % of the time.
 TEST(Serving, ATokenHasItsFlopsAndBytes) {
   HandTrace t;
   for (int64_t at = 0; at < 3000; at += 1000) {
@@ -101,6 +101,8 @@ TEST(Serving, ATokenHasItsFlopsAndBytes) {
   EXPECT_EQ(s->kinds[1].kind, StepKind::kDecode);
   EXPECT_EQ(s->kinds[1].flops_per_token, 2 * 8 * 16);
   EXPECT_EQ(s->kinds[1].bytes_per_token, 2.0 * (4 * 8 + 8 * 16 + 4 * 16) / 4);
+  EXPECT_TRUE(s->kinds[1].flops_is_lower_bound);
+  EXPECT_TRUE(s->kinds[1].bytes_is_lower_bound);
   EXPECT_FALSE(s->kinds[0].flops_per_token);   // nothing is known of that kernel
 }
 

@@ -14,6 +14,7 @@
 #include "analyse/rank/kernels.h"
 #include "analyse/rank/ops.h"
 #include "analyse/rank/recorder_advice.h"
+#include "analyse/rank/roofline.h"
 #include "base/saturated.h"
 #include "base/statistics.h"
 #include "base/text.h"
@@ -34,13 +35,17 @@ struct HashOfInputs {
 };
 
 // Bits of the elements of lists, of which no type is recorded, by the name of the kernel that reads them; 0: unknown.
+// The first type in it is the elements': FusedAdamMathFunctor<float, ...> has learning rates of type double behind it.
 int list_bits(std::string_view kernel) {
   constexpr std::pair<std::string_view, int> kTypes[] = {
       {"OpaqueType<1u>", 8}, {"OpaqueType<2u>", 16}, {"OpaqueType<4u>", 32}, {"OpaqueType<8u>", 64},
       {"BFloat16", 16},      {"c10::Half", 16},      {"__half", 16},         {"double", 64},
       {"<float", 32},        {"<long", 64},          {"<int", 32}};
-  const auto* const it = std::ranges::find_if(kTypes, [&](const auto& type) { return contains(kernel, type.first); });
-  return it == std::end(kTypes) ? 0 : it->second;
+  size_t first = kernel.npos;
+  int bits = 0;
+  for (const auto& [type, bits_of_type] : kTypes)
+    if (const size_t at = kernel.find(type); at < first) first = at, bits = bits_of_type;
+  return bits;
 }
 
 /// The work of every operator's inputs, each parsed once.
@@ -177,7 +182,9 @@ class RunsOfKernels {
       if (known->flops >= 0) add_saturated(work_.flops_known_ns, duration);
       if (known->bytes >= 0) add_saturated(work_.bytes_known_ns, duration);
     }
-    if (known == nullptr || known->flops < 0 || known->bytes < 0) add_unknown(a, range);
+    if (known == nullptr || known->flops < 0 || known->bytes < 0)
+      add_unknown(a, range, of_uncertain_size(a) ? "several captures of graphs fit" : "");
+    else if (known->lower_bound) add_unknown(a, range, reason_of_bound(trace_.name(work_.run(a)->op)));
   }
 
   [[nodiscard]] bool of_uncertain_size(ActivityId a) const {
@@ -200,7 +207,8 @@ class RunsOfKernels {
       if (!fresh) return it->second;
       const auto step = engine_step(trace_.name(at));
       if (step && step->pairs && step->query_pairs && step->context_tokens && step->tokens)
-        it->second = {*step->context_tokens, *step->pairs, std::max<int64_t>(*step->query_pairs - *step->tokens, 0) / 2};
+        it->second = {*step->context_tokens, *step->pairs,
+                      std::max<int64_t>(*step->query_pairs - *step->tokens, 0) / 2, *step->tokens};
       return it->second;
     };
     const HostId step = trace_.enclosing(launch, [&](HostId at) { return figures(at).has_value(); });
@@ -220,16 +228,21 @@ class RunsOfKernels {
     if (precision == Precision::kFp32 && shown == Precision::kTf32) precision = shown;
   }
 
-  void add_unknown(ActivityId a, HostId range) {
+  static std::string_view reason_of_bound(std::string_view op) {
+    const OpFamily* const family = find_family(op);
+    const bool attends = family != nullptr && family->name == "attention";
+    return attends ? "lengths of sequences not in the trace" : "sizes not in the trace";
+  }
+
+  // Without a reason: what is not recorded.
+  void add_unknown(ActivityId a, HostId range, std::string_view why) {
     const bool is_op = range.valid() && trace_.host.kind[range.value] == HostKind::kOp;
     const StringId name = is_op ? trace_.host.name[range.value] : trace_.activity.name[a.value];
     const auto [it, fresh] = unknown_.try_emplace(uint64_t{name.value} << 1 | is_op);
     UnknownWorkRow& row = it->second;
     if (fresh) {
       row.name = trace_.strings[name];
-      row.reason = of_uncertain_size(a) ? "several captures of graphs fit"
-                   : is_op              ? reason(range)
-                                        : "launched outside any operator";
+      row.reason = !why.empty() ? why : is_op ? reason(range) : "launched outside any operator";
     }
     ++row.kernels;
     add_saturated(row.device_ns, trace_.activity.duration_ns[a.value]);
@@ -277,6 +290,7 @@ std::vector<FamilyWorkRow> work_by_family(const Trace& trace, const DeviceWork& 
     add_saturated(row.flops, std::max<int64_t>(run.work.flops, 0));
     add_saturated(row.needed_flops, std::max<int64_t>(run.work.needed_flops(), 0));
     add_saturated(row.bytes, std::max<int64_t>(run.work.bytes, 0));
+    row.flops_is_lower_bound |= run.work.lower_bound && run.work.flops > 0;
     add_saturated(row.device_ns, run.device_ns);
   }
   std::vector<FamilyWorkRow> all;
@@ -285,28 +299,43 @@ std::vector<FamilyWorkRow> work_by_family(const Trace& trace, const DeviceWork& 
   return all;
 }
 
-// By the letters of the inputs' type: "nvjet_sm100_qqtst_…" (cuBLAS), "cijk_alik_bljk_b_bs_bh_…" (Tensile). Nullopt: no
-// such name; types that are not known are kUnknown.
-std::optional<Precision> precision_by_letters(std::string_view text) {
+// FP32 products that are too fast for FP32, and not for TF32, are TF32: not all kernels of these are named so.
+void take_tf32(const Trace& trace, const DeviceLimits& limits, DeviceWork& work) {
+  for (WorkRun& run : work.runs) {
+    const bool says_fp32 = work.by_name[trace.activity.name[run.first.value].value] == Precision::kFp32;
+    if (run.work.precision != Precision::kFp32 || run.work.product.batch == 0 || says_fp32) continue;
+    OpWork tf32 = run.work;
+    tf32.precision = Precision::kTf32;
+    if (limits.peak_pct(run.work, run.device_ns) > kImpossiblePct &&
+        limits.peak_pct(tf32, run.device_ns).value_or(kBoostedPct + 1) <= kBoostedPct)
+      run.work = tf32;
+  }
+}
+
+// By the letters of the inputs' type: "nvjet_sm100_qqtst_…" (cuBLAS), "cijk_alik_bljk_b_bs_bh_…" (Tensile, where MX
+// behind the type is FP32 in TF32's units). Unknown: no such name, or another type.
+Precision precision_by_letters(std::string_view text) {
   struct Letters {
     std::string_view begin;
     Precision precision;
   };
   constexpr Letters kNvjet[] = {{"q", Precision::kFp8}, {"t", Precision::kBf16}, {"h", Precision::kFp16}};
-  constexpr Letters kTensile[] = {{"f8", Precision::kFp8},  {"b8", Precision::kFp8},  {"i8", Precision::kInt8},
-                                  {"b", Precision::kBf16},  {"h", Precision::kFp16},  {"s", Precision::kFp32},
-                                  {"d", Precision::kFp64}};
+  constexpr Letters kTensile[] = {{"f8", Precision::kFp8},  {"b8", Precision::kFp8},   {"i8", Precision::kInt8},
+                                  {"b", Precision::kBf16},  {"h", Precision::kFp16},   {"s_mx", Precision::kTf32},
+                                  {"s", Precision::kFp32},  {"d", Precision::kFp64}};
   std::span<const Letters> known;
   std::string_view letters;
   // Of the second, other letters of that length.
-  constexpr std::string_view kNewCublas = "nvjet_", kContraction = "cijk_alik_bljk_";
+  constexpr std::string_view kNewCublas = "nvjet_", kTensileName = "cijk_", kContraction = "cijk_alik_bljk_";
+  // "Custom_Cijk_…": kernels written by hand.
+  if (text.starts_with("custom")) text.remove_prefix(std::min(text.find(kTensileName), text.size()));
   if (text.starts_with(kNewCublas)) {
     known = kNvjet, letters = text.substr(kNewCublas.size());
     if (letters.starts_with("sm")) letters.remove_prefix(std::min(letters.find('_') + 1, letters.size()));
-  } else if (text.starts_with("cijk_") && text.size() > kContraction.size()) {
+  } else if (text.starts_with(kTensileName) && text.size() > kContraction.size()) {
     known = kTensile, letters = text.substr(kContraction.size());
   } else {
-    return std::nullopt;
+    return Precision::kUnknown;
   }
   for (const Letters& l : known)
     if (letters.starts_with(l.begin)) return l.precision;
@@ -318,7 +347,7 @@ std::optional<Precision> precision_by_letters(std::string_view text) {
 // Of names of kernels of products, as cuBLAS, cuDNN, CUTLASS and hipBLASLt make them.
 Precision precision_in_kernel_name(std::string_view name) {
   const std::string text = lower_case(name);
-  if (const auto by_letters = precision_by_letters(text)) return *by_letters;
+  if (const Precision shown = precision_by_letters(text); shown != Precision::kUnknown) return shown;
   // The narrowest comes first: inputs are narrower than results and accumulators.
   constexpr std::pair<std::string_view, Precision> kParts[] = {
       {"bf16xmxfp4", Precision::kBf16},   // Triton's matmul_ogs: weights are widened
@@ -349,6 +378,7 @@ OpWorks OpWorks::compute(const Facts& facts) { return WorkOfOps(facts.trace()).f
 DeviceWork DeviceWork::compute(const Facts& facts) {
   DeviceWork work;
   RunsOfKernels(facts, work).find();
+  if (const auto& limits = facts.get<Limits>().device) take_tf32(facts.trace(), *limits, work);
   return work;
 }
 

@@ -43,12 +43,12 @@ struct OpWorks {
 /// for each replay.
 struct WorkRun {
   HostId op;
-  OpWork work;               ///< precision: TF32 where a kernel's name shows that FP32 is rounded to it
+  OpWork work;               ///< precision: TF32 where a kernel's name or speed shows that FP32 is rounded to it
   ActivityId first;          ///< of its kernels, the one that starts first
   int64_t device_ns = 0;     ///< sum of its kernels' durations
 };
 
-/// Kernels whose FLOPs or bytes are not known, by what launched them.
+/// Kernels whose FLOPs or bytes are not known, or whose FLOPs have only a lower bound, by what launched them.
 struct UnknownWorkRow {
   std::string name;          ///< of the operator; of the kernel where none launched it
   std::string reason;        ///< "no shapes recorded" ...
@@ -85,10 +85,11 @@ struct FamilyWorkRow {
   int64_t calls = 0;
   int64_t flops = 0, needed_flops = 0, bytes = 0;   ///< of calls where they are known
   int64_t device_ns = 0;
+  bool flops_is_lower_bound = false;                ///< some calls have at least so many
 
   void fields(auto&& v) const {
     v("family", family), v("calls", calls), v("flops", flops), v("needed_flops", needed_flops), v("bytes", bytes);
-    v("device_ns", device_ns);
+    v("device_ns", device_ns), v("flops_is_lower_bound", flops_is_lower_bound);
   }
 };
 

@@ -55,6 +55,7 @@ WorkPerStep WorkPerStep::compute(const Facts& facts) {
   if (w.flops_known_pct >= kMinKnownPct) w.flops = sums.flops / steps, w.model_flops = sums.model_flops / steps;
   w.flops_is_lower_bound = facts.get<Roofline>().mfu_is_lower_bound();
   if (w.bytes_known_pct >= kMinKnownPct) w.bytes = sums.bytes / steps;
+  w.bytes_is_lower_bound = 100 - w.bytes_known_pct > kCountedPct;
   const StepLoad& load = facts.get<StepLoad>();
   w.flops_per_token = work_per(w.flops, load.tokens), w.bytes_per_token = work_per(w.bytes, load.tokens);
   w.flops_per_sample = work_per(w.flops, load.samples), w.bytes_per_sample = work_per(w.bytes, load.samples);

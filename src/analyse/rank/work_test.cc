@@ -74,6 +74,64 @@ TEST_F(WorkTest, ListsHaveTheTypeThatTheirKernelsName) {
   EXPECT_EQ(work().runs[1].work.bytes, 4 * 18);
 }
 
+// Learning rates of fused optimizers are of type double, whatever the parameters' type.
+TEST_F(WorkTest, TheFirstTypeInAKernelsNameIsTheElements) {
+  constexpr std::string_view kLists = "[[[2, 3]], [[2, 3]], [[2, 3]], [[2, 3]]]";
+  constexpr std::string_view kTypes = R"(["TensorList", "TensorList", "TensorList", "TensorList"])";
+  const auto bytes = [&](const char* kernel) {
+    HandTrace t;
+    t.shaped_op("aten::_fused_adamw_", 0, 100, kLists, kTypes).kernel(kernel, 10, 20, 30, 60);
+    run(t);
+    return work().runs.at(0).work.bytes;
+  };
+  const int64_t of_float = bytes("multi_tensor_apply_kernel<FusedAdamMathFunctor<float, 4, (ADAM_MODE)1>, float const*>");
+  EXPECT_EQ(bytes("multi_tensor_apply_kernel<FusedAdamMathFunctor<float, 4, (ADAM_MODE)1>, float const*, double, "
+                  "double, double, bool>"),
+            of_float);
+  EXPECT_EQ(bytes("multi_tensor_apply_kernel<FusedAdamMathFunctor<double, 4, (ADAM_MODE)1>, float const*, double>"),
+            2 * of_float);
+  EXPECT_EQ(bytes("multi_tensor_apply_kernel<FusedAdamMathFunctor<c10::BFloat16, 4, (ADAM_MODE)1>, float const*, double>"),
+            of_float / 2);
+}
+
+// A100: FP32 reaches 19.5 TFLOP/s, TF32 156. 2.1 GFLOP take 110 us at the former.
+TEST_F(WorkTest, ProductsTooFastForFp32AreTf32) {
+  const auto precision = [](const char* kernel, int64_t us) {
+    HandTrace t;
+    t.shaped_op("aten::mm", 0, 100, "[[1024, 1024], [1024, 1024]]", kFloats).kernel(kernel, 10, 20, 100, 100 + us);
+    Trace trace = t.build();
+    DeviceProperties a100;
+    a100.name = "NVIDIA A100-SXM4-40GB", a100.multiprocessors = 108;
+    trace.devices.push_back(a100);
+    const Facts facts(trace, {});
+    return facts.get<DeviceWork>().runs.at(0).work.precision;
+  };
+  EXPECT_EQ(precision("triton_tem_fused_mm_0", 200), Precision::kFp32);
+  EXPECT_EQ(precision("triton_tem_fused_mm_0", 50), Precision::kTf32);
+  EXPECT_EQ(precision("triton_tem_fused_mm_0", 5), Precision::kFp32);   // not possible in TF32, either
+  EXPECT_EQ(precision("ampere_sgemm_128x64_nn", 50), Precision::kFp32);
+}
+
+TEST_F(WorkTest, LowerBoundsAreSaidToBeSome) {
+  constexpr std::string_view kShapes =
+      "[[64, 8, 64], [64, 8, 64], [64, 8, 64], [3], [3], [], [], [], [], [], [], []]";
+  constexpr std::string_view kTypes =
+      R"(["c10::BFloat16", "c10::BFloat16", "c10::BFloat16", "int", "int", "", "", "", "", "", "", ""])";
+  HandTrace t;
+  t.shaped_op("flash_attn::_flash_attn_varlen_forward", 0, 100, kShapes, kTypes);
+  t.kernel("flash_fwd_kernel", 10, 20, 30, 60);
+  t.shaped_op("aten::mm", 200, 300, kMatrices, kFloats).kernel("gemm", 210, 220, 230, 260);
+  run(t);
+  ASSERT_EQ(work().unknown.size(), 1U);
+  EXPECT_EQ(work().unknown[0].name, "flash_attn::_flash_attn_varlen_forward");
+  EXPECT_EQ(work().unknown[0].reason, "lengths of sequences not in the trace");
+  for (const OpRow& row : of_->facts.get<Ops>().rows)
+    EXPECT_EQ(row.flops_is_lower_bound, row.text.starts_with("flash_attn")) << row.text;
+  const std::optional<WorkSection> section = WorkSection::compute(of_->facts);
+  for (const FamilyWorkRow& row : section->families)
+    EXPECT_EQ(row.flops_is_lower_bound, row.family == "attention") << row.family;
+}
+
 TEST_F(WorkTest, SaysWhatIsUnknownAndWhy) {
   HandTrace t;
   t.op("aten::mm", 0, 100).kernel("gemm", 10, 20, 30, 60);
@@ -182,6 +240,10 @@ TEST(PrecisionInKernelNames, IsThatOfTheInputs) {
       {"Cijk_Alik_Bljk_HSS_BH_Bias_HAS_SAV_UserArgs_MT256x128x64", Precision::kFp16},
       {"Cijk_Alik_Bljk_S_B_Bias_HA_S_SAV_UserArgs_MT128x128x16_MI16x16x1", Precision::kFp32},
       {"Cijk_Ailk_Bjlk_I8II_BH_MT128x128x64", Precision::kInt8},
+      {"Cijk_Ailk_Bljk_S_MX_B_Bias_HA_S_SAV_UserArgs_MT256x128x32_MI16x16x1", Precision::kTf32},
+      {"Custom_Cijk_Ailk_Bljk_S_MX_B_Bias_HA_S_SAV_UserArgs_shortname0_gfx942_MT256x256x32", Precision::kTf32},
+      {"Custom_Cijk_Alik_Bljk_BBS_BH_Bias_HAS_SAV_UserArgs_shortname1", Precision::kBf16},
+      {"nvjet_sss_tf32_128x128_32x6_2x1_v_bz_TNT", Precision::kTf32},
       {"_matmul_ogs_NNT_bf16xbf16xmxfp4_16x128x256x1", Precision::kBf16},
       {"cutlass3x_sm100_bstensorop_s256x128x64gemm_block_scaled_ue4m3xe2m1_ue4m3xe2m1_f32_bf16_bf16", Precision::kFp4},
       {"ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_64x3_tn", Precision::kBf16},

@@ -448,6 +448,7 @@ void describe_misaligned_gemm(const Measured& m, Finding& f) {
                                    shortened(list_on_one_line(trace.strings[args.shapes])),
                                    format_percent(100 * (all.padded - 1))));
   show_kernels(m, all.chosen.kernels, f);
+  if (const int64_t ns = cost_at_limit(m, all.chosen.kernels); ns > 0) set_cost(f, m.wall_ns(), ns);
   if (m.known_utilization_pct() < kMinBusyPct) f.severity = Severity::kInfo;
 }
 
@@ -579,8 +580,8 @@ extern const Rule kMisalignedGemm = {
         "to kernels that load element by element, up to several times slower.",
     .computation =
         "Value: share of compute kernel time in 16- and 8-bit products with weights (mm, addmm, _scaled_mm) whose "
-        "inner dimensions, as recorded, are not multiples of 8 (16 for 8 bits). Needs record_shapes=True. No cost: the "
-        "trace does not show how fast the padded product is.",
+        "inner dimensions, as recorded, are not multiples of 8 (16 for 8 bits). Needs record_shapes=True. Cost: replay of "
+        "the trace with these kernels at 90 % of their limit; none where the device isn't known.",
     .advice = {
         "vocabulary: pad_to_multiple_of=64; hidden and feed-forward sizes as multiples of 64 or 128",
         "last layer: add a few unused classes and drop them after the product",
@@ -603,6 +604,8 @@ std::vector<bool> find_named_kernels(const Measured& measured) {
   const Chosen attention = unfused_attention(measured), copies = layout_copies(measured);
   take(kUnfusedAttention, attention.kernels, attention.pct());
   take(kLayoutCopies, copies.kernels, copies.pct());
+  const Chosen misaligned = misaligned_gemm(measured).chosen;
+  take(kMisalignedGemm, misaligned.kernels, misaligned.pct());
   take(kFusableElementwise, fusable(measured).chosen.kernels, fusable_value(measured));
   take(kSmallBatch, small_grids(measured).kernels, small_batch_value(measured));
   name_full_precision_kernels(measured, named);

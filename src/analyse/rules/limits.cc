@@ -133,7 +133,7 @@ std::string op_text(const Measured& m, const SlowOp& op) {
 
 double limit_part(const SlowOp& op) { return op.least_ns / static_cast<double>(op.ns); }
 
-/// Why a product may be slow, from its sizes.
+/// Why a product may be slow, from its sizes and its grid.
 struct SizeReason {
   std::string text;              ///< "k is only 64"
   std::string_view fix;
@@ -172,6 +172,19 @@ std::optional<SizeReason> too_few_blocks(const Measured& m, const SlowOp& op) {
                     "more work in each call (larger batches), or kernels that split the inner size (split-K, stream-K)"};
 }
 
+// In the last wave of blocks most multiprocessors have nothing to do, and there are few waves.
+std::optional<SizeReason> uneven_waves(const Measured& m, const SlowOp& op) {
+  const int64_t blocks = block_count(m.trace(), op.kernel);
+  const int64_t multiprocessors = m.trace().properties(m.device().id).multiprocessors;
+  if (blocks <= multiprocessors || multiprocessors <= 0) return std::nullopt;
+  const int64_t waves = (blocks + multiprocessors - 1) / multiprocessors;
+  if (4 * blocks >= 3 * waves * multiprocessors) return std::nullopt;
+  const double exact = static_cast<double>(blocks) / static_cast<double>(multiprocessors);
+  return SizeReason{fmt::format("{} blocks are {:.1f} waves on {} multiprocessors, which take as long as {}", blocks,
+                                exact, multiprocessors, waves),
+                    "sizes whose tiles fill whole waves, or kernels that split the inner size (split-K, stream-K)"};
+}
+
 std::optional<SizeReason> size_reason(const Measured& m, const SlowOp& op) {
   const auto [batch, rows, columns, inner] = work_of(m, op).product;
   if (batch == 0) return too_few_blocks(m, op);
@@ -192,7 +205,7 @@ std::optional<SizeReason> size_reason(const Measured& m, const SlowOp& op) {
   if (tiles < m.trace().properties(m.device().id).multiprocessors)
     return SizeReason{fmt::format("only {} tiles of {} x {}", tiles, kTile, kTile),
                       "larger batches, so that every multiprocessor has a tile"};
-  return std::nullopt;
+  return uneven_waves(m, op);
 }
 
 // Why a product that computing limits may be slow.
@@ -354,6 +367,20 @@ void describe_low_mfu(const Measured& m, Finding& f) {
 }
 
 }  // namespace
+
+int64_t cost_at_limit(const Measured& m, const std::vector<ActivityId>& kernels) {
+  SlowKernels below;
+  if (!is_busiest(m) || !m.facts().get<Limits>().device) return 0;
+  const std::vector<int64_t>& exclusive = m.facts().get<ExclusiveTime>().ns;
+  for (const ActivityId a : kernels) {
+    const auto part = m.facts().get<RunLimits>().needed_part(m.trace(), m.facts().get<DeviceWork>(), a);
+    if (exclusive[a.value] <= 0 || part.value_or(1) >= kGoodPart) continue;
+    below.kernels.push_back(a);
+    below.ns += exclusive[a.value];
+    below.lost_ns += static_cast<double>(exclusive[a.value]) * (1 - *part / kGoodPart);
+  }
+  return below.kernels.empty() ? 0 : cost_of(m, below);
+}
 
 extern const Rule kSlowProducts = {
     .id = "slow-products",

@@ -24,8 +24,12 @@ HandTrace steps_with(std::string_view op, std::string_view kernel, int64_t busy_
   return hand;
 }
 
-std::vector<Finding> findings_of(HandTrace& hand, const OpWork& work) {
-  const WorkedTrace t(hand.build(), std::vector<OpWork>(kSteps, work));
+// `blocks`: of each kernel.
+std::vector<Finding> findings_of(HandTrace& hand, const OpWork& work, int32_t blocks = 0) {
+  Trace trace = hand.build();
+  for (ActivityArgs& args : trace.activity_args)
+    if (blocks > 0) args.grid[0] = blocks, args.grid[1] = args.grid[2] = 1;
+  const WorkedTrace t(std::move(trace), std::vector<OpWork>(kSteps, work));
   Evidence evidence;
   evidence.ranks.push_back(diagnose_rank({0, &t.facts}, {}));
   return diagnose(evidence).findings;
@@ -51,6 +55,42 @@ TEST(SlowProducts, CostAtMostWhatReachingNineTenthsOfTheLimitSaves) {
             std::string::npos)
       << f->evidence.at(0);
   EXPECT_EQ(found(findings, "memory-bound"), nullptr);
+}
+
+// 153 blocks on 132 multiprocessors take as long as 264.
+TEST(SlowProducts, NameWavesThatAreMostlyEmpty) {
+  const auto evidence = [](int32_t blocks) -> std::string {
+    HandTrace hand;
+    for (int64_t t = 0; t < kSteps * 1000; t += 1000)
+      hand.range("ProfilerStep#" + std::to_string(t / 1000), t, t + 1000)
+          .shaped_op("aten::mm", t + 10, t + 20, "[[2176, 4096], [4096, 2304]]", "[\"c10::BFloat16\", \"c10::BFloat16\"]")
+          .kernel(kGemm, t + 11, t + 12, t + 30, t + 930)
+          .call("cudaDeviceSynchronize", t + 22, t + 932);
+    OpWork work = kHundred;
+    work.product = {1, 2176, 2304, 4096};
+    const std::vector<Finding> findings = findings_of(hand, work, blocks);
+    const Finding* f = found(findings, "slow-products");
+    return f == nullptr ? "" : f->evidence.at(0);
+  };
+  EXPECT_TRUE(evidence(153).ends_with("153 blocks are 1.2 waves on 132 multiprocessors, which take as long as 2"))
+      << evidence(153);
+  EXPECT_EQ(evidence(264).find("waves"), std::string::npos) << evidence(264);
+}
+
+TEST(MisalignedGemm, IsLeftToItsRuleWithACost) {
+  HandTrace hand;
+  for (int64_t t = 0; t < kSteps * 1000; t += 1000)
+    hand.range("ProfilerStep#" + std::to_string(t / 1000), t, t + 1000)
+        .shaped_op("aten::mm", t + 10, t + 20, "[[4096, 2049], [2049, 4096]]", "[\"c10::BFloat16\", \"c10::BFloat16\"]")
+        .kernel(kGemm, t + 11, t + 12, t + 30, t + 930)
+        .call("cudaDeviceSynchronize", t + 22, t + 932);
+  const std::vector<Finding> findings = findings_of(hand, kHundred);
+  EXPECT_EQ(found(findings, "slow-products"), nullptr);
+  const Finding* f = found(findings, "misaligned-gemm");
+  ASSERT_NE(f, nullptr);
+  ASSERT_TRUE(f->cost_ns);
+  EXPECT_LE(static_cast<double>(*f->cost_ns), kSteps * (900'000 - 100'000 / 0.9) + 1);
+  EXPECT_GT(static_cast<double>(*f->cost_ns), 0.8 * kSteps * (900'000 - 100'000 / 0.9));
 }
 
 // Of a step of 1000 us, what lies between the two kernels: 2 x 16.8 MB at 3350 GB/s.

@@ -22,6 +22,7 @@ struct AttentionPlaces {
   size_t causal = 99;         ///< a flag; of the efficient form a number: 1 from the top left, 2 from the bottom right
   Mask mask = Mask::kTopLeft; ///< what the flag means
   size_t ends = 99;           ///< cumulative lengths of the queries' sequences, those of the keys follow
+  size_t longest = 99;        ///< of the queries' sequences, that of the keys follows; 99: behind these
   size_t window = 99;         ///< of sliding windows: keys that a query sees before its own; those behind it follow
   /// What says how many keys there are in a tensor: the pages of a cache, lengths of its sequences, keys to be added.
   std::array<size_t, 3> in_tensors = {99, 99, 99};
@@ -67,13 +68,14 @@ std::optional<Heads> dense(const OpInputs& in, const AttentionPlaces& at) {
   return Heads{q[0], q[heads], q[sequence], k[sequence], q[3], v[3], false};
 }
 
-// Whether sequences are all of one length: the longest, which follows the ends of queries and of keys, is their mean.
+// Whether sequences are all of one length: the longest is their mean.
 bool are_alike(const OpInputs& in, const AttentionPlaces& at, int64_t sequences, int64_t queries, int64_t keys) {
   const auto is_mean = [&](size_t place, int64_t tokens) {
     const auto longest = place < in.at.size() ? whole_value(in[place]) : std::nullopt;
     return longest && tokens % sequences == 0 && *longest == tokens / sequences;
   };
-  return is_mean(at.ends + 2, queries) && is_mean(at.ends + 3, keys);
+  const size_t longest = at.longest < in.at.size() ? at.longest : at.ends + 2;
+  return is_mean(longest, queries) && is_mean(longest + 1, keys);
 }
 
 // Sequences one after the other. If the trace has only how many there are, lengths that are all the same make the least
@@ -133,6 +135,7 @@ enum class Slots : uint8_t {
   kRow,     ///< in each row: new tokens, or a cache's slots
   kLast,    ///< in the last two dimensions, heads and size: [pages, slots, heads, size]
   kPages,   ///< in a part of a row, a page of as many slots as a value says: [pages, heads, size / x, slots, x]
+  kLatent,  ///< in the last dimension, a vector of which all heads' keys and values are made: [pages, slots, 1, size]
 };
 
 // Engines' own, over caches: where query, keys and values are.
@@ -155,9 +158,13 @@ constexpr CachedPlaces kCached[] = {
     {"flash_attn_3::fwd", 0, 1, 2, Slots::kLast},
     {"_vllm_fa2_C::varlen_fwd", 0, 1, 2, Slots::kLast},
     {"_vllm_fa2_C::fwd_kvcache", 0, 1, 2, Slots::kLast},
+    {"aiter::mha_batch_prefill", 0, 1, 2, Slots::kLast},
     {"_C::paged_attention_v1", 1, 2, 3, Slots::kPages, 8},
     {"_C::paged_attention_v2", 4, 5, 6, Slots::kPages, 11},
     {"_rocm_C::paged_attention", 4, 5, 6, Slots::kPages, 11},
+    // FlashMLA: (query, cache, in some versions values, the size of a head's values, ...).
+    {"_flashmla_C::fwd_kvcache_mla", 0, 1, 1, Slots::kLatent},
+    {"sgl_kernel::fwd_kvcache_mla", 0, 1, 1, Slots::kLatent},
 };
 
 const CachedPlaces* cached_places(std::string_view op) {
@@ -171,11 +178,32 @@ const CachedPlaces* cached_places(std::string_view op) {
 Amount slot_of(const OpInputs& in, const CachedPlaces& at, size_t place) {
   const std::vector<int64_t>& shape = in[place].shape;
   if (shape.size() < 2) return Amount::unknown();
-  if (at.slots == Slots::kLast) return Amount(shape[shape.size() - 2]) * shape.back();
+  if (at.slots == Slots::kLast)   // with more dimensions, a page is split for vectors
+    return shape.size() > 4 ? Amount::unknown() : Amount(shape[shape.size() - 2]) * shape.back();
   const Amount row = product_after(shape, 1);
   if (at.slots == Slots::kRow) return row;
   const auto first = whole_value(in[at.page_size]), next = whole_value(in[at.page_size + 1]);
   return row / (first ? *first : next.value_or(0));
+}
+
+// Single tokens of latent attention: a head's query is as long as the cache's vectors, and the first part of these is
+// its value. In a step that also has prompts, these have other operators; how many keys are which ones' is not known,
+// nor is it of a selection of keys (indices, the eleventh input).
+OpWork latent_attention(const OpInputs& in, const AttendedKeys& attended) {
+  const std::vector<int64_t>&query = in[0].shape, &cache = in[1].shape;
+  if (query.size() < 3 || cache.size() < 2 || query.back() != cache.back() || !in[10].shape.empty()) return {};
+  const auto first = whole_value(in[2]);
+  const int64_t size = query.back(), value = first ? *first : whole_value(in[3]).value_or(0);
+  const int64_t heads = query[query.size() - 2];
+  const int64_t tokens = product_of(std::span(query).first(query.size() - 2)).or_unknown();
+  if (value <= 0 || value > size || tokens < attended.tokens) return {};
+  const Amount each = Amount(heads) * (size + value);
+  const Amount moved = bytes_of(in, 0) + bytes_of(Amount(tokens) * heads * value, in[0].element_bits()) +
+                       bytes_of(Amount(attended.keys) * size, in[1].element_bits());
+  OpWork work = multiplying(each * attended.pairs, moved, in[0]);
+  work.skipped_flops = std::clamp<int64_t>((each * attended.masked_pairs * 2).or_unknown(), 0,
+                                           std::max<int64_t>(work.flops, 0));
+  return work;
 }
 
 OpWork only_with_steps(const OpInputs&) { return {}; }
@@ -186,6 +214,33 @@ OpWork xformers_efficient(const OpInputs& in) {
     if (!in[place].shape.empty() || whole_value(in[place]).value_or(0) > 0) return {};
   return attention<{.layout = Layout::kSequenceFirst, .causal = 9, .mask = Mask::kNone, .ends = 4}>(in);
 }
+
+bool is_flag(const OpInput& input) { return input.value == "True" || input.value == "False"; }
+
+// Where the mask's flag is tells which version it is.
+template <AttentionPlaces First, AttentionPlaces Second>
+OpWork of_either_version(const OpInputs& in) {
+  if (is_flag(in[First.causal])) return attention<First>(in);
+  return is_flag(in[Second.causal]) ? attention<Second>(in) : OpWork();
+}
+
+template <AttentionPlaces At>
+OpWork only_with_flag(const OpInputs& in) {
+  return is_flag(in[At.causal]) ? attention<At>(in) : OpWork();
+}
+
+// AITER's, of which later versions have the least length of a query's sequence as well, and a bias's gradient (its
+// ops/mha.py).
+constexpr AttentionPlaces kAiterVarlen = {.layout = Layout::kSequenceFirst, .causal = 10, .mask = Mask::kBottomRight,
+                                          .ends = 3, .window = 11};
+constexpr AttentionPlaces kAiterVarlenWithLeast = {.layout = Layout::kSequenceFirst, .causal = 12,
+                                                   .mask = Mask::kBottomRight, .ends = 3, .window = 13};
+constexpr AttentionPlaces kAiterBackward = {.layout = Layout::kSequenceFirst, .query = 1, .backward = true, .causal = 11,
+                                            .mask = Mask::kBottomRight, .window = 12};
+constexpr AttentionPlaces kAiterBackwardWithBias = {.layout = Layout::kSequenceFirst, .query = 1, .backward = true,
+                                                    .causal = 12, .mask = Mask::kBottomRight, .window = 13};
+// The autograd function of flash-attn before 2.6.
+constexpr AttentionPlaces kFlashFunction = {.layout = Layout::kSequenceFirst, .causal = 5, .mask = Mask::kBottomRight};
 
 constexpr OpForm kAttentionForms[] = {
     {"aten::_scaled_dot_product_flash_attention", attention<{.causal = 4, .mask = Mask::kBottomRight}>},
@@ -215,7 +270,7 @@ constexpr OpForm kAttentionForms[] = {
      attention<{.layout = Layout::kSequenceFirst, .query = 1, .backward = true, .causal = 14, .mask = Mask::kNone,
                 .ends = 6}>},
     // The flash-attn package and AITER.
-    {"flash_attn::_flash_attn_forward aiter::mha_fwd aiter::fmha_v3_fwd",
+    {"flash_attn::_flash_attn_forward aiter::mha_fwd aiter::fmha_v3_fwd aiter::_flash_attn_forward",
      attention<{.layout = Layout::kSequenceFirst, .causal = 5, .mask = Mask::kBottomRight, .window = 6}>},
     {"flash_attn::_flash_attn_varlen_forward",
      attention<{.layout = Layout::kSequenceFirst, .causal = 9, .mask = Mask::kBottomRight, .ends = 3, .window = 10}>},
@@ -226,12 +281,18 @@ constexpr OpForm kAttentionForms[] = {
      attention<{.layout = Layout::kSequenceFirst, .query = 1, .backward = true, .causal = 15,
                 .mask = Mask::kBottomRight, .ends = 9, .window = 16}>},
     // FlashAttention 3: a table of pages, lengths and new keys say how many keys there are; and 2 as vLLM builds it.
-    {"_vllm_fa3_C::fwd sgl_kernel::fwd flash_attn_3::fwd",
-     attention<{.layout = Layout::kSequenceFirst, .causal = 24, .mask = Mask::kBottomRight, .ends = 7, .window = 25,
-                .in_tensors = {3, 11, 14}}>},
+    {"_vllm_fa3_C::fwd sgl_kernel::fwd flash_attn_3::fwd flash_attn_3::_flash_attn_forward",
+     attention<{.layout = Layout::kSequenceFirst, .causal = 24, .mask = Mask::kBottomRight, .ends = 7, .longest = 12,
+                .window = 25, .in_tensors = {3, 11, 14}}>},
+    {"flash_attn_3::bwd",
+     attention<{.layout = Layout::kSequenceFirst, .query = 1, .backward = true, .causal = 16,
+                .mask = Mask::kBottomRight, .ends = 9, .longest = 13, .window = 17, .in_tensors = {11, 12, 99}}>},
+    {"flash_attn_3::_flash_attn_backward",
+     attention<{.layout = Layout::kSequenceFirst, .query = 1, .backward = true, .causal = 16,
+                .mask = Mask::kBottomRight, .ends = 6, .longest = 10, .window = 17, .in_tensors = {8, 9, 99}}>},
     {"_vllm_fa2_C::varlen_fwd",
-     attention<{.layout = Layout::kSequenceFirst, .causal = 15, .mask = Mask::kBottomRight, .ends = 4, .window = 16,
-                .in_tensors = {6, 8, 99}}>},
+     attention<{.layout = Layout::kSequenceFirst, .causal = 15, .mask = Mask::kBottomRight, .ends = 4, .longest = 10,
+                .window = 16, .in_tensors = {6, 8, 99}}>},
     {"xformers_flash::flash_fwd",
      attention<{.layout = Layout::kSequenceFirst, .causal = 10, .mask = Mask::kBottomRight, .ends = 3, .window = 11,
                 .in_tensors = {5, 14, 99}}>},
@@ -242,9 +303,16 @@ constexpr OpForm kAttentionForms[] = {
     {"aiter::mha_bwd aiter::fmha_v3_bwd",
      attention<{.layout = Layout::kSequenceFirst, .query = 1, .backward = true, .causal = 8,
                 .mask = Mask::kBottomRight, .window = 9}>},
+    {"aiter::mha_varlen_fwd aiter::fmha_v3_varlen_fwd", of_either_version<kAiterVarlen, kAiterVarlenWithLeast>},
+    {"aiter::mha_varlen_bwd aiter::fmha_v3_varlen_bwd",
+     attention<{.layout = Layout::kSequenceFirst, .query = 1, .backward = true, .causal = 13,
+                .mask = Mask::kBottomRight, .ends = 6, .window = 14}>},
+    {"aiter::_flash_attn_backward", of_either_version<kAiterBackward, kAiterBackwardWithBias>},
+    {"FlashAttnFunc", only_with_flag<kFlashFunction>},
     // Latent attention runs other products for prompts than for single tokens.
     {"vllm::unified_mla_attention vllm::unified_mla_attention_with_output", only_with_steps},
-    {"_vllm_fa2_C::fwd_kvcache _C::paged_attention_v1 _C::paged_attention_v2 _rocm_C::paged_attention",
+    {"_vllm_fa2_C::fwd_kvcache _C::paged_attention_v1 _C::paged_attention_v2 _rocm_C::paged_attention "
+     "aiter::mha_batch_prefill _flashmla_C::fwd_kvcache_mla sgl_kernel::fwd_kvcache_mla",
      only_with_steps},
     {"vllm::unified_attention* sglang::unified_attention_with_output sglang_profiler::attention_paged_attention_ragged_*",
      only_with_steps},
@@ -257,6 +325,7 @@ bool attends_to_cache(std::string_view op) { return cached_places(op) != nullptr
 OpWork cached_attention(const OpInputs& in, const AttendedKeys& attended) {
   const CachedPlaces* const at = cached_places(in.name);
   if (at == nullptr || in[at->query].shape.size() < 2) return {};
+  if (at->slots == Slots::kLatent) return latent_attention(in, attended);
   // A query of all heads, of one token; a key and a value of one slot.
   const std::vector<int64_t>& queries = in[at->query].shape;
   const Amount query = at->slots == Slots::kLast ? Amount(queries[queries.size() - 2]) * queries.back()

@@ -118,6 +118,24 @@ TEST(Attention, TheEfficientFormNumbersItsMasks) {
   EXPECT_EQ(masked("2"), 2 * 2 * 10 * 8);
 }
 
+// 4 tokens with 16 heads: a query has 576 numbers, as each of the 1,000 vectors in the cache, 512 of which are the value.
+TEST(Attention, LatentAttentionOfSingleTokensTakesTheEnginesFigures) {
+  const auto work = [](std::string_view values, int64_t tokens, std::string_view indices = "[]") {
+    const std::string shapes = "[[4, 1, 16, 576], [99, 64, 1, 576], [], [], [4], [4, 8], [], [], [9, 8], [5], " +
+                               std::string(indices) + "]";
+    const OpInputs in = op_inputs("_flashmla_C::fwd_kvcache_mla", shapes, R"(["c10::BFloat16", "c10::BFloat16"])", values);
+    EXPECT_TRUE(attends_to_cache(in.name));
+    return cached_attention(in, {.keys = 1000, .pairs = 1000, .masked_pairs = 0, .tokens = tokens});
+  };
+  const OpWork w = work(R"(["", "", "", "512", "", "", "0.1", "True", "", ""])", 4);
+  EXPECT_EQ(w.flops, 2 * 16 * (576 + 512) * 1000);
+  EXPECT_EQ(w.bytes, 2 * (4 * 16 * (576 + 512) + 1000 * 576));
+  EXPECT_EQ(work(R"(["", "", "512", "", "", "", "0.1", "True", "", ""])", 4), w);
+  EXPECT_EQ(work(R"(["", "", "512"])", 9), OpWork());               // prompts beside them
+  EXPECT_EQ(work(R"(["", "", "512"])", 4, "[4, 1, 64]"), OpWork());   // a selection of keys
+  EXPECT_EQ(work("", 4), OpWork());
+}
+
 TEST(Attention, OverACacheTakesTheEnginesFigures) {
   const OpInputs vllm = op_inputs("vllm::unified_attention_with_output", "[[4, 32, 128], [4, 8, 128], [4, 8, 128]]",
                                   R"(["c10::BFloat16", "c10::BFloat16", "c10::BFloat16"])", "");
@@ -162,6 +180,54 @@ TEST(Attention, TheThirdFlashAttentionIsExactWithoutACache) {
       work_of("_vllm_fa3_C::fwd", fa3_inputs("[128, 8, 32], [128, 4, 32], [128, 4, 32]", "[3]", "[]"), kThree, values);
   EXPECT_EQ(packed.flops, 2 * 2 * 2 * 8 * 64 * 64 * 32);
   EXPECT_TRUE(packed.lower_bound);
+}
+
+// (dout, q, k, v, out, lse, dq, dk, dv, cu_seqlens_q, ..., softmax_scale 15, is_causal 16, window 17, 18); as a custom
+// operator gradients come behind the lengths.
+TEST(Attention, TheThirdFlashAttentionGoesBackward) {
+  std::string shapes = "[[2, 64, 8, 32], [2, 64, 8, 32], [2, 64, 4, 32], [2, 64, 4, 32], [2, 64, 8, 32], [2, 8, 64]";
+  std::string values = R"(["", "", "", "", "", "")";
+  for (int place = 6; place < 22; ++place) {
+    shapes += ", []";
+    values += place == 16 ? ", \"True\"" : place == 17 || place == 18 ? ", \"-1\"" : ", \"\"";
+  }
+  shapes += "]", values += "]";
+  const std::string_view types =
+      R"(["c10::BFloat16", "c10::BFloat16", "c10::BFloat16", "c10::BFloat16", "c10::BFloat16", "float"])";
+  for (const char* name : {"flash_attn_3::bwd", "flash_attn_3::_flash_attn_backward"}) {
+    const OpWork w = work_of(name, shapes, types, values);
+    EXPECT_EQ(w.flops, 2 * 5 * 2 * 8 * 64 * 64 * 32) << name;
+    EXPECT_EQ(w.needed_flops(), 2 * 5 * 2 * 8 * (64 * 65 / 2) * 32) << name;
+  }
+}
+
+// (q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, ...): later versions have min_seqlen_q and
+// logits_soft_cap before the flags.
+TEST(Attention, OfAiterIsKnownInBothVersions) {
+  const std::string_view shapes = "[[128, 8, 32], [128, 4, 32], [128, 4, 32], [3], [3], [], [], [], [], [], [], [], [], [], []]";
+  const std::string_view types = R"(["c10::BFloat16", "c10::BFloat16", "c10::BFloat16", "int", "int"])";
+  constexpr std::string_view kValues[] = {
+      R"(["", "", "", "", "", "64", "64", "0.", "0.1", "False", "True", "-1", "-1", "", ""])",
+      R"(["", "", "", "", "", "64", "64", "0", "0.", "0.1", "0.", "False", "True", "-1", "-1"])"};
+  for (const std::string_view values : kValues) {
+    const OpWork w = work_of("aiter::mha_varlen_fwd", shapes, types, values);
+    EXPECT_EQ(w.needed_flops(), 2 * 2 * 2 * 8 * (64 * 65 / 2) * 32) << values;
+    EXPECT_FALSE(w.lower_bound) << values;
+  }
+  EXPECT_EQ(work_of("aiter::mha_varlen_fwd", shapes, types), OpWork());
+  // Over pages, how many keys are read is in a tensor.
+  EXPECT_EQ(work_of("aiter::fmha_v3_varlen_fwd",
+                    "[[128, 8, 32], [99, 16, 4, 32], [99, 16, 4, 32], [3], [3], [], [], [], [], [], [], [], [], [], []]",
+                    types, kValues[1]),
+            OpWork());
+}
+
+// Without the flag's value, half of it may be masked.
+TEST(Attention, AnAutogradFunctionNeedsItsFlag) {
+  const std::string_view shapes = "[[2, 64, 8, 32], [2, 64, 4, 32], [2, 64, 4, 32], [], [], []]";
+  EXPECT_EQ(work_of("FlashAttnFunc", shapes, kThree), OpWork());
+  EXPECT_EQ(work_of("FlashAttnFunc", shapes, kThree, R"(["", "", "", "0.", "", "True"])").needed_flops(),
+            2 * 2 * 2 * 8 * (64 * 65 / 2) * 32);
 }
 
 // Of a cache in pages, how many keys are read is in a tensor: only the engine's step says it.

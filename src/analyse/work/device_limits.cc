@@ -259,17 +259,27 @@ DeviceLimits limits(const Known& known) {
   return all;
 }
 
-bool read_number(JsonReader& in, double& x) {
+// `wrong`: what is wrong with the member of that name.
+bool read_rate(JsonReader& in, std::string_view name, double& x, std::string& wrong) {
   std::string_view token;
-  if (!in.scalar(token)) return false;
+  const bool is_scalar = in.scalar(token);
   const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), x);
-  return error == std::errc() && end == token.data() + token.size() && std::isfinite(x) && x > 0;
+  const bool is_number = is_scalar && error == std::errc() && end == token.data() + token.size() && std::isfinite(x);
+  if (is_number && x > 0) return true;
+  wrong = std::string(name) + (is_number ? " is not above 0" : " is no number");
+  return false;
 }
 
 std::optional<Precision> precision_called(std::string_view name) {
   for (int i = 1; i < kPrecisions; ++i)
     if (precision_name(static_cast<Precision>(i)) == name) return static_cast<Precision>(i);
   return std::nullopt;
+}
+
+std::string precision_names() {
+  std::string all;
+  for (int i = 1; i < kPrecisions; ++i) append_listed(all, std::string(precision_name(static_cast<Precision>(i))));
+  return all;
 }
 
 bool read_text(JsonReader& in, std::string& text) {
@@ -281,15 +291,16 @@ bool read_text(JsonReader& in, std::string& text) {
 }
 
 // Members of other names are for others.
-bool read_device(JsonReader& in, DeviceLimits& device) {
+bool read_device(JsonReader& in, DeviceLimits& device, std::string& wrong) {
   return read_object(in, [&](std::string_view key) {
-    if (key == "memory_gbps") return read_number(in, device.memory_gbps);
+    if (key == "memory_gbps") return read_rate(in, key, device.memory_gbps, wrong);
     if (key == "name") return read_text(in, device.name);
     if (key == "uuid" && in.peek() == '"') return read_text(in, device.uuid);
     if (key != "tflops") return in.skip_value();
     return read_object(in, [&](std::string_view precision) {
       const std::optional<Precision> p = precision_called(precision);
-      return p && read_number(in, device.tera[static_cast<size_t>(*p)]);
+      if (!p) wrong = fmt::format("unknown precision \"{}\"; known: {}", precision, precision_names());
+      return p && read_rate(in, "tflops." + std::string(precision), device.tera[static_cast<size_t>(*p)], wrong);
     });
   });
 }
@@ -342,6 +353,12 @@ bool DeviceLimits::computes_longer(const OpWork& work) const {
          static_cast<double>(work.bytes) * operations_per_ns(work.precision);
 }
 
+std::optional<double> DeviceLimits::peak_pct(const OpWork& work, int64_t ns) const {
+  const double rate = operations_per_ns(work.precision);
+  if (work.needed_flops() < 0 || rate <= 0 || ns <= 0) return std::nullopt;
+  return 100 * static_cast<double>(work.needed_flops()) / (rate * static_cast<double>(ns));
+}
+
 const std::vector<DeviceLimits>& known_limits() {
   static const std::vector<DeviceLimits> all = [] {
     std::vector<DeviceLimits> rows;
@@ -377,6 +394,7 @@ Result<MeasuredMachine> measured_machine(std::string text, std::string_view path
   MeasuredMachine all;
   all.path = path;
   int64_t ranks = 0;
+  std::string wrong;
   JsonReader in = JsonReader::over(text);
   const bool read = read_object(in, [&](std::string_view key) {
     if (key == "figures") return read_array(in, [&] { return read_figure(in, all); });
@@ -385,11 +403,11 @@ Result<MeasuredMachine> measured_machine(std::string text, std::string_view path
     return read_array(in, [&] {
       DeviceLimits& device = all.devices.emplace_back();
       device.source = path;
-      return read_device(in, device);
+      return read_device(in, device, wrong);
     });
   });
   if (!read || in.peek() != 0 || all.devices.empty())
-    return Error{std::string(path) + ": not a file of peak rates",
+    return Error{std::string(path) + ": " + (wrong.empty() ? "not a file of peak rates" : wrong),
                  R"(it looks like {"devices": [{"name": "NVIDIA H100 80GB HBM3", "tflops": {"bf16": 800}, )"
                  R"("memory_gbps": 3000}]})"};
   for (CollectiveRate& rate : all.collectives)

@@ -35,6 +35,8 @@ struct DeviceLimits {
   [[nodiscard]] std::optional<double> least_ns(const OpWork& work) const;
   /// Whether the work takes longer to compute than to move. Only where least_ns() is known.
   [[nodiscard]] bool computes_longer(const OpWork& work) const;
+  /// The rate of work that takes so long, as a share of the peak of its precision; none: unknown.
+  [[nodiscard]] std::optional<double> peak_pct(const OpWork& work, int64_t ns) const;
 };
 
 /// How a trace or a driver describes a device.

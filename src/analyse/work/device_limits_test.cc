@@ -168,5 +168,18 @@ TEST(DeviceLimits, WhatIsNoFileOfPeaksIsRefused) {
     EXPECT_FALSE(measured_machine(text, "peaks.json")) << text;
 }
 
+TEST(DeviceLimits, WhatIsWrongWithMeasuredRatesIsNamed) {
+  const auto error = [](const char* device) {
+    const auto read = measured_machine("{\"devices\": [" + std::string(device) + "]}", "peaks.json");
+    return read ? "" : read.error().message;
+  };
+  EXPECT_EQ(error(R"({"tflops": {"bfloat16": 700}})"),
+            "peaks.json: unknown precision \"bfloat16\"; known: fp64, fp32, tf32, bf16, fp16, fp8, fp4, int8");
+  EXPECT_EQ(error(R"({"tflops": {"bf16": 0}})"), "peaks.json: tflops.bf16 is not above 0");
+  EXPECT_EQ(error(R"({"tflops": {"bf16": "700"}})"), "peaks.json: tflops.bf16 is no number");
+  EXPECT_EQ(error(R"({"memory_gbps": -3})"), "peaks.json: memory_gbps is not above 0");
+  EXPECT_EQ(error("3"), "peaks.json: not a file of peak rates");
+}
+
 }  // namespace
 }  // namespace profgpu

@@ -63,6 +63,30 @@ OpWork index(const OpInputs& in) {
   return moving(moved * 2);
 }
 
+// FBGEMM's lookups in several tables at once: (…, weights on the device 1, …, ends of tables' columns 6, sum of their
+// columns 7, most of a table 8, …, indices 11, offsets of bags 12, pooling 13, …). Which table an index is of is not in
+// the trace: rows have to be of one width.
+OpWork lookups(const OpInputs& in) {
+  const auto all = whole_value(in[7]), most = whole_value(in[8]);
+  const int64_t tables = in[6].shape.size() == 1 ? in[6].shape[0] - 1 : 0;
+  if (!all || !most || tables < 1 || *most < 1 || *all % *most != 0 || *all / *most != tables) return {.flops = 0};
+  const bool on_device = !in[1].shape.empty() && in[1].shape[0] > 0;
+  if (in[12].shape.size() != 1 || !on_device) return {.flops = 0};
+  const int bits = in[1].element_bits();
+  const bool pooled = whole_value(in[13]).value_or(2) < 2;   // by sum or mean; else each row is a result
+  const Amount rows = elements_of(in[11]), results = pooled ? Amount(in[12].shape[0]) - 1 : rows;
+  return moving(bytes_of((rows + results) * *most, bits) + bytes_of(in, 11, 13) + bytes_of(in, 14));
+}
+
+// Their gradients go into rows that only indices say, and so do the optimizer's states.
+OpWork into_rows_unknown(const OpInputs&) { return {.flops = 0}; }
+
+// A permutation of columns.
+OpWork permuted(const OpInputs& in) { return moving(bytes_of(in, 0) + bytes_like(in, 0)); }
+
+// Read, and seldom changed.
+OpWork checked(const OpInputs& in) { return moving(bytes_of(in, 1, 3)); }
+
 constexpr OpForm kEmbeddingForms[] = {
     {"aten::embedding", embedding},
     {"aten::embedding_dense_backward", embedding_backward},
@@ -73,6 +97,10 @@ constexpr OpForm kEmbeddingForms[] = {
     {"aten::scatter_add aten::index_add aten::scatter_reduce", scatter<true>},
     {"aten::index_put aten::_index_put_impl", index_put},
     {"aten::index aten::_unsafe_index", index},
+    {"fbgemm::split_embedding_codegen_lookup_*", lookups},
+    {"torch::autograd::CppNode<SplitLookupFunction_*", into_rows_unknown},
+    {"fbgemm::permute_pooled_embs* fbgemm::asynchronous_complete_cumsum", permuted},
+    {"fbgemm::bounds_check_indices", checked},
 };
 
 }  // namespace

@@ -40,11 +40,31 @@ OpWork sorted_rows(const OpInputs& in) {
   return multiplying(weights * a[0], moved, in[1]);
 }
 
+// moe_wna16_marlin_gemm(a [m, k], result, packed weights [experts, ...], ...): by version, the tensors that belong to
+// experts follow, then (block size, choices of each row, a flag, type, m, n, k, flags).
+OpWork marlin_experts(const OpInputs& in) {
+  const auto &a = in[0].shape, &weights = in[2].shape;
+  size_t flag = 0;
+  while (flag < in.at.size() && in[flag].value != "True" && in[flag].value != "False") ++flag;
+  const auto choices = flag > 0 ? whole_value(in[flag - 1]) : std::nullopt;
+  if (a.size() != 2 || weights.size() != 3 || weights[0] < 1 || !choices || *choices < 1) return {};
+  for (size_t place = flag + 1; place + 2 < in.at.size(); ++place) {
+    if (whole_value(in[place]) != a[0] || whole_value(in[place + 2]) != a[1]) continue;
+    const int64_t n = whole_value(in[place + 1]).value_or(-1), used = experts_reached(weights[0], *choices, a[0]);
+    Amount moved = bytes_of(in, 0) + bytes_of(Amount(a[0]) * *choices * n, in[0].element_bits());
+    for (size_t i = 2; i < flag; ++i)
+      if (in[i].shape.size() == 3 && in[i].shape[0] == weights[0]) moved = moved + bytes_of(in, i) / weights[0] * used;
+    return multiplying(Amount(a[0]) * *choices * n * a[1], moved, in[0]);
+  }
+  return {};
+}
+
 // vLLM's layer as one operator: its weights are no inputs.
 OpWork weights_unknown(const OpInputs&) { return {}; }
 
 constexpr OpForm kExpertForms[] = {
     {"_C::cutlass_moe_mm", sorted_rows},
+    {"_moe_C::moe_wna16_marlin_gemm sgl_kernel::moe_wna16_marlin_gemm", marlin_experts},
     {"vllm::moe_forward vllm::moe_forward_shared", weights_unknown},
     {"vllm::inplace_fused_experts vllm::outplace_fused_experts sglang::inplace_fused_experts "
      "sglang::outplace_fused_experts",

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -26,7 +28,9 @@ struct Members {
   std::map<std::string, std::string, std::less<>> texts;
   std::map<std::string, bool, std::less<>> flags;
   std::map<std::string, std::string, std::less<>> lists;   // as they stand
+  std::set<std::string, std::less<>> nulls;
   std::string text_config;      // an object as it stands; empty: none
+  bool has_vision = false;      // an object that describes a part for images
 
   /// The first of these names that is there.
   [[nodiscard]] std::optional<int64_t> number(std::initializer_list<std::string_view> names) const {
@@ -64,7 +68,8 @@ bool read_member(JsonReader& in, std::string_view key, Members& members) {
     std::string_view raw;
     if (!in.raw_value(raw)) return false;
     if (first == '[') members.lists[std::string(key)] = raw;
-    else if (key == "text_config") members.text_config = raw;
+    else if (key == "text_config" || key == "llm_config" || key == "language_config") members.text_config = raw;
+    else if (key == "vision_config") members.has_vision = true;
     return true;
   }
   std::string_view token;
@@ -73,6 +78,7 @@ bool read_member(JsonReader& in, std::string_view key, Members& members) {
   const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), number);
   if (error == std::errc() && end == token.data() + token.size()) members.numbers[std::string(key)] = number;
   else if (token == "true" || token == "false") members.flags[std::string(key)] = token == "true";
+  else if (token == "null") members.nulls.emplace(key);
   return true;
 }
 
@@ -93,6 +99,15 @@ enum class Mixer : uint8_t {
   kSomeDelta,  ///< attention with a gate in some, else the gated delta rule
 };
 
+// Which layers' tokens attend to a window of keys, of models that have some.
+enum class Windows : uint8_t {
+  kNone,
+  kAll,
+  kAllButEach,   ///< all but each `sliding_window_pattern`-th
+  kLast,         ///< with `use_sliding_window`, those from `max_window_layers` on
+  kChunks,       ///< all but each fourth, and windows lie side by side
+};
+
 // How a family of models is built, where their configs do not say it.
 struct Build {
   std::string_view types;     ///< model_type, with blanks between them
@@ -103,25 +118,39 @@ struct Build {
   int64_t head_size = 0;      ///< unless the config says it; 0: hidden size over heads
   Sparse sparse = Sparse::kAll;
   Mixer mixer = Mixer::kAttention;
+  Windows windows = Windows::kNone;
+  int64_t window = 0;         ///< unless the config says it; 0: none
+  int64_t pattern = 0;        ///< likewise, of kAllButEach
 };
 // tests/python/test_model_config.py compares these with the models of `transformers`.
 constexpr Build kBuilds[] = {
-    {.types = "llama mistral qwen2 phi3 olmo olmo2 stablelm granite internlm2 cohere exaone4 hunyuan_v1_dense mixtral "
-              "phimoe olmoe granitemoe deepseek deepseek_v2 deepseek_v3 glm4_moe"},
-    {.types = "gemma gemma2 gemma3_text", .tied = true, .head_size = 256},
-    {.types = "cohere2 ernie4_5", .tied = true, .head_size = 128},
+    {.types = "llama olmo olmo2 stablelm granite internlm2 cohere hunyuan_v1_dense olmoe granitemoe deepseek deepseek_v2 "
+              "deepseek_v3 kimi_k2 glm4_moe minimax_m2 baichuan chatglm"},
+    {.types = "mistral", .windows = Windows::kAll, .window = 4096},
+    {.types = "mixtral phi3 phimoe", .windows = Windows::kAll},
+    {.types = "qwen2 qwen2_vl qwen2_vl_text qwen2_5_vl qwen2_5_vl_text", .windows = Windows::kLast, .window = 4096},
+    {.types = "exaone4", .windows = Windows::kAllButEach, .window = 4096, .pattern = 4},
+    {.types = "gemma", .tied = true, .head_size = 256},
+    {.types = "gemma2", .tied = true, .head_size = 256, .windows = Windows::kAllButEach, .window = 4096, .pattern = 2},
+    {.types = "gemma3_text", .tied = true, .head_size = 256, .windows = Windows::kAllButEach, .window = 4096,
+     .pattern = 6},
+    {.types = "ernie4_5", .tied = true, .head_size = 128},
+    {.types = "cohere2", .tied = true, .head_size = 128, .windows = Windows::kAllButEach, .window = 4096, .pattern = 4},
     {.types = "smollm3", .tied = true},
-    {.types = "qwen3 glm glm4 seed_oss", .head_size = 128},
-    {.types = "qwen2_moe qwen3_moe", .sparse = Sparse::kStep},
+    {.types = "glm glm4 seed_oss", .head_size = 128},
+    {.types = "qwen3 qwen3_vl_text", .head_size = 128, .windows = Windows::kLast, .window = 4096},
+    {.types = "qwen2_moe qwen3_moe qwen3_vl_moe_text", .sparse = Sparse::kStep, .windows = Windows::kLast,
+     .window = 4096},
     {.types = "qwen3_next", .head_size = 256, .sparse = Sparse::kStep, .mixer = Mixer::kSomeDelta},
-    {.types = "gpt_oss", .head_size = 64},
-    {.types = "llama4_text", .head_size = 128, .sparse = Sparse::kInterleave},
+    {.types = "gpt_oss", .head_size = 64, .windows = Windows::kAllButEach, .window = 128, .pattern = 2},
+    {.types = "llama4_text", .head_size = 128, .sparse = Sparse::kInterleave, .windows = Windows::kChunks,
+     .window = 8192, .pattern = 4},
     {.types = "mamba falcon_mamba", .tied = true, .mixer = Mixer::kScan},
     {.types = "mamba2", .mixer = Mixer::kScan2},
     {.types = "jamba", .sparse = Sparse::kPeriod, .mixer = Mixer::kSomeScan},
-    {.types = "gpt_neox gptj phi", .gated = false},
-    {.types = "starcoder2", .gated = false, .tied = true},
-    {.types = "falcon bloom", .gated = false, .tied = true},
+    {.types = "gpt_neox gptj phi arcee nemotron", .gated = false},
+    {.types = "starcoder2", .gated = false, .tied = true, .windows = Windows::kAll},
+    {.types = "falcon bloom mpt", .gated = false, .tied = true},
     {.types = "gpt2 opt gpt_neo gpt_bigcode", .gated = false, .tied = true, .positions = true},
     {.types = "bert roberta distilbert xlm-roberta", .gated = false, .causal = false, .tied = true,
      .positions = true},
@@ -133,17 +162,44 @@ bool is_one_of(std::string_view names, std::string_view name) {
   return std::ranges::any_of(pieces_of(names, ' '), [&](std::string_view other) { return other == name; });
 }
 
-const Build* build_of(std::string_view type) {
-  const auto* const it = std::ranges::find_if(kBuilds, [&](const Build& b) { return is_one_of(b.types, type); });
-  return it == std::end(kBuilds) ? nullptr : it;
+struct NamedBuild {
+  const Build* build = nullptr;
+  std::string_view type;   ///< of those in the table
+};
+
+template <class IsIt>
+NamedBuild find_build(IsIt is_it) {
+  for (const Build& build : kBuilds)
+    for (const std::string_view type : pieces_of(build.types, ' '))
+      if (is_it(type)) return {&build, type};
+  return {};
 }
 
-std::string known_types() {
-  std::string all;
-  for (const Build& build : kBuilds)
-    for (const std::string_view name : pieces_of(build.types, ' '))
-      append_listed(all, std::string(name));
-  return all;
+// "DeepseekV3ForCausalLM" of ["DeepseekV3ForCausalLM"]: "deepseekv3".
+std::string type_in_architecture(std::string_view architectures) {
+  const size_t first = architectures.find('"'), end = architectures.find('"', first + 1);
+  if (first == architectures.npos || end == architectures.npos) return "";
+  const std::string_view name = architectures.substr(first + 1, end - first - 1);
+  return lower_case(name.substr(0, std::min(name.find("For"), name.find("LMHead"))));
+}
+
+// By its type; of a type that is not known, by its architecture, which is the class that runs it.
+NamedBuild build_of(std::string_view type, std::string_view architectures) {
+  if (const NamedBuild found = find_build([&](std::string_view other) { return other == type; }); found.build != nullptr)
+    return found;
+  const std::string wanted = type_in_architecture(architectures);
+  return find_build([&](std::string_view other) {
+    std::string letters(other);
+    std::erase_if(letters, [](char c) { return c == '_' || c == '-'; });
+    return letters == wanted;
+  });
+}
+
+std::string why_unknown(std::string_view type) {
+  if (is_one_of(kTwoHalves, type))
+    return fmt::format("a token of a {} model passes through its encoder or its decoder, so that the FLOPs of a token are "
+                       "not known", type);
+  return fmt::format("models of type \"{}\" are not known", type);
 }
 
 Precision precision_of_config(const Members& m) {
@@ -170,7 +226,7 @@ Amount latent_projections(const Members& m, ModelConfig& c) {
 Amount projections_of(const Members& m, const Build& build, ModelConfig& c) {
   if (m.numbers.contains("kv_lora_rank")) return latent_projections(m, c);
   const int64_t even = build.head_size > 0 ? build.head_size : c.heads > 0 ? c.hidden / c.heads : 0;
-  c.key_size = m.number_or({"head_dim"}, even);
+  c.key_size = m.number_or({"head_dim", "kv_channels"}, even);
   c.value_size = c.key_size;
   const Amount own = Amount(c.heads) * c.key_size, shared = Amount(c.kv_heads) * c.key_size;
   const Amount gate = build.mixer == Mixer::kSomeDelta ? own : 0;
@@ -239,6 +295,30 @@ int64_t attention_layers_of(const Members& m, const Build& build, const ModelCon
   return layers_where(c, [&](int64_t i) { return i % period == offset; });
 }
 
+int64_t layers_with_windows(const Members& m, const Build& build, const ModelConfig& c) {
+  if (const std::string_view types = m.list("layer_types"); !types.empty())
+    return std::min(count_of(types, build.windows == Windows::kChunks ? "\"chunked_attention\"" : "\"sliding_attention\""),
+                    c.layers);
+  if (build.windows == Windows::kAll) return c.layers;
+  if (build.windows == Windows::kLast)
+    return std::max<int64_t>(c.layers - std::max<int64_t>(m.number_or({"max_window_layers"}, 28), 0), 0);
+  // "LLLG": as many, the last of which sees everything.
+  const auto letters = static_cast<int64_t>(m.text("sliding_window_pattern").size());
+  const int64_t pattern =
+      m.number_or({"sliding_window_pattern", "_sliding_window_pattern"}, letters > 0 ? letters : build.pattern);
+  return pattern > 0 ? c.layers - c.layers / pattern : c.layers;
+}
+
+void set_windows(const Members& m, const Build& build, ModelConfig& c) {
+  const std::string_view name = build.windows == Windows::kChunks ? "attention_chunk_size" : "sliding_window";
+  if (build.windows == Windows::kNone || m.nulls.contains(name)) return;
+  if (!m.flag_or("use_sliding_window", build.windows != Windows::kLast)) return;
+  c.window = std::max<int64_t>(m.number_or({name}, build.window), 0);
+  if (c.window == 0) return;
+  c.windowed_layers = layers_with_windows(m, build, c);
+  c.chunked = build.windows == Windows::kChunks;
+}
+
 // Models for classification and embeddings end without a product to the vocabulary.
 bool ends_in_vocabulary(std::string_view architectures) {
   constexpr std::string_view kHeads[] = {"ForCausalLM", "LMHead", "ForMaskedLM", "ForPreTraining",
@@ -259,7 +339,7 @@ std::string lacks(const Members& m, const Build& build, ModelConfig& c) {
       {"num_hidden_layers", {"num_hidden_layers", "n_layer", "n_layers", "num_layers"}, &ModelConfig::layers},
       {"hidden_size", {"hidden_size", "n_embd", "dim", "d_model"}, &ModelConfig::hidden},
       {"num_attention_heads", {"num_attention_heads", "n_head", "n_heads", "num_heads"}, &ModelConfig::heads},
-      {"vocab_size", {"vocab_size"}, &ModelConfig::vocabulary}};
+      {"vocab_size", {"vocab_size", "padded_vocab_size"}, &ModelConfig::vocabulary}};
   for (const Wanted& w : wanted) {
     if (w.to == &ModelConfig::heads && (build.mixer == Mixer::kScan || build.mixer == Mixer::kScan2)) continue;
     const std::optional<int64_t> value = m.number(w.names);
@@ -275,6 +355,8 @@ int64_t kv_heads_of(const Members& m, const ModelConfig& c) {
   if (c.type == "falcon" && !m.flag_or("new_decoder_architecture", false))
     return m.flag_or("multi_query", true) ? 1 : c.heads;
   if (c.type == "gpt_bigcode") return m.flag_or("multi_query", true) ? 1 : c.heads;
+  if (c.type == "chatglm" && m.flag_or("multi_query_attention", false))
+    return m.number_or({"multi_query_group_num"}, 1);
   return m.number_or({"num_key_value_heads", "num_kv_heads"}, c.heads);
 }
 
@@ -366,11 +448,22 @@ void add_whole(const Members& whole, Members& language) {
     if (const auto it = whole.texts.find(name); it != whole.texts.end()) language.texts.emplace(name, it->second);
   if (const auto it = whole.lists.find("architectures"); it != whole.lists.end())
     language.lists.insert_or_assign("architectures", it->second);
-  // Gemma 3's configs leave out what its first size has.
-  if (language.text("model_type") != "gemma3_text") return;
-  constexpr std::pair<const char*, int64_t> kFirst[] = {
-      {"num_attention_heads", 8}, {"num_key_value_heads", 4}, {"vocab_size", 262'208}};
-  for (const auto& [name, number] : kFirst) language.numbers.emplace(name, number);
+  // They leave out what the first size of their type has.
+  struct First {
+    std::string_view type;
+    const char* name;
+    int64_t number;
+  };
+  constexpr First kFirst[] = {
+      {"gemma3_text", "num_attention_heads", 8}, {"gemma3_text", "num_key_value_heads", 4},
+      {"gemma3_text", "vocab_size", 262'208},    {"llama", "vocab_size", 32'000},
+      {"llama", "hidden_size", 4096},            {"llama", "intermediate_size", 11'008},
+      {"llama", "num_hidden_layers", 32},        {"llama", "num_attention_heads", 32},
+      {"mistral", "vocab_size", 32'000},         {"mistral", "hidden_size", 4096},
+      {"mistral", "intermediate_size", 14'336},  {"mistral", "num_hidden_layers", 32},
+      {"mistral", "num_attention_heads", 32},    {"mistral", "num_key_value_heads", 8}};
+  for (const auto& [type, name, number] : kFirst)
+    if (language.text("model_type") == type) language.numbers.emplace(name, number);
 }
 
 std::string wrong_sizes(const ModelConfig& c, int64_t feed_forward, bool blocks) {
@@ -401,12 +494,27 @@ double ModelConfig::active_weights() const {
   const double sparse = d(experts_used) * d(expert_weights) + d(shared_weights) + d(experts) * d(hidden);
   const double blocks = d(attention_layers) * d(projections) + d(layers - attention_layers) * d(scan_products) +
                         d(dense_layers) * d(dense_weights) + d(layers - dense_layers) * (experts > 0 ? sparse : 0);
-  return blocks + (has_head ? d(vocabulary) * d(hidden) : 0) + d(head_products);
+  return blocks + head_weights();
 }
 
-double ModelConfig::flops_of_attention(double keys) const {
-  return 2 * static_cast<double>(attention_layers) * static_cast<double>(heads) *
-         static_cast<double>(key_size + value_size) * keys;
+double ModelConfig::head_weights() const {
+  return (has_head ? static_cast<double>(vocabulary) * static_cast<double>(hidden) : 0) +
+         static_cast<double>(head_products);
+}
+
+double ModelConfig::flops_of_attention(double keys, double windowed_keys) const {
+  const auto windowed = static_cast<double>(windowed_layers);
+  return 2 * static_cast<double>(heads) * static_cast<double>(key_size + value_size) *
+         ((static_cast<double>(attention_layers) - windowed) * keys + windowed * windowed_keys);
+}
+
+double ModelConfig::windowed_keys_of(double sequence_length) const {
+  const auto w = static_cast<double>(window);
+  if (windowed_layers == 0 || sequence_length <= w || !causal) return keys_of(sequence_length);
+  const double first = w * (w + 1) / 2;   // of the tokens of one window
+  if (!chunked) return (first + (sequence_length - w) * w) / sequence_length;
+  const double whole = std::floor(sequence_length / w), rest = sequence_length - whole * w;
+  return (whole * first + rest * (rest + 1) / 2) / sequence_length;
 }
 
 Result<ModelConfig> model_config_from_json(std::string text, std::string_view path) {
@@ -415,8 +523,8 @@ Result<ModelConfig> model_config_from_json(std::string text, std::string_view pa
   };
   auto m = read_members(std::move(text), wrong);
   if (!m) return m.error();
-  const bool has_more = !m->text_config.empty();
-  if (has_more) {
+  const bool has_more = !m->text_config.empty() || m->has_vision;
+  if (!m->text_config.empty()) {
     auto language = read_members(m->text_config, wrong);
     if (!language) return language.error();
     add_whole(*m, *language);
@@ -426,13 +534,12 @@ Result<ModelConfig> model_config_from_json(std::string text, std::string_view pa
   c.type = m->text("model_type");
   c.has_more = has_more;
   if (c.type.empty()) return wrong("not a model's config: it lacks model_type");
-  if (is_one_of(kTwoHalves, c.type))
-    return Error{fmt::format("{}: a token of a {} model passes through its encoder or its decoder, so that the FLOPs of a "
-                             "token are not known", path, c.type),
-                 "record shapes instead: profile(record_shapes=True)"};
-  const Build* const build = build_of(c.type);
-  if (build == nullptr)
-    return Error{std::string(path) + ": models of type \"" + c.type + "\" are not known", "known: " + known_types()};
+  const auto [build, known_type] = build_of(c.type, m->list("architectures"));
+  if (build == nullptr) {
+    c.unknown = why_unknown(c.type);
+    return c;
+  }
+  const std::string named = std::exchange(c.type, known_type);
   if (const std::string what = lacks(*m, *build, c); !what.empty()) return wrong(what);
   c.precision = precision_of_config(*m);
   c.causal = build->causal;
@@ -442,12 +549,14 @@ Result<ModelConfig> model_config_from_json(std::string text, std::string_view pa
   if (c.heads > 0 && (c.kv_heads <= 0 || c.heads % c.kv_heads != 0))
     return wrong("num_attention_heads is not a multiple of num_key_value_heads");
   set_mixers(*m, *build, c);
+  set_windows(*m, *build, c);
   const bool blocks = build->mixer != Mixer::kScan && build->mixer != Mixer::kScan2;
   const int64_t feed_forward =
       m->number_or({"intermediate_size", "n_inner", "ffn_dim", "hidden_dim", "ffn_hidden_size"}, 4 * c.hidden);
   set_experts(*m, *build, blocks ? feed_forward : 0, c);
   set_ends(*m, *build, c);
   if (const std::string what = wrong_sizes(c, feed_forward, blocks); !what.empty()) return wrong(what);
+  c.type = named;
   return c;
 }
 

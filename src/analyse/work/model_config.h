@@ -33,21 +33,29 @@ struct ModelConfig {
   int64_t lookup_weights = 0;         ///< learned positions and types of tokens
   bool causal = true;
   bool has_more = false;              ///< the config describes more, such as a part for images
+  int64_t windowed_layers = 0;        ///< of attention_layers, those whose tokens attend to `window` keys at most
+  int64_t window = 0;
+  bool chunked = false;               ///< windows lie side by side, and do not slide
+  std::string unknown;                ///< why all but the type is unknown; empty: it is not
 
   /// All weights, and those that a token's products use: without embeddings that are only looked up.
   [[nodiscard]] double parameters() const;
   [[nodiscard]] double active_weights() const;
+  /// Of active_weights(), those of the product to the vocabulary and of the one before it.
+  [[nodiscard]] double head_weights() const;
   /// Of a token in the forward pass: 2 for each weight that it uses.
   [[nodiscard]] double flops_of_weights() const { return 2 * active_weights(); }
-  /// Of a token in the forward pass that attends to so many keys.
-  [[nodiscard]] double flops_of_attention(double keys) const;
+  /// Of a token in the forward pass that attends to so many keys, and to so many in layers with windows.
+  [[nodiscard]] double flops_of_attention(double keys, double windowed_keys) const;
   /// Keys that a token of a sequence of this length attends to on average: all, or with a causal mask half.
   [[nodiscard]] double keys_of(double sequence_length) const {
     return causal ? (sequence_length + 1) / 2 : sequence_length;
   }
+  /// Likewise in layers with windows.
+  [[nodiscard]] double windowed_keys_of(double sequence_length) const;
 };
 
-/// The error names the file and what is wrong or missing.
+/// A type that is not known gives a config with `unknown`. The error names the file and what is wrong or missing.
 Result<ModelConfig> model_config_from_json(std::string text, std::string_view path);
 
 }  // namespace profgpu

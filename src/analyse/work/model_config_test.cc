@@ -1,5 +1,6 @@
 #include "analyse/work/model_config.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 namespace profgpu {
@@ -61,7 +62,7 @@ TEST(ModelConfig, ATokenNeedsTwoOperationsForEachWeight) {
   EXPECT_EQ(model->active_weights(), weights);
   EXPECT_EQ(model->flops_of_weights(), 2 * weights);
   // Queries times keys, and scores times values: 2 x 2 x 32 layers x 32 heads x 128 for each key.
-  EXPECT_EQ(model->flops_of_attention(10), 4.0 * 32 * 32 * 128 * 10);
+  EXPECT_EQ(model->flops_of_attention(10, 0), 4.0 * 32 * 32 * 128 * 10);
   EXPECT_EQ(model->keys_of(2047), 1024);   // a causal mask leaves (n + 1) / 2
 }
 
@@ -96,16 +97,79 @@ TEST(ModelConfig, LayersOfTwoKindsCountApart) {
             attention + 3 * scan + 3.0 * 64 * 160 + 3 * (sparse + 2 * 3.0 * 64 * 48) + 100.0 * 64);
   EXPECT_EQ(model->parameters() - model->active_weights(),
             3 * 6 * 3.0 * 64 * 48 + 3 * (64.0 + 96) * 4 + 100.0 * 64);
-  EXPECT_EQ(model->flops_of_attention(10), 2.0 * 4 * (16 + 16) * 10);
+  EXPECT_EQ(model->flops_of_attention(10, 0), 2.0 * 4 * (16 + 16) * 10);
+}
+
+// With 12 layers, 2 heads and 64 keys at most; a null takes the type's own window away.
+TEST(ModelConfig, SomeLayersHaveWindows) {
+  const auto windows = [](std::string_view type, std::string_view more) {
+    const auto model = read(fmt::format(R"({{"model_type": "{}", "hidden_size": 8, "intermediate_size": 8,
+      "num_hidden_layers": 12, "num_attention_heads": 2, "vocab_size": 9{}}})", type, more));
+    return std::pair(model->windowed_layers, model->window);
+  };
+  using Windows = std::pair<int64_t, int64_t>;
+  EXPECT_EQ(windows("llama", R"(, "sliding_window": 64)"), Windows(0, 0));
+  EXPECT_EQ(windows("mistral", ""), Windows(12, 4096));
+  EXPECT_EQ(windows("mistral", R"(, "sliding_window": null)"), Windows(0, 0));
+  EXPECT_EQ(windows("phi3", R"(, "sliding_window": 2047)"), Windows(12, 2047));
+  EXPECT_EQ(windows("gemma3_text", R"(, "sliding_window": 1024)"), Windows(10, 1024));
+  EXPECT_EQ(windows("gemma2", ""), Windows(6, 4096));
+  EXPECT_EQ(windows("gpt_oss", R"(, "layer_types": ["sliding_attention", "full_attention", "full_attention"])"),
+            Windows(1, 128));
+  EXPECT_EQ(windows("exaone4", R"(, "sliding_window": 64, "sliding_window_pattern": "LLLG")"), Windows(9, 64));
+  EXPECT_EQ(windows("qwen2", R"(, "sliding_window": 64, "use_sliding_window": false)"), Windows(0, 0));
+  EXPECT_EQ(windows("qwen2", R"(, "sliding_window": 64, "use_sliding_window": true, "max_window_layers": 8)"),
+            Windows(4, 64));
+}
+
+TEST(ModelConfig, ChunksLieSideBySide) {
+  ModelConfig c;
+  c.windowed_layers = 1, c.window = 4, c.chunked = true;
+  EXPECT_EQ(c.windowed_keys_of(10), (10.0 + 10 + 3) / 10);   // 1 to 4, 1 to 4, 1 and 2
+  c.chunked = false;
+  EXPECT_EQ(c.windowed_keys_of(10), (10.0 + 6 * 4) / 10);
+  EXPECT_EQ(c.windowed_keys_of(3), 2);
+}
+
+// A new name of a class that is known, a language model within a larger one, and what configs leave out.
+TEST(ModelConfig, ModelsAreKnownByTheirArchitecturesAsWell) {
+  const auto kimi = read(R"({"architectures": ["DeepseekV3ForCausalLM"], "model_type": "kimi_k9", "hidden_size": 64,
+    "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 100, "intermediate_size": 128})");
+  ASSERT_TRUE(kimi);
+  EXPECT_EQ(kimi->unknown, "");
+  EXPECT_EQ(kimi->type, "kimi_k9");
+  EXPECT_EQ(kimi->layers, 2);
+  const auto llava = read(R"({"architectures": ["LlavaForConditionalGeneration"], "model_type": "llava",
+    "text_config": {"model_type": "llama", "vocab_size": 32064}, "vision_config": {"model_type": "clip_vision_model"}})");
+  ASSERT_TRUE(llava);
+  EXPECT_EQ(llava->active_weights(), 32 * (4.0 * 4096 * 4096 + 3.0 * 4096 * 11008) + 32064.0 * 4096);
+  const auto qwen = read(R"({"model_type": "qwen2_5_vl", "hidden_size": 64, "intermediate_size": 128,
+    "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 100, "vision_config": {"depth": 32}})");
+  ASSERT_TRUE(qwen);
+  EXPECT_TRUE(qwen->has_more);
+  const auto arcee = read(R"({"model_type": "arcee", "hidden_size": 64, "intermediate_size": 128,
+    "num_hidden_layers": 1, "num_attention_heads": 4, "vocab_size": 100})");
+  ASSERT_TRUE(arcee);
+  EXPECT_EQ(arcee->active_weights(), 4.0 * 64 * 64 + 2.0 * 64 * 128 + 100.0 * 64);   // without a gate
+  const auto glm = read(R"({"model_type": "chatglm", "hidden_size": 64, "ffn_hidden_size": 128, "num_layers": 1,
+    "num_attention_heads": 4, "padded_vocab_size": 100, "multi_query_attention": true, "multi_query_group_num": 2})");
+  ASSERT_TRUE(glm);
+  EXPECT_EQ(glm->active_weights(), 3.0 * 64 * 64 + 3.0 * 64 * 128 + 100.0 * 64);
+}
+
+TEST(ModelConfig, OtherTypesAreUnknown) {
+  const auto other = read(R"({"architectures": ["ViTForImageClassification"], "model_type": "vit"})");
+  ASSERT_TRUE(other);
+  EXPECT_EQ(other->unknown, "models of type \"vit\" are not known");
+  const auto halves = read(R"({"model_type": "t5", "d_model": 64})");
+  ASSERT_TRUE(halves);
+  EXPECT_EQ(halves->unknown, "a token of a t5 model passes through its encoder or its decoder, so that the FLOPs of a token "
+                             "are not known");
 }
 
 TEST(ModelConfig, WhatCannotBeReadIsSaid) {
   EXPECT_EQ(error_of("no"), "config.json: not a model's config: no JSON object");
   EXPECT_EQ(error_of("{}"), "config.json: not a model's config: it lacks model_type");
-  EXPECT_EQ(error_of(R"({"model_type": "unheard"})"), "config.json: models of type \"unheard\" are not known");
-  EXPECT_EQ(error_of(R"({"model_type": "t5", "d_model": 64})"),
-            "config.json: a token of a t5 model passes through its encoder or its decoder, so that the FLOPs of a token "
-            "are not known");
   EXPECT_EQ(error_of(R"({"model_type": "llama", "num_hidden_layers": 2})"), "config.json: it lacks hidden_size");
   EXPECT_EQ(error_of(R"({"model_type": "gpt2", "n_layer": 0, "n_embd": 8, "n_head": 2, "vocab_size": 9})"),
             "config.json: num_hidden_layers is not above 0");

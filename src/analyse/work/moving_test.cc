@@ -162,5 +162,27 @@ TEST(Moving, CompiledKernelsByTheirArguments) {
     EXPECT_EQ(bytes(name, "[[50257, 768], [4, 768], []]", R"(["float", "float", "Scalar"])"), -1) << name;
 }
 
+// FBGEMM's two tables of 16 columns: 100 indices in 2 x 8 bags.
+TEST(Moving, LookupsInSeveralTables) {
+  const std::string shapes = "[[0], [3200], [0], [0, 0], [2], [2], [3], [], [], [3], [], [100], [17], [], [], []]";
+  const std::string types = R"(["float", "c10::Half", "c10::Half", "c10::Half", "int", "long", "int", "Scalar", "Scalar",
+                                "long", "Scalar", "long", "long", "Scalar", "", ""])";
+  const auto lookup = [&](std::string_view widths) {
+    return work_of("fbgemm::split_embedding_codegen_lookup_rowwise_adagrad_function", shapes, types,
+                   R"(["", "", "", "", "", "", "", )" + std::string(widths) + R"(, "", "", "", "", "0", "", ""])");
+  };
+  EXPECT_EQ(lookup(R"("32", "16")").bytes, 2 * (100 + 16) * 16 + 8 * (100 + 17));
+  EXPECT_EQ(lookup(R"("24", "16")").bytes, -1);   // of two widths
+  EXPECT_EQ(lookup(R"("24", "16")").flops, 0);
+  EXPECT_EQ(work_of("torch::autograd::CppNode<SplitLookupFunction_rowwise_adagrad_Op>", "[[8, 32]]", R"(["float"])").flops, 0);
+}
+
+TEST(Moving, QuantizationReadsAndWritesOnce) {
+  EXPECT_EQ(work_of("_C::dynamic_per_token_scaled_fp8_quant", "[[8, 64], [8, 64], [8, 1], []]",
+                    R"(["c10::Float8_e4m3fn", "c10::BFloat16", "float", ""])")
+                .bytes,
+            8 * 64 * 3 + 4 * 8);
+}
+
 }  // namespace
 }  // namespace profgpu

@@ -83,10 +83,10 @@ const OpFamily* find_family(std::string_view op);
 /// All unknown where no family has it or its inputs do not tell.
 OpWork op_work(const OpInputs& inputs);
 
-/// What an engine says of a step: the keys that attention reads, pairs of a query and a key of its sequence, and those
-/// of them that a causal mask hides. Over all sequences.
+/// What an engine says of a step: the keys that attention reads, pairs of a query and a key of its sequence, those of
+/// them that a causal mask hides, and the tokens that it computes. Over all sequences.
 struct AttendedKeys {
-  int64_t keys = 0, pairs = 0, masked_pairs = 0;
+  int64_t keys = 0, pairs = 0, masked_pairs = 0, tokens = 0;
 };
 /// Whether the operator attends to a cache of keys: its inputs alone do not tell how many.
 bool attends_to_cache(std::string_view op);

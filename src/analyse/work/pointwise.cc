@@ -72,7 +72,7 @@ OpWork into_caches(const OpInputs& in) {
   return moving(bytes_of(in, 0, 2) + written + bytes_of(in, 4));
 }
 
-// Engines' own: the result is the first input.
+// Engines' own: the result is one of the inputs.
 OpWork into_an_input(const OpInputs& in) { return moving(bytes_of(in, 0, in.at.size())); }
 
 constexpr OpForm kPointwiseForms[] = {
@@ -102,7 +102,11 @@ constexpr OpForm kPointwiseForms[] = {
     {"aten::fill aten::zero aten::normal aten::uniform aten::bernoulli aten::random aten::exponential", filled},
     {"_C::rotary_embedding sgl_kernel::rotary_embedding", rotary},
     {"_C_cache_ops::reshape_and_cache_flash sglang::store_cache", into_caches},
-    {"_C::silu_and_mul _C::gelu_and_mul sgl_kernel::silu_and_mul sgl_kernel::gelu_and_mul", into_an_input},
+    {"_C::silu_and_mul _C::gelu_and_mul sgl_kernel::silu_and_mul sgl_kernel::gelu_and_mul "
+     "_C::static_scaled_fp8_quant _C::dynamic_scaled_fp8_quant _C::dynamic_per_token_scaled_fp8_quant "
+     "_C::static_scaled_int8_quant _C::dynamic_scaled_int8_quant sgl_kernel::sgl_per_token_quant_fp8 "
+     "sgl_kernel::sgl_per_tensor_quant_fp8",
+     into_an_input},
 };
 
 }  // namespace

@@ -32,6 +32,103 @@ TEST(Products, OfIntegersAreOfFourBytes) {
   EXPECT_EQ(w.precision, Precision::kInt8);
 }
 
+// vLLM's, SGLang's, TensorRT-LLM's and bitsandbytes' products of packed weights: 8 tokens, 64 by 32.
+TEST(Products, OfQuantizedWeights) {
+  constexpr int64_t kFlops = 2 * 8 * 64 * 32;
+  const std::string_view half = R"(["c10::Half", "int", "c10::Half", "int", "Scalar"])";
+  const OpWork awq = work_of("_C::awq_gemm", "[[8, 64], [64, 4], [1, 32], [1, 4], []]", half);
+  EXPECT_EQ(awq.flops, kFlops);
+  EXPECT_EQ(awq.bytes, 2 * 8 * 64 + 4 * 64 * 4 + 2 * 32 + 4 * 4 + 2 * 8 * 32);
+  EXPECT_EQ(awq.precision, Precision::kFp16);
+  const OpWork gptq = work_of("_C::gptq_gemm", "[[8, 64], [8, 32], [1, 4], [1, 32], [64], [], []]",
+                              R"(["c10::Half", "int", "int", "c10::Half", "int", "Scalar", "Scalar"])");
+  EXPECT_EQ(gptq.flops, kFlops);
+  EXPECT_EQ(work_of("_C::machete_mm", "[[8, 64], [8, 32], []]", half).flops, kFlops);
+  EXPECT_EQ(work_of("_C::awq_gemm", "[[8, 64], [63, 4], [1, 32], [1, 4], []]", half), OpWork());
+  const OpWork fp4 = work_of("_C::cutlass_scaled_fp4_mm", "[[8, 32], [8, 32], [32, 32], [128, 4], [128, 4], [1]]",
+                             R"(["c10::BFloat16", "unsigned char", "unsigned char", "c10::Float8_e4m3fn",
+                                 "c10::Float8_e4m3fn", "float"])");
+  EXPECT_EQ(fp4.flops, kFlops);
+  EXPECT_EQ(fp4.needed_flops(), kFlops);
+  EXPECT_EQ(fp4.precision, Precision::kFp4);
+  EXPECT_EQ(fp4.bytes, 8 * 32 + 32 * 32 + 2 * 128 * 4 + 4 + 2 * 8 * 32);
+  const OpWork block = work_of("vllm::apply_w8a8_block_fp8_linear", "[[8, 64], [32, 64], [], [1, 1]]",
+                               R"(["c10::BFloat16", "c10::Float8_e4m3fn", "", "float"])");
+  EXPECT_EQ(block.flops, kFlops);
+  EXPECT_EQ(block.precision, Precision::kFp8);
+  EXPECT_EQ(work_of("vllm::w8a8_triton_block_scaled_mm_func", "[[8, 64], [32, 64], [8, 1], [1, 1]]",
+                    R"(["c10::Float8_e4m3fn", "c10::Float8_e4m3fn", "float", "float"])")
+                .flops,
+            kFlops);
+  EXPECT_EQ(work_of("sglang::deep_gemm_fp8_fp8_bf16_nt", "[[8, 64], [8, 1], [32, 64], [1, 1], [8, 32]]",
+                    R"(["c10::Float8_e4m3fn", "float", "c10::Float8_e4m3fn", "float", "c10::BFloat16"])")
+                .bytes,
+            8 * 64 + 4 * 8 + 32 * 64 + 4 + 2 * 8 * 32);
+  EXPECT_EQ(work_of("bitsandbytes::gemv_4bit", "[[1, 64], [1024, 1], [], [32], [16], []]",
+                    R"(["c10::BFloat16", "unsigned char", "", "float", "float", "Scalar"])",
+                    R"(["", "", "[32, 64]", "", "", "64"])")
+                .flops,
+            kFlops / 8);
+}
+
+// Its versions differ in the inputs before the sizes.
+TEST(Products, OfMarlinFindTheirSizes) {
+  const auto marlin = [](std::string_view shapes, std::string_view values) {
+    return work_of("_C::gptq_marlin_gemm", shapes,
+                   R"(["c10::BFloat16", "int", "c10::BFloat16", "", "", "int", "Scalar", "Scalar", "Scalar", "Scalar"])",
+                   values);
+  };
+  const OpWork w = marlin("[[8, 64], [4, 64], [1, 32], [], [], [9], [], [], [], []]",
+                          R"(["", "", "", "", "", "", "1125899906843648", "8", "32", "64"])");
+  EXPECT_EQ(w.flops, 2 * 8 * 64 * 32);
+  EXPECT_EQ(w.bytes, 2 * 8 * 64 + 4 * 4 * 64 + 2 * 32 + 4 * 9 + 2 * 8 * 32);
+  EXPECT_EQ(marlin("[[8, 64], [4, 64], [1, 32], [], [], [9], [], [], [], []]", ""), OpWork());
+}
+
+// Six rows by two of four experts each: (a, result, weights, scales, ..., block, choices, flag, type, m, n, k).
+TEST(Products, OfMarlinsExperts) {
+  const OpWork w = work_of("_moe_C::moe_wna16_marlin_gemm", "[[6, 64], [], [4, 4, 64], [4, 1, 32], [], [], [], [], [], [], []]",
+                           R"(["c10::BFloat16", "", "int", "c10::BFloat16", "Scalar", "Scalar", "Scalar", "Scalar",
+                               "Scalar", "Scalar", "Scalar"])",
+                           R"(["", "", "", "", "16", "2", "True", "77", "6", "32", "64"])");
+  EXPECT_EQ(w.flops, 2 * 6 * 2 * 64 * 32);
+  EXPECT_EQ(w.bytes, 2 * 6 * 64 + 2 * 12 * 32 + 4 * (4 * 4 * 64 + 2 * 32));   // they reach all four
+}
+
+TEST(Products, OfTransformerEngine) {
+  std::string shapes = "[[32, 64], [1], [], [], [], [8, 64], [1], [], [], [], [8, 32]]";
+  const OpWork gemm = work_of("tex_ts::te_gemm_ts", shapes,
+                              R"(["unsigned char", "float", "", "", "", "unsigned char", "float", "", "", "", "c10::BFloat16"])");
+  EXPECT_EQ(gemm.flops, 2 * 8 * 64 * 32);
+  EXPECT_EQ(gemm.precision, Precision::kFp8);
+  EXPECT_EQ(gemm.bytes, 32 * 64 + 8 * 64 + 2 * 8 * 32);
+  const std::string_view types = R"(["c10::BFloat16", "c10::BFloat16", "", "c10::BFloat16"])";
+  const OpWork linear = work_of("_Linear", "[[32, 64], [2, 4, 64], [], []]", types);
+  EXPECT_EQ(linear.flops, 2 * 8 * 64 * 32);
+  EXPECT_EQ(linear.precision, Precision::kUnknown);   // the recipe's
+  EXPECT_TRUE(linear.lower_bound);                    // ranks may gather the input
+  EXPECT_EQ(work_of("_LayerNormLinear", "[[2, 4, 64], [64], [], [32, 64]]", types).flops, linear.flops);
+}
+
+TEST(Products, ByTemplatesAreKnownIfOnlyOneFits) {
+  const std::string_view types = R"(["c10::BFloat16", "c10::BFloat16", "c10::BFloat16", "c10::BFloat16"])";
+  const OpWork w = work_of("triton_tem_fused_addmm_relu_0", "[[32], [8, 64], [32, 64], [8, 32]]", types);
+  EXPECT_EQ(w.flops, 2 * 8 * 64 * 32);
+  EXPECT_EQ(w.bytes, 2 * (32 + 8 * 64 + 32 * 64 + 8 * 32));
+  EXPECT_EQ(w.precision, Precision::kBf16);
+  EXPECT_EQ(w.product, (ProductSizes{1, 8, 32, 64}));
+  const OpWork batch = work_of("triton_tem_fused_bmm_0", "[[4, 8, 64], [4, 64, 32], [4, 8, 32]]", types);
+  EXPECT_EQ(batch.flops, 4 * 2 * 8 * 64 * 32);
+  const OpWork attention = work_of("triton_tem_fused_flex_attention_0", "[[1, 4, 8, 64], [1, 4, 8, 64], [1, 4, 8, 64]]", types);
+  EXPECT_EQ(attention.flops, -1);
+  EXPECT_EQ(attention.bytes, 3 * 2 * 4 * 8 * 64);
+  // A second weight of another inner size.
+  EXPECT_EQ(work_of("triton_tem_fused_mm_0", "[[8, 64], [64, 32], [8, 16], [16, 32], [8, 32]]",
+                    R"(["float", "float", "float", "float", "float"])")
+                .flops,
+            -1);
+}
+
 TEST(Products, Matrices) {
   // 2 · 2 · 3 · 4; (6 + 12 + 8) elements of four bytes.
   const OpWork mm = work_of("aten::mm", "[[2, 3], [3, 4]]", kTwoFloats);

@@ -36,6 +36,8 @@ const DataTable kRooflineData{
          {"count", Kind::kInteger, "calls in the measured steps", cell<roofline_row, &RooflineRow::count>},
          {"total_ns", Kind::kInteger, "sum of its kernels' durations", cell<roofline_row, &RooflineRow::total_ns>},
          {"flops", Kind::kInteger, "floating-point operations needed", cell<roofline_row, &RooflineRow::flops>},
+         {"flops_is_lower_bound", Kind::kInteger, "1: at least so many, since lengths of sequences are not in the trace",
+          cell<roofline_row, &RooflineRow::flops_is_lower_bound>},
          {"bytes", Kind::kInteger, "the least that must move", cell<roofline_row, &RooflineRow::bytes>},
          {"intensity", Kind::kReal, "FLOPs per byte", cell<roofline_row, &RooflineRow::intensity>},
          {"tflops", Kind::kReal, "10^12 FLOPs a second, reached", cell<roofline_row, &RooflineRow::tflops>},

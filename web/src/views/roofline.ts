@@ -22,7 +22,10 @@ export function distanceSentence({ rank }: Context): string | null {
   const { distance, roofline } = rank;
   if (!distance || distance.times_limit === null || (distance.known_pct ?? 0) < kLeastKnown_pct) return null;
   const what = isWholeTrace(rank) ? 'This trace' : 'This step';
-  const used = [[roofline?.mfu_is_lower_bound ? 'MFU at least' : 'MFU', roofline?.mfu_pct], ['MBU', roofline?.mbu_pct]].filter((pair): pair is [string, number] => typeof pair[1] === 'number')
+  const used = [
+    [roofline?.mfu_is_lower_bound ? 'MFU at least' : 'MFU', roofline?.mfu_pct],
+    [roofline?.mbu_is_lower_bound ? 'MBU at least' : 'MBU', roofline?.mbu_pct],
+  ].filter((pair): pair is [string, number] => typeof pair[1] === 'number')
     .map(([name, pct]) => `${name} ${percent(pct, pct < 10 ? 1 : 0)}`).join(', ');
   const least = distance.times_limit_is_lower_bound ? 'at least ' : '';
   return `${what} is ${least}${distance.times_limit.toFixed(distance.times_limit < 9.95 ? 1 : 0)} times its limit${used ? ` (${used})` : ''}`;
