@@ -48,8 +48,36 @@ TEST(MemoryGrowth, WithoutABackwardPassForwardPassesAreCompared) {
   ASSERT_EQ(s.growth.size(), 1U);
   EXPECT_EQ(s.growth.front().per, "forward pass");
   EXPECT_EQ(s.growth.front().growth_bytes, kKept);
-  EXPECT_EQ(s.growth.front().cause, "unknown") << "there may be no graph";
+  EXPECT_EQ(s.growth.front().cause, "kept_tensors") << "there may be no graph";
   EXPECT_TRUE(forwards(false, {"head", "/me/model.py", 80}).growth.empty());
+}
+
+TEST(MemoryGrowth, WhatManyLinesOfAForwardPassKeepTogetherIsAGraph) {
+  SnapshotBuilder b;
+  for (uint64_t pass = 0; pass < 8; ++pass)
+    for (int32_t line = 10; line < 14; ++line) {
+      const Frames frames{{"forward", "/me/model.py", line}, {"main", "/me/eval.py", 9}};
+      b.alloc(0x1000000 + 0x10000 * pass + 0x1000 * static_cast<uint64_t>(line), kKept, frames);
+      b.alloc(0x20000, 1000, Frames{{"forward", "/me/model.py", line + 10}, {"main", "/me/eval.py", 9}});
+      b.free(0x20000, 1000);
+    }
+  const SnapshotSection s = snapshot_section(b.finish());
+  ASSERT_EQ(s.growth.size(), 4U);
+  for (const GrowingLine& line : s.growth) EXPECT_EQ(line.cause, "retained_graph");
+  EXPECT_EQ(s.growth.front().per, "forward pass");
+}
+
+TEST(MemoryGrowth, WhatNoForwardMakesIsNoGraph) {
+  SnapshotBuilder b;
+  for (uint64_t pass = 0; pass < 8; ++pass) {
+    b.alloc(0x10000, 4000, SnapshotBuilder::kForward);
+    b.alloc(0x20000, 1000, SnapshotBuilder::kBackward);
+    b.free(0x10000, 4000), b.free(0x20000, 1000);
+    b.alloc(0x1000000 + 0x1000 * pass, kKept, Frames{{"sample_noise", "/me/train.py", 33}, {"main", "/me/train.py", 9}});
+  }
+  const SnapshotSection s = snapshot_section(b.finish());
+  ASSERT_EQ(s.growth.size(), 1U);
+  EXPECT_EQ(s.growth.front().cause, "kept_tensors");
 }
 
 TEST(MemoryGrowth, LayersOfOneForwardPassAreNoPasses) {
