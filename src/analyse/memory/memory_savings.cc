@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 
+#include "analyse/memory/attention.h"
 #include "analyse/memory/checkpoints.h"
 #include "analyse/memory/level_courses.h"
 
@@ -30,7 +31,7 @@ struct Change {
 struct PartChange {
   std::string_view text, assumes;
   double factor;
-  bool (*applies)(const StackFacts& stack, Category category);
+  bool (*applies)(const StackFacts& stack, Category category, bool attention);
 };
 
 // Adam's two states in float32 become one byte each and a little for scales; a shard is one of eight.
@@ -81,19 +82,19 @@ constexpr Change kChanges[] = {
      {{{Category::kParameter, 0.5}}},
      false}};
 
-bool is_kept_score(const StackFacts& stack, Category category) {
-  return stack.attention && (category == Category::kActivation || category == Category::kTemporary);
+bool is_score(const StackFacts&, Category category, bool attention) {
+  return attention && (category == Category::kActivation || category == Category::kTemporary);
 }
-bool is_optimizers_temporary(const StackFacts& stack, Category category) {
+bool is_optimizers_temporary(const StackFacts& stack, Category category, bool) {
   return stack.role == MemoryRole::kOptimizer && category == Category::kTemporary;
 }
-bool is_activation(const StackFacts&, Category category) { return category == Category::kActivation; }
+bool is_activation(const StackFacts&, Category category, bool) { return category == Category::kActivation; }
 
 constexpr PartChange kPartChanges[] = {
     {"flash attention: torch.nn.functional.scaled_dot_product_attention",
-     "what attention itself makes is never written", 0, is_kept_score},
+     "what attention itself makes is never written", 0, is_score},
     {"fused optimizer (fused=True)", "its step makes no temporary tensors", 0, is_optimizers_temporary}};
-bool is_of_model(const StackFacts& stack, Category category) {
+bool is_of_model(const StackFacts& stack, Category category, bool) {
   switch (category) {
     case Category::kParameter:
     case Category::kGradient:
@@ -213,10 +214,11 @@ std::vector<SavingRow> memory_savings(const MemorySnapshot& snapshot, const Memo
   if (trains && !types.eight_bit)
     add_change({"8-bit optimizer states", "the states are float32 now",
                 {{{Category::kOptimizerState, types.eight_bit_factor}}}, true});
+  const std::vector<bool> attention = made_in_attention(history, stacks);
   const auto add_part = [&](const PartChange& change) {
     add(std::string(change.text), change.assumes, peak_of(snapshot, history, [&](size_t i) {
           const StackFacts& stack = stacks.of(history.allocations[i].stack);
-          return change.applies(stack, categories[i].category) ? change.factor : 1;
+          return change.applies(stack, categories[i].category, attention[i]) ? change.factor : 1;
         }));
   };
   for (const PartChange& change : kPartChanges) add_part(change);
