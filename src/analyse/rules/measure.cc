@@ -183,10 +183,19 @@ std::string largest_part(const Measured& m) {
   return fmt::format("most {}time goes into {} ({})", m.has_device() ? "GPU " : "", words, format_percent(pct, 0));
 }
 
+// Where an allocation failed, no more than the device had free then: others may hold the rest.
+std::optional<double> memory_headroom_pct(const Measured& m) {
+  const auto reserved = reserved_pct(m);
+  if (!reserved) return std::nullopt;
+  const auto& snapshot = m.facts().get<Snapshot>().section;
+  if (!snapshot || !snapshot->oom) return 100 - *reserved;
+  return std::min(100 - *reserved, percent_of(snapshot->oom->device_free_bytes, *m.facts().get<Memory>().capacity_bytes));
+}
+
 void measure_device(const Measured& m, RankMeasure& out) {
   const DeviceTime& device = m.device();
   out.has_device = true;
-  if (const auto reserved = reserved_pct(m)) out.memory_headroom_pct = 100 - *reserved;
+  out.memory_headroom_pct = memory_headroom_pct(m);
   out.device_label = m.device_label();
   out.device_name = device.name;
   out.window_ns = total_length(m.idle().window);
