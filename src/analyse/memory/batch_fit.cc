@@ -110,6 +110,7 @@ class Fitting {
   BatchFit run() {
     const bool ends_failed = !failed_.empty() && steps_after(phases_, failed_.back().failed) == 0;
     if (!ends_failed) {
+      fit_.after_failure = !failed_.empty();
       walk([&](uint32_t row, const Parts& p) {
         if (!is_failed(row)) take(p);
       });

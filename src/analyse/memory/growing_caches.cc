@@ -28,7 +28,7 @@ bool is_replaced(const MemoryHistory& history, const std::vector<TokenTensors>& 
 }
 
 // The growth of most tokens; 0: they do not grow alike.
-int64_t growth_of(const MemoryHistory& history, const std::vector<TokenTensors>& tokens) {
+int64_t growth_by_token(const MemoryHistory& history, const std::vector<TokenTensors>& tokens) {
   if (tokens.size() < kMinTokens) return 0;
   std::map<int64_t, size_t> counts;
   for (size_t i = 1; i < tokens.size(); ++i)
@@ -53,7 +53,7 @@ void judge_growing_caches(const MemoryHistory& history, const StackBook& stacks,
     tokens.back().places.push_back(i);
   }
   for (const auto& [stack, tokens] : by_stack)
-    if (growth_of(history, tokens) > 0)
+    if (growth_by_token(history, tokens) > 0)
       for (const TokenTensors& token : tokens)
         for (const size_t i : token.places) categories[i] = {MemoryCategory::kCache, Certainty::kInferred};
 }

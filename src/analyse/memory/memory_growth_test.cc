@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "analyse/memory/snapshot_section.h"
 #include "support/memory_snapshot_builder.h"
 
@@ -65,6 +67,9 @@ TEST(MemoryGrowth, WhatManyLinesOfAForwardPassKeepTogetherIsAGraph) {
   ASSERT_EQ(s.growth.size(), 4U);
   for (const GrowingLine& line : s.growth) EXPECT_EQ(line.cause, "retained_graph");
   EXPECT_EQ(s.growth.front().per, "forward pass");
+  const auto row = std::ranges::find_if(s.savings, [](const SavingRow& r) { return r.change.starts_with("torch.inference_mode"); });
+  ASSERT_NE(row, s.savings.end());
+  EXPECT_EQ(row->peak_bytes, 8 * kKept + 1000) << "the last line's output stays";
 }
 
 TEST(MemoryGrowth, WhatNoForwardMakesIsNoGraph) {

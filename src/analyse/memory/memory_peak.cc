@@ -48,6 +48,16 @@ std::string_view before_words(const Allocation& a) {
   return a.made == Allocation::kOutside ? "(before the recording)" : "(no stack recorded)";
 }
 
+// What two paths of modules begin with.
+std::string common_module(std::string_view a, std::string_view b) {
+  const auto [end, other] = std::ranges::mismatch(a, b);
+  const bool whole = (end == a.end() || *end == '.') && (other == b.end() || *other == '.');
+  const std::string_view same = a.substr(0, static_cast<size_t>(end - a.begin()));
+  if (whole) return std::string(same);
+  const size_t dot = same.rfind('.');
+  return std::string(same.substr(0, dot == same.npos ? 0 : dot));
+}
+
 std::vector<HolderRow> holder_rows(const MemoryHistory& history, const StackBook& stacks,
                                    const std::vector<CategoryOf>& categories) {
   std::map<std::pair<uint32_t, MemoryCategory>, HolderRow> by_stack;  // a line is looked up once for each
@@ -65,6 +75,7 @@ std::vector<HolderRow> holder_rows(const MemoryHistory& history, const StackBook
     HolderRow& row = by_line[{line, key.second, stacks.op(key.first)}];
     row.function = line.function, row.file = line.file, row.line = line.line;
     row.category = key.second, row.op = stacks.op(key.first);
+    row.module = row.blocks == 0 ? stacks.module(key.first) : common_module(row.module, stacks.module(key.first));
     row.bytes += of_stack.bytes, row.blocks += of_stack.blocks;
   }
   std::vector<HolderRow> rows;

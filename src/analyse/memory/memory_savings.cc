@@ -172,6 +172,13 @@ void add_checkpoints(const MemorySnapshot& snapshot, const MemoryHistory& histor
   }
 }
 
+// Of these stacks the one that allocates last in the recording.
+uint32_t last_to_allocate(const MemoryHistory& history, const std::vector<uint32_t>& stacks) {
+  for (auto a = history.allocations.rbegin(); a != history.allocations.rend(); ++a)
+    if (a->made != Allocation::kOutside && std::ranges::binary_search(stacks, a->stack)) return a->stack;
+  return MemoryStacks::kNone;
+}
+
 constexpr double kWorthSaying = 0.01;  // of the peak
 
 Factors factors_of(const Change& change) {
@@ -189,7 +196,8 @@ int64_t scaled_peak(const MemorySnapshot& snapshot, const MemoryHistory& history
 }
 
 std::vector<SavingRow> memory_savings(const MemorySnapshot& snapshot, const MemoryHistory& history,
-                                      const StackBook& stacks, const std::vector<CategoryOf>& categories) {
+                                      const StackBook& stacks, const std::vector<CategoryOf>& categories,
+                                      const std::vector<uint32_t>& graphs) {
   const bool trains = std::any_of(categories.begin(), categories.end(), [](const CategoryOf& c) {
     return c.category == Category::kGradient || c.category == Category::kOptimizerState;
   });
@@ -222,6 +230,12 @@ std::vector<SavingRow> memory_savings(const MemorySnapshot& snapshot, const Memo
         }));
   };
   for (const PartChange& change : kPartChanges) add_part(change);
+  if (!graphs.empty())
+    add("torch.inference_mode() around the forward pass", "of each pass only what is made last is kept: its output",
+        peak_of(snapshot, history, [&, output = last_to_allocate(history, graphs)](size_t i) {
+          const uint32_t stack = history.allocations[i].stack;
+          return stack != output && std::ranges::binary_search(graphs, stack) ? 0 : 1;
+        }));
   if (trains && !types.sixteen_bit) add_part(kHalf);
   if (trains && !types.sixteen_bit && !stacks.has_autocast()) add_part(kAutocast);
   add_checkpoints(snapshot, history, sites, add);

@@ -60,7 +60,7 @@ const MemoryHistory* last_failing(const MemorySnapshot& snapshot, const std::vec
 // Where little is unused, what the program needs next would not fit either, however it lies.
 constexpr int64_t kMuchUnused = 10;  // this part of what is reserved
 
-OomCause cause_of(const MemorySnapshot& snapshot, const OutOfMemory& oom, std::optional<int64_t> capacity_bytes) {
+OomCause cause_of_failure(const MemorySnapshot& snapshot, const OutOfMemory& oom, std::optional<int64_t> capacity_bytes) {
   if (oom.device_free_bytes >= segment_for(snapshot, oom.requested_bytes)) return OomCause::kLimit;
   const std::optional<int64_t> reachable = oom.reachable_bytes();
   if (!reachable) return OomCause::kUnknown;
@@ -120,7 +120,7 @@ std::optional<OutOfMemory> out_of_memory(const MemorySnapshot& snapshot, const s
   }
   if (const auto reachable = oom.reachable_bytes(); capacity_bytes && reachable && *capacity_bytes >= *reachable)
     oom.outside_bytes = *capacity_bytes - *reachable;
-  oom.cause = cause_of(snapshot, oom, oom.outside_bytes ? capacity_bytes : std::nullopt);
+  oom.cause = cause_of_failure(snapshot, oom, oom.outside_bytes ? capacity_bytes : std::nullopt);
   oom.steps_after = steps_after(MemoryPhases(snapshot, *history, stacks), row);
   MemoryLine line = stacks.line(events.stack(row));
   oom.function = std::move(line.function), oom.file = std::move(line.file), oom.line = line.line;

@@ -175,12 +175,19 @@ std::string place_of(const std::string& function, const std::string& file, int32
   return file.empty() ? function : fmt::format("{} ({}:{})", function, file, line);
 }
 
-void add_growth(const MemorySnapshot& snapshot, const MemoryHistory& history, const std::vector<CategoryOf>& categories,
-                const StackBook& stacks, const MemoryPhases& phases, std::optional<int32_t> device,
-                SnapshotSection& out) {
+// Stacks of a forward pass whose tensors are kept for a backward pass that never comes.
+std::vector<uint32_t> add_growth(const MemorySnapshot& snapshot, const MemoryHistory& history,
+                                 const std::vector<CategoryOf>& categories, const StackBook& stacks,
+                                 const MemoryPhases& phases, std::optional<int32_t> device, bool shown,
+                                 SnapshotSection& out) {
   const GrowthSteps steps = growth_steps(snapshot, history, stacks, phases);
   const std::vector<GrowingStack> growing = growing_stacks(snapshot, history, categories, stacks, steps);
-  std::ranges::move(growing_lines(growing, stacks, steps.per, device), std::back_inserter(out.growth));
+  if (shown) std::ranges::move(growing_lines(growing, stacks, steps.per, device), std::back_inserter(out.growth));
+  std::vector<uint32_t> kept;
+  for (const GrowingStack& g : growing)
+    if (steps.per == "forward pass" && g.cause == GrowthCause::kRetainedGraph) kept.push_back(g.stack);
+  std::ranges::sort(kept);
+  return kept;
 }
 
 // Of several devices that hold memory: who holds each one's, and what grows on it.
@@ -192,7 +199,7 @@ void describe_each(const MemorySnapshot& snapshot, const std::vector<MemoryHisto
     const std::vector<CategoryOf> categories = memory_categories(snapshot, history, stacks, phases);
     std::ranges::find(out.devices, history.device, &SnapshotDevice::device)->peak =
         snapshot_peak(snapshot, history, stacks, phases, categories);
-    add_growth(snapshot, history, categories, stacks, phases, history.device, out);
+    add_growth(snapshot, history, categories, stacks, phases, history.device, true, out);
   }
   std::ranges::stable_sort(out.growth, std::greater(), &GrowingLine::growth_bytes);
   out.growth.resize(std::min(out.growth.size(), kMaxGrowing));
@@ -246,12 +253,12 @@ void describe_device(const MemorySnapshot& snapshot, const MemoryHistory& histor
   out.peak = snapshot_peak(snapshot, history, stacks, phases, categories);
   out.duplicate_parameter_bytes = duplicate_parameters(history, stacks, categories);
   out.category_timeline = category_levels(snapshot, history, categories, out.timeline);
-  if (alone) add_growth(snapshot, history, categories, stacks, phases, {}, out);
+  const std::vector<uint32_t> graphs = add_growth(snapshot, history, categories, stacks, phases, {}, alone, out);
   if (!history.recorded) return;
   out.cycles = reference_cycles(snapshot, history, stacks, categories);
   out.spike = peak_spike(snapshot, history, stacks, categories);
   out.early_frees = early_frees(snapshot, history, stacks, phases, categories);
-  out.savings = memory_savings(snapshot, history, stacks, categories);
+  out.savings = memory_savings(snapshot, history, stacks, categories, graphs);
   const SnapshotDevice* device =
       first_where(out.devices, [&](const SnapshotDevice& d) { return d.device == history.device; });
   const std::optional<int64_t> peak_reserved_bytes = device != nullptr ? device->peak_reserved_bytes : std::nullopt;
@@ -377,10 +384,12 @@ std::string peak_sentence(const SnapshotSection& snapshot, std::optional<int64_t
 
 namespace {
 
+constexpr double kNearlyOne = 0.995;  // is shown as 1.00
+
 std::string unfinished_batch_sentence(const BatchFit& batch) {
   std::string text = "The batch that failed does not fit";
   if (batch.capacity_bytes) text += " in " + format_bytes(static_cast<double>(*batch.capacity_bytes));
-  if (batch.largest_high && *batch.largest_high < 1)
+  if (batch.largest_high && *batch.largest_high < kNearlyOne)
     text += fmt::format("; at most {:.2f} times it does", *batch.largest_high);
   return text + ". Its pass had not ended, so its peak is unknown: record a step of a smaller batch.";
 }
@@ -393,6 +402,9 @@ std::string failed_batch_sentence(const BatchFit& batch) {
     text += fmt::format("; the largest that fits in {} is {:.2f} times this one ({:.2f} to {:.2f})",
                         format_bytes(static_cast<double>(*batch.capacity_bytes)), *batch.largest, *batch.largest_low,
                         *batch.largest_high);
+  else if (batch.capacity_bytes && *batch.full_peak_bytes <= *batch.capacity_bytes)
+    text += fmt::format("; that is less than the {} there are, so what lies in pieces decides how much fits",
+                        format_bytes(static_cast<double>(*batch.capacity_bytes)));
   return text + ".";
 }
 
@@ -402,7 +414,9 @@ std::string batch_sentence(const BatchFit& batch) {
   if (batch.outcome == BatchOutcome::kUnfinished) return unfinished_batch_sentence(batch);
   if (batch.outcome == BatchOutcome::kFailed) return failed_batch_sentence(batch);
   const auto bytes = [](int64_t n) { return format_bytes(static_cast<double>(n)); };
-  std::string text = fmt::format("Twice the batch would peak at {}", bytes(*batch.double_peak_bytes));
+  std::string text = fmt::format("Twice the batch{} would peak at {}",
+                                 batch.after_failure ? " of the steps after the failed allocation" : "",
+                                 bytes(*batch.double_peak_bytes));
   const std::string most = bytes(*batch.double_high_bytes);
   if (most != bytes(*batch.double_peak_bytes)) text += fmt::format(" (up to {})", most);
   text += fmt::format(": {} at the peak grow with it", bytes(batch.scaling_bytes));

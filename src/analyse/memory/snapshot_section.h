@@ -48,6 +48,7 @@ struct CategoryRow {
 struct HolderRow {
   std::string function, file;
   int32_t line = 0;
+  std::string module;  ///< classes of modules that call it: "GPT.Block.MLP"; empty: none, or not recorded
   MemoryCategory category = MemoryCategory::kUnknown;
   std::string op;
   int64_t bytes = 0, blocks = 0;
@@ -56,6 +57,7 @@ struct HolderRow {
   [[nodiscard]] std::string place() const;  ///< "step (optim/adamw.py:77)"
   void fields(auto&& v) const {
     v("function", function), v("file", unless_empty(file)), v("line", only_if(line > 0, line));
+    v("module", unless_empty(module));
     v("category", memory_category_name(category)), v("op", unless_empty(op)), v("held_bytes", bytes), v("blocks", blocks);
     v("peak_pct", peak_pct);
   }
@@ -293,6 +295,7 @@ std::string_view batch_outcome_name(BatchOutcome outcome);
 /// does not. Batches are in parts of this run's: of the one that failed, where the history ends so.
 struct BatchFit {
   BatchOutcome outcome = BatchOutcome::kFits;
+  bool after_failure = false;  ///< an earlier pass ran out of memory, and the program went on
   int64_t fixed_bytes = 0, scaling_bytes = 0;  ///< at the highest moment of that batch
   std::optional<int64_t> full_peak_bytes;      ///< of a batch that failed: what its whole step would have peaked at
   /// With twice the batch; the second: all that is not known grows. None: the pass was not finished.

@@ -291,6 +291,20 @@ MemoryLine StackBook::line_of_frame(uint32_t frame) const {
   return {std::string(snapshot_.strings[f.name]), short_path(snapshot_.strings[f.file]), f.line};
 }
 
+std::string StackBook::module(uint32_t stack) const {
+  constexpr std::string_view kForward = ".forward";
+  std::string path;
+  const auto [begin, end] = snapshot_.stacks.frames_of(stack);
+  for (const uint32_t* frame = end; frame != begin;) {
+    std::string_view name = snapshot_.strings[snapshot_.stacks.frame(*--frame).name];
+    if (modules_[*frame] == ModuleCall::kNone || !name.ends_with(kForward)) continue;
+    name.remove_suffix(kForward.size());
+    if (!path.empty()) path += '.';
+    path += name.substr(name.rfind('.') + 1);   // of a class within a function the last part
+  }
+  return path;
+}
+
 std::string StackBook::op(uint32_t stack) const {
   const StackFacts& facts = of(stack);
   if (!facts.op.valid()) return {};

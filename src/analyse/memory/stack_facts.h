@@ -62,6 +62,9 @@ class StackBook {
   /// Of no stack, too.
   [[nodiscard]] const StackFacts& of(uint32_t stack) const { return stack < facts_.size() ? facts_[stack] : none_; }
   [[nodiscard]] MemoryLine line(uint32_t stack) const;
+  /// Classes whose forward() calls each other, the outermost first: "GPT.Block.MLP". Empty: none is in the stack, or
+  /// the names of functions have no class (Python before 3.11).
+  [[nodiscard]] std::string module(uint32_t stack) const;
   /// "mul" of at::_ops::mul_Tensor::call; empty: not known.
   [[nodiscard]] std::string op(uint32_t stack) const;
   /// Whether frames of C++ were recorded: else what autograd's own threads allocate has no stack at all.

@@ -298,6 +298,21 @@ TEST(StackRoles, ScoresAreAttentionsWhateverMakesThem) {
     }
 }
 
+TEST(StackRoles, ClassesOfModulesAreAPath) {
+  const auto module = [](const Frames& frames, const Frames& more = {}) {
+    SnapshotBuilder b;
+    b.alloc(0x1000, kActivation, frames);
+    if (!more.empty()) b.alloc(0x10000, kActivation, more);
+    return snapshot_section(b.finish()).peak.holders.front().module;
+  };
+  const Frame mlp{"MLP.forward", "/me/model.py", 30}, block{"Block.forward", "/me/model.py", 40};
+  const Frame gpt{"make.<locals>.GPT.forward", "/me/model.py", 60};
+  const Frame linear{"Linear.forward", "/x/site-packages/torch/nn/modules/linear.py", 125};
+  EXPECT_EQ(module(Frames{mlp, block, gpt, kMain}), "GPT.Block.MLP");
+  EXPECT_EQ(module(Frames{linear, mlp, gpt, kMain}, Frames{mlp, gpt, kMain}), "GPT.MLP");
+  EXPECT_EQ(module(Frames{kForwardFrame, kMain}), "");
+}
+
 TEST(StackRoles, WhatInductorWritesIsNoLineOfTheProgram) {
   SnapshotBuilder b;
   b.alloc(0x1000, kActivation, Frames{{"call", "/tmp/torchinductor_root/cy/ccy4xq2.py", 100}, kForwardFrame, kMain});

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 
+#include "analyse/rank/snapshot.h"
 #include "analyse/rules/measure.h"
 #include "base/tasks.h"
 
