@@ -5,6 +5,7 @@ import dataclasses
 import errno
 import gc
 import html
+import json
 import os
 import re
 import sys
@@ -25,12 +26,30 @@ def _check_folder_of(path: str) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), folder)
 
 
+class _NothingRecorded(Report):
+    """The report of a block in which there was nothing to record: why, and nothing else."""
+
+    def __init__(self, note: str) -> None:
+        self._note = note
+        self._keep = None
+        self._document = {"verdict": "Nothing was recorded: %s." % note, "findings": [], "checklist": [], "ranks": []}
+
+    def _write(self, form: str, **options: Any) -> str:
+        return json.dumps(self._document, indent=2) + "\n" if form == "json" else self.verdict + "\n"
+
+    def to_html(self, path: Optional[_library.Path] = None, *, steps: str = "") -> str:
+        raise _library.ProfgpuError("there is no page: " + self._note)
+
+    def _opened(self) -> int:
+        raise _library.ProfgpuError("there are no tables: " + self._note)
+
+
 class MemoryRecording:
     """Records what PyTorch allocates on GPUs in a ``with`` block, with stacks, and writes it as a snapshot.
 
     ``report`` is the report of it; ``path`` the file. Where an allocation fails, a snapshot is written then and there,
     to ``oom_path``, and an error that leaves the block has its diagnosis on standard error before its traceback. Where
-    there is nothing to record, ``note`` says why.
+    there is nothing to record, ``note`` says why, and so does ``report``.
     """
 
     def __init__(
@@ -124,7 +143,7 @@ class MemoryRecording:
     @property
     def report(self) -> Report:
         if self.note:
-            raise _library.ProfgpuError("there is no report: " + self.note)
+            return _NothingRecorded(self.note)
         if self._torch is not None:
             raise _library.ProfgpuError("there is no report before the block has ended")
         if not (self._written or self.oom_path):

@@ -50,6 +50,12 @@ bool has_torch_trace(const std::string& folder) {
   return std::ranges::any_of(names, [](const std::string& name) { return name.ends_with(".pt.trace.json.gz"); });
 }
 
+// What the Python hook writes for --memory.
+bool has_memory_snapshot(const std::string& folder) {
+  const std::vector<std::string> names = folder_names(folder);
+  return std::ranges::any_of(names, [](const std::string& name) { return name.ends_with(".pickle"); });
+}
+
 Value clock_value(const std::optional<HostClock>& clock) {
   if (!clock) return {};
   return Record()
@@ -187,6 +193,8 @@ std::vector<std::string> RunRecording::problems() const {
   if (const int steps = options_.request.torch_steps; steps > 0 && !has_torch_trace(folder_.path))
     out.push_back(fmt::format("PyTorch's profiler traced no step: it waits for the fourth optimizer step; {} seen",
                               plural(total().steps, "step was", "steps were")));
+  if (options_.request.memory && !has_memory_snapshot(folder_.path))
+    out.emplace_back("no memory snapshot was written: its history begins when a program first uses a GPU through PyTorch");
   if (host_statistics_.left_out > 0)
     out.push_back(fmt::format("{} not sampled: the limit is {} at a time",
                               plural(static_cast<int64_t>(host_statistics_.left_out), "thread was", "threads were"),

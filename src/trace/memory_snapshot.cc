@@ -137,6 +137,7 @@ uint32_t AllocationEvents::kind(const AllocationKind& kind) {
   const auto end = begin + static_cast<ptrdiff_t>(std::min(kinds_.size(), kSearched));
   if (const auto at = std::find(begin, end, kind); at != end) return static_cast<uint32_t>(kinds_.rend() - at - 1);
   kinds_.push_back(kind);
+  if (kind.action == AllocationAction::kFreeCompleted) freeing_ = kind.action;
   return static_cast<uint32_t>(kinds_.size() - 1);
 }
 

@@ -164,6 +164,10 @@ class AllocationEvents {
   void push_copy(size_t i);
   [[nodiscard]] size_t size() const { return stack_.size(); }
   [[nodiscard]] AllocationAction action(size_t i) const { return kind_of(i).action; }
+  /// Whether memory is free from here on: its free is complete. A recording that leaves these events out
+  /// (skip_actions) has it free when the program frees it.
+  [[nodiscard]] bool is_free(size_t i) const { return action(i) == freeing_; }
+  [[nodiscard]] bool completes_frees() const { return freeing_ == AllocationAction::kFreeCompleted; }
   [[nodiscard]] const AllocationKind& kind_of(size_t i) const {
     return kinds_[wide_kind_.size() > 0 ? wide_kind_[i] : kind_[i]];
   }
@@ -182,6 +186,7 @@ class AllocationEvents {
   static constexpr uint32_t kUnknownTime = UINT32_MAX;
   void widen();
   void push_kind(uint32_t kind);
+  AllocationAction freeing_ = AllocationAction::kFreeRequested;
   std::vector<AllocationKind> kinds_;
   Blocks<uint8_t> kind_;
   Blocks<uint32_t> wide_kind_;  ///< instead, where they do not fit 8 bits

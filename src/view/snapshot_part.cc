@@ -61,6 +61,12 @@ SnapshotParts snapshot_parts(const SnapshotSection& snapshot, std::optional<int6
     parts.holders.table.rows.push_back(
         {h.place(), category_words(h.category), h.op.empty() ? Value() : Value(h.op), h.bytes, h.peak_pct, h.blocks});
   }
+  for (const std::string& events : snapshot.left_out)
+    parts.categories.sentences.emplace_back(
+        events == "free_completed"
+            ? "The recording leaves out free_completed: memory counts as free once the program frees it, though other "
+              "streams may still use it."
+            : "The recording leaves out the events of segments, so reserved memory over time is unknown.");
   if (!snapshot.stacks_recorded)
     parts.categories.sentences.emplace_back(
         "The recording has no stacks, so it does not tell what memory is for, nor which line allocates it: record with "

@@ -184,11 +184,15 @@ def record(job, steps=2, before=0, native=True, annotated=True, of_frees=True):
     return Recorded(job, allocations(recorded, native, of_frees), held, annotated)
 
 
+# Each block has a segment of its own.
+ALLOCATES, FREES = ('segment_alloc', 'alloc'), ('free_requested', 'free_completed', 'segment_free')
+
+
 class Recorded:
     """`snapshot`: as PyTorch would write it; `truth`: bytes by category after each event; `kinds`: of each event that allocates."""
 
     def __init__(self, job, raw, held, annotated):
-        self.job, self.raw = job, raw
+        self.job, self.raw, self.held = job, raw, held
         live = {}
         for _, address, size, frames in self.raw:
             if size > 0:
@@ -204,6 +208,18 @@ class Recorded:
                 for times in job.steps for stage, time in zip(('START', 'END'), times)]
         self.judge(held)
 
+    def out_of_memory(self, capacity):
+        """The same job on a device of so many bytes, up to the allocation that finds no memory."""
+        level = sum(self.held.values())
+        for i, (time_ns, _, size, frames) in enumerate(self.raw):
+            if level + size > capacity:
+                break
+            level += size
+        cut = Recorded(self.job, self.raw[:i], self.held, 'external_annotations' in self.snapshot)
+        cut.snapshot['device_traces'][0].append({'action': 'oom', 'device_free': capacity - level, 'size': size, 'stream': 0,
+                                                 'time_us': time_ns // 1000, 'frames': frames})
+        return cut
+
     @staticmethod
     def segment(address, size, frames):
         block = {'address': address, 'size': size, 'requested_size': size, 'state': 'active_allocated', 'frames': frames}
@@ -213,7 +229,7 @@ class Recorded:
 
     def events(self):
         for time_ns, address, size, frames in self.raw:
-            for action in ('alloc',) if size > 0 else ('free_requested', 'free_completed'):
+            for action in ALLOCATES if size > 0 else FREES:
                 yield {'action': action, 'addr': address, 'size': abs(size), 'stream': 0, 'time_us': time_ns // 1000,
                        'frames': frames, 'compile_context': 'N/A', 'user_metadata': ''}
 
@@ -249,4 +265,4 @@ class Recorded:
                 kind = where.pop(address, None)
             if kind:
                 level[kind] += size
-            self.truth += [dict(level)] * (1 if size > 0 else 2)   # a free has two events
+            self.truth += [dict(level)] * len(ALLOCATES if size > 0 else FREES)

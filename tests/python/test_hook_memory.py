@@ -197,3 +197,13 @@ def test_the_hook_is_needed():
     assert done.returncode == 2 and '--memory and --no-python-hook cannot be combined' in done.stderr
     done = subprocess.run([PROGRAM, 'run', '--memory', '--', 'true'], capture_output=True, text=True)
     assert done.returncode == 2 and '--memory needs --trace' in done.stderr
+
+
+def test_a_run_that_uses_no_gpu_says_that_there_is_no_snapshot(tmp_path):
+    command = [PROGRAM, 'run', '--backend', 'none', '--trace', '--memory', '-o', tmp_path / 'x', '--', sys.executable, '-c',
+               'import torch; torch.ones(2) + 1']
+    said = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert said.returncode == 0 and pickles(tmp_path / 'x') == []
+    problems = json.loads((tmp_path / 'x' / 'session.json').read_text())['problems']
+    assert any('no memory snapshot was written' in problem for problem in problems), problems
+    assert 'no memory snapshot was written' in ' '.join(said.stderr.split())

@@ -41,8 +41,10 @@ def test_without_a_gpu_a_sentence_says_so_and_nothing_is_written(here, capsys):
     with profgpu.record_memory() as recorded:
         ran = True
     assert ran and capsys.readouterr().err == 'profgpu: record_memory() records nothing: PyTorch finds no GPU.\n'
-    with pytest.raises(profgpu.ProfgpuError, match='there is no report: PyTorch finds no GPU'):
-        recorded.report
+    assert str(recorded.report) == 'Nothing was recorded: PyTorch finds no GPU.'
+    assert recorded.report.findings == [] and recorded.report.to_dict()['ranks'] == []
+    with pytest.raises(profgpu.ProfgpuError, match='no tables: PyTorch finds no GPU'):
+        recorded.report.query('select 1')
     assert os.listdir(here) == []
 
 

@@ -51,6 +51,11 @@ class SnapshotBuilder {
     push(AllocationAction::kFreeRequested, address, bytes, where);
     push(AllocationAction::kFreeCompleted, address, bytes, where);
   }
+  /// Memory runs out at this line.
+  void fail(int64_t device_free_bytes, int64_t bytes, const std::vector<Frame>& frames) {
+    frames_[kOwn] = frames;
+    push(AllocationAction::kOom, static_cast<uint64_t>(device_free_bytes), bytes, kOwn);
+  }
   /// A range of PyTorch's own begins or ends between the last event and the next.
   void annotate(std::string_view name, bool start) {
     snapshot_.annotations.push_back({time_us_ + 5, snapshot_.strings.intern(name), 0, start});

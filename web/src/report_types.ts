@@ -809,6 +809,7 @@ export interface HolderRow {
   function: string;
   file: string | null;
   line: number | null;
+  module: string | null;
   category: string;
   op: string | null;
   held_bytes: number;
@@ -892,6 +893,10 @@ export interface OutOfMemory {
   reserved_bytes: number | null;
   unused_bytes: number | null;
   largest_free_block_bytes: number | null;
+  usable_bytes: number | null;
+  outside_bytes: number | null;
+  new_state_bytes: number | null;
+  steps_after: number;
   cause: string;
   function: string;
   file: string | null;
@@ -922,10 +927,12 @@ export interface SavingRow {
   saved_bytes: number;
 }
 export interface BatchFit {
+  outcome: string;
   fixed_bytes: number;
   scaling_bytes: number;
-  double_peak_bytes: number;
-  double_high_bytes: number;
+  full_peak_bytes: number | null;
+  double_peak_bytes: number | null;
+  double_high_bytes: number | null;
   capacity_bytes: number | null;
   largest: number | null;
   largest_low: number | null;
@@ -981,6 +988,7 @@ export interface SnapshotSection {
   peak_allocated_bytes: number | null;
   peak_event: number | null;
   truncated: boolean;
+  left_out: string[];
   steps: number | null;
   duplicate_parameter_bytes: number | null;
   allocator_settings: string | null;

@@ -78,7 +78,9 @@ class Player {
         case Action::kAlloc:
           state.blocks.erase(address);
           break;
+        case Action::kFreeRequested:
         case Action::kFreeCompleted:
+          if (!events_.is_free(row)) break;
           state.blocks[address] = {model_.rounded(events_.bytes(row)), false};
           break;
         case Action::kSegmentAlloc:
@@ -139,8 +141,9 @@ class Player {
       case Action::kAlloc:
         alloc(row);
         break;
+      case Action::kFreeRequested:
       case Action::kFreeCompleted:
-        release(row);
+        if (events_.is_free(row)) release(row);
         break;
       case Action::kOom:
         taken_.clear();

@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <numeric>
 #include <set>
+#include <utility>
 
+#include "analyse/memory/failed_passes.h"
 #include "analyse/memory/level_courses.h"
 
 namespace profgpu {
@@ -24,7 +27,8 @@ Growth growth_of(const Allocation& a, MemoryCategory category, const StackBook& 
     case MemoryCategory::kCache:
       return stacks.of(a.stack).in_forward ? Growth::kGrows : Growth::kFixed;
     case MemoryCategory::kTemporary:
-      if (role == MemoryRole::kOptimizer || role == MemoryRole::kParameter) return Growth::kFixed;
+      if (role == MemoryRole::kOptimizer || role == MemoryRole::kParameter || role == MemoryRole::kMade)
+        return Growth::kFixed;
       // Gradients of parameters before they are added, and copies of parameters in another type.
       return fixed_sizes.contains(a.bytes) ? Growth::kUnclear : Growth::kGrows;
     case MemoryCategory::kMemoryPool:
@@ -52,6 +56,7 @@ struct Parts {
     fixed -= p.fixed, grows -= p.grows, unclear -= p.unclear;
     return *this;
   }
+  Parts operator+(Parts p) const { return p += *this; }
 };
 
 }  // namespace
@@ -77,21 +82,123 @@ void BatchFit::fit_into(int64_t capacity) {
   capacity_bytes = capacity;
   largest = likely.largest(bytes / overhead), largest_low = most.largest(bytes / overhead);
   largest_high = likely.largest(bytes);
+  if (outcome == BatchOutcome::kFits) return;
+  // It did not fit, whatever the figures are.
+  const bool known = outcome == BatchOutcome::kFailed && largest < 1;
+  if (!known) largest.reset(), largest_low.reset();
+  if (largest_high) largest_high = std::min(*largest_high, 1.0);
 }
 
-void BatchFit::add_failed(int64_t allocated_bytes, int64_t requested_bytes) {
-  if (capacity_bytes && requested_bytes >= *capacity_bytes) return;   // no batch asks for that: a wrong size
-  const int64_t fixed = std::max<int64_t>(allocated_bytes - scaling_bytes, 0);
-  const int64_t grows = allocated_bytes - fixed + requested_bytes;
-  double_peak_bytes = std::max(double_peak_bytes, fixed + 2 * grows);
-  double_high_bytes = std::max(double_high_bytes, double_peak_bytes);
-  likely.add(fixed, grows), most.add(fixed, grows);
-  if (capacity_bytes) fit_into(*capacity_bytes);
+std::string_view batch_outcome_name(BatchOutcome outcome) {
+  constexpr std::string_view kNames[] = {"fits", "failed", "unfinished"};
+  return kNames[static_cast<size_t>(outcome)];
 }
+
+namespace {
+
+/// Takes the moments that a batch has to fit into.
+class Fitting {
+ public:
+  Fitting(const MemorySnapshot& snapshot, const MemoryHistory& history, const MemoryPhases& phases,
+          std::vector<Growth> growth)
+      : snapshot_(snapshot),
+        history_(history),
+        phases_(phases),
+        growth_(std::move(growth)),
+        failed_(failed_passes(snapshot, history, phases)) {}
+
+  BatchFit run() {
+    const bool ends_failed = !failed_.empty() && steps_after(phases_, failed_.back().failed) == 0;
+    if (!ends_failed) {
+      fit_.after_failure = !failed_.empty();
+      walk([&](uint32_t row, const Parts& p) {
+        if (!is_failed(row)) take(p);
+      });
+      return std::move(fit_);
+    }
+    const FailedPass& last = failed_.back();
+    std::vector<bool> grows(growth_.size());
+    for (size_t i = 0; i < grows.size(); ++i) grows[i] = growth_[i] == Growth::kGrows;
+    const auto step = reference_step(snapshot_, history_, phases_, last, grows);
+    fit_.outcome = step ? BatchOutcome::kFailed : BatchOutcome::kUnfinished;
+    const std::vector<int64_t> since = step ? kept_since(*step, last.failed) : std::vector<int64_t>();
+    walk([&](uint32_t row, const Parts& p) {
+      if (last.begin <= row && row <= last.failed) take(p);
+      if (step && step->begin <= row && row < step->end && !is_failed(row))
+        take(scaled(p, since[row - step->begin], step->scale));
+    });
+    add_request(last.failed);
+    if (!step) fit_.double_peak_bytes.reset(), fit_.double_high_bytes.reset();
+    else fit_.full_peak_bytes = highest_;
+    return std::move(fit_);
+  }
+
+ private:
+  template <class Take>
+  void walk(Take&& take_row) {
+    walk_levels<Parts>(
+        snapshot_, history_, [&](size_t i) { return Parts::of(growth_[i], history_.allocations[i].bytes); },
+        [&](uint32_t row, const Parts& p) {
+          if (row < history_.end && snapshot_.events.size() > row &&
+              snapshot_.events.action(row) == AllocationAction::kOom)
+            at_failure_ = p;
+          take_row(row, p);
+        });
+  }
+  [[nodiscard]] bool is_failed(uint32_t row) const {
+    return std::ranges::any_of(failed_, [&](const FailedPass& p) { return p.contains(row); });
+  }
+  void take(const Parts& p) {
+    fit_.double_peak_bytes = std::max(fit_.double_peak_bytes.value_or(0), p.fixed + p.unclear + 2 * p.grows);
+    fit_.double_high_bytes = std::max(fit_.double_high_bytes.value_or(0), p.fixed + 2 * (p.unclear + p.grows));
+    fit_.likely.add(p.fixed + p.unclear, p.grows);
+    fit_.most.add(p.fixed, p.unclear + p.grows);
+    if (const int64_t level = p.fixed + p.unclear + p.grows; level > highest_ || highest_ == 0) {
+      highest_ = level;
+      fit_.fixed_bytes = p.fixed + p.unclear, fit_.scaling_bytes = p.grows;
+    }
+  }
+  static Parts scaled(const Parts& p, int64_t kept_bytes, double scale) {
+    const auto times = [&](int64_t bytes) { return std::llround(scale * static_cast<double>(bytes)); };
+    return {p.fixed + kept_bytes, times(p.grows), times(p.unclear)};
+  }
+  // The request that found no memory would have been there as well. It is taken to grow with the batch.
+  void add_request(uint32_t row) {
+    take(at_failure_ + Parts{0, snapshot_.events.bytes(row), 0});
+  }
+
+  // What the step leaves behind that is there when the next one fails, such as the optimizer's states of its first
+  // step: by the step's rows, what was not there yet.
+  [[nodiscard]] std::vector<int64_t> kept_since(const ReferenceStep& step, uint32_t failed) const {
+    std::vector<int64_t> bytes(step.end - step.begin);
+    for (size_t i = 0; i < growth_.size(); ++i) {
+      const Allocation& a = history_.allocations[i];
+      const bool made = a.made != Allocation::kOutside && a.made >= step.begin && a.made < step.end;
+      if (!made || growth_[i] != Growth::kFixed || !a.is_alive_after(failed)) continue;
+      if (phases_.at(a.made) != MemoryPhase::kOptimizer) continue;
+      bytes[0] += a.bytes;
+      bytes[a.made - step.begin] -= a.bytes;
+    }
+    std::partial_sum(bytes.begin(), bytes.end(), bytes.begin());
+    return bytes;
+  }
+
+  const MemorySnapshot& snapshot_;
+  const MemoryHistory& history_;
+  const MemoryPhases& phases_;
+  std::vector<Growth> growth_;
+  std::vector<FailedPass> failed_;
+  BatchFit fit_;
+  Parts at_failure_;
+  int64_t highest_ = 0;
+};
+
+}  // namespace
 
 std::optional<BatchFit> batch_fit(const MemorySnapshot& snapshot, const MemoryHistory& history,
-                                  const StackBook& stacks, const std::vector<CategoryOf>& categories,
-                                  std::optional<int64_t> capacity_bytes, std::optional<int64_t> peak_reserved_bytes) {
+                                  const StackBook& stacks, const MemoryPhases& phases,
+                                  const std::vector<CategoryOf>& categories, std::optional<int64_t> capacity_bytes,
+                                  std::optional<int64_t> peak_reserved_bytes) {
   std::set<int64_t> fixed_sizes;
   for (size_t i = 0; i < categories.size(); ++i)
     if (categories[i].category == MemoryCategory::kParameter || categories[i].category == MemoryCategory::kGradient)
@@ -100,21 +207,9 @@ std::optional<BatchFit> batch_fit(const MemorySnapshot& snapshot, const MemoryHi
   growth.reserve(categories.size());
   for (size_t i = 0; i < categories.size(); ++i)
     growth.push_back(growth_of(history.allocations[i], categories[i].category, stacks, fixed_sizes));
-  BatchFit fit;
+  BatchFit fit = Fitting(snapshot, history, phases, std::move(growth)).run();
   const auto peak = static_cast<double>(history.peak_bytes);
   if (peak_reserved_bytes && peak > 0) fit.overhead = std::max(1.0, static_cast<double>(*peak_reserved_bytes) / peak);
-  bool before_first = true;
-  walk_levels<Parts>(
-      snapshot, history, [&](size_t i) { return Parts::of(growth[i], history.allocations[i].bytes); },
-      [&](uint32_t row, const Parts& p) {
-        fit.double_peak_bytes = std::max(fit.double_peak_bytes, p.fixed + p.unclear + 2 * p.grows);
-        fit.double_high_bytes = std::max(fit.double_high_bytes, p.fixed + 2 * (p.unclear + p.grows));
-        fit.likely.add(p.fixed + p.unclear, p.grows);
-        fit.most.add(p.fixed, p.unclear + p.grows);
-        const bool at_peak = history.peak_row ? !before_first && row == *history.peak_row : before_first;
-        before_first = false;
-        if (at_peak) fit.fixed_bytes = p.fixed + p.unclear, fit.scaling_bytes = p.grows;
-      });
   if (fit.scaling_bytes <= 0) return std::nullopt;
   if (capacity_bytes) fit.fit_into(*capacity_bytes);
   return fit;

@@ -16,6 +16,7 @@ std::vector<int64_t> pending_at(const MemorySnapshot& snapshot, const MemoryHist
     int64_t& of_block = requested[events.address_place(row)];
     switch (events.action(row)) {
       case AllocationAction::kFreeRequested:
+        if (!events.completes_frees()) break;
         now += events.bytes(row) - of_block;
         of_block = events.bytes(row);
         break;

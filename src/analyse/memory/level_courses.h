@@ -27,9 +27,11 @@ void walk_levels(const MemorySnapshot& snapshot, const MemoryHistory& history, B
   for (uint32_t row = history.first; row < history.end; ++row) {
     const AllocationAction action = snapshot.events.action(row);
     if (action == AllocationAction::kAlloc) {
-      live[snapshot.events.address_place(row)] = static_cast<uint32_t>(next + 1);
+      uint32_t& place = live[snapshot.events.address_place(row)];
+      if (place != 0) level -= bytes_of(place - 1);   // what no event frees
+      place = static_cast<uint32_t>(next + 1);
       level += bytes_of(next++);
-    } else if (action == AllocationAction::kFreeCompleted) {
+    } else if (snapshot.events.is_free(row)) {
       uint32_t& place = live[snapshot.events.address_place(row)];
       if (place != 0)
         level -= bytes_of(place - 1);

@@ -23,7 +23,7 @@ class Pairing {
       const AllocationAction action = events_.action(row);
       if (action == AllocationAction::kAlloc)
         make(row);
-      else if (action == AllocationAction::kFreeCompleted)
+      else if (events_.is_free(row))
         release(row);
       else
         continue;
@@ -53,6 +53,8 @@ class Pairing {
 
  private:
   void make(uint32_t row) {
+    // What was there is gone, though no event says when.
+    if (live_[events_.address_place(row)] != 0) release(row);
     made_.push_back({row, Allocation::kOutside, events_.stack(row), pool_of(row), events_.bytes(row)});
     live_[events_.address_place(row)] = static_cast<uint32_t>(made_.size());
     level_ += events_.bytes(row);
@@ -122,9 +124,27 @@ void take_pools_of_segments(const MemorySnapshot& snapshot, MemoryHistory& histo
   }
 }
 
+// A recording may leave out what becomes of segments (skip_actions). Then something is allocated from the beginning on,
+// or where no segment is, and no event takes one for it.
+bool lacks_segment_events(const MemorySnapshot& snapshot, const MemoryHistory& history) {
+  std::map<uint64_t, uint64_t> segments;   // end by address
+  for (const MemorySegment& s : snapshot.segments)
+    if (s.device == history.device) segments[s.address] = s.address + static_cast<uint64_t>(s.total);
+  if (segments.empty()) return false;
+  const AllocationEvents& events = snapshot.events;
+  bool outside = false;
+  for (uint32_t row = history.first; row < history.end; ++row) {
+    if (reserved_change(events, row) != 0) return false;
+    if (events.action(row) != AllocationAction::kAlloc) continue;
+    const auto after = segments.upper_bound(events.address(row));
+    outside |= after == segments.begin() || events.address(row) >= std::prev(after)->second;
+  }
+  return outside || (history.recorded && history.initial_bytes == 0);
+}
+
 // Backward from what the snapshot says at the end.
 std::optional<int64_t> reserved_before(const MemorySnapshot& snapshot, const MemoryHistory& history) {
-  if (snapshot.cut) return std::nullopt;
+  if (snapshot.cut || history.lacks_segments) return std::nullopt;
   int64_t reserved = 0;
   for (const MemorySegment& s : snapshot.segments)
     if (s.device == history.device) reserved += s.total;
@@ -164,6 +184,7 @@ std::vector<MemoryHistory> memory_histories(const MemorySnapshot& snapshot) {
     if (!snapshot.cut || history.first == history.end) add_initial_blocks(snapshot, history, pairing);
     pairing.finish();
     if (snapshot.pools.size() > 1) take_pools_of_segments(snapshot, history);
+    history.lacks_segments = lacks_segment_events(snapshot, history);
     history.initial_reserved_bytes = reserved_before(snapshot, history);
     all.push_back(std::move(history));
   }
@@ -182,9 +203,11 @@ bool LevelWalk::next(MemoryLevel& level) {
   if (row_ >= history_.end) return false;
   const AllocationAction action = events_.action(row_);
   if (action == AllocationAction::kAlloc) {
-    live_[events_.address_place(row_)] = row_ + 1;
+    uint32_t& live = live_[events_.address_place(row_)];
+    if (live != 0) allocated_ -= events_.bytes(live - 1);
+    live = row_ + 1;
     allocated_ += events_.bytes(row_);
-  } else if (action == AllocationAction::kFreeCompleted) {
+  } else if (events_.is_free(row_)) {
     uint32_t& live = live_[events_.address_place(row_)];
     allocated_ -= events_.bytes(live == 0 ? row_ : live - 1);
     live = 0;

@@ -13,7 +13,9 @@ namespace profgpu {
 struct Allocation {
   static constexpr uint32_t kOutside = UINT32_MAX;
   uint32_t made = kOutside;   ///< row of the event; kOutside: it was there before the first one
-  uint32_t freed = kOutside;  ///< row of the event that completes it; kOutside: alive when the snapshot was taken
+  /// Row of the event that completes it, or of the next at its address where none does; kOutside: alive when the
+  /// snapshot was taken.
+  uint32_t freed = kOutside;
   uint32_t stack = MemoryStacks::kNone;
   uint32_t pool = 0;  ///< of MemorySnapshot::pools
   int64_t bytes = 0;
@@ -31,10 +33,12 @@ struct MemoryHistory {
   int64_t initial_bytes = 0;            ///< allocated before the first event
   int64_t peak_bytes = 0;               ///< the highest level; the first time that it is reached
   std::optional<uint32_t> peak_row;     ///< none: before the first event
-  /// Reserved before the first event; none where the file ends early, so that what came later is not known.
+  /// Reserved before the first event; none where the file ends early, so that what came later is not known, or where the
+  /// recording left out the events of segments.
   std::optional<int64_t> initial_reserved_bytes;
   /// Of the allocations that no event makes or frees, in their order.
   std::vector<uint64_t> initial_addresses;
+  bool lacks_segments = false;  ///< the recording left out the events of segments
   bool recorded = false;   ///< an allocation or a free is among the events; else only what the snapshot holds is known
   bool truncated = false;  ///< something was freed, or is there, of which no event tells the making
 

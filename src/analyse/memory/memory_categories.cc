@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "analyse/memory/growing_caches.h"
 #include "analyse/memory/persistent_blocks.h"
 #include "base/text.h"
 
@@ -41,8 +42,12 @@ class Classifier {
     for (const Allocation& a : history.allocations)
       if (a.freed == kOutside) sizes_that_stay_.push_back(a.bytes);
     std::ranges::sort(sizes_that_stay_);
-    for (const Allocation& a : history.allocations)
-      if (stacks.of(a.stack).graph) graph_pools_.insert(a.pool);
+    for (const Allocation& a : history.allocations) {
+      const StackFacts& stack = stacks.of(a.stack);
+      if (stack.graph) graph_pools_.insert(a.pool);
+      if (stack.buffer != UINT32_MAX)
+        buffer_line_ = std::max(buffer_line_, snapshot.stacks.frame(stack.buffer).line);
+    }
     for (uint32_t row = history.first; row < history.end; ++row)
       if (snapshot.events.action(row) == AllocationAction::kOom) failures_.push_back(row);
     for (const Allocation& a : history.allocations)
@@ -59,6 +64,12 @@ class Classifier {
     std::vector<CategoryOf> all;
     all.reserve(history_.allocations.size());
     for (const Allocation& a : history_.allocations) all.push_back(of(a));
+    const auto is_made = [&](size_t i) {
+      const Allocation& a = history_.allocations[i];
+      return a.freed == kOutside && stacks_.of(a.stack).role == MemoryRole::kMade;
+    };
+    judge_made_blocks(history_, phases_, is_made, all);
+    judge_growing_caches(history_, stacks_, all);
     judge_blocks_of_before(history_, phases_, only_forwards(), all);
     return all;
   }
@@ -81,9 +92,14 @@ class Classifier {
       case MemoryRole::kCache:
         return {Category::kCache, Certainty::kLikely};
       case MemoryRole::kCommunication:
-        return {Category::kCommunication, Certainty::kLikely};
+        return communication(a);
       case MemoryRole::kParameter:
         return parameter(a);
+      case MemoryRole::kMade:
+        // Whether it is a module's, the sizes of gradients tell.
+        return a.freed == kOutside ? CategoryOf() : parameter(a);
+      case MemoryRole::kGradientBuffer:
+        return {gradient_buffer(a), Certainty::kLikely};
       default:
         // Lifetimes name nothing in such a pool: if graphs share it, each replay uses the tensors again.
         return pool == PoolKind::kProgram ? CategoryOf{Category::kMemoryPool, Certainty::kCertain} : by_lifetime(a);
@@ -112,6 +128,19 @@ class Classifier {
     if (a.freed == kOutside) return {Category::kParameter, Certainty::kLikely};
     const bool activation = reaches_backward(a) && phases_.at(a.freed) == MemoryPhase::kBackward;
     return {activation ? Category::kActivation : Category::kTemporary, Certainty::kLikely};
+  }
+  // FSDP's shard of a gradient is what the optimizer uses; all else of it goes within the backward pass.
+  [[nodiscard]] CategoryOf communication(const Allocation& a) const {
+    const StackFacts& stack = stacks_.of(a.stack);
+    if (stack.reduces && stack.in_backward && a.made != kOutside)
+      if (const CategoryOf c = kept(a, Category::kGradient, Certainty::kLikely); c.category == Category::kGradient)
+        return c;
+    return {Category::kCommunication, Certainty::kLikely};
+  }
+  // Megatron makes a buffer of all parameters, with a distributed optimizer, and then one of all gradients.
+  [[nodiscard]] Category gradient_buffer(const Allocation& a) const {
+    const uint32_t frame = stacks_.of(a.stack).buffer;
+    return snapshot_.stacks.frame(frame).line == buffer_line_ ? Category::kGradient : Category::kParameter;
   }
   // What is still there when the phase that made it is over, or the recording is.
   [[nodiscard]] CategoryOf kept(const Allocation& a, Category category, Certainty certainty) const {
@@ -177,7 +206,8 @@ class Classifier {
 
   // The stack of what frees it; none where the recording gives frees the stacks of their allocations.
   [[nodiscard]] uint32_t freed_in(const Allocation& a) const {
-    const uint32_t stack = a.freed == kOutside ? MemoryStacks::kNone : snapshot_.events.stack(a.freed);
+    if (a.freed == kOutside || !snapshot_.events.is_free(a.freed)) return MemoryStacks::kNone;
+    const uint32_t stack = snapshot_.events.stack(a.freed);
     return stack == a.stack ? MemoryStacks::kNone : stack;
   }
   [[nodiscard]] uint32_t step_of(uint32_t row) const { return row == kOutside ? 0 : phases_.step(row); }
@@ -197,6 +227,7 @@ class Classifier {
   const StackBook& stacks_;
   const MemoryPhases& phases_;
   uint32_t last_row_;
+  int32_t buffer_line_ = 0;               // the last that makes such a buffer
   std::vector<int64_t> sizes_that_stay_;  // to the end, in order
   std::vector<uint32_t> failures_;        // rows at which memory ran out
   struct Precedent {

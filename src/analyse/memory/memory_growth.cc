@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "analyse/memory/reference_cycles.h"
 
@@ -52,11 +53,23 @@ MemoryCategory most_of(const std::array<int64_t, kMemoryCategories>& bytes) {
   return static_cast<MemoryCategory>(std::max_element(bytes.begin(), bytes.end()) - bytes.begin());
 }
 
-// Without a backward pass there may be no graph.
+// What no module's forward makes is no part of a model's graph. Without a backward pass there may be none at all.
 GrowthCause cause_of(const StackFacts& stack, bool collected, bool has_graphs) {
   if (collected) return GrowthCause::kCycle;
-  const bool of_graph = stack.role == MemoryRole::kForward || stack.role == MemoryRole::kProgram;
-  return of_graph && has_graphs ? GrowthCause::kRetainedGraph : GrowthCause::kUnknown;
+  if (stack.role == MemoryRole::kForward) return has_graphs ? GrowthCause::kRetainedGraph : GrowthCause::kKept;
+  return stack.role == MemoryRole::kProgram ? GrowthCause::kKept : GrowthCause::kUnknown;
+}
+
+// What a graph holds of one forward pass is made all over the model; results that a program collects, at a few lines.
+constexpr int64_t kMinGraphStacks = 3, kGraphShare = 4;
+
+bool keeps_graphs(const MemoryHistory& history, const StackBook& stacks, const std::vector<GrowingStack>& growing) {
+  const auto is_forward = [&](uint32_t stack) { return stacks.of(stack).role == MemoryRole::kForward; };
+  std::unordered_set<uint32_t> all;
+  for (const Allocation& a : history.allocations)
+    if (a.made != Allocation::kOutside && is_forward(a.stack)) all.insert(a.stack);
+  const int64_t kept = std::ranges::count_if(growing, [&](const GrowingStack& g) { return is_forward(g.stack); });
+  return kept >= kMinGraphStacks && kGraphShare * kept >= static_cast<int64_t>(all.size());
 }
 
 bool are_enough(const std::vector<uint32_t>& ends) { return ends.size() > kMinGrowthSteps; }
@@ -90,7 +103,7 @@ std::vector<uint32_t> forward_begins(const MemorySnapshot& snapshot, const Memor
 }  // namespace
 
 std::string_view growth_cause_name(GrowthCause cause) {
-  constexpr std::string_view kNames[] = {"unknown", "retained_graph", "reference_cycle"};
+  constexpr std::string_view kNames[] = {"unknown", "retained_graph", "reference_cycle", "kept_tensors"};
   return kNames[static_cast<size_t>(cause)];
 }
 
@@ -139,6 +152,9 @@ std::vector<GrowingStack> growing_stacks(const MemorySnapshot& snapshot, const M
                        cause_of(stacks.of(stack), held.collected, steps.per != "forward pass"), slope.median, slope.low,
                        slope.high, held.bytes, held.blocks});
   }
+  if (steps.per == "forward pass" && keeps_graphs(history, stacks, growing))
+    for (GrowingStack& g : growing)
+      if (g.cause == GrowthCause::kKept) g.cause = cause_of(stacks.of(g.stack), false, true);
   std::sort(growing.begin(), growing.end(), [](const GrowingStack& a, const GrowingStack& b) {
     return a.bytes_per_step != b.bytes_per_step ? a.bytes_per_step > b.bytes_per_step : a.stack < b.stack;
   });

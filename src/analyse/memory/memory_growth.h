@@ -17,6 +17,7 @@ enum class GrowthCause : uint8_t {
   kUnknown,
   kRetainedGraph,  ///< what a forward made outlives the steps: a loss or an output is kept together with its graph
   kCycle,          ///< only Python's garbage collector frees it
+  kKept,           ///< a list, a cache or a variable of the program keeps tensors, with a graph or without
 };
 std::string_view growth_cause_name(GrowthCause cause);
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "analyse/memory/snapshot_section.h"
 #include "support/memory_snapshot_builder.h"
 
@@ -48,8 +50,39 @@ TEST(MemoryGrowth, WithoutABackwardPassForwardPassesAreCompared) {
   ASSERT_EQ(s.growth.size(), 1U);
   EXPECT_EQ(s.growth.front().per, "forward pass");
   EXPECT_EQ(s.growth.front().growth_bytes, kKept);
-  EXPECT_EQ(s.growth.front().cause, "unknown") << "there may be no graph";
+  EXPECT_EQ(s.growth.front().cause, "kept_tensors") << "there may be no graph";
   EXPECT_TRUE(forwards(false, {"head", "/me/model.py", 80}).growth.empty());
+}
+
+TEST(MemoryGrowth, WhatManyLinesOfAForwardPassKeepTogetherIsAGraph) {
+  SnapshotBuilder b;
+  for (uint64_t pass = 0; pass < 8; ++pass)
+    for (int32_t line = 10; line < 14; ++line) {
+      const Frames frames{{"forward", "/me/model.py", line}, {"main", "/me/eval.py", 9}};
+      b.alloc(0x1000000 + 0x10000 * pass + 0x1000 * static_cast<uint64_t>(line), kKept, frames);
+      b.alloc(0x20000, 1000, Frames{{"forward", "/me/model.py", line + 10}, {"main", "/me/eval.py", 9}});
+      b.free(0x20000, 1000);
+    }
+  const SnapshotSection s = snapshot_section(b.finish());
+  ASSERT_EQ(s.growth.size(), 4U);
+  for (const GrowingLine& line : s.growth) EXPECT_EQ(line.cause, "retained_graph");
+  EXPECT_EQ(s.growth.front().per, "forward pass");
+  const auto row = std::ranges::find_if(s.savings, [](const SavingRow& r) { return r.change.starts_with("torch.inference_mode"); });
+  ASSERT_NE(row, s.savings.end());
+  EXPECT_EQ(row->peak_bytes, 8 * kKept + 1000) << "the last line's output stays";
+}
+
+TEST(MemoryGrowth, WhatNoForwardMakesIsNoGraph) {
+  SnapshotBuilder b;
+  for (uint64_t pass = 0; pass < 8; ++pass) {
+    b.alloc(0x10000, 4000, SnapshotBuilder::kForward);
+    b.alloc(0x20000, 1000, SnapshotBuilder::kBackward);
+    b.free(0x10000, 4000), b.free(0x20000, 1000);
+    b.alloc(0x1000000 + 0x1000 * pass, kKept, Frames{{"sample_noise", "/me/train.py", 33}, {"main", "/me/train.py", 9}});
+  }
+  const SnapshotSection s = snapshot_section(b.finish());
+  ASSERT_EQ(s.growth.size(), 1U);
+  EXPECT_EQ(s.growth.front().cause, "kept_tensors");
 }
 
 TEST(MemoryGrowth, LayersOfOneForwardPassAreNoPasses) {

@@ -6,6 +6,9 @@
 #include <map>
 #include <tuple>
 
+#include "analyse/memory/attention.h"
+#include "analyse/memory/level_courses.h"
+
 namespace profgpu {
 namespace {
 
@@ -19,6 +22,7 @@ double share_pct(int64_t part, int64_t all) {
 
 std::vector<CategoryRow> category_rows(const MemoryHistory& history, const StackBook& stacks,
                                        const std::vector<CategoryOf>& categories) {
+  const std::vector<bool> attention = made_in_attention(history, stacks);
   std::array<CategoryRow, kMemoryCategories> rows;
   for (size_t c = 0; c < rows.size(); ++c) rows[c].category = static_cast<MemoryCategory>(c);
   for (size_t i = 0; i < history.allocations.size(); ++i) {
@@ -29,7 +33,7 @@ std::vector<CategoryRow> category_rows(const MemoryHistory& history, const Stack
     if (categories[i].certainty == Certainty::kCertain) row.certain_bytes += a.bytes;
     if (categories[i].certainty == Certainty::kInferred && row.category != MemoryCategory::kUnknown)
       row.inferred_bytes += a.bytes;
-    if (stacks.of(a.stack).attention) row.attention_bytes += a.bytes;
+    if (attention[i]) row.attention_bytes += a.bytes;
   }
   std::vector<CategoryRow> held;
   for (CategoryRow& row : rows) {
@@ -42,6 +46,16 @@ std::vector<CategoryRow> category_rows(const MemoryHistory& history, const Stack
 
 std::string_view before_words(const Allocation& a) {
   return a.made == Allocation::kOutside ? "(before the recording)" : "(no stack recorded)";
+}
+
+// What two paths of modules begin with.
+std::string common_module(std::string_view a, std::string_view b) {
+  const auto [end, other] = std::ranges::mismatch(a, b);
+  const bool whole = (end == a.end() || *end == '.') && (other == b.end() || *other == '.');
+  const std::string_view same = a.substr(0, static_cast<size_t>(end - a.begin()));
+  if (whole) return std::string(same);
+  const size_t dot = same.rfind('.');
+  return std::string(same.substr(0, dot == same.npos ? 0 : dot));
 }
 
 std::vector<HolderRow> holder_rows(const MemoryHistory& history, const StackBook& stacks,
@@ -61,6 +75,7 @@ std::vector<HolderRow> holder_rows(const MemoryHistory& history, const StackBook
     HolderRow& row = by_line[{line, key.second, stacks.op(key.first)}];
     row.function = line.function, row.file = line.file, row.line = line.line;
     row.category = key.second, row.op = stacks.op(key.first);
+    row.module = row.blocks == 0 ? stacks.module(key.first) : common_module(row.module, stacks.module(key.first));
     row.bytes += of_stack.bytes, row.blocks += of_stack.blocks;
   }
   std::vector<HolderRow> rows;
@@ -75,28 +90,10 @@ std::vector<HolderRow> holder_rows(const MemoryHistory& history, const StackBook
 
 // The highest level, had the marked allocations not been.
 int64_t peak_without(const MemorySnapshot& snapshot, const MemoryHistory& history, const std::vector<bool>& marked) {
-  int64_t level = 0;
-  size_t next = 0;
-  for (; next < history.allocations.size() && history.allocations[next].made == Allocation::kOutside; ++next)
-    if (!marked[next]) level += history.allocations[next].bytes;
-  int64_t highest = level;
-  std::vector<uint32_t> live(snapshot.events.count_addresses());  // place in allocations + 1
-  for (uint32_t row = history.first; row < history.end; ++row) {
-    const AllocationAction action = snapshot.events.action(row);
-    if (action == AllocationAction::kAlloc) {
-      live[snapshot.events.address_place(row)] = static_cast<uint32_t>(next + 1);
-      if (!marked[next]) level += history.allocations[next].bytes;
-      ++next;
-      highest = std::max(highest, level);
-    } else if (action == AllocationAction::kFreeCompleted) {
-      uint32_t& place = live[snapshot.events.address_place(row)];
-      if (place == 0)
-        level -= snapshot.events.bytes(row);
-      else if (!marked[place - 1])
-        level -= history.allocations[place - 1].bytes;
-      place = 0;
-    }
-  }
+  int64_t highest = 0;
+  walk_levels<int64_t>(
+      snapshot, history, [&](size_t i) { return marked[i] ? 0 : history.allocations[i].bytes; },
+      [&](uint32_t, int64_t level) { highest = std::max(highest, level); });
   return highest;
 }
 
@@ -133,8 +130,10 @@ std::optional<PeakSpike> peak_spike(const MemorySnapshot& snapshot, const Memory
   const uint32_t most = std::max<uint32_t>((history.end - history.first) / kShortLived, kShortLivedEvents);
   const auto is_short = [&](size_t i) {
     const Allocation& a = history.allocations[i];
+    // An optimizer's step frees its own when it is over, however many parameters that takes.
+    const bool soon = stacks.of(a.stack).role == MemoryRole::kOptimizer || a.freed - a.made <= most;
     return categories[i].category == MemoryCategory::kTemporary && a.made != Allocation::kOutside &&
-           a.freed != Allocation::kOutside && a.freed - a.made <= most;
+           a.freed != Allocation::kOutside && soon;
   };
   std::map<MemoryLine, PeakSpike> by_line;
   for (size_t i = 0; i < history.allocations.size(); ++i) {

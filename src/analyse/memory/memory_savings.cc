@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 
+#include "analyse/memory/attention.h"
 #include "analyse/memory/checkpoints.h"
 #include "analyse/memory/level_courses.h"
 
@@ -30,7 +31,7 @@ struct Change {
 struct PartChange {
   std::string_view text, assumes;
   double factor;
-  bool (*applies)(const StackFacts& stack, Category category);
+  bool (*applies)(const StackFacts& stack, Category category, bool attention);
 };
 
 // Adam's two states in float32 become one byte each and a little for scales; a shard is one of eight.
@@ -81,19 +82,19 @@ constexpr Change kChanges[] = {
      {{{Category::kParameter, 0.5}}},
      false}};
 
-bool is_kept_score(const StackFacts& stack, Category category) {
-  return stack.attention && (category == Category::kActivation || category == Category::kTemporary);
+bool is_score(const StackFacts&, Category category, bool attention) {
+  return attention && (category == Category::kActivation || category == Category::kTemporary);
 }
-bool is_optimizers_temporary(const StackFacts& stack, Category category) {
+bool is_optimizers_temporary(const StackFacts& stack, Category category, bool) {
   return stack.role == MemoryRole::kOptimizer && category == Category::kTemporary;
 }
-bool is_activation(const StackFacts&, Category category) { return category == Category::kActivation; }
+bool is_activation(const StackFacts&, Category category, bool) { return category == Category::kActivation; }
 
 constexpr PartChange kPartChanges[] = {
     {"flash attention: torch.nn.functional.scaled_dot_product_attention",
-     "what attention itself makes is never written", 0, is_kept_score},
+     "what attention itself makes is never written", 0, is_score},
     {"fused optimizer (fused=True)", "its step makes no temporary tensors", 0, is_optimizers_temporary}};
-bool is_of_model(const StackFacts& stack, Category category) {
+bool is_of_model(const StackFacts& stack, Category category, bool) {
   switch (category) {
     case Category::kParameter:
     case Category::kGradient:
@@ -171,6 +172,13 @@ void add_checkpoints(const MemorySnapshot& snapshot, const MemoryHistory& histor
   }
 }
 
+// Of these stacks the one that allocates last in the recording.
+uint32_t last_to_allocate(const MemoryHistory& history, const std::vector<uint32_t>& stacks) {
+  for (auto a = history.allocations.rbegin(); a != history.allocations.rend(); ++a)
+    if (a->made != Allocation::kOutside && std::ranges::binary_search(stacks, a->stack)) return a->stack;
+  return MemoryStacks::kNone;
+}
+
 constexpr double kWorthSaying = 0.01;  // of the peak
 
 Factors factors_of(const Change& change) {
@@ -188,7 +196,8 @@ int64_t scaled_peak(const MemorySnapshot& snapshot, const MemoryHistory& history
 }
 
 std::vector<SavingRow> memory_savings(const MemorySnapshot& snapshot, const MemoryHistory& history,
-                                      const StackBook& stacks, const std::vector<CategoryOf>& categories) {
+                                      const StackBook& stacks, const std::vector<CategoryOf>& categories,
+                                      const std::vector<uint32_t>& graphs) {
   const bool trains = std::any_of(categories.begin(), categories.end(), [](const CategoryOf& c) {
     return c.category == Category::kGradient || c.category == Category::kOptimizerState;
   });
@@ -213,13 +222,20 @@ std::vector<SavingRow> memory_savings(const MemorySnapshot& snapshot, const Memo
   if (trains && !types.eight_bit)
     add_change({"8-bit optimizer states", "the states are float32 now",
                 {{{Category::kOptimizerState, types.eight_bit_factor}}}, true});
+  const std::vector<bool> attention = made_in_attention(history, stacks);
   const auto add_part = [&](const PartChange& change) {
     add(std::string(change.text), change.assumes, peak_of(snapshot, history, [&](size_t i) {
           const StackFacts& stack = stacks.of(history.allocations[i].stack);
-          return change.applies(stack, categories[i].category) ? change.factor : 1;
+          return change.applies(stack, categories[i].category, attention[i]) ? change.factor : 1;
         }));
   };
   for (const PartChange& change : kPartChanges) add_part(change);
+  if (!graphs.empty())
+    add("torch.inference_mode() around the forward pass", "of each pass only what is made last is kept: its output",
+        peak_of(snapshot, history, [&, output = last_to_allocate(history, graphs)](size_t i) {
+          const uint32_t stack = history.allocations[i].stack;
+          return stack != output && std::ranges::binary_search(graphs, stack) ? 0 : 1;
+        }));
   if (trains && !types.sixteen_bit) add_part(kHalf);
   if (trains && !types.sixteen_bit && !stacks.has_autocast()) add_part(kAutocast);
   add_checkpoints(snapshot, history, sites, add);

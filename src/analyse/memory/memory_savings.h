@@ -19,6 +19,7 @@ int64_t scaled_peak(const MemorySnapshot& snapshot, const MemoryHistory& history
 
 /// Changes that lower the peak by at least a hundredth, what saves most first.
 std::vector<SavingRow> memory_savings(const MemorySnapshot& snapshot, const MemoryHistory& history,
-                                      const StackBook& stacks, const std::vector<CategoryOf>& categories);
+                                      const StackBook& stacks, const std::vector<CategoryOf>& categories,
+                                      const std::vector<uint32_t>& graphs);
 
 }  // namespace profgpu

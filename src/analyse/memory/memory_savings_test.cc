@@ -64,7 +64,7 @@ std::vector<std::string> proposed(int64_t parameter, const std::vector<int64_t>&
   b.free(0x80000, 8000);
   const Analysed a(b.finish());
   std::vector<std::string> changes;
-  for (const SavingRow& row : memory_savings(a.snapshot, a.history, a.stacks, a.categories)) {
+  for (const SavingRow& row : memory_savings(a.snapshot, a.history, a.stacks, a.categories, {})) {
     changes.push_back(row.change);
     if (saved != nullptr && row.change == "8-bit optimizer states") *saved = row.saved_bytes;
   }
@@ -99,7 +99,7 @@ TEST(MemorySavings, WideStatesTellThatParametersHave16Bits) {
 
 TEST(MemorySavings, WhatSavesMostComesFirstAndNothingIsBelowZero) {
   const Analysed a(training());
-  const std::vector<SavingRow> rows = memory_savings(a.snapshot, a.history, a.stacks, a.categories);
+  const std::vector<SavingRow> rows = memory_savings(a.snapshot, a.history, a.stacks, a.categories, {});
   ASSERT_FALSE(rows.empty());
   for (size_t i = 0; i < rows.size(); ++i) {
     EXPECT_GT(rows[i].saved_bytes, 0);

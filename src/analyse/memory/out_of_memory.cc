@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "analyse/memory/caching_allocator.h"
+#include "analyse/memory/failed_passes.h"
+#include "analyse/report/quantity.h"
 
 namespace profgpu {
 namespace {
@@ -19,9 +21,10 @@ bool is_unchanged_since(const MemorySnapshot& snapshot, const MemoryHistory& his
   return !snapshot.cut;
 }
 
+// That the request may have: not those of other streams, of the pool of other sizes, of CUDA graphs and the program's own
+// pools.
 struct FreeBlocks {
-  int64_t largest = 0;       // that the request may have
-  int64_t other_pools = 0;   // in all, which it may not have: of CUDA graphs and the program's own pools
+  int64_t largest = 0, all = 0;
 };
 
 FreeBlocks free_blocks(const MemorySnapshot& snapshot, int32_t device, const AllocationKind& asked, bool large) {
@@ -29,11 +32,10 @@ FreeBlocks free_blocks(const MemorySnapshot& snapshot, int32_t device, const All
   for (const MemorySegment& s : snapshot.segments) {
     if (s.device != device) continue;
     const bool other = asked.pool != UINT32_MAX && s.pool != asked.pool;
+    if (other || s.stream != asked.stream || s.large != large) continue;
     for (uint32_t b = s.first_block; b < s.first_block + s.blocks; ++b) {
       const MemoryBlock& block = snapshot.blocks[b];
-      if (block.state != BlockState::kInactive) continue;
-      if (other) free.other_pools += block.size;
-      else if (s.stream == asked.stream && s.large == large) free.largest = std::max(free.largest, block.size);
+      if (block.state == BlockState::kInactive) free.all += block.size, free.largest = std::max(free.largest, block.size);
     }
   }
   return free;
@@ -55,15 +57,42 @@ const MemoryHistory* last_failing(const MemorySnapshot& snapshot, const std::vec
   return found;
 }
 
+// Where little is unused, what the program needs next would not fit either, however it lies.
+constexpr int64_t kMuchUnused = 10;  // this part of what is reserved
+
+OomCause cause_of_failure(const MemorySnapshot& snapshot, const OutOfMemory& oom, std::optional<int64_t> capacity_bytes) {
+  if (oom.device_free_bytes >= segment_for(snapshot, oom.requested_bytes)) return OomCause::kLimit;
+  const std::optional<int64_t> reachable = oom.reachable_bytes();
+  if (!reachable) return OomCause::kUnknown;
+  if (oom.requested_bytes > capacity_bytes.value_or(*reachable)) return OomCause::kRequest;
+  if (oom.outside_bytes && 2 * *oom.outside_bytes > *capacity_bytes) return OomCause::kOutside;
+  const int64_t usable = oom.usable_bytes.value_or(*oom.unused_bytes);
+  const bool much = kMuchUnused * usable >= *oom.reserved_bytes;
+  return oom.fits_in_pieces() && much ? OomCause::kFragmentation : OomCause::kNeed;
+}
+
 }  // namespace
 
 std::string_view oom_cause_name(OomCause cause) {
-  constexpr std::string_view kNames[] = {"unknown", "need", "fragmentation", "limit"};
+  constexpr std::string_view kNames[] = {"unknown", "need", "fragmentation", "limit", "outside", "request"};
   return kNames[static_cast<size_t>(cause)];
 }
 
+std::optional<int64_t> first_states(const MemoryHistory& history, const MemoryPhases& phases,
+                                    const std::vector<CategoryOf>& categories, uint32_t failed) {
+  const auto& ends = phases.step_ends();
+  if (ends.empty() || ends.front() > failed || (ends.size() > 1 && ends[1] <= failed)) return std::nullopt;
+  int64_t bytes = 0, of_before = 0;
+  for (size_t i = 0; i < categories.size(); ++i) {
+    const Allocation& a = history.allocations[i];
+    if (categories[i].category != MemoryCategory::kOptimizerState || !a.is_alive_after(failed)) continue;
+    (a.made == Allocation::kOutside ? of_before : bytes) += a.bytes;
+  }
+  return only_if(bytes > of_before && bytes * kMuchUnused >= history.peak_bytes, bytes);
+}
+
 std::optional<OutOfMemory> out_of_memory(const MemorySnapshot& snapshot, const std::vector<MemoryHistory>& histories,
-                                         const StackBook& stacks) {
+                                         const StackBook& stacks, std::optional<int64_t> capacity_bytes) {
   uint32_t row = 0;
   const MemoryHistory* history = last_failing(snapshot, histories, row);
   if (history == nullptr) return std::nullopt;
@@ -83,17 +112,16 @@ std::optional<OutOfMemory> out_of_memory(const MemorySnapshot& snapshot, const s
     oom.reserved_bytes = level.reserved_bytes;
     oom.unused_bytes = *level.reserved_bytes - level.allocated_bytes;
   }
-  FreeBlocks free;
   if (is_unchanged_since(snapshot, *history, row)) {
-    free = free_blocks(snapshot, oom.device, events.kind_of(row), oom.requested_bytes > kSmallBytes);
+    const FreeBlocks free =
+        free_blocks(snapshot, oom.device, events.kind_of(row), oom.requested_bytes > kSmallBytes);
     oom.largest_free_block_bytes = free.largest;
+    if (oom.unused_bytes) oom.usable_bytes = std::min(free.all, *oom.unused_bytes);
   }
-  if (oom.device_free_bytes >= segment_for(snapshot, oom.requested_bytes)) {
-    oom.cause = OomCause::kLimit;
-  } else if (oom.unused_bytes) {
-    const int64_t in_pieces = *oom.unused_bytes - free.other_pools + oom.device_free_bytes;
-    oom.cause = in_pieces >= oom.requested_bytes ? OomCause::kFragmentation : OomCause::kNeed;
-  }
+  if (const auto reachable = oom.reachable_bytes(); capacity_bytes && reachable && *capacity_bytes >= *reachable)
+    oom.outside_bytes = *capacity_bytes - *reachable;
+  oom.cause = cause_of_failure(snapshot, oom, oom.outside_bytes ? capacity_bytes : std::nullopt);
+  oom.steps_after = steps_after(MemoryPhases(snapshot, *history, stacks), row);
   MemoryLine line = stacks.line(events.stack(row));
   oom.function = std::move(line.function), oom.file = std::move(line.file), oom.line = line.line;
   return oom;

@@ -216,6 +216,26 @@ class Judge {
 
 }  // namespace
 
+void judge_made_blocks(const MemoryHistory& history, const MemoryPhases& phases,
+                       const std::function<bool(size_t)>& is_made, std::vector<CategoryOf>& categories) {
+  CountsByPass by_pass;
+  Counts parameters;
+  for (size_t i = 0; i < categories.size(); ++i) {
+    const Allocation& a = history.allocations[i];
+    if (categories[i].category == Category::kGradient && a.made != Allocation::kOutside)
+      by_pass.add(a.bytes, phases.backward_passes(a.made));
+    if (categories[i].category == Category::kParameter) ++parameters[a.bytes];
+  }
+  const Counts gradients = by_pass.most();
+  for (size_t i = 0; i < categories.size(); ++i) {
+    if (!is_made(i)) continue;
+    const int64_t bytes = history.allocations[i].bytes;
+    if (count_of(parameters, bytes) >= count_of(gradients, bytes)) continue;
+    categories[i] = {Category::kParameter, Certainty::kInferred};
+    ++parameters[bytes];
+  }
+}
+
 void judge_blocks_of_before(const MemoryHistory& history, const MemoryPhases& phases, bool only_forwards,
                             std::vector<CategoryOf>& categories) {
   std::map<int64_t, Shares> shares = Judge(history, phases, categories).run(only_forwards);

@@ -1,6 +1,7 @@
 // Blocks that were there before the first event and stay to the end: nothing but their sizes tells what they are.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "analyse/memory/lifetimes.h"
@@ -15,5 +16,10 @@ namespace profgpu {
 /// the copies that autocast makes of parameters tell. `only_forwards`: all of them are parameters.
 void judge_blocks_of_before(const MemoryHistory& history, const MemoryPhases& phases, bool only_forwards,
                             std::vector<CategoryOf>& categories);
+
+/// What objects of the program make and keep (`is_made`: by place in the history's allocations) is parameters as far as
+/// gradients of those sizes have none yet.
+void judge_made_blocks(const MemoryHistory& history, const MemoryPhases& phases,
+                       const std::function<bool(size_t)>& is_made, std::vector<CategoryOf>& categories);
 
 }  // namespace profgpu

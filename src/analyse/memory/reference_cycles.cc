@@ -16,9 +16,8 @@ std::map<uint32_t, uint32_t> collector_runs(const MemorySnapshot& snapshot, cons
   uint32_t run = 0;
   bool allocated = true;
   for (uint32_t row = history.first; row < history.end; ++row) {
-    const AllocationAction action = snapshot.events.action(row);
-    if (action == AllocationAction::kAlloc) allocated = true;
-    if (action != AllocationAction::kFreeCompleted || !stacks.of(snapshot.events.stack(row)).collector) continue;
+    if (snapshot.events.action(row) == AllocationAction::kAlloc) allocated = true;
+    if (!snapshot.events.is_free(row) || !stacks.of(snapshot.events.stack(row)).collector) continue;
     if (allocated) ++run;
     allocated = false;
     runs[row] = run;
@@ -34,7 +33,7 @@ struct Collected {
 }  // namespace
 
 bool is_collected(const MemorySnapshot& snapshot, const StackBook& stacks, const Allocation& a) {
-  if (a.freed == Allocation::kOutside) return false;
+  if (a.freed == Allocation::kOutside || !snapshot.events.is_free(a.freed)) return false;
   const uint32_t stack = snapshot.events.stack(a.freed);
   return stack != a.stack && stacks.of(stack).collector;
 }

@@ -175,12 +175,19 @@ std::string place_of(const std::string& function, const std::string& file, int32
   return file.empty() ? function : fmt::format("{} ({}:{})", function, file, line);
 }
 
-void add_growth(const MemorySnapshot& snapshot, const MemoryHistory& history, const std::vector<CategoryOf>& categories,
-                const StackBook& stacks, const MemoryPhases& phases, std::optional<int32_t> device,
-                SnapshotSection& out) {
+// Stacks of a forward pass whose tensors are kept for a backward pass that never comes.
+std::vector<uint32_t> add_growth(const MemorySnapshot& snapshot, const MemoryHistory& history,
+                                 const std::vector<CategoryOf>& categories, const StackBook& stacks,
+                                 const MemoryPhases& phases, std::optional<int32_t> device, bool shown,
+                                 SnapshotSection& out) {
   const GrowthSteps steps = growth_steps(snapshot, history, stacks, phases);
   const std::vector<GrowingStack> growing = growing_stacks(snapshot, history, categories, stacks, steps);
-  std::ranges::move(growing_lines(growing, stacks, steps.per, device), std::back_inserter(out.growth));
+  if (shown) std::ranges::move(growing_lines(growing, stacks, steps.per, device), std::back_inserter(out.growth));
+  std::vector<uint32_t> kept;
+  for (const GrowingStack& g : growing)
+    if (steps.per == "forward pass" && g.cause == GrowthCause::kRetainedGraph) kept.push_back(g.stack);
+  std::ranges::sort(kept);
+  return kept;
 }
 
 // Of several devices that hold memory: who holds each one's, and what grows on it.
@@ -192,7 +199,7 @@ void describe_each(const MemorySnapshot& snapshot, const std::vector<MemoryHisto
     const std::vector<CategoryOf> categories = memory_categories(snapshot, history, stacks, phases);
     std::ranges::find(out.devices, history.device, &SnapshotDevice::device)->peak =
         snapshot_peak(snapshot, history, stacks, phases, categories);
-    add_growth(snapshot, history, categories, stacks, phases, history.device, out);
+    add_growth(snapshot, history, categories, stacks, phases, history.device, true, out);
   }
   std::ranges::stable_sort(out.growth, std::greater(), &GrowingLine::growth_bytes);
   out.growth.resize(std::min(out.growth.size(), kMaxGrowing));
@@ -210,8 +217,24 @@ std::string_view no_history_words(bool cut) {
 std::optional<int64_t> capacity_of(const OutOfMemory& oom, std::optional<int64_t> peak_reserved_bytes,
                                    std::optional<int64_t> known_bytes) {
   if (oom.cause == OomCause::kLimit) return peak_reserved_bytes;
-  if (known_bytes || !oom.reserved_bytes) return known_bytes;
-  return *oom.reserved_bytes + oom.device_free_bytes;
+  const std::optional<int64_t> reachable = oom.reachable_bytes();
+  return reachable && known_bytes ? std::min(*reachable, *known_bytes) : reachable ? reachable : known_bytes;
+}
+
+// A request that no device could have served says nothing of the batch, and a pass that needs more than there is does
+// so however its memory lies.
+void judge_failed_batch(OutOfMemory& oom, std::optional<BatchFit>& batch) {
+  if (!batch || oom.steps_after > 0) return;
+  if (oom.cause == OomCause::kRequest) return batch.reset();
+  const std::optional<int64_t> reachable = oom.reachable_bytes();
+  if (oom.cause == OomCause::kFragmentation && reachable && batch->full_peak_bytes > reachable)
+    oom.cause = OomCause::kNeed;
+}
+
+bool frees_any(const AllocationEvents& events, const MemoryHistory& history) {
+  for (uint32_t row = history.first; row < history.end; ++row)
+    if (events.is_free(row)) return true;
+  return false;
 }
 
 // What is said of the device whose peak is highest.
@@ -220,6 +243,9 @@ void describe_device(const MemorySnapshot& snapshot, const MemoryHistory& histor
   const MemoryPhases phases(snapshot, history, stacks);
   const std::vector<CategoryOf> categories = memory_categories(snapshot, history, stacks, phases);
   out.history_recorded = history.recorded;
+  if (history.recorded && !snapshot.events.completes_frees() && frees_any(snapshot.events, history))
+    out.left_out.emplace_back("free_completed");
+  if (history.lacks_segments) out.left_out.emplace_back("segments");
   out.peak_allocated_bytes = history.peak_bytes;
   if (history.peak_row) out.peak_event = *history.peak_row - history.first;
   if (phases.has_steps())
@@ -227,19 +253,22 @@ void describe_device(const MemorySnapshot& snapshot, const MemoryHistory& histor
   out.peak = snapshot_peak(snapshot, history, stacks, phases, categories);
   out.duplicate_parameter_bytes = duplicate_parameters(history, stacks, categories);
   out.category_timeline = category_levels(snapshot, history, categories, out.timeline);
-  if (alone) add_growth(snapshot, history, categories, stacks, phases, {}, out);
+  const std::vector<uint32_t> graphs = add_growth(snapshot, history, categories, stacks, phases, {}, alone, out);
   if (!history.recorded) return;
   out.cycles = reference_cycles(snapshot, history, stacks, categories);
   out.spike = peak_spike(snapshot, history, stacks, categories);
   out.early_frees = early_frees(snapshot, history, stacks, phases, categories);
-  out.savings = memory_savings(snapshot, history, stacks, categories);
+  out.savings = memory_savings(snapshot, history, stacks, categories, graphs);
   const SnapshotDevice* device =
       first_where(out.devices, [&](const SnapshotDevice& d) { return d.device == history.device; });
-  if (out.oom && out.oom->device == history.device)
-    capacity_bytes =
-        capacity_of(*out.oom, device != nullptr ? device->peak_reserved_bytes : std::nullopt, capacity_bytes);
-  out.batch = batch_fit(snapshot, history, stacks, categories, capacity_bytes,
-                        device != nullptr ? device->peak_reserved_bytes : std::nullopt);
+  const std::optional<int64_t> peak_reserved_bytes = device != nullptr ? device->peak_reserved_bytes : std::nullopt;
+  const bool failed = out.oom && out.oom->device == history.device;
+  if (failed) capacity_bytes = capacity_of(*out.oom, peak_reserved_bytes, capacity_bytes);
+  out.batch = batch_fit(snapshot, history, stacks, phases, categories, capacity_bytes, peak_reserved_bytes);
+  if (failed) judge_failed_batch(*out.oom, out.batch);
+  if (failed)
+    out.oom->new_state_bytes =
+        first_states(history, phases, categories, history.first + static_cast<uint32_t>(out.oom->event));
   out.replay = snapshot_replay(snapshot, history);
 }
 
@@ -259,6 +288,7 @@ SnapshotSection snapshot_section(const MemorySnapshot& snapshot, std::optional<i
   const StackBook stacks(snapshot);
   const std::vector<MemoryHistory> histories = memory_histories(snapshot);
   out.allocator_settings = snapshot.settings.text;
+  out.expandable_segments = snapshot.settings.expandable_segments;
   const MemoryHistory* highest = nullptr;
   const MemoryHistory* pinned = nullptr;
   for (const MemoryHistory& history : histories) {
@@ -282,7 +312,7 @@ SnapshotSection snapshot_section(const MemorySnapshot& snapshot, std::optional<i
     if (pinned != nullptr) out.pinned = pinned_memory(snapshot, *pinned, stacks, {});
     return out;
   }
-  out.oom = out_of_memory(snapshot, histories, stacks);
+  out.oom = out_of_memory(snapshot, histories, stacks, capacity_bytes);
   out.cut = snapshot.cut;
   out.stacks_recorded = !stacks.empty();
   const bool alone = std::ranges::count_if(out.devices, [](const SnapshotDevice& d) {
@@ -290,8 +320,6 @@ SnapshotSection snapshot_section(const MemorySnapshot& snapshot, std::optional<i
                      }) < 2;
   if (!alone) describe_each(snapshot, histories, stacks, out);
   describe_device(snapshot, *highest, stacks, capacity_bytes, alone, out);
-  if (out.batch && out.oom && out.oom->device == highest->device)
-    out.batch->add_failed(out.oom->allocated_bytes, out.oom->requested_bytes);
   if (pinned != nullptr) {
     const MemoryPhases phases(snapshot, *highest, stacks);
     out.pinned = pinned_memory(snapshot, *pinned, stacks, phases.step_ends());
@@ -354,11 +382,43 @@ std::string peak_sentence(const SnapshotSection& snapshot, std::optional<int64_t
   return text;
 }
 
+namespace {
+
+constexpr double kNearlyOne = 0.995;  // is shown as 1.00
+
+std::string unfinished_batch_sentence(const BatchFit& batch) {
+  std::string text = "The batch that failed does not fit";
+  if (batch.capacity_bytes) text += " in " + format_bytes(static_cast<double>(*batch.capacity_bytes));
+  if (batch.largest_high && *batch.largest_high < kNearlyOne)
+    text += fmt::format("; at most {:.2f} times it does", *batch.largest_high);
+  return text + ". Its pass had not ended, so its peak is unknown: record a step of a smaller batch.";
+}
+
+std::string failed_batch_sentence(const BatchFit& batch) {
+  std::string text = fmt::format("The whole step of the batch that failed would peak at {}, as the last complete step "
+                                 "shows",
+                                 format_bytes(static_cast<double>(*batch.full_peak_bytes)));
+  if (batch.largest && batch.largest_low && batch.largest_high)
+    text += fmt::format("; the largest that fits in {} is {:.2f} times this one ({:.2f} to {:.2f})",
+                        format_bytes(static_cast<double>(*batch.capacity_bytes)), *batch.largest, *batch.largest_low,
+                        *batch.largest_high);
+  else if (batch.capacity_bytes && *batch.full_peak_bytes <= *batch.capacity_bytes)
+    text += fmt::format("; that is less than the {} there are, so what lies in pieces decides how much fits",
+                        format_bytes(static_cast<double>(*batch.capacity_bytes)));
+  return text + ".";
+}
+
+}  // namespace
+
 std::string batch_sentence(const BatchFit& batch) {
+  if (batch.outcome == BatchOutcome::kUnfinished) return unfinished_batch_sentence(batch);
+  if (batch.outcome == BatchOutcome::kFailed) return failed_batch_sentence(batch);
   const auto bytes = [](int64_t n) { return format_bytes(static_cast<double>(n)); };
-  std::string text = fmt::format("Twice the batch would peak at {}", bytes(batch.double_peak_bytes));
-  const std::string most = bytes(batch.double_high_bytes);
-  if (most != bytes(batch.double_peak_bytes)) text += fmt::format(" (up to {})", most);
+  std::string text = fmt::format("Twice the batch{} would peak at {}",
+                                 batch.after_failure ? " of the steps after the failed allocation" : "",
+                                 bytes(*batch.double_peak_bytes));
+  const std::string most = bytes(*batch.double_high_bytes);
+  if (most != bytes(*batch.double_peak_bytes)) text += fmt::format(" (up to {})", most);
   text += fmt::format(": {} at the peak grow with it", bytes(batch.scaling_bytes));
   if (batch.largest && batch.largest_low && batch.largest_high)
     text += fmt::format("; the largest that fits in {} is {:.1f} times this one ({:.1f} to {:.1f})",

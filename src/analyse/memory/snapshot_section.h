@@ -48,6 +48,7 @@ struct CategoryRow {
 struct HolderRow {
   std::string function, file;
   int32_t line = 0;
+  std::string module;  ///< classes of modules that call it: "GPT.Block.MLP"; empty: none, or not recorded
   MemoryCategory category = MemoryCategory::kUnknown;
   std::string op;
   int64_t bytes = 0, blocks = 0;
@@ -56,6 +57,7 @@ struct HolderRow {
   [[nodiscard]] std::string place() const;  ///< "step (optim/adamw.py:77)"
   void fields(auto&& v) const {
     v("function", function), v("file", unless_empty(file)), v("line", only_if(line > 0, line));
+    v("module", unless_empty(module));
     v("category", memory_category_name(category)), v("op", unless_empty(op)), v("held_bytes", bytes), v("blocks", blocks);
     v("peak_pct", peak_pct);
   }
@@ -66,7 +68,7 @@ struct GrowingLine {
   int32_t line = 0;
   std::optional<int32_t> device;                            ///< none: there is only one, or it is the host's memory
   MemoryCategory category = MemoryCategory::kUnknown;
-  std::string cause;                                        ///< retained_graph, reference_cycle, unknown
+  std::string cause;                                        ///< retained_graph, reference_cycle, kept_tensors, unknown
   std::string per;                                          ///< step, backward pass, forward pass
   int64_t growth_bytes = 0, low_bytes = 0, high_bytes = 0;  ///< of it, with the 95 % interval
   int64_t bytes = 0, blocks = 0;                            ///< held after the last step
@@ -137,7 +139,7 @@ struct SnapshotDevice {
   }
 };
 
-enum class OomCause : uint8_t { kUnknown, kNeed, kFragmentation, kLimit };
+enum class OomCause : uint8_t { kUnknown, kNeed, kFragmentation, kLimit, kOutside, kRequest };
 std::string_view oom_cause_name(OomCause cause);
 
 /// An allocation that failed: the last one.
@@ -148,9 +150,22 @@ struct OutOfMemory {
   int64_t requested_bytes = 0, device_free_bytes = 0;
   int64_t allocated_bytes = 0;
   std::optional<int64_t> reserved_bytes, unused_bytes;  ///< the second: reserved and not allocated
+  /// All that the process could have had: what it reserved, and what was free.
+  [[nodiscard]] std::optional<int64_t> reachable_bytes() const {
+    return reserved_bytes ? std::optional(*reserved_bytes + device_free_bytes) : std::nullopt;
+  }
+  /// Whether the free blocks that it could have had, and what the device had free, would have been enough together.
+  [[nodiscard]] bool fits_in_pieces() const {
+    return unused_bytes && usable_bytes.value_or(*unused_bytes) + device_free_bytes >= requested_bytes;
+  }
   /// In the snapshot, of the pool that was asked; none where something was allocated or freed since.
   std::optional<int64_t> largest_free_block_bytes;
-  /// Fragmentation: what was unused would have been enough; limit: the process's own refused it.
+  std::optional<int64_t> usable_bytes;   ///< of the unused, the free blocks that the request could have had; as above
+  std::optional<int64_t> outside_bytes;  ///< neither reserved by this process nor free; none: the capacity is not known
+  std::optional<int64_t> new_state_bytes;  ///< the first pass with optimizer states: those; none: it is not
+  int64_t steps_after = 0;                 ///< that the program completes after it
+  /// Fragmentation: much was unused, and would have been enough; limit: the process's own refused it; outside: most of
+  /// the device is held by others; request: this one alone is more than the process could ever have.
   OomCause cause = OomCause::kUnknown;
   std::string function, file;
   int32_t line = 0;
@@ -160,7 +175,9 @@ struct OutOfMemory {
     v("device", device), v("event", event), v("time_ns", time_ns), v("requested_bytes", requested_bytes);
     v("device_free_bytes", device_free_bytes), v("allocated_bytes", allocated_bytes);
     v("reserved_bytes", reserved_bytes), v("unused_bytes", unused_bytes);
-    v("largest_free_block_bytes", largest_free_block_bytes), v("cause", oom_cause_name(cause));
+    v("largest_free_block_bytes", largest_free_block_bytes), v("usable_bytes", usable_bytes);
+    v("outside_bytes", outside_bytes), v("new_state_bytes", new_state_bytes), v("steps_after", steps_after);
+    v("cause", oom_cause_name(cause));
     v("function", function), v("file", unless_empty(file)), v("line", only_if(line > 0, line));
   }
 };
@@ -267,23 +284,33 @@ struct BatchLevels {
   [[nodiscard]] std::optional<double> largest(double capacity_bytes) const;
 };
 
+enum class BatchOutcome : uint8_t {
+  kFits,
+  kFailed,      ///< memory ran out; a complete step before tells what its pass would have taken
+  kUnfinished,  ///< memory ran out, and nothing tells what its pass would have taken
+};
+std::string_view batch_outcome_name(BatchOutcome outcome);
+
 /// How the peak follows the batch, from this one run: what a forward and a backward pass make grows with it, the rest
-/// does not. Batches are in parts of this run's.
+/// does not. Batches are in parts of this run's: of the one that failed, where the history ends so.
 struct BatchFit {
-  int64_t fixed_bytes = 0, scaling_bytes = 0;  ///< at the peak
-  /// With twice the batch; the second: all that is not known grows.
-  int64_t double_peak_bytes = 0, double_high_bytes = 0;
+  BatchOutcome outcome = BatchOutcome::kFits;
+  bool after_failure = false;  ///< an earlier pass ran out of memory, and the program went on
+  int64_t fixed_bytes = 0, scaling_bytes = 0;  ///< at the highest moment of that batch
+  std::optional<int64_t> full_peak_bytes;      ///< of a batch that failed: what its whole step would have peaked at
+  /// With twice the batch; the second: all that is not known grows. None: the pass was not finished.
+  std::optional<int64_t> double_peak_bytes, double_high_bytes;
   std::optional<int64_t> capacity_bytes;  ///< for all that is reserved; none: not known
-  /// The largest that fits. Lower bound: all that is not known grows; upper: nothing is reserved but unused.
+  /// The largest that fits. Lower bound: all that is not known grows; upper: nothing is reserved but unused. Of a batch
+  /// that failed they are below 1; where its pass was not finished, only the upper bound is known.
   std::optional<double> largest, largest_low, largest_high;
   BatchLevels likely, most;  ///< what is not known: stays, grows
   double overhead = 1;       ///< bytes that are reserved for one that is allocated
 
   void fit_into(int64_t capacity);
-  /// A request that found no memory would have been part of the peak, and is taken to grow with the batch.
-  void add_failed(int64_t allocated_bytes, int64_t requested_bytes);
   void fields(auto&& v) const {
-    v("fixed_bytes", fixed_bytes), v("scaling_bytes", scaling_bytes), v("double_peak_bytes", double_peak_bytes);
+    v("outcome", batch_outcome_name(outcome)), v("fixed_bytes", fixed_bytes), v("scaling_bytes", scaling_bytes);
+    v("full_peak_bytes", full_peak_bytes), v("double_peak_bytes", double_peak_bytes);
     v("double_high_bytes", double_high_bytes), v("capacity_bytes", capacity_bytes), v("largest", largest);
     v("largest_low", largest_low), v("largest_high", largest_high);
   }
@@ -337,9 +364,11 @@ struct SnapshotSection {
   bool cut = false;                                  ///< the file ends early
   bool stacks_recorded = true;                       ///< else neither categories nor lines can be told
   bool truncated = false;                            ///< the history does not reach back to the first allocation
+  std::vector<std::string> left_out;                 ///< events that the recording skipped: "free_completed", "segments"
   std::optional<int64_t> steps;                      ///< optimizer steps in the history
   std::optional<int64_t> duplicate_parameter_bytes;  ///< held at the peak beside other copies, in other types
   std::string allocator_settings;
+  bool expandable_segments = false;  ///< of these
   std::vector<SnapshotDevice> devices;
   std::vector<BlockStateRow> states;
   SnapshotPeak peak;
@@ -363,7 +392,7 @@ struct SnapshotSection {
     v("active_bytes", only_if(full, active_bytes)), v("requested_bytes", only_if(full, requested_bytes));
     v("history_recorded", history_recorded), v("stacks_recorded", stacks_recorded);
     v("peak_allocated_bytes", only_if(history_recorded, peak_allocated_bytes)), v("peak_event", peak_event);
-    v("truncated", truncated);
+    v("truncated", truncated), v("left_out", left_out);
     v("steps", steps), v("duplicate_parameter_bytes", duplicate_parameter_bytes);
     v("allocator_settings", unless_empty(allocator_settings)), v("devices", devices), v("states", states);
     v("peak", peak), v("growth", growth), v("cycles", cycles), v("pinned", pinned), v("oom", oom), v("spike", spike);

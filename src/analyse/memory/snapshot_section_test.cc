@@ -170,6 +170,86 @@ TEST(SnapshotSection, WhereTheDeviceHasEnoughALimitOfTheProcessRefuses) {
   EXPECT_EQ(section(19 * kMiB, 2 * kMiB).oom->cause, OomCause::kFragmentation);
 }
 
+TEST(SnapshotSection, LittleThatIsUnusedIsNoFragmentation) {
+  const auto failed = [](int64_t allocated, int64_t asked, std::optional<int64_t> capacity = {}) {
+    SnapshotBuilder b;
+    const int64_t reserved = 200 * kMiB;
+    b.action(AllocationAction::kSegmentAlloc, 0x1000, reserved);
+    b.alloc(0x1000, allocated * kMiB);
+    b.action(AllocationAction::kOom, kMiB, asked * kMiB);
+    b.segment(0, 0x1000, reserved,
+              {{0x1000, allocated * kMiB, allocated * kMiB},
+               {0x20000000, reserved - allocated * kMiB, 0, BlockState::kInactive}});
+    return *snapshot_section(b.finish(), capacity).oom;
+  };
+  EXPECT_EQ(failed(190, 9).cause, OomCause::kNeed);
+  EXPECT_TRUE(failed(190, 9).fits_in_pieces());
+  EXPECT_EQ(failed(150, 45).cause, OomCause::kFragmentation);
+  EXPECT_EQ(failed(150, 300).cause, OomCause::kRequest) << "more than all that is reserved and free";
+  EXPECT_EQ(failed(150, 300, 1000 * kMiB).cause, OomCause::kOutside) << "others hold most of the device";
+  EXPECT_EQ(failed(150, 300, 1000 * kMiB).outside_bytes, 799 * kMiB);
+  EXPECT_EQ(failed(150, 45, 300 * kMiB).cause, OomCause::kFragmentation);
+}
+
+TEST(SnapshotSection, WhatTheRequestCannotHaveIsNotInPieces) {
+  SnapshotBuilder b;
+  b.action(AllocationAction::kSegmentAlloc, 0x1000, 20 * kMiB);
+  b.action(AllocationAction::kSegmentAlloc, 0x8000000, 20 * kMiB);
+  b.alloc(0x1000, 18 * kMiB);
+  b.action(AllocationAction::kOom, kMiB, 10 * kMiB);
+  b.segment(0, 0x1000, 20 * kMiB, {{0x1000, 18 * kMiB, 18 * kMiB}, {0x2000000, 2 * kMiB, 0, BlockState::kInactive}});
+  b.segment(0, 0x8000000, 20 * kMiB, {{0x8000000, 20 * kMiB, 0, BlockState::kInactive}}, false);   // of small sizes
+  const auto oom = snapshot_section(b.finish()).oom;
+  EXPECT_EQ(oom->usable_bytes, 2 * kMiB);
+  EXPECT_EQ(oom->unused_bytes, 22 * kMiB);
+  EXPECT_EQ(oom->cause, OomCause::kNeed);
+}
+
+TEST(SnapshotSection, WithoutCompletedFreesTheRequestsCount) {
+  SnapshotBuilder b;
+  for (int i = 0; i < 5; ++i) {
+    b.alloc(0x1000, 1000, SnapshotBuilder::kForward);
+    b.alloc(0x9000, 500, SnapshotBuilder::kForward);
+    b.action(AllocationAction::kFreeRequested, 0x1000, 1000);
+    b.action(AllocationAction::kFreeRequested, 0x9000, 500);
+  }
+  const SnapshotSection s = snapshot_section(b.finish());
+  EXPECT_EQ(s.peak_allocated_bytes, 1500);
+  EXPECT_EQ(s.timeline.back().allocated_bytes, 0);
+  EXPECT_EQ(s.left_out, std::vector<std::string>{"free_completed"});
+}
+
+TEST(SnapshotSection, AnAllocationEndsWhatWasAtItsAddress) {
+  SnapshotBuilder b;
+  b.alloc(0x1000, 1000, SnapshotBuilder::kForward);
+  b.alloc(0x1000, 700, SnapshotBuilder::kForward);   // no event frees the first
+  b.alloc(0x2000, 100, SnapshotBuilder::kForward);
+  b.free(0x2000, 100);
+  const SnapshotSection s = snapshot_section(b.finish());
+  EXPECT_EQ(s.peak_allocated_bytes, 1000);
+  EXPECT_EQ(s.timeline.back().allocated_bytes, 700);
+}
+
+TEST(SnapshotSection, WithoutEventsOfSegmentsReservedMemoryIsUnknown) {
+  SnapshotBuilder b;
+  b.alloc(0x1000, 4 * kMiB, SnapshotBuilder::kForward);
+  b.free(0x1000, 4 * kMiB);
+  b.segment(0, 0x1000, 20 * kMiB, {{0x1000, 20 * kMiB, 0, BlockState::kInactive}});
+  const SnapshotSection s = snapshot_section(b.finish());
+  EXPECT_FALSE(s.peak.reserved_bytes);
+  EXPECT_EQ(s.left_out, std::vector<std::string>{"segments"});
+}
+
+TEST(SnapshotSection, AnOptimizersTemporariesAreASpikeHoweverManyThereAre) {
+  SnapshotBuilder b;
+  b.alloc(0x1000, 100, SnapshotBuilder::kForward);
+  for (uint64_t i = 0; i < 200; ++i) b.alloc(0x100000 + 0x100 * i, 100, SnapshotBuilder::kOptimizer);
+  for (uint64_t i = 0; i < 200; ++i) b.free(0x100000 + 0x100 * i, 100);
+  const SnapshotSection s = snapshot_section(b.finish());
+  ASSERT_TRUE(s.spike);
+  EXPECT_EQ(s.spike->peak_without_bytes, 100);
+}
+
 TEST(SnapshotSection, WhatAnotherPoolHasFreeIsNotInPieces) {
   SnapshotBuilder b;
   b.action(AllocationAction::kSegmentAlloc, 0x1000, 20 * kMiB);

@@ -29,16 +29,33 @@ struct FrameFacts {
   bool applies = false, backward = false;  ///< torch.autograd.Function's apply(), and what it calls in a backward pass
   bool step = false, closure = false;      ///< an optimizer's step(), and what such a step calls to compute the loss
   bool checkpoint = false, shards = false;
+  bool torch = false, builds = false;      ///< PyTorch's own code; code that makes modules
+  bool softmax = false, dropout = false, linear = false, reduces = false, gradient_buffer = false;
   bool compiled = false;                   ///< AOTAutograd's: its forward() runs compiled optimizers as well
 };
+
+// What Inductor writes for torch.compile.
+bool is_generated(std::string_view file) {
+  return has_any(file, {"/torchinductor_", "/inductor_cache/", "/torch/inductor/"});
+}
 
 // Paths of Python's own library and of installed packages.
 bool is_library(std::string_view file) {
   return has_any(file, {"/site-packages/", "/dist-packages/", "/lib/python3", "\\lib\\site-packages\\"}) ||
-         file.starts_with("<frozen") || file.starts_with("<string>") || file.starts_with("torch/");
+         file.starts_with("<frozen") || file.starts_with("<string>") || file.starts_with("torch/") || is_generated(file);
 }
 
 bool is_fsdp(std::string_view file) { return has_any(file, {"distributed/fsdp/", "_composable/fsdp/"}); }
+
+// Packages whose objects are modules. PyTorch's own are made in torch/nn.
+bool builds_modules(std::string_view file) {
+  return (has(file, "torch/nn/") && !file.ends_with("functional.py")) || file.ends_with("torch/optim/swa_utils.py") ||
+         has_any(file, {"/transformers/", "/timm/", "/diffusers/", "/peft/", "/torchvision/models/", "/tensor_parallel/",
+                        "/model_executor/", "/transformer_engine/", "/bitsandbytes/nn/", "/flash_attn/", "/xformers/",
+                        "/torchtune/modules/", "/apex/"});
+}
+
+bool is_softmax(std::string_view name) { return has(name, "softmax") && !has(name, "log_softmax"); }
 
 // What the autograd engine calls in its own threads. Without frames of C++ nothing else tells of the engine.
 bool is_called_by_engine(std::string_view last, std::string_view file) {
@@ -46,6 +63,12 @@ bool is_called_by_engine(std::string_view last, std::string_view file) {
     return is_any(last, {"backward", "_engine_run_backward", "grad", "unpack_from_cpu"});
   if (file.ends_with("torch/utils/checkpoint.py")) return is_any(last, {"unpack_hook", "recompute_fn"});
   return is_fsdp(file) && has_any(last, {"pre_backward", "post_backward"}) && !last.starts_with("_register");
+}
+
+std::string lowered(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = lower(c);
+  return out;
 }
 
 FrameFacts python_facts(std::string_view name, std::string_view file) {
@@ -72,16 +95,19 @@ FrameFacts python_facts(std::string_view name, std::string_view file) {
   f.init = last == "__init__";
   f.communicates = is_any(last, {"unshard", "_unshard", "all_gather_into_tensor", "_all_gather_base",
                                  "reduce_scatter_tensor", "_reduce_scatter_base", "all_reduce", "foreach_all_gather",
-                                 "foreach_reduce", "_alloc_padded_unsharded_flat_param", "allreduce_bucket"});
+                                 "foreach_reduce", "_alloc_padded_unsharded_flat_param", "allreduce_bucket",
+                                 "_ddp_init_helper", "_rebuild_buckets"});
+  f.reduces = is_fsdp(file) && is_any(last, {"foreach_reduce", "reduce_scatter_tensor", "_reduce_scatter_base"});
+  f.gradient_buffer = f.init && file.ends_with("distributed/param_and_grad_buffer.py");
+  const std::string all = lowered(name), low = lowered(last);
   f.cache = has_any(file, {"cache_utils.py", "/kv_cache", "cache_engine", "/memory_pool.py"}) ||
-            is_any(last, {"_allocate_kv_cache", "initialize_kv_cache", "allocate_kv_cache"});
-  const auto lowered = [](std::string_view text) {
-    std::string out(text);
-    for (char& c : out) c = lower(c);
-    return out;
-  };
-  const std::string low = lowered(last);
-  f.attention = has_any(low, {"attention", "attn", "softmax"});
+            has_any(all, {"kvcache", "kv_cache", "staticcache"}) || is_any(last, {"setup_caches", "setup_cache"});
+  f.softmax = is_softmax(low);
+  f.dropout = has(low, "dropout") || file.ends_with("torch/nn/modules/dropout.py");
+  f.linear = file.ends_with("torch/nn/modules/linear.py");
+  f.attention = has_any(low, {"attention", "attn"}) || f.softmax;
+  f.torch = has(file, "/torch/") || file.starts_with("torch/");
+  f.builds = builds_modules(file);
   f.collector = last == "collect" && file.ends_with("gc.py");
   f.zeroes = last == "zero_grad";
   f.autocast = file.ends_with("torch/amp/autocast_mode.py");
@@ -99,6 +125,8 @@ FrameFacts native_facts(std::string_view name) {
   f.workspace = has_any(name, {"Workspace", "workspace", "CUDABlasHandle", "cublasCreate", "cudnnCreate",
                                "run_conv_plan", "try_plans", "generate_and_filter_plans"});
   f.op = name.starts_with(kOps);
+  f.softmax = f.op && is_softmax(name);
+  f.dropout = f.op && has(name, "dropout");
   f.collector = has_any(name, {"gc_collect", "PyGC_Collect", "delete_garbage"});
   f.autocast = has(name, "at::autocast::");
   return f;
@@ -127,7 +155,8 @@ class StackReading {
       : snapshot_(snapshot), frames_(frames) {}
 
   StackFacts read(const uint32_t* begin, const uint32_t* end) {
-    for (; begin != end; ++begin) add(*begin, frames_[*begin]);
+    for (const uint32_t* frame = begin; frame != end; ++frame) add(*frame, frames_[*frame]);
+    facts_.scope = scope(begin, end);
     if (facts_.line == UINT32_MAX) facts_.line = library_line_;
     facts_.role = role();
     facts_.attention = attention_ && facts_.role != MemoryRole::kOptimizer;
@@ -137,6 +166,8 @@ class StackReading {
     facts_.checkpointed = seen_.checkpoint;
     facts_.in_backward = seen_.engine || seen_.accumulates;
     facts_.graph = seen_.graph;
+    facts_.softmax = seen_.softmax, facts_.dropout = seen_.dropout, facts_.linear = seen_.linear;
+    facts_.reduces = seen_.reduces;
     return std::move(facts_);
   }
 
@@ -160,10 +191,13 @@ class StackReading {
     if (f.python && f.init && !seen_.forward) seen_.init = true;
     // What converts and moves modules, and is called from nowhere within a forward.
     if (f.module && !seen_.forward) seen_.module = true;
+    if (!seen_.forward) seen_.softmax |= f.softmax, seen_.dropout |= f.dropout, seen_.linear |= f.linear;
     seen_.engine |= engine, seen_.accumulates |= f.accumulates;
     seen_.forward |= f.forward, seen_.communicates |= f.communicates, seen_.cache |= f.cache;
     seen_.workspace |= f.workspace, seen_.collector |= f.collector, seen_.python |= f.python;
     seen_.zeroes |= f.zeroes, seen_.graph |= f.graph, seen_.checkpoint |= f.checkpoint;
+    if (f.gradient_buffer && facts_.buffer == UINT32_MAX) facts_.buffer = frame;
+    seen_.reduces |= f.reduces, seen_.builds |= f.builds, seen_.gradient_buffer |= f.gradient_buffer;
     any_ = true;
   }
   // An optimizer counts unless something further in computes a loss or gradients for it; within the engine its step()
@@ -172,9 +206,23 @@ class StackReading {
     if (!calls_back_) seen_.optimizer |= f.optimizer, seen_.step |= f.step;
     calls_back_ |= engine || f.accumulates || f.closure || (f.forward && !f.compiled);
   }
+  // Of the innermost function that is not PyTorch's, and of all that calls it, but not of the line it is at.
+  [[nodiscard]] uint64_t scope(const uint32_t* begin, const uint32_t* end) const {
+    const uint32_t* frame = std::find_if(begin, end, [&](uint32_t f) { return frames_[f].python && !frames_[f].torch; });
+    if (frame == end) return 0;
+    const MemoryFrame& inner = snapshot_.stacks.frame(*frame);
+    uint64_t hash = mixed(mixed(1, inner.name.value), inner.file.value);
+    for (++frame; frame != end; ++frame) hash = mixed(hash, *frame);
+    return hash | 1;
+  }
+  static uint64_t mixed(uint64_t hash, uint64_t value) {
+    hash = (hash ^ value) * 0x9e3779b97f4a7c15;
+    return hash ^ (hash >> 29);
+  }
   [[nodiscard]] MemoryRole role() const {
     if (seen_.workspace) return MemoryRole::kWorkspace;
     if (seen_.cache) return MemoryRole::kCache;
+    if (seen_.gradient_buffer) return MemoryRole::kGradientBuffer;
     if (seen_.communicates) return MemoryRole::kCommunication;
     if (seen_.step) return MemoryRole::kOptimizer;
     if (seen_.accumulates) return MemoryRole::kGradient;
@@ -182,7 +230,7 @@ class StackReading {
     if (seen_.optimizer) return MemoryRole::kOptimizer;
     if (seen_.module && !seen_.forward) return MemoryRole::kParameter;
     if (seen_.forward) return MemoryRole::kForward;
-    if (seen_.init) return MemoryRole::kParameter;
+    if (seen_.init) return seen_.builds ? MemoryRole::kParameter : MemoryRole::kMade;
     return any_ ? MemoryRole::kProgram : MemoryRole::kUnknown;
   }
 
@@ -241,6 +289,20 @@ MemoryLine StackBook::line(uint32_t stack) const {
 MemoryLine StackBook::line_of_frame(uint32_t frame) const {
   const MemoryFrame& f = snapshot_.stacks.frame(frame);
   return {std::string(snapshot_.strings[f.name]), short_path(snapshot_.strings[f.file]), f.line};
+}
+
+std::string StackBook::module(uint32_t stack) const {
+  constexpr std::string_view kForward = ".forward";
+  std::string path;
+  const auto [begin, end] = snapshot_.stacks.frames_of(stack);
+  for (const uint32_t* frame = end; frame != begin;) {
+    std::string_view name = snapshot_.strings[snapshot_.stacks.frame(*--frame).name];
+    if (modules_[*frame] == ModuleCall::kNone || !name.ends_with(kForward)) continue;
+    name.remove_suffix(kForward.size());
+    if (!path.empty()) path += '.';
+    path += name.substr(name.rfind('.') + 1);   // of a class within a function the last part
+  }
+  return path;
 }
 
 std::string StackBook::op(uint32_t stack) const {

@@ -18,6 +18,8 @@ enum class MemoryRole : uint8_t {
   kGradient,  ///< its accumulation of gradients
   kOptimizer,      ///< its step, but not what a closure computes that it calls
   kParameter,      ///< modules are made, loaded, moved or converted
+  kMade,           ///< an object is made: a module's, or anything else's
+  kGradientBuffer, ///< of all gradients of a model together
   kCommunication,  ///< buckets and gathered shards
   kCache,          ///< keys and values that an inference engine keeps
   kWorkspace,      ///< scratch memory of cuBLAS, cuDNN and the like
@@ -26,6 +28,9 @@ enum class MemoryRole : uint8_t {
 struct StackFacts {
   MemoryRole role = MemoryRole::kUnknown;
   bool attention = false;      ///< within attention, but in none of its layers
+  bool softmax = false;        ///< within a softmax that is no logarithm
+  bool dropout = false, linear = false;
+  bool reduces = false;        ///< FSDP shards gradients in it
   bool collector = false;      ///< Python's garbage collector is in it
   bool zeroes_gradients = false;
   bool in_forward = false;     ///< a module's forward is in it, whatever calls that
@@ -33,6 +38,8 @@ struct StackFacts {
   bool in_backward = false;    ///< the autograd engine is in it, whatever it calls there
   bool graph = false;          ///< CUDA graphs are captured or kept in it
   uint32_t line = UINT32_MAX;  ///< frame of the program's own code, the innermost; else of a library; UINT32_MAX: none
+  uint32_t buffer = UINT32_MAX;  ///< frame that makes a buffer of gradients
+  uint64_t scope = 0;          ///< same for all stacks of one call of one function that is not PyTorch's; 0: none
   StringId op;                 ///< outermost "at::_ops::NAME::call" that the line calls; invalid: none
   std::string node;            ///< of the backward pass: "MulBackward0"; else empty
 };
@@ -55,6 +62,9 @@ class StackBook {
   /// Of no stack, too.
   [[nodiscard]] const StackFacts& of(uint32_t stack) const { return stack < facts_.size() ? facts_[stack] : none_; }
   [[nodiscard]] MemoryLine line(uint32_t stack) const;
+  /// Classes whose forward() calls each other, the outermost first: "GPT.Block.MLP". Empty: none is in the stack, or
+  /// the names of functions have no class (Python before 3.11).
+  [[nodiscard]] std::string module(uint32_t stack) const;
   /// "mul" of at::_ops::mul_Tensor::call; empty: not known.
   [[nodiscard]] std::string op(uint32_t stack) const;
   /// Whether frames of C++ were recorded: else what autograd's own threads allocate has no stack at all.

@@ -191,6 +191,134 @@ TEST(StackRoles, WhatIsLoadedOrAveragedIsParameters) {
   }
 }
 
+TEST(StackRoles, WhatAnObjectMakesIsParametersWhereGradientsAreAsLarge) {
+  const auto of = [](const Frame& frame) {
+    SnapshotBuilder b;
+    b.alloc(0x1000, kParameter, Frames{frame, kMain});
+    b.alloc(0x2000, 7 * kParameter, Frames{frame, kMain});
+    for (int step = 0; step < 2; ++step) {
+      b.alloc(0x10000, kActivation, SnapshotBuilder::kForward);
+      b.alloc(0x20000, kParameter, SnapshotBuilder::kGradient);
+      b.free(0x10000, kActivation);
+      b.alloc(0x30000, kParameter, SnapshotBuilder::kOptimizer), b.free(0x30000, kParameter);
+      b.free(0x20000, kParameter);
+    }
+    return snapshot_section(b.finish());
+  };
+  const SnapshotSection own = of({"ReplayBuffer.__init__", "/me/rl/buffer.py", 14});
+  EXPECT_EQ(at_peak(own, MemoryCategory::kParameter), kParameter);
+  EXPECT_EQ(at_peak(own, MemoryCategory::kUnknown), 7 * kParameter);
+  const SnapshotSection layer = of({"Linear.__init__", "/x/site-packages/torch/nn/modules/linear.py", 100});
+  EXPECT_EQ(at_peak(layer, MemoryCategory::kParameter), 8 * kParameter);
+  const SnapshotSection cache = of({"KVCache.__init__", "/me/gpt-fast/model.py", 70});
+  EXPECT_EQ(at_peak(cache, MemoryCategory::kCache), 8 * kParameter);
+  const SnapshotSection buckets = of({"DistributedDataParallel._ddp_init_helper",
+                                      "/x/site-packages/torch/nn/parallel/distributed.py", 1300});
+  EXPECT_EQ(at_peak(buckets, MemoryCategory::kCommunication), 8 * kParameter);
+}
+
+TEST(StackRoles, AMegatronBufferHoldsGradients) {
+  const auto buffer = [](int32_t line) {
+    return Frames{{"_ParamAndGradBuffer.__init__", "/opt/megatron/core/distributed/param_and_grad_buffer.py", line},
+                  {"__init__", "/opt/megatron/core/distributed/distributed_data_parallel.py", 250},
+                  kMain};
+  };
+  for (const bool sharded : {false, true}) {
+    SnapshotBuilder b;
+    if (sharded) b.alloc(0x1000, kParameter, buffer(590));
+    b.alloc(0x2000, 2 * kParameter, buffer(600));
+    b.alloc(0x10000, kActivation, SnapshotBuilder::kForward);
+    const SnapshotSection s = snapshot_section(b.finish());
+    EXPECT_EQ(at_peak(s, MemoryCategory::kGradient), 2 * kParameter);
+    EXPECT_EQ(at_peak(s, MemoryCategory::kParameter), sharded ? kParameter : 0);
+  }
+}
+
+TEST(StackRoles, ShardsOfGradientsAreGradients) {
+  const std::string_view fsdp = "/x/site-packages/torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py";
+  const Frames reduce{{"DefaultReduceScatter.allocate", fsdp, 110},
+                      {"foreach_reduce", fsdp, 500},
+                      {"FSDPParamGroup.post_backward",
+                       "/x/site-packages/torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py", 480},
+                      kEngine};
+  SnapshotBuilder b;
+  for (int step = 0; step < 2; ++step) {
+    b.alloc(0x10000, kActivation, SnapshotBuilder::kForward);
+    b.alloc(0x20000, kActivation, SnapshotBuilder::kBackward);
+    b.alloc(0x30000, kParameter, reduce);
+    b.alloc(0x40000, 8 * kParameter, reduce);   // what is reduced goes at once
+    b.free(0x40000, 8 * kParameter);
+    b.free(0x10000, kActivation), b.free(0x20000, kActivation);
+    b.alloc(0x50000, 5 * kActivation, SnapshotBuilder::kOptimizer), b.free(0x50000, 5 * kActivation);
+    b.free(0x30000, kParameter, {kZeroGrad, kMain});
+  }
+  const SnapshotSection s = snapshot_section(b.finish());
+  EXPECT_EQ(at_peak(s, MemoryCategory::kGradient), kParameter);
+  EXPECT_EQ(at_peak(s, MemoryCategory::kCommunication), 0);
+}
+
+TEST(StackRoles, ACacheThatGrowsWithEachTokenIsAKeyValueCache) {
+  const auto generates = [](bool keeps) {
+    const Frames cat{{"CausalSelfAttention.forward", "/me/model.py", 80}, kForwardFrame, kMain};
+    SnapshotBuilder b;
+    uint64_t next = 0x100000;
+    std::vector<uint64_t> held;
+    for (int64_t token = 0; token < 12; ++token)
+      for (size_t layer = 0; layer < 3; ++layer) {
+        b.alloc(next, 1000 + 10 * token, cat);
+        if (!keeps) b.free(next, 1000 + 10 * token);
+        if (keeps && token > 0) b.free(held[layer], 1000 + 10 * (token - 1));
+        if (token == 0) held.push_back(next);
+        held[layer] = next, next += 0x1000;
+      }
+    return snapshot_section(b.finish());
+  };
+  EXPECT_EQ(at_peak(generates(true), MemoryCategory::kCache), generates(true).peak_allocated_bytes);
+  EXPECT_EQ(at_peak(generates(false), MemoryCategory::kCache), 0);
+}
+
+TEST(StackRoles, ScoresAreAttentionsWhateverMakesThem) {
+  const std::string_view functional = "/x/site-packages/torch/nn/functional.py";
+  const Frame at{"CausalSelfAttention.forward", "/me/model.py", 67}, softmax{"softmax", functional, 2140};
+  const Frame drop{"Dropout.forward", "/x/site-packages/torch/nn/modules/dropout.py", 70};
+  const Frame linear{"Linear.forward", "/x/site-packages/torch/nn/modules/linear.py", 125};
+  SnapshotBuilder b;
+  b.alloc(0x1000, 4096, Frames{softmax, at, kForwardFrame, kMain});
+  b.alloc(0x3000, 4096, Frames{at, kForwardFrame, kMain});           // the scores before it
+  b.alloc(0x5000, 4096, Frames{drop, at, kForwardFrame, kMain});
+  b.alloc(0x7000, 1024, Frames{drop, at, kForwardFrame, kMain});     // its mask
+  b.alloc(0x8000, 4096, Frames{linear, at, kForwardFrame, kMain});   // as large, but a layer's
+  b.alloc(0xa000, 4096, Frames{{"MLP.forward", "/me/model.py", 90}, kForwardFrame, kMain});
+  b.alloc(0xc000, 100, Frames{at, kForwardFrame, kMain});
+  b.alloc(0xd000, 100, SnapshotBuilder::kBackward);
+  const SnapshotSection s = snapshot_section(b.finish());
+  for (const CategoryRow& c : s.peak.categories)
+    if (c.category == MemoryCategory::kActivation) {
+      EXPECT_EQ(c.attention_bytes, 3 * 4096 + 1024);
+    }
+}
+
+TEST(StackRoles, ClassesOfModulesAreAPath) {
+  const auto module = [](const Frames& frames, const Frames& more = {}) {
+    SnapshotBuilder b;
+    b.alloc(0x1000, kActivation, frames);
+    if (!more.empty()) b.alloc(0x10000, kActivation, more);
+    return snapshot_section(b.finish()).peak.holders.front().module;
+  };
+  const Frame mlp{"MLP.forward", "/me/model.py", 30}, block{"Block.forward", "/me/model.py", 40};
+  const Frame gpt{"make.<locals>.GPT.forward", "/me/model.py", 60};
+  const Frame linear{"Linear.forward", "/x/site-packages/torch/nn/modules/linear.py", 125};
+  EXPECT_EQ(module(Frames{mlp, block, gpt, kMain}), "GPT.Block.MLP");
+  EXPECT_EQ(module(Frames{linear, mlp, gpt, kMain}, Frames{mlp, gpt, kMain}), "GPT.MLP");
+  EXPECT_EQ(module(Frames{kForwardFrame, kMain}), "");
+}
+
+TEST(StackRoles, WhatInductorWritesIsNoLineOfTheProgram) {
+  SnapshotBuilder b;
+  b.alloc(0x1000, kActivation, Frames{{"call", "/tmp/torchinductor_root/cy/ccy4xq2.py", 100}, kForwardFrame, kMain});
+  EXPECT_EQ(snapshot_section(b.finish()).peak.holders.front().file, "job/model.py");
+}
+
 TEST(StackRoles, ATrainerThatTrainsInItsInitHasActivations) {
   SnapshotBuilder b;
   const Frame init{"__init__", "/home/me/job/trainer.py", 60};

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 
+#include "analyse/rank/snapshot.h"
 #include "analyse/rules/measure.h"
 #include "base/tasks.h"
 
@@ -200,6 +201,13 @@ void default_fix(const Rule& rule, Finding& f) {
   for (size_t i = 0; i < std::min(kMost, rule.advice.size()); ++i) f.fix.emplace_back(rule.advice[i]);
 }
 
+// What the allocator's settings have already.
+void leave_out_settings(const Measured& m, Finding& f) {
+  const auto& snapshot = m.facts().get<Snapshot>().section;
+  if (!snapshot || !snapshot->expandable_segments) return;
+  std::erase_if(f.fix, [](const std::string& fix) { return contains(fix, "expandable_segments:True"); });
+}
+
 // The device, and of gaps the longest that counts. The rank is assigned later.
 void locate(const Measured& m, Finding& f) {
   if (!m.has_device()) return;
@@ -232,6 +240,7 @@ std::optional<Finding> finding_of_rank(const Rule& rule, const std::vector<Measu
   rule.rank.describe(*worst, f);
   locate(*worst, f);
   default_fix(rule, f);
+  leave_out_settings(*worst, f);
   if (!f.own_fixes) add_framework_fixes(rule, worst->facts().get<Frameworks>(), f);
   return f;
 }

@@ -190,15 +190,24 @@ double waiting_for_data_pct(const Measured& m) {
   int64_t preparing_ns = 0;
   for (const Place& place : m.places_in_gaps(IdleCause::kHostBound))
     if (prepares_inputs(place)) preparing_ns += place.ns;
-  const double host_bound = m.own_idle_pct(IdleCause::kHostBound);
-  const double part = percent_of(std::min(preparing_ns, m.idle_ns(IdleCause::kHostBound)), m.idle_ns(IdleCause::kHostBound));
-  return m.own_idle_pct(IdleCause::kDataLoading) + host_bound * part / 100;
+  const int64_t host_bound_ns = m.idle_ns(IdleCause::kHostBound);
+  const double part = percent_of(std::min(preparing_ns, host_bound_ns), host_bound_ns) / 100;
+  return m.own_idle_pct(IdleCause::kDataLoading) + m.own_idle_pct(IdleCause::kHostBound) * part;
+}
+
+// Where an allocation failed, no more than the device had free then: others may hold the rest.
+std::optional<double> memory_headroom_pct(const Measured& m) {
+  const auto reserved = reserved_pct(m);
+  if (!reserved) return std::nullopt;
+  const auto& snapshot = m.facts().get<Snapshot>().section;
+  if (!snapshot || !snapshot->oom) return 100 - *reserved;
+  return std::min(100 - *reserved, percent_of(snapshot->oom->device_free_bytes, *m.facts().get<Memory>().capacity_bytes));
 }
 
 void measure_device(const Measured& m, RankMeasure& out) {
   const DeviceTime& device = m.device();
   out.has_device = true;
-  if (const auto reserved = reserved_pct(m)) out.memory_headroom_pct = 100 - *reserved;
+  out.memory_headroom_pct = memory_headroom_pct(m);
   out.device_label = m.device_label();
   out.device_name = device.name;
   out.window_ns = total_length(m.idle().window);

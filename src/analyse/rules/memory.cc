@@ -51,6 +51,17 @@ std::optional<double> memory_growth_value(const Measured& m) {
   return 100.0 * *memory.growth_bytes_per_step / *memory.capacity_bytes;
 }
 
+std::vector<std::string> growth_fixes(const GrowingLine& line) {
+  if (line.cause == "kept_tensors")
+    return {fmt::format("a list, a cache or a variable keeps what {} makes: clear it or del the tensors", line.place()),
+            "keep numbers or copies on the host: x.item(), x.detach().cpu()",
+            "gc.get_referrers(tensor) shows what refers to it"};
+  if (line.cause == "retained_graph" && line.per == "forward pass")
+    return {"torch.inference_mode() or torch.no_grad() around the forward pass: without it every output keeps its graph",
+            "keep outputs without their graph: outputs.append(y.detach().cpu())"};
+  return {};
+}
+
 void describe_snapshot_growth(const Measured& m, Finding& f) {
   const SnapshotSection& snapshot = *m.facts().get<Snapshot>().section;
   const auto bytes = [](int64_t n) { return format_bytes(static_cast<double>(n)); };
@@ -59,6 +70,7 @@ void describe_snapshot_growth(const Measured& m, Finding& f) {
   f.why = fmt::format("Lines that hold more after each {}: {}. Together they grow by {} each time, {:.2f} % of the {}.",
                       per, snapshot.growth.size(), bytes(snapshot_growth_bytes(m)), *f.value,
                       m.facts().get<Memory>().capacity_bytes ? "device's memory" : "peak");
+  f.fix = growth_fixes(snapshot.growth.front());
   for (size_t i = 0; i < std::min<size_t>(snapshot.growth.size(), 3); ++i) {
     const GrowingLine& line = snapshot.growth[i];
     f.evidence.push_back(fmt::format("{}: {} per {}, {} in {} blocks after the last one", line.place(),

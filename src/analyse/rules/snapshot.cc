@@ -31,22 +31,76 @@ std::optional<double> oom_value(const Measured& m) {
 }
 
 std::string oom_cause_words(const OutOfMemory& oom) {
+  const std::string free = bytes_words(oom.device_free_bytes);
+  const std::string unused = bytes_words(oom.usable_bytes.value_or(oom.unused_bytes.value_or(0)));
   switch (oom.cause) {
     case OomCause::kFragmentation:
       return fmt::format(
-          "The device had {} free and the allocator {} unused, enough together, but in pieces: fragmentation.",
-          bytes_words(oom.device_free_bytes), bytes_words(*oom.unused_bytes));
+          "The device had {} free and the allocator {} unused, enough together, but in pieces: fragmentation.", free,
+          unused);
     case OomCause::kNeed:
+      if (oom.fits_in_pieces())
+        return fmt::format(
+            "The device had {} free and the allocator {} unused. That would have been enough, but it is only {} of the "
+            "{} reserved: the program needs nearly all there is.",
+            free, unused, format_percent(percent_of(oom.usable_bytes.value_or(*oom.unused_bytes), *oom.reserved_bytes)),
+            bytes_words(*oom.reserved_bytes));
       return fmt::format("The device had {} free and the allocator {} unused: the program needs more than there is.",
-                         bytes_words(oom.device_free_bytes), bytes_words(*oom.unused_bytes));
+                         free, unused);
     case OomCause::kLimit:
-      return fmt::format("The device had {} free, enough for it: a limit of the process refused it.",
-                         bytes_words(oom.device_free_bytes));
+      return fmt::format("The device had {} free, enough for it: a limit of the process refused it.", free);
+    case OomCause::kOutside:
+      return fmt::format(
+          "{} of the device's {} are held outside this process's PyTorch: other processes, the context, NCCL. PyTorch "
+          "had reserved {}, and {} were free.",
+          bytes_words(*oom.outside_bytes), bytes_words(*oom.outside_bytes + *oom.reachable_bytes()),
+          bytes_words(*oom.reserved_bytes), free);
+    case OomCause::kRequest:
+      return fmt::format("This request alone is more than the process could have: {} reserved and {} free.",
+                         bytes_words(*oom.reserved_bytes), free);
     case OomCause::kUnknown:
       break;
   }
-  return fmt::format("The device had {} free. The allocator's reserved memory at that time is unknown.",
-                     bytes_words(oom.device_free_bytes));
+  return fmt::format("The device had {} free. The allocator's reserved memory at that time is unknown.", free);
+}
+
+constexpr std::string_view kExpandable = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True";
+
+std::vector<std::string> oom_fixes(const SnapshotSection& s, const OutOfMemory& oom) {
+  const std::vector<std::string> less = {
+      "activation checkpointing: torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)",
+      "smaller micro-batch with gradient accumulation; bf16; ZeRO or FSDP sharding"};
+  std::vector<std::string> fixes;
+  if (oom.cause == OomCause::kOutside)
+    return {"nvidia-smi shows what holds the device: end it, or take another device (CUDA_VISIBLE_DEVICES)"};
+  if (oom.cause == OomCause::kRequest)
+    return {fmt::format("check shape and type of what {} allocates", oom.place())};
+  if (oom.cause == OomCause::kLimit) fixes.emplace_back("raise the limit: torch.cuda.set_per_process_memory_fraction()");
+  if (oom.new_state_bytes)
+    fixes.emplace_back("8-bit optimizer states, or ZeRO or FSDP, which shard them: every later pass has them too");
+  if (oom.cause != OomCause::kFragmentation) fixes.insert(fixes.end(), less.begin(), less.end());
+  if (oom.cause == OomCause::kFragmentation || (oom.cause == OomCause::kNeed && oom.fits_in_pieces())) {
+    if (!s.expandable_segments) fixes.emplace_back(kExpandable);
+    fixes.emplace_back("pad or bucket batches to few shapes");
+    if (s.expandable_segments)
+      fixes.emplace_back("run the largest batch first; allocate long-lived buffers once, before it");
+  }
+  return fixes;
+}
+
+void add_oom_facts(const SnapshotSection& s, const OutOfMemory& oom, Finding& f) {
+  if (oom.new_state_bytes)
+    f.evidence.push_back(fmt::format("the first pass with optimizer states: {} that the step before made at its end",
+                                     bytes_words(*oom.new_state_bytes)));
+  const auto reachable = oom.reachable_bytes();
+  if (reachable && !oom.outside_bytes)
+    f.evidence.push_back(fmt::format("PyTorch could have {} in all; nvidia-smi shows what holds the rest of the device",
+                                     bytes_words(*reachable)));
+  else if (reachable && oom.cause != OomCause::kOutside && 10 * *oom.outside_bytes > *reachable + *oom.outside_bytes)
+    f.evidence.push_back(fmt::format("{} of the device are held outside this process's PyTorch (nvidia-smi)",
+                                     bytes_words(*oom.outside_bytes)));
+  if (s.expandable_segments && oom.cause == OomCause::kFragmentation)
+    f.evidence.emplace_back("expandable_segments is on already");
 }
 
 void describe_oom(const Measured& m, Finding& f) {
@@ -56,15 +110,14 @@ void describe_oom(const Measured& m, Finding& f) {
   const std::string place = oom.place() + on_device(s, oom.device);
   f.what = fmt::format("an allocation of {} fails in {}", bytes_words(oom.requested_bytes), place);
   f.why = oom_cause_words(oom);
-  if (oom.cause == OomCause::kFragmentation) {
-    f.fix = {"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", "pad or bucket batches to few shapes"};
-    f.own_fixes = true;
-  } else {
-    f.fix = {"activation checkpointing: torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)",
-             "smaller micro-batch with gradient accumulation; bf16; ZeRO or FSDP sharding"};
-    if (oom.cause == OomCause::kLimit)
-      f.fix.insert(f.fix.begin(), "raise the limit: torch.cuda.set_per_process_memory_fraction()"), f.own_fixes = true;
+  if (oom.steps_after > 0) {
+    f.severity = Severity::kWarning;
+    f.what += ", and the program goes on";
+    f.why += fmt::format(" Steps that complete after it: {}.", format_count(oom.steps_after));
   }
+  f.fix = oom_fixes(s, oom);
+  f.own_fixes = oom.cause != OomCause::kNeed && oom.cause != OomCause::kUnknown;
+  add_oom_facts(s, oom, f);
   const bool replayed = peak.device == s.peak.device && s.replay && !s.replay->settings.empty();
   if (replayed && s.replay->settings.front().saved_bytes > 0)
     f.evidence.push_back(fmt::format("replayed with {} the same requests reserve {} less at their peak",
@@ -76,7 +129,8 @@ void describe_oom(const Measured& m, Finding& f) {
   for (size_t i = 0; i < std::min<size_t>(peak.holders.size(), 3); ++i)
     f.evidence.push_back(fmt::format("{} {} holds {} of {}", held_when(s), peak.holders[i].place(),
                                      bytes_words(peak.holders[i].bytes), category_words(peak.holders[i].category)));
-  f.verdict = fmt::format("Out of memory: {} in {}. {}", bytes_words(oom.requested_bytes), place, f.why);
+  if (oom.steps_after == 0)
+    f.verdict = fmt::format("Out of memory: {} in {}. {}", bytes_words(oom.requested_bytes), place, f.why);
 }
 
 std::optional<double> peak_spike_value(const Measured& m) {
@@ -113,11 +167,17 @@ std::optional<double> retained_graph_value(const Measured& m) {
 void describe_retained_graph(const Measured& m, Finding& f) {
   const SnapshotSection& s = *snapshot_of(m);
   const GrowingLine& line = *growing_line(s, "retained_graph");
-  f.what = fmt::format("tensors of the forward pass are kept after every step, most in {}", line.place());
+  const bool infers = line.per == "forward pass";
+  f.what = fmt::format("tensors of the forward pass are kept after every {}, most in {}", infers ? "pass" : "step",
+                       line.place());
   f.why = fmt::format("They grow by {:.2f} MiB per {}: something keeps an output or a loss, and with it its graph.",
                       *f.value, line.per);
-  f.fix = {"keep numbers, not graphs: losses.append(loss.item()) or loss.detach(), never loss",
-           "clear lists of outputs at the end of the step"};
+  if (infers)
+    f.fix = {"torch.inference_mode() or torch.no_grad() around the forward pass",
+             "keep outputs without their graph: outputs.append(y.detach().cpu())"};
+  else
+    f.fix = {"keep numbers, not graphs: losses.append(loss.item()) or loss.detach(), never loss",
+             "clear lists of outputs at the end of the step"};
   f.evidence.push_back(fmt::format("{} holds {} in {} blocks after the last {}: {} each ({} to {})", line.place(),
                                    bytes_words(line.bytes), format_count(line.blocks), line.per,
                                    bytes_words(line.growth_bytes), bytes_words(line.low_bytes),
@@ -217,16 +277,18 @@ extern const Rule kOom = {
     .severity = Severity::kCritical,
     .meaning =
         "PyTorch requested device memory and did not get it, even after releasing its cache. Either the program "
-        "needs more than there is, or the free memory lies in pieces between live blocks, or the process has a limit.",
+        "needs more than there is, or the free memory lies in pieces between live blocks, or others hold the device, or "
+        "one request is larger than all of it, or the process has a limit.",
     .computation =
-        "Value: the size of the last failing allocation of a memory snapshot. Fragmentation if what the "
-        "allocator "
-        "held unused and what the device had free would have been enough together; a limit if the device had enough "
-        "free. No cost.",
+        "Value: the size of the last failing allocation of a memory snapshot. Fragmentation if free blocks that the "
+        "request could have had, a tenth of what is reserved or more, and what the device had free would have been enough "
+        "together; a limit if the device had enough free; others if they hold over half of it. A warning if the program "
+        "completes steps after it. No cost.",
     .advice =
         {
             "need: activation checkpointing, smaller micro-batch, bf16, 8-bit optimizer, ZeRO or FSDP, offloading",
             "fragmentation: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; few different shapes",
+            "others: nvidia-smi shows who holds the device; take another one (CUDA_VISIBLE_DEVICES)",
             "limit: torch.cuda.set_per_process_memory_fraction() is called with less than the job needs",
             "`--section snapshot` shows what holds the memory at the peak",
         },
@@ -246,7 +308,7 @@ extern const Rule kPeakSpike = {
         "Value: how much lower the peak of a memory snapshot's history would be without the temporary tensors of the "
         "line "
         "that holds most of them at the peak, those that live for at most a fiftieth of the events, or 64 of them in a "
-        "short history. Tensors without a recorded stack don't count. No cost.",
+        "short history, or that an optimizer's step makes. Tensors without a recorded stack don't count. No cost.",
     .advice =
         {
             "in-place operations, out=, or a fused kernel instead of a chain of temporaries",
@@ -269,12 +331,14 @@ extern const Rule kRetainedGraph = {
     .computation =
         "Value: growth per step of what lines of the forward pass hold after the optimizer's steps (Theil-Sen slope, "
         "only where its 95 % interval is above 0), over at least four steps of a memory snapshot's history; without "
-        "such steps, at the beginnings of backward passes. No cost.",
+        "such steps, at the beginnings of backward passes; of inference, of forward passes, if three of its lines or more, "
+        "a quarter of them, grow together. No cost.",
     .advice =
         {
             "total += loss.item() instead of total += loss",
             "detach() what is kept for metrics or for the next step (truncated backpropagation)",
             "retain_graph=True only where a second backward follows",
+            "inference and evaluation: torch.inference_mode() or torch.no_grad()",
             "exceptions, hooks and closures keep frames, and frames keep tensors",
         },
     .seen = {Locator::At::kMemoryPeak, {}},

@@ -42,7 +42,7 @@ struct IsId<Id<Tag>> : std::true_type {};
 template <class T, class F>
 void each_member(T& x, F&& f) {
   constexpr int n = member_count<std::remove_const_t<T>>();
-  static_assert(n > 0 && n <= 32);
+  static_assert(n > 0 && n <= 34);
   const auto all = [&](auto&... members) { (f(members), ...); };
 #define PROFGPU_MEMBERS(count, ...) \
   if constexpr (n == (count)) {     \
@@ -83,6 +83,10 @@ void each_member(T& x, F&& f) {
                   h2)
   PROFGPU_MEMBERS(32, a, b, c, d, e, g, h, i, j, k, l, m, o, p, q, r, s, t, u, v, w, y, z, a2, b2, c2, d2, e2, f2, g2, \
                   h2, i2)
+  PROFGPU_MEMBERS(33, a, b, c, d, e, g, h, i, j, k, l, m, o, p, q, r, s, t, u, v, w, y, z, a2, b2, c2, d2, e2, f2, g2, \
+                  h2, i2, j2)
+  PROFGPU_MEMBERS(34, a, b, c, d, e, g, h, i, j, k, l, m, o, p, q, r, s, t, u, v, w, y, z, a2, b2, c2, d2, e2, f2, g2, \
+                  h2, i2, j2, k2)
 #undef PROFGPU_MEMBERS
 }
 

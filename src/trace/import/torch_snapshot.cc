@@ -28,9 +28,19 @@ class ProgressSource : public TextSource {
   const ImportOptions& options_;
 };
 
+// Arguments of protocol 0, a line each, that come before what is called with them.
+std::string_view after_arguments(std::string_view head) {
+  while (!head.empty() && std::string_view("SVIFL").find(head.front()) != head.npos) {
+    const size_t end = head.find('\n');
+    if (end == head.npos) break;
+    head.remove_prefix(end + 1);
+  }
+  return head;
+}
+
 // Two lines of protocol 0 that import, "cos" and "system", and what may follow them.
 bool imports_in_text(std::string_view head) {
-  if (head.starts_with("(")) head.remove_prefix(1);
+  if (head.starts_with("(")) head = after_arguments(head.substr(1));
   if (!head.starts_with("c") && !head.starts_with("i")) return false;
   head.remove_prefix(1);
   for (int line = 0; line < 2; ++line) {
@@ -91,7 +101,7 @@ Result<Trace> read_snapshot(const std::string& path, const ImportOptions& option
   rows.snapshot.cut = read.cut;
   if (rows.unread > 0 && rows.snapshot.segments.empty() && rows.snapshot.traces.empty())
     return Error{path + ": no segment and no event of it can be read: their keys are others, or come one at a time",
-                 "pickle protocol 0 writes one key at a time: write it again, pickle.dump(snapshot, file, protocol=4)"};
+                 "protocol 0 writes one key at a time: if the file has it, pickle.dump(snapshot, file, protocol=4) writes another"};
   for (const DeviceEvents& d : rows.snapshot.traces) trace.events += static_cast<int64_t>(d.count);
   const bool timed = rows.snapshot.first_us != AllocationEvent::kNoTime;
   trace.windows = {timed ? Interval{1000 * rows.snapshot.first_us, 1000 * rows.snapshot.last_us} : Interval{}};

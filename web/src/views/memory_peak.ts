@@ -47,7 +47,7 @@ export function holdersByLine({ holders }: SnapshotSection['peak']): Holder[] {
 export function snapshotFacts(snapshot: SnapshotSection): HTMLElement {
   const { peak, batch, outside } = snapshot;
   const end = ofDevice(snapshot);
-  const times = (n: number | null) => (n === null ? kUnknown : `${n.toFixed(1)} times`);
+  const times = (n: number | null) => (n === null ? kUnknown : `${n.toFixed(n < 1 ? 2 : 1)} times`);
   const pairs: [string, string][] = [
     [snapshot.history_recorded ? 'Peak' : 'Held', bytes(peak.allocated_bytes)], ['Reserved then', bytes(peak.reserved_bytes)], ['Unused then', bytes(peak.unused_bytes)],
     ['At event', count(peak.event)], ['Phase', peak.phase === 'unknown' ? kUnknown : peak.phase], ['Step', count(peak.step)],
@@ -56,22 +56,31 @@ export function snapshotFacts(snapshot: SnapshotSection): HTMLElement {
     ['Segments', count(end.segments)], ['Allocator settings', snapshot.allocator_settings ?? kUnknown],
   ];
   if (outside) pairs.push(['Outside PyTorch', bytes(outside.own_bytes)], ['Other processes', bytes(outside.other_bytes)]);
-  if (batch) pairs.push(['Peak with twice the batch', bytes(batch.double_peak_bytes)]);
+  if (batch?.outcome === 'fits') pairs.push(['Peak with twice the batch', bytes(batch.double_peak_bytes)]);
+  if (batch?.outcome === 'failed') pairs.push(['Peak of the whole step', bytes(batch.full_peak_bytes)]);
   if (batch && batch.largest !== null) {
     pairs.push(['Largest batch that fits', `${times(batch.largest)} this one (${times(batch.largest_low)} to ${times(batch.largest_high)})`]);
   }
   return factList(pairs.map(([name, value]) => [name, shown(value, 200)]), 'wide');
 }
 
+const kOomCauses: Record<string, string> = {
+  fragmentation: 'What it held unused would have been enough in one piece: fragmentation.',
+  limit: 'The device had enough: a limit of the process refused it.',
+  need: 'The job needs more than there is.',
+  outside: 'Other processes hold most of the device.',
+  request: 'The request alone is more than the process could have.',
+};
+
 /** What a reader must know before anything else. */
 export function snapshotNotes(snapshot: SnapshotSection): HTMLElement | null {
   const { oom } = snapshot;
   const notes: string[] = [];
   if (oom) {
-    const why = oom.cause === 'fragmentation' ? 'What it held unused would have been enough in one piece: fragmentation.'
-      : oom.cause === 'limit' ? 'The device had enough: a limit of the process refused it.' : oom.cause === 'need' ? 'The job needs more than there is.' : '';
+    const why = kOomCauses[oom.cause] ?? '';
+    const goes = oom.steps_after > 0 ? ` Steps completed after it: ${count(oom.steps_after)}.` : '';
     notes.push(`Out of memory at event ${count(oom.event)}: ${placeText(oom)} asked for ${bytes(oom.requested_bytes)}; ${bytes(oom.device_free_bytes)} of the device were free, ` +
-      `${bytes(oom.allocated_bytes)} allocated, ${bytes(oom.unused_bytes)} reserved and unused. ${why}`);
+      `${bytes(oom.allocated_bytes)} allocated, ${bytes(oom.unused_bytes)} reserved and unused. ${why}${goes}`);
   }
   if (!snapshot.history_recorded) {
     notes.push('No history was recorded: this is what was held when the snapshot was taken, and the peak is unknown. ' +
