@@ -135,5 +135,29 @@ TEST(HuggingFace, LlamaFactorysLineAddsTokens) {
   EXPECT_EQ(only_step(log).figures.tokens_per_s, 3204.12);
 }
 
+TEST(Bars, OfUltralytics) {
+  std::string text;
+  for (const char* drawing : {"1% ━━━╸──────── 1/100 4.0it/s 0.2s<25.0s", "50% ━━━╸──────── 50/100 4.0it/s 12.5s<25.0s",
+                              "100% ━━━━━━━━━━━━ 100/100 4.0it/s 25.0s"})
+    text += std::string("\x1b[K        1/3      8.42G      1.234      1.567         45        640: ") + drawing + "\n";
+  const RunLog log = log_of(text + "3 epochs completed in 0.028 hours.\n");
+  ASSERT_EQ(log.ranks.size(), 1u);
+  EXPECT_EQ(log.ranks[0].steps.back().number, 100);
+  EXPECT_EQ(log.ranks[0].steps.back().duration_ns, 250'000'000);
+  EXPECT_EQ(log.events.at(0).kind, LogEventKind::kFinished);
+}
+
+TEST(MetricBlocks, ComposersRatesAndMemoryAreOfTheJob) {
+  const RunLog log = log_of(
+      "[batch=1/1000]:\n\t Train memory/peak_allocated_mem: 42.1\n\t Train memory/peak_reserved_mem: 50.2\n"
+      "\t Train throughput/batches_per_sec: 0.2\n\t Train throughput/samples_per_sec: 51.2\n"
+      "\t Train throughput/tokens_per_sec: 104857.6\n");
+  EXPECT_EQ(only_step(log).figures.samples_per_s, 51.2);
+  EXPECT_EQ(only_step(log).figures.tokens_per_s, 104857.6);
+  ASSERT_EQ(log.memory.size(), 2u);
+  EXPECT_EQ(log.memory[0].max_allocated_bytes, 42'100'000'000);
+  EXPECT_EQ(log.memory[1].max_reserved_bytes, 50'200'000'000);
+}
+
 }  // namespace
 }  // namespace profgpu
