@@ -14,6 +14,7 @@
 #include "analyse/rank/page.h"
 #include "app/gather/read_job.h"
 #include "base/environment.h"
+#include "base/text.h"
 #include "trace/import/whole_text.h"
 
 namespace profgpu {
@@ -78,6 +79,8 @@ Status read_count(std::string_view option, const std::string& text, int& value) 
 
 Status read_pattern(const std::string& pattern, AnalyzeOptions& options) {
   options.analysis.step_pattern = pattern;
+  if (contains(pattern, "\\d"))
+    return Error{"--step-pattern \"" + pattern + "\": POSIX regular expressions have no \\d", "write [0-9]"};
   regex_t compiled;
   const int error = ::regcomp(&compiled, pattern.c_str(), REG_EXTENDED | REG_NOSUB);
   if (error == 0) {

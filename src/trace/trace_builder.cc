@@ -416,6 +416,12 @@ std::map<TraceIssueKind, int64_t> TraceBuilder::issue_counts() const {
   return all;
 }
 
+int64_t TraceBuilder::unknown_ns() const {
+  int64_t all = 0;
+  for (const Shard& shard : shards_) all = shard.unknown_ns > INT64_MAX - all ? INT64_MAX : all + shard.unknown_ns;
+  return all;
+}
+
 Trace TraceBuilder::finish(int threads) {
   Rows rows(shards_);
   uint32_t op_args = 0, activity_args = 0;

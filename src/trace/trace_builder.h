@@ -74,6 +74,7 @@ class Shard {
   Blocks<FlowEnd> flows;
   std::map<TraceIssueKind, int64_t> issues;
   int64_t events = 0;
+  int64_t unknown_ns = 0;                    ///< length of rows of kinds that are not known
 
   /// Says that the rows that follow come from piece `order` of the input. Pieces need not come in order; knowing it
   /// saves sorting.
@@ -118,6 +119,8 @@ class TraceBuilder {
   Trace& header() { return trace_; }
   /// What importing threads counted. Call once they are done, before finish().
   [[nodiscard]] std::map<TraceIssueKind, int64_t> issue_counts() const;
+  /// Of all shards' Shard::unknown_ns.
+  [[nodiscard]] int64_t unknown_ns() const;
   /// Sorts, nests and links. The builder is empty afterwards.
   Trace finish(int threads);
 

@@ -131,6 +131,31 @@ def test_expanded_inputs_are_those_of_the_profiler(profgpu, recorded, tmp_path):
     assert want and strides(folder) == want
 
 
+def test_one_iteration_is_joined_by_the_numbers_that_the_profiler_wrote(analyze, ask, recorded, tmp_path):
+    execution, kineto = copy.deepcopy(recorded[0]), without_shapes(recorded[1])
+    number = {n['id']: next(a['value'] for a in n['attrs'] if a['name'] == 'rf_id') for n in execution['nodes']}
+    step = next(n for n in execution['nodes'] if n['name'] == 'step 1')
+    within = {step['id']}
+    for node in sorted(execution['nodes'], key=lambda n: n['id']):
+        if node['ctrl_deps'] in within:
+            within.add(node['id'])
+    execution['nodes'] = [n for n in execution['nodes'] if n['id'] in within]
+    assert any(e.get('args', {}).get('Record function id') == number[step['id']] for e in kineto['traceEvents'])
+    folder = tmp_path / 'run'
+    folder.mkdir()
+    write(folder, et=execution, kineto=kineto)
+    assert 'by their numbers' in texts(analyze(folder))
+    joined = ask(folder, "select count(*) n from host where name = 'aten::addmm' and shapes is not null")
+    assert joined == [{'n': sum(n['name'] == 'aten::addmm' for n in execution['nodes'])}] and joined[0]['n'] > 0
+
+
+def test_files_that_people_can_read_have_the_same_shapes(ask, recorded, tmp_path):
+    path, indented = write(tmp_path, et=recorded[0], indented=recorded[0])
+    indented.write_text(json.dumps(recorded[0], indent=2))
+    shapes = 'select distinct shapes from host order by 1'
+    assert ask(path, shapes) == ask(indented, shapes)
+
+
 def test_alone_it_counts_operators_by_shape(analyze, ask, profgpu, recorded, tmp_path):
     path, = write(tmp_path, et=recorded[0])
     want = collections.Counter()

@@ -288,6 +288,28 @@ def test_processes_are_ranks(ask, analyze, tmp_path):
     assert 'it does not say' not in all_issues(report)
 
 
+def test_mpi_numbers_the_only_process_of_an_export(analyze, tmp_path):
+    for place, rank in enumerate((3, 1)):
+        e = Export(tmp_path / f'{"ab"[place]}.sqlite')
+        step_loop(e, pid=100 + place)
+        e.table('MPI_RANKS', 'globalTid INTEGER, rank INTEGER', [(tid_of(1, 100 + place), rank)])
+        e.done()
+    report = analyze(tmp_path)
+    assert {os.path.basename(f['path']): f['rank'] for f in report['inputs']} == {'a.sqlite': 3, 'b.sqlite': 1}
+    assert 'assumed rank' not in json.dumps(report)
+
+
+def test_a_process_that_only_copies_is_no_rank(ask, analyze, tmp_path):
+    e = Export(tmp_path / 'x.sqlite')
+    for i in range(5):
+        e.copy(i * 1000, i * 1000 + 100, i * 1000 + 200, 64, pid=50)
+    step_loop(e, pid=300)
+    path = e.done()
+    report = analyze(path)
+    assert len(report['ranks']) == 1 and 'their copies are left out' in all_issues(report)
+    assert ask(path, "select count(*) n from activity where kind = 'memcpy'") == [{'n': 6}]
+
+
 def test_a_folder_of_exports_is_a_job_on_one_clock(ask, analyze, tmp_path):
     for node in range(2):
         e = Export(tmp_path / f'node{node}.sqlite')
@@ -498,6 +520,40 @@ def test_newer_schemas_say_what_was_not_understood(analyze, tmp_path):
     e.table('CUDA_TENSOR_EVENTS', 'start INTEGER, end INTEGER', [(i, i + 1) for i in range(50)])
     text = all_issues(analyze(e.done()))
     assert 'schema version 4' in text and 'CUDA_TENSOR_EVENTS (50 rows); ' in text and '% of the file' in text
+
+
+def test_a_column_with_another_name_is_named(ask, analyze, tmp_path):
+    e = Export(tmp_path / 'x.sqlite')
+    step_loop(e)
+    e.db.execute('alter table CUPTI_ACTIVITY_KIND_KERNEL rename column deviceId to devId')
+    path = e.done()
+    text = all_issues(analyze(path))
+    assert 'CUPTI_ACTIVITY_KIND_KERNEL has no column deviceId' in text and 'its 60 rows (' in text and '% of the file' in text
+    assert ask(path, "select device, count(*) n from activity where kind = 'kernel' group by 1") == [{'device': 0, 'n': 60}]
+
+
+def test_a_page_that_is_there_in_part_gives_no_rows(ask, analyze, tmp_path):
+    e = Export(tmp_path / 'whole.sqlite')
+    for pid in (300, 200):
+        step_loop(e, pid=pid, steps=20)
+    whole = open(e.done(), 'rb').read()
+    kernels = ask(tmp_path / 'whole.sqlite', "select distinct rank, start_ns, name from activity where kind = 'kernel'")
+    for size in range(4096 * 3 + 1500, len(whole), 4096 * 5 + 700):
+        path = tmp_path / 'cut.sqlite'
+        path.write_bytes(whole[:size])
+        result = analyze(path)
+        assert not any('[process 0]' in f['path'] for f in result['inputs'])
+        for row in ask(path, "select rank, start_ns, name from activity where kind = 'kernel'"):
+            assert (row['start_ns'], row['name']) in {(k['start_ns'], k['name']) for k in kernels} or row['name'] == '(no name)'
+
+
+def test_metrics_alone_say_how_busy_a_device_is(analyze, tmp_path):
+    e = Export(tmp_path / 'x.sqlite')
+    e.table('TARGET_INFO_GPU', 'id INTEGER, name TEXT', [(0, 'NVIDIA A100')])
+    e.table('TARGET_INFO_GPU_METRICS', 'typeId INTEGER, sourceId INTEGER, typeName TEXT, metricId INTEGER, metricName TEXT', [(0, 0, 'GPU', 1, 'GR Active [Throughput %]')])
+    e.table('GPU_METRICS', 'timestamp INTEGER, typeId INTEGER, metricId INTEGER, value INTEGER', [(i * 100_000_000, 0, 1, 40) for i in range(100)])
+    report = analyze(e.done())
+    assert 'No device was used' not in report['verdict'] and '40 %' in report['verdict']
 
 
 def test_changes_in_a_log_beside_the_file_are_named(analyze, profgpu, tmp_path):

@@ -62,8 +62,8 @@ def rocprof_json():
         }}]}
 
 
-def rocpd(path, sets=('_0000a1b2_guid',), tracks=False, pid=4711):
-    """A database; with `tracks` in the schema in which rows refer to tracks and timestamps."""
+def rocpd(path, sets=('_0000a1b2_guid',), tracks=False, pid=4711, categories=False):
+    """A database; with `tracks` in the schema in which rows refer to tracks and timestamps, with `categories` in the one that has a table of them."""
     db = sqlite3.connect(path)
     kernels, copies, calls, markers = run()
     for suffix in sets:
@@ -91,7 +91,17 @@ def rocpd(path, sets=('_0000a1b2_guid',), tracks=False, pid=4711):
               'grid_size_y INTEGER, grid_size_z INTEGER, workgroup_size_x INTEGER, workgroup_size_y INTEGER, workgroup_size_z INTEGER')
         table('memory_copy', f'id INTEGER PRIMARY KEY, name_id INTEGER, {times}{own}, event_id INTEGER, src_agent_id INTEGER, dst_agent_id INTEGER, size INTEGER')
         table('region', f'id INTEGER PRIMARY KEY, name_id INTEGER, {times}{own}, event_id INTEGER')
-        texts = {}
+        texts, named = {}, {}
+        if categories:
+            table('info_category', 'id INTEGER PRIMARY KEY, name TEXT')
+
+        def category(name):
+            if not categories:
+                return text(name)
+            if name not in named:
+                named[name] = len(named) + 1
+                add('info_category', id=named[name], name=name)
+            return named[name]
 
         def text(value):
             if value not in texts:
@@ -99,8 +109,8 @@ def rocpd(path, sets=('_0000a1b2_guid',), tracks=False, pid=4711):
                 add('string', id=texts[value], string=value)
             return texts[value]
 
-        def event(category, number, extdata='{}'):
-            add('event', category_id=text(category), stack_id=number, correlation_id=0, extdata=extdata)
+        def event(kind, number, extdata='{}'):
+            add('event', category_id=category(kind), stack_id=number, correlation_id=0, extdata=extdata)
             return counters['event']
 
         def when(start, end, **on):
@@ -163,7 +173,7 @@ def ask(profgpu):
     return run_query
 
 
-@pytest.fixture(params=('json', 'rocpd', 'rocpd with tracks', 'csv'))
+@pytest.fixture(params=('json', 'rocpd', 'rocpd with tracks', 'rocpd with tracks and categories', 'csv'))
 def output(request, tmp_path):
     if request.param == 'csv':
         (tmp_path / 'run').mkdir()
@@ -172,7 +182,7 @@ def output(request, tmp_path):
         path = tmp_path / '4711_results.json'
         path.write_text(json.dumps(rocprof_json()))
         return path
-    return rocpd(tmp_path / '4711_results.db', tracks='tracks' in request.param)
+    return rocpd(tmp_path / '4711_results.db', tracks='tracks' in request.param, categories='categories' in request.param)
 
 
 def summed(rows):
@@ -241,6 +251,62 @@ def test_counters_do_not_multiply_kernels(analyze, ask, tmp_path):
                      'group by 1, 2 order by 2') == [{'name': 'void gemm<float>(float*, int)', 'counter': counter, 'device': 0, 'n': 6, 'v': 6144.0}
                                                      for counter in ('FETCH_SIZE', 'SQ_WAVES')]
     assert 'too little to evaluate' in analyze(path)['verdict']
+
+
+COUNTED = "select count(*) n, sum(value) v from counters c where name = 'SQ_WAVES' and exists (select 1 from activity a where a.start_ns = c.time_ns and kind = 'kernel')"
+
+
+def test_counters_beside_kernels_are_of_them(analyze, ask, tmp_path):
+    path = csv_files(tmp_path)
+    alone, calls = analyze(tmp_path), len(run()[0])
+    with open(tmp_path / '4711_counter_collection.csv', 'w', newline='') as file:
+        out = csv.writer(file, quoting=csv.QUOTE_NONNUMERIC, lineterminator='\n')
+        out.writerow('Correlation_Id Dispatch_Id Agent_Id Queue_Id Process_Id Thread_Id Grid_Size Kernel_Id Kernel_Name Workgroup_Size Counter_Name '
+                     'Counter_Value Start_Timestamp End_Timestamp'.split())
+        out.writerows((n, n, 'Agent 2', 1, 4711, 1, 65536, 1, name, 256, 'SQ_WAVES', 4.0, s + 7, e + 7) for name, s, e, n, _ in run()[0])
+    (tmp_path / '4711_memory_allocation_trace.csv').write_text(
+        '"Kind","Operation","Agent_Id","Allocation_Size","Address","Correlation_Id","Start_Timestamp","End_Timestamp"\n'
+        '"MEMORY_ALLOCATION","MEMORY_ALLOCATION_ALLOCATE","Agent 2",1048576,"0x7f",1,1000000000,1000001000\n')
+    report = analyze(tmp_path)
+    assert len(report['ranks']) == 1 and report['ranks'][0]['kernels'] == alone['ranks'][0]['kernels']
+    assert ask(path, COUNTED) == [{'n': calls, 'v': 4.0 * calls}]
+    assert 'memory_allocation (1)' in ' '.join(i['text'] for f in report['inputs'] for i in f['issues'])
+
+
+def test_counters_of_databases_and_json(analyze, ask, tmp_path):
+    path, calls = rocpd(tmp_path / 'x_results.db'), len(run()[0])
+    db = sqlite3.connect(path)
+    db.execute('create table rocpd_info_pmc_0000a1b2_guid (id INTEGER PRIMARY KEY, name TEXT, symbol TEXT)')
+    db.execute('create table rocpd_pmc_event_0000a1b2_guid (id INTEGER PRIMARY KEY, event_id INTEGER, pmc_id INTEGER, value REAL)')
+    db.execute('create table rocpd_memory_allocate_0000a1b2_guid (id INTEGER PRIMARY KEY, "start" INTEGER, "end" INTEGER)')
+    db.execute("insert into rocpd_info_pmc_0000a1b2_guid values (1, 'SQ_WAVES', '')")
+    for event, in db.execute('select event_id from rocpd_kernel_dispatch_0000a1b2_guid').fetchall():
+        db.executemany('insert into rocpd_pmc_event_0000a1b2_guid (event_id, pmc_id, value) values (?, 1, 2.0)', [(event,)] * 2)
+    db.execute('insert into rocpd_memory_allocate_0000a1b2_guid ("start", "end") values (1, 2)')
+    db.commit(), db.close()
+    assert ask(path, COUNTED) == [{'n': calls, 'v': 4.0 * calls}]
+    assert 'memory allocate (1)' in ' '.join(i['text'] for i in analyze(path)['inputs'][0]['issues'])
+    document = rocprof_json()
+    process, = document['rocprofiler-sdk-tool']
+    process['metadata']['node'] = {'hostname': 'node7'}
+    process['counters'] = [{'id': {'handle': 9}, 'name': 'SQ_WAVES'}]
+    process['callback_records'] = {'counter_collection': [
+        {'dispatch_data': {k: d[k] for k in ('dispatch_info', 'start_timestamp', 'end_timestamp', 'correlation_id')},
+         'records': [{'counter_id': {'handle': 9}, 'value': 2.0}] * 2} for d in process['buffer_records']['kernel_dispatch']]}
+    path = tmp_path / 'y_results.json'
+    path.write_text(json.dumps(document))
+    assert ask(path, COUNTED) == [{'n': calls, 'v': 4.0 * calls}]
+    assert ask(path, "select count(*) n from activity where kind = 'kernel'") == [{'n': calls}]
+    assert analyze(path)['ranks'][0]['host'] == 'node7'
+
+
+def test_processes_in_one_json_number_their_calls_for_themselves(analyze, ask, tmp_path):
+    document = rocprof_json()
+    document['rocprofiler-sdk-tool'] *= 2
+    path = tmp_path / 'x_results.json'
+    path.write_text(json.dumps(document))
+    assert ask(path, 'select count(*) n from activity where launch_id is null') == [{'n': 0}]
+    assert 'without a kernel' not in ' '.join(i['text'] for f in analyze(path)['inputs'] for i in f['issues'])
 
 
 STATS = '"Name","Calls","TotalDurationNs","AverageNs","Percentage","MinNs","MaxNs","StdDev"\n'

@@ -81,6 +81,38 @@ def test_a_tpu_has_its_operations_as_work(ask, tmp_path):
         assert ask(tmp_path / name, 'select name, duration_ns from host') == [{'name': 'step 17', 'duration_ns': 10_000}]
 
 
+def test_what_contains_operations_and_what_communicates(analyze, ask, tmp_path):
+    tpu = ('/device:TPU:0', 3, 'XLA Ops')
+    rows = [(tpu, 'fusion.1', 0, 6_000_000, {'hlo_category': 'convolution fusion'}), (tpu, 'all-reduce.7', 6_000_000, 2_000_000, {'hlo_category': 'all-reduce'}),
+            (tpu, 'while.5', 8_000_000, 1_500_000, {'hlo_category': 'while'}), (tpu, 'multiply.9', 8_100_000, 1_200_000, {}),
+            (tpu, 'fusion.8', 10_000_000, 500_000, {'hlo_category': 'all-gather fusion'})]
+    (tmp_path / 'a.xplane.pb').write_bytes(xla_writer.xplane(rows))
+    (tmp_path / 'b.trace.json').write_bytes(xla_writer.chrome(rows))
+    for name in ('a.xplane.pb', 'b.trace.json'):
+        assert [r['name'] for r in ask(tmp_path / name, 'select name from activity order by start_ns')] == \
+            ['fusion.1', 'all-reduce.7', 'multiply.9', 'all-gather: fusion.8']
+        report = analyze(tmp_path / name)
+        assert report['ranks'][0]['devices'][0]['communication_ns'] == 2500 and report['ranks'][0]['devices'][0]['name']
+        text = json.dumps(report)
+        assert 'operations that contain others' in text and 'ncu ' not in text and 'torch.compile' not in json.dumps(report['findings'])
+
+
+def test_what_the_profiler_says_of_itself(analyze, tmp_path):
+    space = xla_writer.xplane() + xla_writer.text(2, 'CUPTI_ERROR_INSUFFICIENT_PRIVILEGES') + xla_writer.text(3, 'Dropped 7 events') + xla_writer.text(4, 'node3')
+    (tmp_path / 'a.xplane.pb').write_bytes(space)
+    report = analyze(tmp_path / 'a.xplane.pb')
+    issues = ' | '.join(i['text'] for i in report['inputs'][0]['issues'])
+    assert 'reports an error: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES' in issues and 'warns: Dropped 7 events' in issues
+    assert report['ranks'][0]['host'] == 'node3' and 'with_stack' not in json.dumps(report)
+
+
+def test_two_texts_of_a_profile_are_one(analyze, tmp_path):
+    for name in ('node0.trace.json.gz', 'perfetto_trace.json.gz'):
+        (tmp_path / name).write_bytes(gzip.compress(xla_writer.chrome(), mtime=0))
+    report = analyze(tmp_path)
+    assert len(report['ranks']) == 1 and 'the .trace.json.gz beside it is read' in json.dumps(report)
+
+
 def test_a_folder_of_the_profiler_is_read_once(analyze, tmp_path):
     for kind in ('json', 'xplane'):
         xla_writer.write(tmp_path, kind)

@@ -5,6 +5,7 @@
 
 #include "analyse/rank/averaged_time.h"
 #include "analyse/rank/devices.h"
+#include "trace/no_timeline.h"
 
 namespace profgpu {
 
@@ -17,6 +18,7 @@ std::vector<DeviceUse> DeviceUse::rows(const Facts& facts) {
   const AveragedTime& averaged = facts.get<AveragedTime>();
   const std::vector<DeviceTime>& devices = facts.get<Devices>().devices;
   std::vector<DeviceUse> rows;
+  if (has_no_timeline(facts.trace())) return rows;
   for (size_t d = 0; d < devices.size(); ++d) {
     const DeviceTime& t = devices[d];
     const DeviceIdle& on = facts.get<Idle>().devices[d];

@@ -5,6 +5,7 @@
 #include "analyse/rank/names.h"
 #include "analyse/rank/steps.h"
 #include "base/text.h"
+#include "trace/xla_profile.h"
 
 namespace profgpu {
 namespace {
@@ -140,11 +141,12 @@ Frameworks Frameworks::compute(const Facts& facts) {
   const Trace& trace = facts.trace();
   const Names& names = facts.get<Names>();
   Frameworks all;
-  bool eager = false, vllm_kernels = false, vllm_steps = false, sglang_steps = false, pageable = false;
+  bool eager = false, tensorflow = false, vllm_kernels = false, vllm_steps = false, sglang_steps = false, pageable = false;
   for (size_t i = 0; i < trace.strings.size(); ++i) {
     if (!names.on_host[i] && !names.on_device[i]) continue;
     const std::string_view name = trace.strings[StringId(i)];
     eager |= name.starts_with("aten::");
+    tensorflow |= name.starts_with("ExecutorState::") || name.starts_with("EagerLocalExecute");
     vllm_kernels |= contains(name, "vllm::");
     pageable |= name.starts_with("Memcpy HtoD (Pageable");
     for (const Sign& sign : kSigns)
@@ -161,6 +163,7 @@ Frameworks Frameworks::compute(const Facts& facts) {
   if (sglang_steps && !vllm_steps) all.seen[static_cast<size_t>(Framework::kVllm)] = false;
   if (vllm_steps && !sglang_steps) all.seen[static_cast<size_t>(Framework::kSglang)] = false;
   if (pageable) all.seen[static_cast<size_t>(Framework::kPinnedUploads)] = false;
+  if (is_xla_profile(trace) && !tensorflow) all.seen[static_cast<size_t>(Framework::kJax)] = true;
   all.seen[static_cast<size_t>(Framework::kAllGraphs)] = replays_all(facts);
   const bool captured = all.has(Framework::kTorchCompile) || all.has(Framework::kCudaGraphs);
   all.seen[static_cast<size_t>(Framework::kEager)] = eager && !captured && trace.activity.size() > 0;

@@ -136,6 +136,21 @@ bool is_profiler_overhead(string_view name) {
          name != "Driver Compiler";
 }
 
+namespace {
+
+// Operations of XLA: "all-reduce.7", "all-gather-start.3".
+bool is_xla_communication(string_view name) {
+  constexpr string_view kParts[] = {"all-reduce", "all-gather", "reduce-scatter", "all-to-all", "ragged-all-to-all",
+                                    "collective-permute", "collective-broadcast", "send", "recv"};
+  return std::ranges::any_of(kParts, [&](string_view part) {
+    if (!name.starts_with(part)) return false;
+    const string_view rest = name.substr(part.size());
+    return rest.empty() || rest.front() == '.' || rest.front() == '-' || rest.front() == ':';
+  });
+}
+
+}  // namespace
+
 bool is_communication_kernel(string_view name) {
   // The last ones are (one|two)_?shot_all_?reduce and multimem_all_?(reduce|gather).
   constexpr string_view kParts[] = {
@@ -143,7 +158,8 @@ bool is_communication_kernel(string_view name) {
       "one_shot_allreduce", "oneshot_all_reduce", "oneshot_allreduce", "two_shot_all_reduce", "two_shot_allreduce",
       "twoshot_all_reduce", "twoshot_allreduce", "multimem_all_reduce", "multimem_allreduce", "multimem_all_gather",
       "multimem_allgather"};
-  return std::ranges::any_of(kParts, [&](string_view part) { return contains_ignoring_case(name, part); });
+  return is_xla_communication(name) ||
+         std::ranges::any_of(kParts, [&](string_view part) { return contains_ignoring_case(name, part); });
 }
 
 CallKind call_kind(string_view name) {

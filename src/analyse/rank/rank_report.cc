@@ -16,6 +16,7 @@
 #include "base/statistics.h"
 #include "base/tasks.h"
 #include "base/text.h"
+#include "trace/no_timeline.h"
 
 namespace profgpu {
 namespace {
@@ -108,7 +109,7 @@ double add_unlaunched(const Facts& facts, std::vector<TraceIssue>& issues) {
     time += total_length(merged(std::move(without)));
     all += device.busy_ns;
   }
-  if (count == 0 || trace.host.size() == 0) return 0;
+  if (count == 0 || trace.host.size() == 0 || has_no_timeline(trace)) return 0;
   const double pct = percent_of(time, all);
   issues.push_back({TraceIssueKind::kActivityWithoutLaunch, count,
                     fmt::format("device records without a launching call in the file: {} ({:.1f} % of busy time); "
@@ -119,7 +120,7 @@ double add_unlaunched(const Facts& facts, std::vector<TraceIssue>& issues) {
 
 std::string where_activity_may_be(const Trace& trace) {
   if (trace.cut_off) return " (it may be in the part that is cut off)";
-  const std::string_view advice = recorder_advice(trace.recorder).device_activity;
+  const std::string_view advice = recorder_advice(trace).device_activity;
   return trace.recorded || advice.empty() ? "" : fmt::format(" ({})", advice);
 }
 
@@ -148,7 +149,7 @@ Quality Quality::compute(const Facts& facts) {
   else if (!steps.annotated)
     issues.push_back({TraceIssueKind::kNoSteps, 1,
                       fmt::format("no steps are marked ({}, or pass --step-pattern): the whole trace counts as one",
-                                  recorder_advice(trace.recorded ? Recorder::kProfgpu : trace.recorder).mark_steps)});
+                                  (trace.recorded ? recorder_advice(Recorder::kProfgpu) : recorder_advice(trace)).mark_steps)});
   add_overruns(trace, issues);
   add_missing_activity(facts, issues);
   add_captured_graphs(facts, issues);

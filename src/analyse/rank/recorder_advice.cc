@@ -1,5 +1,7 @@
 #include "analyse/rank/recorder_advice.h"
 
+#include "trace/xla_profile.h"
+
 namespace profgpu {
 
 const RecorderAdvice& recorder_advice(Recorder recorder) {
@@ -8,12 +10,14 @@ const RecorderAdvice& recorder_advice(Recorder recorder) {
       "record fewer steps: schedule(wait=5, warmup=3, active=3)",
       "turn off what you do not need: with_stack, record_shapes, profile_memory",
       "profile after warm-up: schedule(wait=1, warmup=3, active=5), or run the model a few times first",
-      "record the shapes of operators' inputs: profile(record_shapes=True)"};
+      "record the shapes of operators' inputs: profile(record_shapes=True)",
+      "with_stack=True in torch.profiler, or profgpu run --trace"};
   static constexpr RecorderAdvice kOwn = {
       "no GPU was used, or none was found (`profgpu doctor`).", "", "use profgpu.step() once per step",
       "record fewer steps: profgpu run --trace --steps 100:110",
       "turn off what you do not need: --python-stacks 0", "record after warm-up: profgpu run --trace --steps 100:110",
-      "record the shapes of operators' inputs beside it: profgpu attach PID torch --with shapes"};
+      "record the shapes of operators' inputs beside it: profgpu attach PID torch --with shapes",
+      "with_stack=True in torch.profiler, or profgpu run --trace"};
   static constexpr RecorderAdvice kNsys = {
       "was it recorded with --trace=cuda, and could Nsight Systems trace this process?",
       "nsys profile --trace=cuda,nvtx,osrt",
@@ -22,7 +26,8 @@ const RecorderAdvice& recorder_advice(Recorder recorder) {
       "a few steps",
       "turn off what you do not need: nsys profile --trace=cuda,nvtx --sample=none --cpuctxsw=none",
       "record after warm-up: nsys profile --capture-range=cudaProfilerApi, with cudaProfilerStart() behind the first steps",
-      "record the shapes of operators' inputs: torch.autograd.profiler.emit_nvtx(record_shapes=True)"};
+      "record the shapes of operators' inputs: torch.autograd.profiler.emit_nvtx(record_shapes=True)",
+      "profgpu run --trace instead of nsys profile"};
   static constexpr RecorderAdvice kRocm = {
       "was it recorded with rocprofv3 --kernel-trace --memory-copy-trace?",
       "rocprofv3 --hip-trace --marker-trace",
@@ -30,10 +35,12 @@ const RecorderAdvice& recorder_advice(Recorder recorder) {
       "record a part of the run: rocprofv3 --collection-period, or roctxProfilerPause() and Resume() around a few steps",
       "turn off what you do not need: rocprofv3 --kernel-trace --memory-copy-trace",
       "record after warm-up: rocprofv3 --collection-period with a delay",
-      "record the shapes of operators' inputs: torch.profiler, with record_shapes=True"};
+      "record the shapes of operators' inputs: torch.profiler, with record_shapes=True",
+      "torch.profiler, with with_stack=True"};
   static constexpr RecorderAdvice kAny = {"", "", "mark each by a range", "record a shorter part of the run",
                                           "turn off what you do not need", "record after warm-up",
-                                          "record the shapes of operators' inputs"};
+                                          "record the shapes of operators' inputs",
+                                          "with_stack=True in torch.profiler, or profgpu run --trace"};
   switch (recorder) {
     case Recorder::kPyTorch: return kTorch;
     case Recorder::kProfgpu: return kOwn;
@@ -42,6 +49,20 @@ const RecorderAdvice& recorder_advice(Recorder recorder) {
     case Recorder::kOther: break;
   }
   return kAny;
+}
+
+const RecorderAdvice& recorder_advice(const Trace& trace) {
+  return is_xla_profile(trace) ? jax_profiler_advice() : recorder_advice(trace.recorder);
+}
+
+const RecorderAdvice& jax_profiler_advice() {
+  static constexpr RecorderAdvice kJaxProfiler = {
+      "", "", "mark each with jax.profiler.StepTraceAnnotation(\"train\", step_num=i)",
+      "record a few steps between jax.profiler.start_trace() and stop_trace()",
+      "turn off what you do not need: python_tracer_level = 0 in jax.profiler.ProfileOptions",
+      "record after warm-up: call jax.profiler.start_trace() behind the first steps",
+      "record the shapes of operators' inputs", "python_tracer_level = 1 in jax.profiler.ProfileOptions"};
+  return kJaxProfiler;
 }
 
 }  // namespace profgpu

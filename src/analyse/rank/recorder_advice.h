@@ -15,7 +15,11 @@ struct RecorderAdvice {
   std::string_view less_detail;       ///< a fix: what costs the profiled program time
   std::string_view warm;              ///< a fix: how to leave out what happens once
   std::string_view shapes;            ///< how to know what operators compute
+  std::string_view stacks;            ///< how to record the lines of Python that run
 };
 const RecorderAdvice& recorder_advice(Recorder recorder);
+const RecorderAdvice& recorder_advice(const Trace& trace);
+/// In the words of JAX' profiler.
+const RecorderAdvice& jax_profiler_advice();
 
 }  // namespace profgpu

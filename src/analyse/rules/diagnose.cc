@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 
+#include "analyse/rank/recorder_advice.h"
 #include "analyse/rank/snapshot.h"
 #include "analyse/rules/measure.h"
 #include "base/tasks.h"
@@ -150,14 +151,20 @@ void add_clock_loss(const Evidence& evidence, std::vector<RuleFinding>& findings
   }
 }
 
+std::string_view stacks_advice(const RankMeasure& m) {
+  const bool jax = m.recorder == Recorder::kOther && m.with.has(Framework::kJax);
+  return jax ? jax_profiler_advice().stacks : recorder_advice(m.recorder).stacks;
+}
+
 // Suggests recording stacks, in the first finding that they would help.
 void suggest_stacks(const Evidence& evidence, std::vector<Finding>& findings) {
-  if (std::ranges::any_of(evidence.ranks, &RankMeasure::python_frames, &RankDiagnosis::measure)) return;
+  if (evidence.ranks.empty() || std::ranges::any_of(evidence.ranks, &RankMeasure::python_frames, &RankDiagnosis::measure))
+    return;
   Finding* f = first_where(
       findings, [](const Finding& x) { return !x.where.empty() && x.severity != Severity::kInfo; });
   if (f != nullptr && std::ranges::all_of(f->where, [](const Place& p) { return p.file.empty(); }))
-    f->evidence.emplace_back("no Python stacks were recorded; to see source lines, use with_stack=True in "
-                             "torch.profiler, or profgpu run --trace");
+    f->evidence.push_back(fmt::format("no Python stacks were recorded; to see source lines, use {}",
+                                      stacks_advice(evidence.ranks.front().measure)));
 }
 
 // Whether the program does so already, or is an engine whose users do not change the model, or none of PyTorch's.
@@ -383,8 +390,12 @@ Diagnosis diagnose(const Evidence& evidence) {
   explain_symptom(evidence, findings);
   explain_no_saving(findings);
   add_clock_loss(evidence, findings);
-  if (const RankMeasure* m = evidence.main_rank(); m != nullptr && m->is_no_evidence())
+  if (const RankMeasure* m = evidence.main_rank(); m != nullptr && m->is_no_evidence()) {
+    // Where the device's records are missing, what it seems to wait for is not known either.
+    if (!m->no_evidence.empty())
+      std::erase_if(findings, [](const RuleFinding& f) { return f.rule->cause.has_value() || f.rule->symptom; });
     for (RuleFinding& f : findings) f.finding.severity = Severity::kInfo;
+  }
   Diagnosis diagnosis{{}, checklist(evidence, findings), verdict(evidence, findings)};
   for (RuleFinding& f : findings) diagnosis.findings.push_back(std::move(f.finding));
   suggest_stacks(evidence, diagnosis.findings);

@@ -37,7 +37,7 @@ void describe_first_use(const Measured& m, Finding& f) {
                        [&](HostId range) { return m.in_measured_step(trace.host.start_ns[range.value]); });
   std::ranges::stable_sort(longest, std::greater(), duration_ns);
   if (longest.size() > 3) longest.resize(3);
-  const std::string advice(recorder_advice(trace.recorder).warm);
+  const std::string advice(recorder_advice(trace).warm);
   const int64_t steps = m.has_device() ? steps_with_gaps(m, IdleCause::kFirstUse) : 0;
   const bool returns = m.steps() >= kMinSteps && 2 * steps > m.steps();
   f.what = returns ? fmt::format("{} goes into loading, compiling or tuning, again and again: in {} of {} steps",
@@ -126,8 +126,8 @@ void describe_untraced_work(const Measured& m, Finding& f) {
     f.why = fmt::format("The host launches them, but the profiler lost their records or stopped before they ran. {} is "
                         "busier than its records show.",
                         m.device_label());
-    f.fix = {std::string(recorder_advice(m.trace().recorder).fewer_steps),
-             std::string(recorder_advice(m.trace().recorder).less_detail)};
+    f.fix = {std::string(recorder_advice(m.trace()).fewer_steps),
+             std::string(recorder_advice(m.trace()).less_detail)};
     return;
   }
   if (2 * queued_ns <= all_ns && 2 * late_untraced_ns(m) > all_ns) {
@@ -135,8 +135,8 @@ void describe_untraced_work(const Measured& m, Finding& f) {
     f.why = fmt::format("{} works meanwhile, or another device that the recording leaves out: it is busier than its "
                         "records show.",
                         m.device_label());
-    f.fix = {std::string(recorder_advice(m.trace().recorder).fewer_steps),
-             std::string(recorder_advice(m.trace().recorder).less_detail)};
+    f.fix = {std::string(recorder_advice(m.trace()).fewer_steps),
+             std::string(recorder_advice(m.trace()).less_detail)};
     return;
   }
   if (2 * queued_ns <= all_ns) {
@@ -158,7 +158,7 @@ void describe_untraced_work(const Measured& m, Finding& f) {
                  : "record every kernel of CUDA graphs: a current PyTorch and driver, or nsys profile "
                    "--cuda-graph-trace=node"};
   f.fix.emplace_back("check that no other process uses the GPU: profgpu top");
-  if (!graphs) f.fix.emplace_back(recorder_advice(m.trace().recorder).fewer_steps);
+  if (!graphs) f.fix.emplace_back(recorder_advice(m.trace()).fewer_steps);
   if (std::string recurring = recurring_gaps(m, queued); !recurring.empty()) f.evidence.push_back(std::move(recurring));
 }
 

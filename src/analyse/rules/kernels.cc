@@ -223,7 +223,8 @@ void describe_dominant_kernel(const Measured& m, Finding& f) {
   f.why = fmt::format("{} ({}). Making it faster makes the job faster.", calls_text, kernel_category_name(k.category));
   const std::string_view function = kernel_function(m.trace().strings[k.name]), word = longest_word(function);
   const std::string_view whole = word.size() == function.size() ? "" : "regex:";
-  f.fix = {is_amd(m.trace(), m.device().id)
+  f.fix = {contains(m.device().name, "TPU") ? "see what it computes: HLO Op Profile in XProf"
+           : is_amd(m.trace(), m.device().id)
                ? fmt::format("profile it: rocprof-compute profile -n train -k {} -- python train.py", word)
                : fmt::format("profile it: ncu --set full --kernel-name {}{} --launch-count 5 python train.py", whole,
                              word)};

@@ -4,6 +4,7 @@
 
 #include "analyse/rank/frameworks.h"
 #include "analyse/rank/launch.h"
+#include "analyse/rank/recorder_advice.h"
 #include "analyse/report/quantity.h"
 #include "analyse/rules/host_work.h"
 #include "analyse/rules/measure.h"
@@ -53,6 +54,10 @@ void describe_host_work(const Measured& m, Finding& f) {
     f.fix.emplace_back("AutoImageProcessor.from_pretrained(…, use_fast=True)   # works on tensors, also on the GPU");
 }
 
+std::string record_stacks(const Measured& m) {
+  return fmt::format("record Python stacks to see the line: {}", recorder_advice(m.trace()).stacks);
+}
+
 // As above, in many places or in operators.
 void describe_long_gaps(const Measured& m, Finding& f) {
   f.own_fixes = !m.facts().get<Frameworks>().serves();
@@ -65,8 +70,7 @@ void describe_long_gaps(const Measured& m, Finding& f) {
   f.fix = {"prepare inputs ahead of the step, in other processes: DataLoader(…, num_workers=4, pin_memory=True)",
            "move logging, metrics and evaluation off the launching thread"};
   if (!has_python_frames(m.trace()))
-    f.fix.insert(f.fix.begin(), "record Python stacks to see the line: with_stack=True in torch.profiler, or profgpu run "
-                                "--trace");
+    f.fix.insert(f.fix.begin(), record_stacks(m));
 }
 
 void describe_unrecorded_work(const Measured& m, int64_t unrecorded_ns, Finding& f) {
@@ -80,8 +84,7 @@ void describe_unrecorded_work(const Measured& m, int64_t unrecorded_ns, Finding&
                       m.device_label(), format_percent(*f.value), per_step_text(m, unrecorded_ns));
   f.fix = {"move logging, evaluation and data preparation off the launching thread"};
   if (!has_python_frames(m.trace()))
-    f.fix.insert(f.fix.begin(), "record Python stacks to see the line: with_stack=True in torch.profiler, or profgpu run "
-                                "--trace");
+    f.fix.insert(f.fix.begin(), record_stacks(m));
 }
 
 // DistributedDataParallel's forward pass sends the model's buffers to all ranks.
@@ -233,6 +236,7 @@ extern const Rule kHostBoundLaunches = {
                    .id = "compiled",
                    .question = "Is torch.compile, Triton or a CUDA graph in use?",
                    .label = "torch.compile",
+                   .jax_label = "XLA",
                    .judge = [](const RankMeasure& m, bool) { return m.with.compiles() ? Verdict::kPass : Verdict::kFail; }}},
 };
 

@@ -260,7 +260,7 @@ std::string no_evidence(const Measured& m) {
   if (trace.hardware_counters)
     return "Hardware counters were collected for each kernel, which makes every launch slow: the times in this trace are "
            "not those of a normal run. Record without counters to see where the time goes.";
-  if (std::ranges::any_of(trace.metadata, [](const auto& field) { return field.first == kNoTimelineField; }))
+  if (has_no_timeline(trace))
     return "This file has no timeline: it tells which kernels took how long, and neither how busy the device was nor "
            "what it waited for. Record a trace to see that.";
   return without_requests(m);

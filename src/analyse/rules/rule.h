@@ -166,6 +166,7 @@ struct JobCost {
 struct ChecklistEntry {
   int order = 0;              ///< position in the list
   std::string_view id, question, label;
+  std::string_view jax_label = {};   ///< of programs that use JAX; empty: the same
   /// Either the value of the worst rank with a device, compared with the limit ...
   std::optional<double> (*value)(const RankMeasure&) = nullptr;
   double limit = 0;

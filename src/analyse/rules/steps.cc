@@ -137,7 +137,7 @@ Intervals profiler_time(const Measured& m) {
 }
 
 void describe_profiler_overhead(const Measured& m, Finding& f) {
-  const RecorderAdvice& advice = recorder_advice(m.trace().recorder);
+  const RecorderAdvice& advice = recorder_advice(m.trace());
   if (m.trace().recorder != Recorder::kPyTorch)
     f.fix = {std::string(advice.fewer_steps), std::string(advice.less_detail)};
   f.what = fmt::format("the profiler itself takes {} of the time", format_percent(*f.value));

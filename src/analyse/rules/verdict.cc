@@ -51,10 +51,15 @@ std::string gain(const std::optional<StepSaving>& saving, const RankMeasure& m) 
 // Empty: no device was used.
 std::string verdict_of_samples(const std::vector<DeviceTelemetry>& telemetry,
                                const std::vector<RuleFinding>& findings) {
-  const auto busy = [](const DeviceTelemetry& d) { return d.summary(Metric::kUtilization).mean; };
+  // Of samples of the chip's counters alone, what they say of it.
+  const auto busy = [](const DeviceTelemetry& d) {
+    for (const Metric metric : {Metric::kUtilization, Metric::kGraphicsActive, Metric::kSmActive})
+      if (const auto mean = d.summary(metric).mean) return mean;
+    return std::optional<double>();
+  };
   const DeviceTelemetry* least = nullptr;
   for (const DeviceTelemetry& d : telemetry)
-    if (d.used() && busy(d) && (!least || *busy(d) < *busy(*least))) least = &d;
+    if ((d.used() || busy(d).value_or(0) > 0) && busy(d) && (!least || *busy(d) < *busy(*least))) least = &d;
   if (!least) return {};
   const std::string who = telemetry.size() > 1 ? least->label() + ", the least busy," : least->label();
   const std::string is_busy = fmt::format("{} is busy {} of the time", who, format_percent(*busy(*least), 0));
@@ -299,7 +304,9 @@ std::vector<Check> checklist(const Evidence& evidence, const std::vector<RuleFin
     const bool found = std::ranges::count(findings, rule, &RuleFinding::rule) > 0;
     const RankMeasure* of = first == nullptr && entry->host_alone ? evidence.main_rank() : first;
     const Verdict result = of == nullptr ? Verdict::kUnknown : entry->judge(*of, found);
-    list.push_back({std::string(entry->id), std::string(entry->question), result, {}, {}, std::string(entry->label)});
+    const bool jax = of != nullptr && of->with.has(Framework::kJax) && !entry->jax_label.empty();
+    list.push_back({std::string(entry->id), std::string(entry->question), result, {}, {},
+                    std::string(jax ? entry->jax_label : entry->label)});
   }
   for (size_t i = 0; i < list.size(); ++i)
     if (list[i].verdict == Verdict::kUnknown) list[i].record = to_record(evidence, *entries[i].first);

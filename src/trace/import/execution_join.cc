@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "base/decimal.h"
 #include "trace/import/execution_trace.h"
 
 namespace profgpu {
@@ -24,6 +25,26 @@ bool same_name(const Trace& execution, HostId a, const Trace& profiled, HostId b
   return execution.name(a) == profiled.name(b);
 }
 
+constexpr std::string_view kFunctionNumber = "{\"Record function id\": ";
+
+// Rows of the profiler's and their numbers: those of the execution trace where the profiler wrote them, as it does
+// while an observer runs, else its own, which older profilers took from there.
+std::vector<std::pair<HostId, uint32_t>> numbers_of(const Trace& profiled) {
+  std::vector<std::pair<HostId, uint32_t>> numbers;
+  for (const RangeArguments& a : profiled.range_arguments) {
+    std::string_view text = profiled.strings[a.text];
+    if (!text.starts_with(kFunctionNumber)) continue;
+    text.remove_prefix(kFunctionNumber.size());
+    const auto number = leading_number(text);
+    if (number && number->value >= 0 && number->value <= UINT32_MAX)
+      numbers.emplace_back(a.host, static_cast<uint32_t>(number->value));
+  }
+  if (!numbers.empty()) return numbers;
+  for (uint32_t i = 0; i < profiled.host.size(); ++i)
+    if (profiled.host.link[i] != 0) numbers.emplace_back(HostId(i), profiled.host.link[i]);
+  return numbers;
+}
+
 // Nine in ten names must agree with the numbers: older profilers count otherwise.
 Pairs pairs_by_number(const Trace& execution, const Trace& profiled) {
   std::unordered_map<uint32_t, HostId> numbered;
@@ -31,12 +52,12 @@ Pairs pairs_by_number(const Trace& execution, const Trace& profiled) {
     if (execution.host.link[i] != 0) numbered.emplace(execution.host.link[i], HostId(i));
   Pairs pairs;
   size_t met = 0;
-  for (uint32_t i = 0; i < profiled.host.size(); ++i) {
-    if (!is_joined_kind(profiled.host.kind[i])) continue;
-    const auto at = numbered.find(profiled.host.link[i]);
+  for (const auto& [row, number] : numbers_of(profiled)) {
+    if (!is_joined_kind(profiled.host.kind[row.value])) continue;
+    const auto at = numbered.find(number);
     if (at == numbered.end()) continue;
     ++met;
-    if (same_name(execution, at->second, profiled, HostId(i))) pairs.emplace_back(at->second, HostId(i));
+    if (same_name(execution, at->second, profiled, row)) pairs.emplace_back(at->second, row);
   }
   return 10 * pairs.size() >= 9 * met ? pairs : Pairs();
 }
@@ -108,6 +129,8 @@ bool give(const Trace& execution, OpArgsId from, Trace& profiled, HostId to) {
 }
 
 }  // namespace
+
+std::string function_number_text(uint32_t number) { return fmt::format("{}{}}}", kFunctionNumber, number); }
 
 ExecutionJoin join_execution(const Trace& execution, Trace& profiled) {
   ExecutionJoin join;

@@ -8,6 +8,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
+#include <vector>
 
 #include "base/json_reader.h"
 #include "base/text.h"
@@ -33,6 +35,7 @@ struct ExecutionNode {
   std::string name;
   string_view shapes, types, values, strides;   // JSON arrays
   uint64_t id = 0, number = 0;   // the second: rf_id
+  uint64_t parent = 0;           // the node that it runs within
   int64_t sequence = -1, scope = 0;
   uint64_t thread = 0, forward_thread = 0;
 };
@@ -70,6 +73,7 @@ class NodeReader {
 
   static void set(string_view key, string_view raw, ExecutionNode& node) {
     if (key == "id") node.id = natural(raw);
+    else if (key == "ctrl_deps" || key == "parent") node.parent = natural(raw);
     else if (key == "rf_id") node.number = natural(raw);
     else if (key == "seq_id") node.sequence = whole(raw);
     else if (key == "scope") node.scope = whole(raw);
@@ -154,6 +158,14 @@ std::string profiler_values(const ExecutionNode& node, const std::vector<std::st
   return any && place == types.size() && is_json("[" + values + "]") ? "[" + values + "]" : "";
 }
 
+// Files that people can read have line breaks in their lists.
+std::string compact(string_view list) {
+  std::string text;
+  for (const char c : list)
+    if (c != ' ' && c != '\n' && c != '\r' && c != '\t') text += c == ',' ? ", " : std::string(1, c);
+  return text;
+}
+
 // A list of shapes or strides in the profiler's words: values that are no tensors have none. Empty: it is none.
 std::string of_tensors(string_view list, const std::vector<std::string>& types) {
   std::string all;
@@ -163,7 +175,7 @@ std::string of_tensors(string_view list, const std::vector<std::string>& types) 
     string_view sizes;
     if (!reader.raw_value(sizes)) return false;
     const bool tensor = place >= types.size() || contains(types[place], "Tensor");
-    append_listed(all, tensor ? sizes : "[]");
+    append_listed(all, tensor ? compact(sizes) : "[]");
     ++place;
     return true;
   });
@@ -226,6 +238,22 @@ class ExecutionReader {
     for (const ExecutionNode& node : nodes_) add(node, time_ns++);
   }
 
+  // An operator's parent is known, not how long either took.
+  void set_parents(Trace& trace) const {
+    std::unordered_map<uint64_t, int64_t> time_of_node;
+    for (size_t i = 0; i < nodes_.size(); ++i) time_of_node.emplace(nodes_[i].id, static_cast<int64_t>(i));
+    std::vector<HostId> row_at(nodes_.size());
+    for (uint32_t i = 0; i < trace.host.size(); ++i)
+      if (const auto at = static_cast<size_t>(trace.host.start_ns[i]); at < row_at.size()) row_at[at] = HostId(i);
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      const auto parent = time_of_node.find(nodes_[i].parent);
+      if (parent == time_of_node.end() || parent->second >= static_cast<int64_t>(i)) continue;
+      const HostId row = row_at[i], above = row_at[static_cast<size_t>(parent->second)];
+      if (row.valid() && above.valid() && trace.host.thread[row.value] == trace.host.thread[above.value])
+        trace.host.parent[row.value] = above;
+    }
+  }
+
   std::string schema;
 
  private:
@@ -280,6 +308,7 @@ Result<Trace> read_execution(const std::string& path, const ImportOptions&) {
   Trace trace = builder.finish(1);
   if (trace.host.size() == 0)
     return Error{path + ": an execution trace without any operators", "was the observer registered before the run?"};
+  reader.set_parents(trace);
   trace.metadata.emplace_back("schema", reader.schema);
   trace.windows.assign(1, {0, 0});   // the order of rows is no time
   trace.issues.push_back({TraceIssueKind::kNote, 1,

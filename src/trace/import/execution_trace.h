@@ -20,6 +20,9 @@ struct ExecutionJoin {
   bool by_number = false;   ///< they are told by their record function ids, not by their order
 };
 
+/// The number by which an execution trace of the same run knows an operator, as a range's arguments have it.
+std::string function_number_text(uint32_t number);
+
 /// Gives operators of `profiled` that have no shapes those of the same operators in `execution`: by their record
 /// function ids where the names agree with them, else by thread, order and name. Joins nothing where the two do not
 /// look like one run.

@@ -279,6 +279,15 @@ bool is_xplane_in(std::string_view folder, std::string_view file) {
   return file.ends_with(".xplane.pb") && folder_of(file) == folder;
 }
 
+// JSON of the same profile, with the host's name.
+bool has_xla_json_in(std::string_view folder, const Listing& listing, const std::vector<Head>& heads) {
+  for (size_t i = 0; i < heads.size(); ++i)
+    if (heads[i].importer == &kXlaJson && folder_of(listing.files[i]) == folder &&
+        !base_name(listing.files[i]).starts_with("perfetto_trace.json"))
+      return true;
+  return false;
+}
+
 // JAX writes each profile twice, or three times; those in JSON may lack their end.
 void leave_out_xla_json(Listing& listing, std::vector<Head>& heads, std::vector<std::string>& left_out) {
   for (size_t i = heads.size(); i-- > 0 && listing.folder;) {
@@ -286,11 +295,11 @@ void leave_out_xla_json(Listing& listing, std::vector<Head>& heads, std::vector<
     const std::string whole = file.substr(0, file.rfind(".trace.json")) + ".xplane.pb";
     if (heads[i].importer != &kXlaJson) continue;
     const bool perfetto = base_name(file).starts_with("perfetto_trace.json");   // without the host's name
-    if (!std::ranges::any_of(listing.files, [&](const std::string& other) {
-          return perfetto ? is_xplane_in(folder_of(file), other) : other == whole;
-        }))
-      continue;
-    left_out.push_back(file + ": the .xplane.pb beside it is read");
+    const bool stated = std::ranges::any_of(listing.files, [&](const std::string& other) {
+      return perfetto ? is_xplane_in(folder_of(file), other) : other == whole;
+    });
+    if (!stated && !(perfetto && has_xla_json_in(folder_of(file), listing, heads))) continue;
+    left_out.push_back(file + (stated ? ": the .xplane.pb beside it is read" : ": the .trace.json.gz beside it is read"));
     heads.erase(heads.begin() + static_cast<ptrdiff_t>(i));
     listing.files.erase(listing.files.begin() + static_cast<ptrdiff_t>(i));
   }

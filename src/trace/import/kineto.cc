@@ -119,12 +119,14 @@ class KinetoReader {
   void report_progress();
   Result<Trace> finish(TraceBuilder& builder, int threads);
   void add_issues(Trace& trace, const std::map<TraceIssueKind, int64_t>& counts) const;
+  void add_unknown_rows(Trace& trace, const std::map<TraceIssueKind, int64_t>& counts) const;
 
   const std::string& path_;
   const ImportOptions& options_;
   std::unique_ptr<TextSource> source_;
   ReadState reading_;
   bool object_ = false;
+  int64_t unknown_ns_ = 0;   // of rows of kinds that are not known
 };
 
 Status KinetoReader::read_file(TraceBuilder& builder, int threads) {
@@ -285,11 +287,34 @@ void KinetoReader::add_issues(Trace& trace, const std::map<TraceIssueKind, int64
   say(TraceIssueKind::kInvalidText, "names that are not valid UTF-8: {}; the bytes that are not are shown as \uFFFD");
   say(TraceIssueKind::kHardwareCounters, "rows of hardware counters, which are not read: {}");
   say(TraceIssueKind::kOther, "rows left out because their process has no rank's label: {}");
-  say(TraceIssueKind::kUnknownRows, "rows left out because profgpu does not know their kind: {}");
+  add_unknown_rows(trace, counts);
+}
+
+// How much is missing: of the rows, and of the time that they add up to, as far as they state it.
+void KinetoReader::add_unknown_rows(Trace& trace, const std::map<TraceIssueKind, int64_t>& counts) const {
+  const auto unknown = counts.find(TraceIssueKind::kUnknownRows);
+  if (unknown == counts.end() || unknown->second == 0) return;
+  const double rows = static_cast<double>(trace.host.size() + trace.activity.size());
+  double known_ns = 0;
+  for (const auto* durations : {&trace.host.duration_ns, &trace.activity.duration_ns})
+    for (const int64_t ns : *durations) known_ns += static_cast<double>(ns);
+  const auto count = static_cast<double>(unknown->second), ns = static_cast<double>(unknown_ns_);
+  std::string share = fmt::format("{:.3g} % of all", 100 * count / (rows + count));
+  if (ns > 0) share += fmt::format(", and {:.3g} % of the time that all add up to", 100 * ns / (known_ns + ns));
+  trace.issues.push_back({TraceIssueKind::kUnknownRows, unknown->second,
+                          fmt::format("rows left out because profgpu does not know their kind: {} ({})",
+                                      format_count(unknown->second), share)});
+}
+
+// Another tool's timeline: nothing of it is PyTorch's but the format.
+bool is_of_another_tool(const Trace& trace, const std::map<TraceIssueKind, int64_t>& counts) {
+  const bool versioned = std::ranges::any_of(trace.metadata, [](const auto& m) { return m.first == "schemaVersion"; });
+  return !versioned && trace.activity.size() == 0 && counts.contains(TraceIssueKind::kUnknownRows);
 }
 
 Result<Trace> KinetoReader::finish(TraceBuilder& builder, int threads) {
   std::map<TraceIssueKind, int64_t> counts = builder.issue_counts();
+  unknown_ns_ = builder.unknown_ns();
   Trace trace = builder.finish(threads);
   if (options_.merged) {   // what the file says beside its events is of one of its ranks
     trace.distributed.rank = options_.merged->rank;
@@ -306,8 +331,9 @@ Result<Trace> KinetoReader::finish(TraceBuilder& builder, int threads) {
   if (trace.host.size() + trace.activity.size() == 0)
     return Error{path_ + ": none of its events could be used" +
                      (reading_.damaged > 0 ? " (the text is damaged)" : ""),
-                 "`profgpu formats` lists what it reads"};
+                 "`profgpu formats` lists what it reads; py-spy: record with --format speedscope"};
   add_issues(trace, counts);
+  if (is_of_another_tool(trace, counts)) trace.recorder = Recorder::kOther;
   return trace;
 }
 

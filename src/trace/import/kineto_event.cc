@@ -8,6 +8,7 @@
 
 #include "base/decimal.h"
 #include "base/text.h"
+#include "trace/import/execution_trace.h"
 
 namespace profgpu {
 namespace {
@@ -228,6 +229,7 @@ const KinetoEvents::SlotTable& KinetoEvents::slots_of(EventClass c) {
                                        {"external id", &A::external_id},
                                        {"Sequence number", &A::sequence},
                                        {"Fwd thread id", &A::forward_thread},
+                                       {"Record function id", &A::function_number},
                                        {"flops", &A::flops},
                                        {"In msg nelems", &A::in_elements},
                                        {"Out msg nelems", &A::out_elements},
@@ -338,6 +340,10 @@ void KinetoEvents::add() {
   }
   if (v.phase == 'B' || v.phase == 'E' || (v.phase == 'X' && v.event_class == EventClass::kUnknown)) {
     ++shard_.issues[TraceIssueKind::kUnknownRows];
+    const auto length = v.duration.empty() ? std::nullopt : padded_scaled_decimal(v.duration, 3);
+    constexpr int64_t kLongestKnown = int64_t{1} << 50;
+    if (length && *length > 0 && *length < kLongestKnown && shard_.unknown_ns < INT64_MAX - kLongestKnown)
+      shard_.unknown_ns += *length;
     return;
   }
   const auto start = padded_scaled_decimal(v.time, 3);
@@ -395,6 +401,8 @@ void KinetoEvents::add_host(int64_t start, int64_t duration) {
     if (!v.shapes.empty() && has_zero_stride(v.strides.text)) args.strides = raw_text(v.strides);
     row.args = shard_.op_arguments(args);
   }
+  if (const uint32_t number = id32(v.function_number); number != 0)
+    shard_.host_arguments.emplace_back(shard_.host.size(), shard_.strings.intern(function_number_text(number)));
   if (!v.collective.raw.empty()) shard_.host_collectives.emplace_back(shard_.host.size(), add_collective());
   shard_.host.push_back(row);
 }

@@ -72,6 +72,16 @@ int64_t issue(const Trace& trace, TraceIssueKind kind) {
   return 0;
 }
 
+TEST_F(KinetoTest, RowsOfAnotherToolAreCountedWithTheirShare) {
+  const auto trace = read(R"({"traceEvents": [
+    {"ph": "X", "cat": "cpu_op", "name": "append", "pid": 1, "tid": 1, "ts": 0, "dur": 5},
+    {"ph": "X", "cat": "gpu_op", "name": "gemm", "pid": 2, "tid": 3, "ts": 20, "dur": 15}]})");
+  ASSERT_TRUE(trace);
+  EXPECT_EQ(issue(*trace, TraceIssueKind::kUnknownRows), 1);
+  EXPECT_NE(trace->issues.front().text.find("1 (50 % of all, and 75 % of the time"), std::string::npos) << trace->issues.front().text;
+  EXPECT_EQ(trace->recorder, Recorder::kOther);
+}
+
 // As tools write that make such traces: the call and the kernel have the operator's id alone.
 TEST_F(KinetoTest, WithoutCorrelationsTheOperatorsIdLinks) {
   const auto row = [](const char* category, const char* name, int at, const char* arguments) {

@@ -57,7 +57,7 @@ struct KinetoValues {
   RawValue arguments;   ///< all of them, where the category came later
 
   std::string_view device, stream, context, correlation, external_id, bytes, registers, shared, graph, graph_node;
-  std::string_view sequence, forward_thread, flops, wait_stream;
+  std::string_view sequence, forward_thread, function_number, flops, wait_stream;
   RawValue shapes, types, concrete, strides;
   std::string_view device_type, device_id, address, total_allocated, total_reserved;
   std::string_view in_elements, out_elements, group_size, collective_sequence, source, destination;

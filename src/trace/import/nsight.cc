@@ -61,7 +61,7 @@ std::vector<TablePiece> table_pieces(SqliteSource& source) {
 class NsightReader {
  public:
   NsightReader(SqliteSource source, const ImportOptions& options)
-      : source_(std::move(source)), options_(options), scope_(scope_of(source_, options)), names_(source_),
+      : source_(std::move(source)), options_(options), scope_(scope_of(source_, options, rank_)), names_(source_),
         payloads_(source_), shared_{names_, scope_, payloads_.empty() ? nullptr : &payloads_, nsight_end_ns(source_)} {}
 
   Result<Trace> read() {
@@ -88,10 +88,17 @@ class NsightReader {
   }
 
  private:
-  static NsightScope scope_of(SqliteSource& source, const ImportOptions& options) {
-    if (options.merged && options.merged->process != 0) return NsightScope::of(*options.merged);
-    const std::vector<NsightRank> ranks = nsight_ranks(source);
-    return NsightScope::whole(ranks.size() == 1 ? ranks.front().process : 0);
+  // `rank`: as the file has it.
+  static NsightScope scope_of(SqliteSource& source, const ImportOptions& options, std::optional<int>& rank) {
+    if (options.merged) rank = options.merged->rank;
+    if (options.merged && options.merged->process != 0) {
+      const MergedRank& merged = *options.merged;
+      return NsightScope::of(merged, merged.first ? nsight_helpers(source, merged.processes) : std::vector<int64_t>());
+    }
+    const auto& [ranks, helpers] = nsight_processes(source);
+    if (ranks.size() != 1) return NsightScope::whole(0, helpers);
+    if (!rank) rank = ranks.front().rank;
+    return NsightScope::whole(ranks.front().process, helpers);
   }
 
   void describe();
@@ -108,6 +115,7 @@ class NsightReader {
 
   SqliteSource source_;
   const ImportOptions& options_;
+  std::optional<int> rank_;
   NsightScope scope_;
   NsightNames names_;
   NsightPayloads payloads_;
@@ -130,14 +138,12 @@ void NsightReader::describe() {
   std::set<int32_t> taken;
   for (const NsightDevice& d : devices_)
     if (d.of_process && taken.insert(d.properties.id).second) header.devices.push_back(d.properties);
-  if (options_.merged) {
-    header.distributed.rank = options_.merged->rank;
-    if (!options_.merged->numbered && options_.merged->first)
-      header.issues.push_back({TraceIssueKind::kNote, options_.merged->ranks,
-                               fmt::format("processes with device work in the file: {}; it does not say which rank each "
-                                           "is, so they are numbered by device and process id",
-                                           options_.merged->ranks)});
-  }
+  header.distributed.rank = rank_;
+  if (options_.merged && !options_.merged->numbered && options_.merged->first)
+    header.issues.push_back({TraceIssueKind::kNote, options_.merged->ranks,
+                             fmt::format("processes with device work in the file: {}; it does not say which rank each "
+                                         "is, so they are numbered by device and process id",
+                                         options_.merged->ranks)});
 }
 
 void NsightReader::read_tables(int threads) {
@@ -305,7 +311,7 @@ Result<Trace> read_nsight_export(SqliteSource source, const ImportOptions& optio
 }
 
 std::vector<MergedRank> nsight_ranks_of_export(SqliteSource& source) {
-  const std::vector<NsightRank> found = nsight_ranks(source);
+  const std::vector<NsightRank> found = nsight_processes(source).ranks;
   if (found.size() < 2) return {};
   std::vector<MergedRank> ranks;
   std::vector<int64_t> processes;

@@ -40,6 +40,7 @@ std::set<int64_t> pids_with_contexts(SqliteSource& source) {
 
 struct Found {
   int64_t device = std::numeric_limits<int64_t>::max();   // the first that it uses
+  bool kernels = false;
   std::optional<int> rank;
 };
 
@@ -80,11 +81,13 @@ StringId NsightNames::find(int64_t id) const {
 }
 
 std::string NsightScope::condition(string_view column) const {
-  if (ranks_.empty()) return {};
   if (!rest_) return fmt::format("(\"{}\" & -16777216) = {}", column, main_);
   std::string others;
   for (const int64_t process : ranks_)
     if (process != main_) append_listed(others, std::to_string(process));
+  if (column == "globalPid")
+    for (const int64_t process : helpers_) append_listed(others, std::to_string(process));
+  if (others.empty()) return {};
   return fmt::format("\"{0}\" IS NULL OR (\"{0}\" & -16777216) NOT IN ({1})", column, others);
 }
 
@@ -93,7 +96,10 @@ bool NsightScope::holds(int64_t process) const {
   return rest_ && std::find(ranks_.begin(), ranks_.end(), process) == ranks_.end();
 }
 
-std::vector<NsightRank> nsight_ranks(SqliteSource& source) {
+namespace {
+
+// Processes that used a device; of a damaged page there may be one without a number.
+std::map<int64_t, Found> processes_of_devices(SqliteSource& source) {
   std::map<int64_t, Found> processes;
   const bool several = pids_with_contexts(source).size() != 1;
   for (const string_view table : kActivityTables) {
@@ -104,12 +110,26 @@ std::vector<NsightRank> nsight_ranks(SqliteSource& source) {
       const std::pair row(scan.integer(0), scan.integer(1));
       if (row == last) continue;   // rows come in runs
       last = row;
-      if (!row.first) continue;
+      if (!row.first || nsight_process(*row.first) == 0) continue;
       Found& found = processes[nsight_process(*row.first)];
+      found.kernels = found.kernels || !table.starts_with("CUPTI_ACTIVITY_KIND_MEM");
       found.device = std::min(found.device, row.second.value_or(found.device));
       if (!several) break;
     }
   }
+  return processes;
+}
+
+}  // namespace
+
+NsightProcesses nsight_processes(SqliteSource& source) {
+  std::map<int64_t, Found> processes = processes_of_devices(source);
+  NsightProcesses all;
+  if (std::ranges::any_of(processes, [](const auto& p) { return p.second.kernels; }))
+    std::erase_if(processes, [&](const auto& p) {
+      if (!p.second.kernels) all.helpers.push_back(p.first);
+      return !p.second.kernels;
+    });
   read_mpi_ranks(source, processes);
   std::vector<std::pair<Found, int64_t>> order;
   for (const auto& [process, found] : processes) order.emplace_back(found, process);
@@ -120,9 +140,21 @@ std::vector<NsightRank> nsight_ranks(SqliteSource& source) {
     return std::tuple(numbered ? a.first.rank.value_or(0) : 0, a.first.device, a.second) <
            std::tuple(numbered ? b.first.rank.value_or(0) : 0, b.first.device, b.second);
   });
-  std::vector<NsightRank> ranks;
-  for (const auto& [found, process] : order) ranks.push_back({process, numbered ? found.rank : std::nullopt});
-  return ranks;
+  for (const auto& [found, process] : order) all.ranks.push_back({process, numbered ? found.rank : std::nullopt});
+  return all;
+}
+
+std::vector<int64_t> nsight_helpers(SqliteSource& source, const std::vector<int64_t>& ranks) {
+  std::string list;
+  for (const int64_t process : ranks) append_listed(list, std::to_string(process));
+  std::set<int64_t> helpers;
+  for (const string_view table : {"CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET"}) {
+    if (!source.has(table, "globalPid")) continue;
+    SqliteScan scan(source, table, {"globalPid"}, fmt::format("(\"globalPid\" & -16777216) NOT IN ({})", list));
+    while (scan.next())
+      if (const int64_t process = nsight_process(scan.integer(0, 0)); process != 0) helpers.insert(process);
+  }
+  return {helpers.begin(), helpers.end()};
 }
 
 std::vector<NsightDevice> nsight_devices(SqliteSource& source, const NsightScope& scope) {
@@ -287,12 +319,47 @@ void add_unread_tables(SqliteSource& source, std::vector<TraceIssue>& issues) {
                                   100 * static_cast<double>(unread) / static_cast<double>(std::max<int64_t>(all, 1)))});
 }
 
+void add_helpers(const NsightScope& scope, std::vector<TraceIssue>& issues) {
+  std::string pids;
+  for (const int64_t process : scope.helpers()) append_listed(pids, std::to_string(nsight_pid(process)));
+  if (!pids.empty())
+    issues.push_back({TraceIssueKind::kNote, static_cast<int64_t>(scope.helpers().size()),
+                      fmt::format("processes that copy, and launch no kernels, beside those that do: pid {}; their copies "
+                                  "are left out",
+                                  pids)});
+}
+
+// Of a newer schema, whose columns have other names.
+void add_missing_columns(SqliteSource& source, std::vector<TraceIssue>& issues) {
+  int64_t all = 0;
+  for (const auto& [name, columns] : source.tables())
+    if (source.has(name, "start") || source.has(name, "timestamp")) all += std::min(source.last_row(name), source.file_bytes());
+  for (const string_view table : kActivityTables) {
+    std::string missing;
+    for (const string_view column : {"start", "end", "deviceId", "correlationId"})
+      if (source.has(table) && !source.has(table, column)) append_listed(missing, column);
+    const int64_t rows = std::min(source.last_row(table), source.file_bytes());
+    if (missing.empty() || rows == 0) continue;
+    const bool timed = source.has(table, "start") && source.has(table, "end");
+    const double pct = 100 * static_cast<double>(rows) / static_cast<double>(std::max<int64_t>(all, rows));
+    issues.push_back({timed ? TraceIssueKind::kOther : TraceIssueKind::kUnknownRows, rows,
+                      fmt::format("table {} has no column {}, perhaps because its schema is newer: its {} rows ({:.3g} % of the "
+                                  "file's rows of events) are {}",
+                                  table, missing, format_count(rows), pct,
+                                  !timed ? "left out"
+                                  : source.has(table, "deviceId") ? "read without their launching calls"
+                                                                  : "read as if device 0 had run them all")});
+  }
+}
+
 }  // namespace
 
 void add_nsight_issues(SqliteSource& source, const NsightScope& scope, std::vector<TraceIssue>& issues) {
   source.add_issues(issues);
   add_diagnostics(source, scope, issues);
   if (!scope.has_rest()) return;   // said by the first rank
+  add_helpers(scope, issues);
+  add_missing_columns(source, issues);
   for (const string_view table : {"META_DATA_EXPORT", "EXPORT_META_DATA"}) {
     SqliteScan version(source, table, {"value"}, "name = 'EXPORT_SCHEMA_VERSION_MAJOR'");
     if (!version.next() || version.text(0).size() > 9 || !all_digits(version.text(0))) continue;

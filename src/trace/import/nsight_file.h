@@ -45,31 +45,43 @@ class NsightNames {
 class NsightScope {
  public:
   /// All of the file, with `main` the one whose work is analysed; 0: not known.
-  static NsightScope whole(int64_t main) { return NsightScope(main, {}, true); }
-  /// Of a rank; the first one has the processes too that are no rank's.
-  static NsightScope of(const MergedRank& rank) { return NsightScope(rank.process, rank.processes, rank.first); }
+  static NsightScope whole(int64_t main, std::vector<int64_t> helpers) {
+    return NsightScope(main, {}, true, std::move(helpers));
+  }
+  /// Of a rank; the first one has the calls and ranges too of processes that are no rank's.
+  static NsightScope of(const MergedRank& rank, std::vector<int64_t> helpers) {
+    return NsightScope(rank.process, rank.processes, rank.first, std::move(helpers));
+  }
 
   /// The condition on a column that holds a globalTid or a globalPid; empty: all rows count.
   [[nodiscard]] std::string condition(std::string_view column) const;
   [[nodiscard]] bool holds(int64_t process) const;
   [[nodiscard]] int64_t main() const { return main_; }
+  /// Processes whose work on devices is left out.
+  [[nodiscard]] const std::vector<int64_t>& helpers() const { return helpers_; }
   /// What belongs to no process is read with this one.
   [[nodiscard]] bool has_rest() const { return rest_; }
 
  private:
-  NsightScope(int64_t main, std::vector<int64_t> ranks, bool rest)
-      : main_(main), ranks_(std::move(ranks)), rest_(rest) {}
+  NsightScope(int64_t main, std::vector<int64_t> ranks, bool rest, std::vector<int64_t> helpers)
+      : main_(main), ranks_(std::move(ranks)), helpers_(std::move(helpers)), rest_(rest) {}
   int64_t main_;
-  std::vector<int64_t> ranks_;
+  std::vector<int64_t> ranks_, helpers_;
   bool rest_;
 };
 
-/// Processes with activity on a device, in the order of ranks: as MPI numbers them, else by device, then by pid.
 struct NsightRank {
   int64_t process = 0;
   std::optional<int> rank;   ///< as MPI numbers it
 };
-std::vector<NsightRank> nsight_ranks(SqliteSource& source);
+struct NsightProcesses {
+  /// With activity on a device, in the order of ranks: as MPI numbers them, else by device, then by pid.
+  std::vector<NsightRank> ranks;
+  std::vector<int64_t> helpers;   ///< that only copy, beside others that run kernels
+};
+NsightProcesses nsight_processes(SqliteSource& source);
+/// The helpers beside these ranks' processes.
+std::vector<int64_t> nsight_helpers(SqliteSource& source, const std::vector<int64_t>& ranks);
 
 /// A device of the machine and, by CUDA, of the main process.
 struct NsightDevice {

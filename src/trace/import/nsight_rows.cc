@@ -183,7 +183,7 @@ uint16_t NsightRecords::thread(int64_t global_tid) {
 void NsightRecords::add_activity(const SqliteScan& row, ActivityKind kind, StringId name, ActivityArgs args) {
   Times at;
   if (!times(row, at)) return;
-  const auto device = row.integer(kDevice);
+  const auto device = row.lacks(kDevice) ? std::optional<int64_t>(0) : row.integer(kDevice);
   if (!device || *device < INT32_MIN || *device > INT32_MAX) {
     ++shard_.issues[TraceIssueKind::kOutOfRange];
     return;

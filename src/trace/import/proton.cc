@@ -193,6 +193,7 @@ Result<Trace> read_hatchet(const std::string& path, const ImportOptions& options
   bool broken = false;
   auto text = whole_text(path, broken);
   if (!text) return text.error();
+  const bool cycles = contains(*text, "\"cycles\"");
   HatchetReader reader(*text);
   const bool complete = reader.read() && !broken;
   TraceBuilder builder;
@@ -200,6 +201,9 @@ Result<Trace> read_hatchet(const std::string& path, const ImportOptions& options
   builder.header().devices = reader.devices;
   const HatchetRows rows(reader.root, builder.shard());
   Trace trace = builder.finish(options.threads);
+  if (trace.activity.size() == 0 && cycles)
+    return Error{path + ": a profile of Proton that counts cycles within kernels, which profgpu does not read",
+                 "record whole kernels: proton.start(\"profile\"), without backend=\"instrumentation\""};
   if (trace.activity.size() == 0)
     return Error{path + ": a profile of Proton without any kernel's time" + (complete ? "" : " (the file is damaged)"),
                  "proton.start(\"profile\"), and proton.finalize() after the kernels have run"};

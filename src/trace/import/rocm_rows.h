@@ -45,7 +45,7 @@ class RocmRows {
   void add_alias(int64_t alias, int64_t number);
   void add(const RocmDispatch& dispatch);
   void add(const RocmCopy& copy);
-  /// Of a kernel that begins then.
+  /// Of a kernel that begins then. `value`: over all parts of the device.
   void add_counter(std::string_view counter, double value, int64_t start_ns, int64_t agent);
   /// By the library's name: HIP's are runtime calls, HSA's driver calls, all others library calls.
   void add_call(const RocmRange& call);

@@ -21,7 +21,8 @@ namespace {
 
 using std::string_view;
 
-constexpr string_view kDispatches = "rocpd_kernel_dispatch", kRegions = "rocpd_region", kCopies = "rocpd_memory_copy";
+constexpr string_view kDispatches = "rocpd_kernel_dispatch", kRegions = "rocpd_region", kCopies = "rocpd_memory_copy",
+                      kCounters = "rocpd_pmc_event";
 
 // "" or "_GUID"; nullopt: another table.
 std::optional<std::string> suffix_of(string_view table, string_view name) {
@@ -55,14 +56,21 @@ class RocpdReader {
     read_copies();
     read_regions();
     read_samples();
+    read_counters();
+    count_other_tables();
   }
   [[nodiscard]] const std::map<std::string, std::string>& problems() const { return problems_; }
+  /// Records that are not read, by kind.
+  [[nodiscard]] const std::map<std::string, int64_t>& unread() const { return unread_; }
+  [[nodiscard]] bool has_counters() const { return has_counters_; }
+  /// Ranges of the program's whose names are not there as text.
+  [[nodiscard]] int64_t packed_texts() const { return packed_texts_; }
   [[nodiscard]] const std::string& host() const { return host_; }
 
  private:
   struct Event {
     int64_t stack = 0;
-    int64_t category = 0;
+    bool marker = false;
     std::string message;   // of a marker
   };
   struct Track {
@@ -105,11 +113,18 @@ class RocpdReader {
     scan("rocpd_track", {"id", "pid", "tid", "agent_id", "queue_id", "stream_id"}, [&](const SqliteScan& r) {
       tracks_[r.integer(0, -1)] = {r.integer(1, 0), r.integer(2, 0), r.integer(3, 0), r.integer(4, 0), r.integer(5, 0)};
     });
+    // Of schemas in which categories are a table, else they are texts as others.
+    const bool named = source_.has(table("rocpd_info_category"));
+    std::unordered_map<int64_t, std::string> categories;
+    scan("rocpd_info_category", {"id", "name"}, [&](const SqliteScan& r) { categories[r.integer(0, -1)] = r.text(1); });
     scan("rocpd_event", {"id", "category_id", "stack_id", "correlation_id", "extdata"}, [&](const SqliteScan& r) {
       Event& event = events_[r.integer(0, -1)];
-      event.category = r.integer(1, 0);
+      const int64_t category = r.integer(1, 0);
       event.stack = r.integer(2, 0) != 0 ? r.integer(2, 0) : r.integer(3, 0);
-      if (string(event.category).starts_with("MARKER")) event.message = message_in(r.text(4));
+      event.marker = (named ? string_view(categories[category]) : string(category)).starts_with("MARKER");
+      if (!event.marker) return;
+      event.message = message_in(r.text(4));
+      packed_texts_ += event.message.empty() && !r.text(4).empty() && !r.text(4).starts_with('{');
     });
     const std::vector<string_view> symbol = {"id", "display_name", "kernel_name", "arch_vgpr_count"};
     scan("rocpd_info_kernel_symbol", symbol, [&](const SqliteScan& r) {
@@ -155,6 +170,7 @@ class RocpdReader {
   void read_dispatches() {
     enum : int { kKernel, kStart, kEnd, kStartId, kEndId, kTrack, kAgent, kQueue, kStream, kEvent, kLds, kGrid,
                  kWorkgroup = kGrid + 3 };
+    const bool counted = source_.last_row(table(kCounters)) > 0;
     scan(kDispatches,
          {"kernel_id", "start", "end", "start_id", "end_id", "track_id", "agent_id", "queue_id", "stream_id",
           "event_id", "group_segment_size", "grid_size_x", "grid_size_y", "grid_size_z", "workgroup_size_x",
@@ -173,6 +189,7 @@ class RocpdReader {
            }
            d.lds_bytes = r.integer(kLds, 0);
            rows_.add(d);
+           if (counted) dispatched_[r.integer(kEvent, -1)] = {d.start_ns, d.agent};
          });
   }
   void read_copies() {
@@ -196,7 +213,7 @@ class RocpdReader {
            const Event& of = event(r.integer(kEvent, -1));
            RocmRange range{string(r.integer(kName, -1)), time(r, kStart, kStartId), time(r, kEnd, kEndId),
                            found(processes_, on.process), found(threads_, on.thread), of.stack};
-           if (!string(of.category).starts_with("MARKER")) return rows_.add_call(range);
+           if (!of.marker) return rows_.add_call(range);
            if (!of.message.empty()) range.name = of.message;
            rows_.add_marker(range);
          });
@@ -204,14 +221,52 @@ class RocpdReader {
 
   // Instants that the program marked.
   void read_samples() {
-    enum : int { kTrack, kTime, kTimeId, kEvent };
-    scan("rocpd_sample", {"track_id", "timestamp", "timestamp_id", "event_id"}, [&](const SqliteScan& r) {
+    enum : int { kTrack, kTime, kTimeId, kEvent, kName };
+    scan("rocpd_sample", {"track_id", "timestamp", "timestamp_id", "event_id", "name_id"}, [&](const SqliteScan& r) {
       const Event& of = event(r.integer(kEvent, -1));
-      if (!string(of.category).starts_with("MARKER")) return;
+      if (!of.marker) return void(++unread_["sample"]);
       const Track on = track(r, kTrack, {});
       const int64_t at = time(r, kTime, kTimeId);
-      rows_.add_marker({of.message, at, at, found(processes_, on.process), found(threads_, on.thread), of.stack});
+      const string_view name = of.message.empty() ? string(r.integer(kName, -1)) : string_view(of.message);
+      rows_.add_marker({name, at, at, found(processes_, on.process), found(threads_, on.thread), of.stack});
     });
+  }
+
+  // A dispatch has a row for each part of the device that counted.
+  void read_counters() {
+    constexpr size_t kMostCounters = 4'000'000;
+    std::unordered_map<int64_t, std::string> names;
+    scan("rocpd_info_pmc", {"id", "name", "symbol"}, [&](const SqliteScan& r) {
+      names[r.integer(0, -1)] = r.text(1).empty() ? r.text(2) : r.text(1);
+    });
+    std::map<std::pair<int64_t, int64_t>, double> sums;   // by event and counter
+    scan(kCounters, {"event_id", "pmc_id", "value"}, [&](const SqliteScan& r) {
+      const std::pair key(r.integer(0, -1), r.integer(1, -1));
+      const auto value = r.real(2);
+      const bool kept = value && dispatched_.contains(key.first) && (sums.size() < kMostCounters || sums.contains(key));
+      if (kept) sums[key] += *value;
+      else ++unread_["pmc event"];
+    });
+    for (const auto& [key, value] : sums) {
+      const auto& [start_ns, agent] = dispatched_[key.first];
+      rows_.add_counter(names[key.second], value, start_ns, agent);
+    }
+    has_counters_ = !sums.empty();
+  }
+
+  // Tables that may be added, by what they hold.
+  void count_other_tables() {
+    constexpr string_view kBegin = "rocpd_";
+    static const std::set<string_view> known = {"kernel_dispatch", "memory_copy", "region", "sample", "pmc_event", "string", "event",
+                                                "track", "timestamp", "metadata", "arg", "call_stack", "line_info"};
+    for (const auto& [name, columns] : source_.tables()) {
+      if (!name.starts_with(kBegin) || name.size() <= kBegin.size() + suffix_.size() || !name.ends_with(suffix_)) continue;
+      std::string kind = name.substr(kBegin.size(), name.size() - kBegin.size() - suffix_.size());
+      const bool whole = suffix_of(name, std::string(kBegin) + kind) == suffix_;
+      if (!whole || known.contains(kind) || kind.starts_with("info_")) continue;
+      std::ranges::replace(kind, '_', ' ');
+      if (const int64_t rows = source_.last_row(name); rows > 0) unread_[kind] += std::min(rows, source_.file_bytes());
+    }
   }
 
   SqliteSource& source_;
@@ -222,7 +277,11 @@ class RocpdReader {
   std::unordered_map<int64_t, Track> tracks_;
   std::unordered_map<int64_t, Event> events_;
   std::unordered_map<int64_t, Symbol> symbols_;
+  std::unordered_map<int64_t, std::pair<int64_t, int64_t>> dispatched_;   // by event, where there are counters: start, agent
   std::map<std::string, std::string> problems_;
+  std::map<std::string, int64_t> unread_;
+  int64_t packed_texts_ = 0;
+  bool has_counters_ = false;
   std::string host_;
 };
 
@@ -231,6 +290,9 @@ Result<Trace> read_rocpd(const std::string& path, const ImportOptions& options) 
   if (!source) return source.error();
   const std::vector<std::string> sets = table_sets(*source);
   const auto which = options.merged ? static_cast<size_t>(std::max<int64_t>(options.merged->process, 0)) : 0;
+  if (which >= sets.size() && source->has("rocpd_op") && source->has("rocpd_api"))
+    return Error{path + ": a database of rocmProfileData, whose tables profgpu does not read",
+                 "record with rocprofv3 --sys-trace"};
   if (which >= sets.size())
     return Error{path + ": a rocpd database without tables of kernels, calls or copies", "record again with rocprofv3"};
   TraceBuilder builder;
@@ -250,7 +312,12 @@ Result<Trace> read_rocpd(const std::string& path, const ImportOptions& options) 
   for (const auto& [table, problem] : reader.problems())
     trace.issues.push_back({TraceIssueKind::kDamaged, 1,
                             fmt::format("table {} could not be read to its end: {}", table, problem)});
-  add_rocm_issues(true, counts, {}, trace);
+  trace.hardware_counters = reader.has_counters();
+  add_rocm_issues(true, counts, reader.unread(), trace);
+  if (reader.packed_texts() > 0)
+    trace.issues.push_back({TraceIssueKind::kOther, reader.packed_texts(),
+                            fmt::format("markers whose texts are compressed, so their names were not read: {}",
+                                        format_count(reader.packed_texts()))});
   if (options.merged && options.merged->first)
     trace.issues.push_back({TraceIssueKind::kNote, options.merged->ranks,
                             fmt::format("processes in the file: {}; it does not say which rank each is, so they are "

@@ -7,7 +7,7 @@
 #include <charconv>
 #include <iterator>
 #include <map>
-#include <set>
+#include <unordered_map>
 #include <vector>
 
 #include "base/csv.h"
@@ -26,7 +26,8 @@ using std::string_view;
 constexpr string_view kEndings[] = {"kernel_trace.csv",     "hip_api_trace.csv",     "hip_runtime_api_trace.csv",
                                     "hip_trace.csv",        "hsa_api_trace.csv",     "hsa_trace.csv",
                                     "memory_copy_trace.csv", "marker_api_trace.csv", "rccl_api_trace.csv",
-                                    "rccl_trace.csv",
+                                    "rccl_trace.csv",        "counter_collection.csv", "memory_allocation_trace.csv",
+                                    "scratch_memory_trace.csv", "rocdecode_api_trace.csv", "rocjpeg_api_trace.csv",
                                     "kernel_stats.csv",     "memory_copy_stats.csv", "hip_api_stats.csv",
                                     "hip_runtime_api_stats.csv", "hip_stats.csv",    "hsa_api_stats.csv",
                                     "hsa_stats.csv",        "marker_api_stats.csv",  "rccl_api_stats.csv",
@@ -40,7 +41,10 @@ bool is_device_stats(string_view path) {
 
 // Records say all that totals do. Totals of calls would stand beside those of kernels as if both had run at once.
 void keep_the_best(std::vector<std::string>& files) {
-  const auto is_trace = [](const std::string& f) { return !is_stats(f) && !f.ends_with("agent_info.csv"); };
+  const auto is_trace = [](const std::string& f) {
+    const bool other = f.ends_with("agent_info.csv") || f.ends_with("_allocation_trace.csv") || f.ends_with("_memory_trace.csv");
+    return !is_stats(f) && !other;
+  };
   if (std::ranges::any_of(files, is_trace))
     std::erase_if(files, is_stats);
   else if (std::ranges::any_of(files, is_device_stats))
@@ -113,7 +117,8 @@ class CsvTable {
 
 class RocprofTables {
  public:
-  explicit RocprofTables(RocmRows& rows) : rows_(rows) {}
+  /// `counted`: a file of counters is among those that are read.
+  RocprofTables(RocmRows& rows, bool counted) : rows_(rows), counted_(counted) {}
 
   /// False: the last line is not whole. `path`: says what totals are of.
   bool read(string_view text, string_view path) {
@@ -134,15 +139,21 @@ class RocprofTables {
     }
     return true;
   }
-  [[nodiscard]] int64_t unread() const { return unread_; }
-  /// Rows of hardware counters; and those of them that are not kept.
+  /// Records that are not read, by kind.
+  [[nodiscard]] std::map<std::string, int64_t> unread() const {
+    std::map<std::string, int64_t> all = unread_;
+    if (lost_counters() > 0) all["hardware counters"] = lost_counters();
+    return all;
+  }
+  /// Rows of hardware counters.
   [[nodiscard]] int64_t counters() const { return counter_rows_; }
-  [[nodiscard]] int64_t lost_counters() const { return counter_rows_ - std::min(counters_, kMaxCounters); }
   /// Calls in totals by name; of these, such as do not stand one by one.
   [[nodiscard]] int64_t totals() const { return totals_; }
   [[nodiscard]] int64_t together() const { return together_; }
 
  private:
+  [[nodiscard]] int64_t lost_counters() const { return counter_rows_ - std::min(counters_, kMaxCounters); }
+
   // Whether any record has a stream of its own. Else the column, if it is there, says 0, and queues tell them apart.
   static bool has_streams(string_view text) {
     const size_t end = text.find('\n');
@@ -164,7 +175,7 @@ class RocprofTables {
     else if (t.has("kernel_name") || t.has("kernelname")) dispatch(t);
     else if (t.has("direction")) copy(t);
     else if (t.has("function")) call(t);
-    else ++unread_;
+    else ++unread_[lower_case(t.has("kind") ? t.text({"kind"}) : "other tables")];
   }
   static int64_t start(const CsvTable& t) { return t.number({"start_timestamp", "beginns"}, -1); }
   static int64_t end(const CsvTable& t) { return t.number({"end_timestamp", "endns"}, -1); }
@@ -186,13 +197,17 @@ class RocprofTables {
     rows_.add_alias(gpu ? kGpus + gpus_++ : kHosts + hosts_++, node);
   }
   void dispatch(const CsvTable& t) {
-    // A row for each counter of a dispatch.
-    if (t.has("counter_name")) {
-      const auto value = real_number(t.text({"counter_value"}));
-      if (value && ++counters_ <= kMaxCounters)
-        rows_.add_counter(t.text({"counter_name"}), *value, start(t), agent_number(t.text({"agent_id", "gpu_id"})));
-      ++counter_rows_;
-      if (!counted_.insert(t.number({"dispatch_id"}, counter_rows_)).second) return;
+    // A row for each counter of a dispatch, which the file of kernels may have as well, at times of its own.
+    const bool counter = t.has("counter_name");
+    if (counter || (counted_ && t.has("dispatch_id"))) {
+      const auto [known, fresh] = dispatches_.try_emplace(t.number({"dispatch_id"}, -++rows_without_number_), start(t));
+      if (counter) {
+        const auto value = real_number(t.text({"counter_value"}));
+        if (value && ++counters_ <= kMaxCounters)
+          rows_.add_counter(t.text({"counter_name"}), *value, known->second, agent_number(t.text({"agent_id", "gpu_id"})));
+        ++counter_rows_;
+        if (!fresh) return;
+      }
     }
     RocmDispatch d;
     d.kernel = t.text({"kernel_name", "kernelname"});
@@ -215,8 +230,7 @@ class RocprofTables {
       ++rows_.shard().events, ++rows_.shard().issues[TraceIssueKind::kDamaged];
       return;
     }
-    unread_ += domains_;
-    if (domains_) return;
+    if (domains_) return void(++unread_["other tables"]);
     const bool apart = calls <= kMaxTotals - totals_;
     totals_ += calls, together_ += apart ? 0 : calls;
     const int64_t rows = apart ? calls : 1;
@@ -254,11 +268,13 @@ class RocprofTables {
   static constexpr int64_t kMaxTotal_ns = INT64_MAX / 8, kUnknownAgent = -1;
 
   RocmRows& rows_;
+  bool counted_;
   bool markers_ = false, libraries_ = false, domains_ = false, streams_ = false;   // of the file that is read
   int64_t clock_ns_ = 0, host_clock_ns_ = 0;   // where the next total stands
   int64_t totals_ = 0, together_ = 0;
-  int64_t unread_ = 0, counters_ = 0, counter_rows_ = 0, gpus_ = 0, hosts_ = 0;
-  std::set<int64_t> counted_;   // dispatches with counters
+  int64_t counters_ = 0, counter_rows_ = 0, gpus_ = 0, hosts_ = 0, rows_without_number_ = 0;
+  std::map<std::string, int64_t> unread_;
+  std::unordered_map<int64_t, int64_t> dispatches_;   // when each begins
 };
 
 bool sniff_rocprof_csv(string_view head) {
@@ -274,8 +290,8 @@ Result<Trace> read_rocprof_csv(const std::string& path, const ImportOptions& opt
   TraceBuilder builder;
   builder.header().recorder = Recorder::kRocprof;
   RocmRows rows(builder.shard());
-  RocprofTables tables(rows);
   std::vector<std::string> files = files_of_process(path);
+  RocprofTables tables(rows, std::ranges::any_of(files, [](const std::string& f) { return f.ends_with("counter_collection.csv"); }));
   // Devices first.
   std::stable_partition(files.begin(), files.end(), [](const std::string& f) { return f.ends_with("agent_info.csv"); });
   bool complete = true;
@@ -294,11 +310,8 @@ Result<Trace> read_rocprof_csv(const std::string& path, const ImportOptions& opt
   if (trace.host.size() + trace.activity.size() == 0)
     return Error{path + ": an output of AMD's profiler without any events that profgpu reads",
                  "record again with rocprofv3 --sys-trace"};
-  std::map<std::string, int64_t> unread;
-  if (tables.unread() > 0) unread["other tables"] = tables.unread();
   trace.hardware_counters = tables.counters() > 0;
-  if (tables.lost_counters() > 0) unread["hardware counters"] = tables.lost_counters();
-  add_rocm_issues(complete, counts, unread, trace);
+  add_rocm_issues(complete, counts, tables.unread(), trace);
   if (tables.totals() > 0) trace.metadata.emplace_back(kNoTimelineField, "totals of rocprof");
   if (tables.totals() > 0)
     trace.issues.push_back({TraceIssueKind::kNote, 1,

@@ -5,8 +5,10 @@
 #include <charconv>
 #include <map>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
+#include "base/decimal.h"
 #include "base/json_reader.h"
 #include "base/text.h"
 #include "trace/import/importer.h"
@@ -76,17 +78,28 @@ bool each_element(string_view array, Each&& each) {
 /// One process of the file.
 class RocprofProcess {
  public:
-  explicit RocprofProcess(RocmRows& rows) : rows_(rows) {}
+  /// `numbered`: correlations of the processes before this one end there.
+  RocprofProcess(RocmRows& rows, int64_t numbered) : rows_(rows), base_(numbered), last_(numbered) {}
 
   void read(string_view object) {
     const Members parts(object);
-    pid_ = Members(parts.text("metadata")).number("pid");
+    const Members metadata(parts.text("metadata"));
+    pid_ = metadata.number("pid");
+    host_ = Members(metadata.text("node")).string("hostname").substr(0, 256);
     read_agents(parts.text("agents"));
     read_texts(Members(parts.text("strings")));
     each_element(parts.text("kernel_symbols"), [&](string_view symbol) { read_symbol(Members(symbol)); });
+    each_element(parts.text("counters"), [&](string_view counter) {
+      const Members m(counter, 1);
+      counters_[m.number("id.handle", -1)] = m.string("name");
+    });
     read_records(parts.text("buffer_records"));
+    read_records(parts.text("callback_records"));
   }
   [[nodiscard]] const std::map<std::string, int64_t>& unread() const { return unread_; }
+  [[nodiscard]] const std::string& host() const { return host_; }
+  [[nodiscard]] int64_t last_correlation() const { return last_; }
+  [[nodiscard]] bool has_counters() const { return has_counters_; }
   [[nodiscard]] int64_t pid() const { return pid_; }
 
  private:
@@ -139,10 +152,11 @@ class RocprofProcess {
     });
   }
   void read_record(const std::string& kind, string_view record) {
-    const Members m(record, 3);
+    const Members m(record, kind == "counter_collection" ? 0 : 3);
     if (kind == "kernel_dispatch") dispatch(m);
     else if (kind == "memory_copy") copy(m);
     else if (kind == "marker_api") marker(m);
+    else if (kind == "counter_collection") counters(m);
     else if (kind.ends_with("_api")) rows_.add_call(range(m, operation(m)));
     else ++unread_[kind];
   }
@@ -150,18 +164,26 @@ class RocprofProcess {
     const auto kind = static_cast<size_t>(m.number("kind", -1)), which = static_cast<size_t>(m.number("operation", -1));
     return kind < operations_.size() && which < operations_[kind].size() ? operations_[kind][which] : string_view();
   }
-  [[nodiscard]] RocmRange range(const Members& m, string_view name) const {
+  [[nodiscard]] RocmRange range(const Members& m, string_view name) {
     return {name, m.number("start_timestamp", -1), m.number("end_timestamp", -1), pid_, m.number("thread_id"),
-            m.number("correlation_id.internal")};
+            correlation(m)};
+  }
+  // Each process numbers its calls from 1.
+  int64_t correlation(const Members& m) {
+    const int64_t number = m.number("correlation_id.internal");
+    if (number <= 0 || number > UINT32_MAX) return 0;
+    last_ = std::max(last_, base_ + number);
+    return base_ + number;
   }
   void dispatch(const Members& m) {
+    dispatches_[m.number("dispatch_info.dispatch_id", -1)] = m.number("start_timestamp", -1);
     RocmDispatch d;
     const auto symbol = symbols_.find(m.number("dispatch_info.kernel_id", -1));
     if (symbol != symbols_.end()) d.kernel = symbol->second.name, d.registers = symbol->second.registers;
     d.start_ns = m.number("start_timestamp", -1), d.end_ns = m.number("end_timestamp", -1);
     d.agent = m.number("dispatch_info.agent_id.handle"), d.queue = m.number("dispatch_info.queue_id.handle");
     if (const int64_t stream = m.number("stream_id.handle"); stream > 0) d.queue = stream;
-    d.correlation = m.number("correlation_id.internal");
+    d.correlation = correlation(m);
     const char* const sides[] = {"x", "y", "z"};
     for (int i = 0; i < 3; ++i) {
       d.grid[i] = m.number(std::string("dispatch_info.grid_size.") + sides[i]);
@@ -173,7 +195,21 @@ class RocprofProcess {
   void copy(const Members& m) {
     rows_.add(RocmCopy{operation(m), m.number("start_timestamp", -1), m.number("end_timestamp", -1),
                        m.number("src_agent_id.handle"), m.number("dst_agent_id.handle"), m.number("stream_id.handle"),
-                       m.number("correlation_id.internal"), m.number("bytes", -1)});
+                       correlation(m), m.number("bytes", -1)});
+  }
+  // Of a dispatch, which may stand among the kernels as well; a record for each part of the device that counted.
+  void counters(const Members& m) {
+    const Members of(m.text("dispatch_data"), 3);
+    const int64_t number = of.number("dispatch_info.dispatch_id", -1);
+    if (!dispatches_.contains(number)) dispatch(of);
+    std::map<int64_t, double> sums;
+    each_element(m.text("records"), [&](string_view record) {
+      const Members r(record, 1);
+      if (const auto value = real_number(r.text("value"))) sums[r.number("counter_id.handle", -1)] += *value;
+    });
+    for (const auto& [counter, value] : sums)
+      rows_.add_counter(counters_[counter], value, dispatches_[number], of.number("dispatch_info.agent_id.handle"));
+    has_counters_ = has_counters_ || !sums.empty();
   }
   void marker(const Members& m) {
     const auto text = markers_.find(m.number("correlation_id.internal", -1));
@@ -181,7 +217,11 @@ class RocprofProcess {
   }
 
   RocmRows& rows_;
-  int64_t pid_ = 0;
+  int64_t pid_ = 0, base_ = 0, last_ = 0;
+  std::string host_;
+  bool has_counters_ = false;
+  std::map<int64_t, std::string> counters_;           // their names
+  std::unordered_map<int64_t, int64_t> dispatches_;   // when each begins
   std::vector<std::vector<std::string>> operations_;
   std::map<int64_t, std::string> markers_;
   std::map<int64_t, Symbol> symbols_;
@@ -227,6 +267,8 @@ Result<Trace> read_rocprof(const std::string& path, const ImportOptions& options
   RocmRows rows(builder.shard());
   std::map<std::string, int64_t> unread;
   size_t processes = 0;
+  int64_t numbered = 0;
+  bool counters = false;
   const auto read = [&](std::string& whole) {
     JsonReader reader = JsonReader::over(whole);
     return read_object(reader, [&](string_view key) {
@@ -235,8 +277,11 @@ Result<Trace> read_rocprof(const std::string& path, const ImportOptions& options
       if (!reader.raw_value(array)) return false;
       if (!ours) return true;
       return each_element(array, [&](string_view object) {
-        RocprofProcess process(rows);
+        RocprofProcess process(rows, numbered);
         process.read(object);
+        numbered = process.last_correlation();
+        counters |= process.has_counters();
+        if (builder.header().host_name.empty()) builder.header().host_name = process.host();
         for (const auto& [kind, count] : process.unread()) unread[kind] += count;
         ++processes;
       });
@@ -255,6 +300,7 @@ Result<Trace> read_rocprof(const std::string& path, const ImportOptions& options
   if (trace.host.size() + trace.activity.size() == 0)
     return Error{path + ": an output of rocprofv3 without any events that profgpu reads",
                  "record again with rocprofv3 --sys-trace --output-format json"};
+  trace.hardware_counters = counters;
   add_rocm_issues(complete, counts, unread, trace);
   if (processes > 1)
     trace.issues.push_back({TraceIssueKind::kNote, static_cast<int64_t>(processes),

@@ -24,16 +24,18 @@ int close_file(sqlite3_file* file) {
   return SQLITE_OK;
 }
 
-// What lies behind the end reads as zeros.
+// What lies behind the end reads as zeros. Of a page that is there in part, the zeros would pass for rows.
 int read_bytes(sqlite3_file* file, void* to, int size, sqlite3_int64 offset) {
   auto* out = static_cast<char*>(to);
+  const bool first_page = offset < 512;
+  const int wanted = size;
   while (size > 0) {
     const ssize_t n = ::pread(descriptor(file), out, static_cast<size_t>(size), offset);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return SQLITE_IOERR_READ;
     if (n == 0) {
       std::memset(out, 0, static_cast<size_t>(size));
-      return SQLITE_IOERR_SHORT_READ;
+      return size < wanted && !first_page ? SQLITE_CORRUPT : SQLITE_IOERR_SHORT_READ;
     }
     out += n, offset += n, size -= static_cast<int>(n);
   }

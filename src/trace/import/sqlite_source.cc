@@ -155,7 +155,8 @@ SqliteScan::SqliteScan(SqliteSource& source, std::string_view table, const std::
   std::string sql = "SELECT ";
   for (const std::string_view column : columns) {
     if (sql.size() > 7) sql += ',';
-    sql += source.has(table, column) ? quoted_name(column) : "NULL";
+    lacks_.push_back(!source.has(table, column));
+    sql += lacks_.back() ? "NULL" : quoted_name(column);
   }
   sql += " FROM main." + quoted_name(table);
   std::string condition = where;

@@ -84,6 +84,8 @@ class SqliteScan {
   [[nodiscard]] int64_t rows() const { return rows_; }
 
   [[nodiscard]] bool is_null(int column) const;
+  /// The table has no such column.
+  [[nodiscard]] bool lacks(int column) const { return lacks_[static_cast<size_t>(column)]; }
   /// Whole numbers; nullopt for null and for what is none.
   [[nodiscard]] std::optional<int64_t> integer(int column) const;
   [[nodiscard]] int64_t integer(int column, int64_t otherwise) const { return integer(column).value_or(otherwise); }
@@ -98,6 +100,7 @@ class SqliteScan {
   };
   std::unique_ptr<sqlite3_stmt, Finish> statement_;
   std::string problem_;
+  std::vector<bool> lacks_;
   int64_t rows_ = 0;
 };
 

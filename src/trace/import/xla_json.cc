@@ -9,6 +9,7 @@
 #include "trace/import/importer.h"
 #include "trace/import/xla_rows.h"
 #include "trace/trace_builder.h"
+#include "trace/xla_profile.h"
 
 namespace profgpu {
 namespace {
@@ -65,10 +66,12 @@ bool sniff_xla_json(string_view head) {
 Result<Trace> read_xla_json(const std::string& path, const ImportOptions& options) {
   TraceBuilder builder;
   builder.header().recorder = Recorder::kOther;
+  builder.header().metadata.emplace_back(kXlaProfileField, "");
   XlaJson reader(builder.shard());
   auto read = read_chrome_events(path, [&](const ChromeEvent& event) { reader.take(event); });
   if (!read) return read.error();
   reader.rows().finish();
+  reader.rows().name_devices(builder.header().devices);
   const std::map<TraceIssueKind, int64_t> counts = builder.issue_counts();
   Trace trace = builder.finish(options.threads);
   if (trace.host.size() + trace.activity.size() == 0)

@@ -80,6 +80,16 @@ std::string stat_of(const XlaEvent& event, string_view name) {
   return event.stat != nullptr ? (*event.stat)(name) : std::string();
 }
 
+// "fusion.12" that is a collective: "all-reduce: fusion.12".
+std::string operation_name(const XlaEvent& event) {
+  constexpr string_view kCollectives[] = {"all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute"};
+  const std::string category = stat_of(event, "hlo_category");
+  for (const string_view collective : kCollectives)
+    if (category.starts_with(collective) && !contains(event.name, collective))
+      return fmt::format("{}: {}", collective, event.name);
+  return std::string(event.name);
+}
+
 }  // namespace
 
 XlaLine xla_line(string_view plane, string_view line, string_view process, string_view thread) {
@@ -95,6 +105,7 @@ XlaLine xla_line(string_view plane, string_view line, string_view process, strin
   if (parts.size() > 1)
     if (const auto number = leading_number(parts[1]); number && number->value >= 0 && number->value < 1024)
       found.device = static_cast<int32_t>(number->value);
+  found.device_type = parts.empty() ? "" : parts[0].substr(0, 16);
   if (line.starts_with(kStream)) {
     found.kind = XlaLine::Kind::kStream;
     if (const auto number = leading_number(line.substr(kStream.size())); number && number->value < 1e9)
@@ -127,7 +138,19 @@ void XlaRows::add(const XlaLine& line, const XlaEvent& event) {
   switch (line.kind) {
     case Kind::kHost: return add_host(line, event);
     case Kind::kStream: has_streams_[line.device] = true; return add_activity(line, event);
-    default: later_.push_back({line, std::string(event.name), event.start_ns, event.duration_ns});
+    default: later_.push_back({line, operation_name(event), event.start_ns, event.duration_ns});
+  }
+  if (line.kind != Kind::kSteps) device_types_.try_emplace(line.device, line.device_type);
+}
+
+void XlaRows::name_devices(std::vector<DeviceProperties>& devices) const {
+  for (const auto& [id, type] : device_types_) {
+    const auto known = std::ranges::find(devices, id, &DeviceProperties::id);
+    if (known != devices.end() && known->name.empty() && type == "TPU") known->name = type;
+    if (known != devices.end() || type != "TPU") continue;
+    DeviceProperties device;
+    device.id = id, device.name = type;
+    devices.push_back(device);
   }
 }
 
@@ -203,7 +226,28 @@ void XlaRows::add_activity(const XlaLine& line, const XlaEvent& event) {
   shard_.activity.push_back(row);
 }
 
+// Of a line, an operation that begins before another one ends and lasts as long contains it.
+void XlaRows::mark_containers() {
+  std::map<std::pair<int32_t, std::string>, std::vector<Later*>> lines;
+  for (Later& l : later_)
+    if (l.line.kind == XlaLine::Kind::kOps) lines[{l.line.device, l.line.thread}].push_back(&l);
+  for (auto& [line, operations] : lines) {
+    std::ranges::stable_sort(operations, [](const Later* a, const Later* b) {
+      return std::pair(a->start_ns, -a->duration_ns) < std::pair(b->start_ns, -b->duration_ns);
+    });
+    std::vector<Later*> open;
+    for (Later* l : operations) {
+      while (!open.empty() && open.back()->start_ns + open.back()->duration_ns <= l->start_ns) open.pop_back();
+      const bool within = !open.empty() && l->duration_ns > 0 &&
+                          l->start_ns + l->duration_ns <= open.back()->start_ns + open.back()->duration_ns;
+      if (within) open.back()->contains = true;
+      open.push_back(l);
+    }
+  }
+}
+
 void XlaRows::finish() {
+  mark_containers();
   for (const Later& l : later_) {
     const bool step = l.line.kind == XlaLine::Kind::kSteps;
     if (step ? has_steps_ || !all_digits(l.name) : has_streams_[l.line.device]) {
@@ -212,6 +256,10 @@ void XlaRows::finish() {
     }
     if (step) {
       add_range(l.line, "step " + l.name, l.start_ns, l.duration_ns, HostKind::kAnnotation);
+      continue;
+    }
+    if (l.contains) {
+      ++containers_;
       continue;
     }
     add_activity(l.line, {l.name, l.start_ns, l.duration_ns, nullptr});
@@ -230,6 +278,11 @@ void add_xla_issues(const XlaRows& rows, const std::map<TraceIssueKind, int64_t>
     trace.issues.push_back({TraceIssueKind::kNote, rows.derived(),
                             fmt::format("events of lines that show the same time once more, such as XLA Modules: {}",
                                         rows.derived())});
+  if (rows.containers() > 0)
+    trace.issues.push_back({TraceIssueKind::kNote, rows.containers(),
+                            fmt::format("operations that contain others, such as loops, whose time counts as that of those "
+                                        "within: {}",
+                                        format_count(rows.containers()))});
   if (rows.unknown() > 0)
     trace.issues.push_back({TraceIssueKind::kUnknownRows, rows.unknown(),
                             fmt::format("events of neither a host nor a device, which are not read: {}",

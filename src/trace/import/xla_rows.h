@@ -30,6 +30,7 @@ struct XlaLine {
   int32_t device = 0;
   int64_t stream = 0;
   std::string process, thread, name;
+  std::string device_type;   ///< "GPU", "TPU"
 };
 XlaLine xla_line(std::string_view plane, std::string_view line, std::string_view process, std::string_view thread);
 
@@ -48,7 +49,11 @@ class XlaRows {
   /// Once all were added: what of devices' views stands for what is not there otherwise.
   void finish();
 
+  /// Names of devices, as far as the file has them, are completed with their type.
+  void name_devices(std::vector<DeviceProperties>& devices) const;
   [[nodiscard]] int64_t derived() const { return derived_; }
+  /// Operations that contain others, such as loops: these count.
+  [[nodiscard]] int64_t containers() const { return containers_; }
   [[nodiscard]] int64_t unknown() const { return unknown_; }
 
  private:
@@ -56,7 +61,9 @@ class XlaRows {
     XlaLine line;
     std::string name;
     int64_t start_ns, duration_ns;
+    bool contains = false;   ///< other operations
   };
+  void mark_containers();
   void add_host(const XlaLine& line, const XlaEvent& event);
   void add_activity(const XlaLine& line, const XlaEvent& event);
   void add_range(const XlaLine& line, std::string_view name, int64_t start_ns, int64_t duration_ns, HostKind kind,
@@ -68,7 +75,8 @@ class XlaRows {
   std::map<int32_t, bool> has_streams_;   // by device
   std::pair<std::string, std::string> named_;   // process and thread that got their name last; rows come in runs
   bool has_steps_ = false;                // of the host
-  int64_t derived_ = 0, unknown_ = 0;
+  std::map<int32_t, std::string> device_types_;
+  int64_t derived_ = 0, unknown_ = 0, containers_ = 0;
 };
 
 /// Why rows were left out.

@@ -13,6 +13,7 @@
 #include "trace/import/whole_text.h"
 #include "trace/import/xla_rows.h"
 #include "trace/trace_builder.h"
+#include "trace/xla_profile.h"
 
 namespace profgpu {
 namespace {
@@ -99,16 +100,39 @@ class XplaneReader {
   /// False: the message is cut or damaged.
   bool read(string_view space) {
     ProtobufReader reader(space);
-    while (reader.next())
-      if (reader.field() == 1) plane(reader.text());
+    while (reader.next()) {
+      switch (reader.field()) {
+        case 1: plane(reader.text()); break;
+        case 2: say(errors, reader.text()); break;
+        case 3: say(warnings, reader.text()); break;
+        case 4: if (host.empty()) host = valid_text(reader.text()); break;
+        default: break;
+      }
+    }
     return !reader.broken() && !broken_;
   }
   XlaRows& rows() { return rows_; }
 
   std::vector<DeviceProperties> devices;
   int64_t began_ns = 0;          // Unix time of the recording's start; 0: not stated
+  std::string host;
+  std::map<std::string, int64_t> errors, warnings;   // of the profiler, and how often each was said
 
  private:
+  static std::string valid_text(string_view text) {
+    constexpr size_t kLongest = 300;
+    std::string valid;
+    for (const char c : text.substr(0, kLongest)) valid += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
+    replace_invalid_utf8(valid);
+    return valid;
+  }
+
+  static void say(std::map<std::string, int64_t>& all, string_view text) {
+    constexpr size_t kMost = 5;
+    const std::string said = valid_text(text);
+    if (all.size() < kMost || all.contains(said)) ++all[said];
+  }
+
   void plane(string_view plane) {
     names_.clear(), event_stats_.clear(), found_.clear();
     stats_ = {};
@@ -118,7 +142,7 @@ class XplaneReader {
       if (tables.field() == 4) {
         const auto [id, message] = map_entry(tables.text());
         const string_view display = text_field(message, 4), own = text_field(message, 2);
-        names_[id] = own.empty() ? display : own;
+        names_[id] = display.empty() ? own : display;   // of a TPU the other one is the whole instruction
         event_stats_[id] = message;
       } else if (tables.field() == 5) {
         const auto [id, message] = map_entry(tables.text());
@@ -261,8 +285,11 @@ Result<Trace> read_xplane(const std::string& path, const ImportOptions& options)
   XplaneReader reader(builder.shard());
   const bool complete = reader.read(*bytes) && !broken;
   reader.rows().finish();
+  reader.rows().name_devices(reader.devices);
   builder.header().recorder = Recorder::kOther;
+  builder.header().metadata.emplace_back(kXlaProfileField, "");
   builder.header().devices = reader.devices;
+  builder.header().host_name = reader.host;
   builder.header().base_time_ns = reader.began_ns;
   const std::map<TraceIssueKind, int64_t> counts = builder.issue_counts();
   Trace trace = builder.finish(options.threads);
@@ -274,6 +301,10 @@ Result<Trace> read_xplane(const std::string& path, const ImportOptions& options)
   if (!complete)
     trace.issues.push_back({TraceIssueKind::kTruncated, 1,
                             "the file ends early, or is damaged there: what comes before was read"});
+  for (const auto& [text, times] : reader.errors)
+    trace.issues.push_back({TraceIssueKind::kOther, times, "the profiler reports an error: " + text});
+  for (const auto& [text, times] : reader.warnings)
+    trace.issues.push_back({TraceIssueKind::kOther, times, "the profiler warns: " + text});
   add_xla_issues(reader.rows(), counts, trace);
   if (const auto it = counts.find(TraceIssueKind::kOther); it != counts.end())
     trace.issues.push_back({TraceIssueKind::kOther, it->second,

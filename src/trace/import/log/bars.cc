@@ -3,6 +3,7 @@
 //   Steps:   1%|█         | 1/100 [00:00<00:49,  2.00it/s, lr=1e-5, step_loss=0.123]                     diffusers
 //     1%|█         | 1/100 [00:01<01:39,  1.00s/it, loss=1.2]
 //   1/300      6.5G      0.05      0.06      640:   1%|█         | 1/100 [00:00<00:24,  4.00it/s]         YOLO: epochs
+//   1/300      6.5G      0.05      0.06      640: 50% ━━━━━━╸───── 50/100 4.0it/s 12.5s<12.5s           and newer ones
 //
 // A bar alone may be a download's: it counts if its title is of steps, or if it has a loss.
 #include <map>
@@ -19,7 +20,8 @@ constexpr std::string_view kBarsName = "bars";
 class Bars : public LogReading {
  public:
   bool read(const LogLine& line, LogBuilder& rows) override {
-    const auto bar = bar_drawing(line.message);
+    auto bar = bar_drawing(line.message);
+    if (!bar) bar = line_bar_drawing(line.message);
     if (!bar || bar->total <= 0 || bar->total > kMaxSteps || bar->done > bar->total) return false;
     const auto loss = keyed_number(bar->notes, {"loss", "step_loss", "train_loss"});
     const auto epoch = epoch_of(bar->title);
@@ -65,7 +67,7 @@ class Bars : public LogReading {
 }  // namespace
 
 extern const LogFamily kBars;
-const LogFamily kBars = {kBarsName, "progress bars of steps, where a program prints nothing else about them", {"%|"}, [] {
+const LogFamily kBars = {kBarsName, "progress bars of steps, where a program prints nothing else about them", {"%|", "% \xE2\x94", "% \xE2\x95"}, [] {
                            return std::unique_ptr<LogReading>(new Bars);
                          }};
 

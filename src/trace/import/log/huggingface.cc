@@ -1,6 +1,7 @@
 // The Hugging Face Trainer: dict lines between the drawings of a progress bar, and the same of trainer_state.json.
 //
 //   {'loss': 2.3174, 'grad_norm': 1.23, 'learning_rate': 4.5e-05, 'epoch': 0.1}        new versions quote the numbers
+//   {'loss': 2.3, …, 'num_input_tokens_seen': 65536, 'train_runtime': 2.0, 'train_tokens_per_second': 32768, …}
 //   {'eval_loss': 2.1, 'eval_runtime': 12.3, 'eval_samples_per_second': 81.2, …}
 //   {'train_runtime': 919.097, 'train_samples_per_second': 1.088, 'train_steps_per_second': 0.017, 'epoch': 1.0}
 //
@@ -41,7 +42,7 @@ class Trainer : public LogReading {
   bool read(const LogLine& line, LogBuilder& rows) override {
     bool known = read_bar(line, rows);
     const std::string_view text = line.message;
-    if (const auto runtime = member(text, "train_runtime"); runtime && *runtime > 0) {
+    if (const auto runtime = runtime_of_all(text)) {
       known = read_end(text, *runtime, line, rows);
     } else if (member(text, "eval_runtime") || member(text, "eval_loss")) {
       known = read_evaluation(text, line, rows);
@@ -97,6 +98,15 @@ class Trainer : public LogReading {
     return true;
   }
 
+  // Lines of steps have a `train_runtime` as well if the trainer counts tokens.
+  static std::optional<double> runtime_of_all(std::string_view text) {
+    const auto runtime = member(text, "train_runtime");
+    if (!runtime || *runtime <= 0 || has(text, "'loss'") || has(text, "\"loss\"")) return std::nullopt;
+    for (const std::string_view key : {"train_samples_per_second", "train_steps_per_second", "train_loss"})
+      if (member(text, key)) return runtime;
+    return std::nullopt;
+  }
+
   // Lines of which the step was not known when they were read.
   void number_pending(LogBuilder& rows, LogSeries& series) {
     const auto all = static_cast<double>(counted_steps(rows));
@@ -142,7 +152,10 @@ class Trainer : public LogReading {
     job.rank = -1, job.node = {};
     LogStep* before = rows.last(kTrainerName, job);
     const int64_t from = before != nullptr ? before->number : 0;
-    if (*number == from) return true;
+    if (*number == from) {
+      if (before != nullptr && !before->figures.tokens_per_s) before->figures.tokens_per_s = tokens_per_s(text);
+      return true;
+    }
     LogStep* step = rows.step(kTrainerName, job, *number);
     if (step == nullptr) return true;
     const int64_t evaluated_ns = std::exchange(since_line_ns_, 0);
@@ -162,6 +175,14 @@ class Trainer : public LogReading {
     f.grad_norm = member(text, "grad_norm");
     f.learning_rate = member(text, "learning_rate");
     f.device_tokens_per_s = member(text, "tokens_per_second_per_gpu");
+    f.tokens_per_s = tokens_per_s(text);
+  }
+
+  // The mean since the start. "throughput": of LLaMA-Factory, in lines that repeat the Trainer's.
+  static std::optional<double> tokens_per_s(std::string_view text) {
+    const auto stated = member(text, "train_tokens_per_second");
+    const auto rate = stated ? stated : member(text, "throughput");
+    return rate && *rate > 0 ? rate : std::nullopt;
   }
 
   bool add_pending(std::string_view text, const LogLine& line) {
@@ -173,6 +194,8 @@ class Trainer : public LogReading {
     set_figures(text, step);
     if (!step.figures.loss && loses_loss(text)) step.figures.not_finite = 1;
     const bool again = !pending_.empty() && pending_.back().epoch == epoch && epoch;   // by another process
+    if (again && !pending_.back().step.figures.tokens_per_s)
+      pending_.back().step.figures.tokens_per_s = step.figures.tokens_per_s;
     if (!again) pending_.push_back({epoch, std::move(step)});
     return true;
   }

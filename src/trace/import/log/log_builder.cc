@@ -141,6 +141,11 @@ LogEvent& LogBuilder::event(LogEventKind kind, const LogLine& line) {
   return e;
 }
 
+LogEvent* LogBuilder::newest_event(LogEventKind kind) {
+  const auto found = std::find_if(log_.events.rbegin(), log_.events.rend(), [&](const LogEvent& e) { return e.kind == kind; });
+  return found != log_.events.rend() ? &*found : nullptr;
+}
+
 void LogBuilder::memory(LogMemory row, const LogLine& line) {
   if (log_.memory.size() >= kMaxMemory) return;
   row.line = line.number;

@@ -57,6 +57,8 @@ class LogBuilder {
                    int64_t most_ns);
 
   LogEvent& event(LogEventKind kind, const LogLine& line);
+  /// Null: there is none.
+  LogEvent* newest_event(LogEventKind kind);
   /// Those of one device; line, rank and step are set.
   void memory(LogMemory row, const LogLine& line);
   /// The first value that is stated stays.

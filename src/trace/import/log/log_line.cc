@@ -140,13 +140,14 @@ bool take_bracket(std::string_view& text, LogLine& line) {
 }
 
 // "[INFO|trainer.py:1143] 2021-05-25 06:38:26,360 >> ", "INFO:root:", "2024-… - root - INFO - "
-bool take_level(std::string_view& text) {
+bool take_level(std::string_view& text, bool dated) {
   if (take(text, ">> ") || take(text, "- ") || take(text, "| ")) return true;
   constexpr std::array<std::string_view, 4> kLevels = {"INFO", "WARNING", "ERROR", "DEBUG"};
   for (const std::string_view level : kLevels) {
     std::string_view at = text;
     if (!take(at, level)) continue;
     if (take(at, " - ") || take(at, " | ")) return text = at, true;
+    if (dated && take(at, " ")) return text = at, true;
     if (!take(at, ":")) continue;
     const size_t end = at.substr(0, kMaxLabel).find(':');  // "INFO:root:", "INFO: said"
     if (at.starts_with(' ')) return text = at.substr(1), true;
@@ -162,6 +163,18 @@ bool take_level(std::string_view& text) {
   return true;
 }
 
+// "I0501 12:00:00.123456 7 trainer.py:50] ", of glog and absl: the year is not there.
+bool take_glog_head(std::string_view& text) {
+  constexpr std::string_view kShape = "Ldddd dd:dd:dd.";
+  if (text.size() < kShape.size() || !has("IWEF", text.substr(0, 1))) return false;
+  for (size_t i = 1; i < kShape.size(); ++i)
+    if (kShape[i] == 'd' ? !is_digit(text[i]) : text[i] != kShape[i]) return false;
+  const size_t end = text.substr(0, kMaxLabel * 2).find("] ");
+  if (end == text.npos) return false;
+  text.remove_prefix(end + 2);
+  return true;
+}
+
 }  // namespace
 
 LogLine log_line(std::string_view raw, int64_t number) {
@@ -171,12 +184,12 @@ LogLine log_line(std::string_view raw, int64_t number) {
   std::string_view at = raw;
   for (int i = 0; i < 2 && take_label(at, line); ++i) skip_blanks(at);
   line.text = at;
-  bool dated = false;
+  bool dated = take_glog_head(at);
   for (int i = 0; i < kMaxHeads; ++i) {
     skip_blanks(at);
     const bool time = take_time(at, line);
     dated |= time;
-    if (!time && !take_bracket(at, line) && !((dated || i == 0) && take_level(at))) break;
+    if (!time && !take_bracket(at, line) && !((dated || i == 0) && take_level(at, dated))) break;
   }
   line.message = at;
   return line;

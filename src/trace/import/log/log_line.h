@@ -21,7 +21,7 @@ struct LogLine {
 
 /// Takes labels and heads off `raw`: "[rank3]:", "[default3]:", "3: ", "[1,3]<stdout>:", "node07: ", "[Rank 3]",
 /// "(RayTrainWorker pid=7, ip=10.0.0.1)", "[2024-05-01 12:00:00,123] [INFO] [file.py:7:f]", "2024-05-01 12:00:00,123 -
-/// root - INFO - ", "[titan] ". `number` and the views into `raw` are set.
+/// root - INFO - ", "2024-05-01 12:00:00 INFO ", "I0501 12:00:00.123456 7 file.py:8] ", "[titan] ". `number` and the views into `raw` are set.
 LogLine log_line(std::string_view raw, int64_t number);
 
 /// Nanoseconds since 1970 of "2024-05-01 12:00:00[.,]123456" or with a T, wherever `text` begins with it; `length`: of
@@ -68,6 +68,9 @@ bool loses_loss(std::string_view text);
 /// What follows the first of `keys` that stands there as a word of its own, with a number behind it after colons,
 /// equals signs or blanks, or what is_not_finite().
 std::optional<std::string_view> keyed_value(std::string_view text, std::initializer_list<std::string_view> keys);
+/// The same, with `keys` looked for in `searched`: `text` in lower case.
+std::optional<std::string_view> keyed_value(std::string_view text, std::string_view searched,
+                                            std::initializer_list<std::string_view> keys);
 /// That number.
 std::optional<double> keyed_number(std::string_view text, std::initializer_list<std::string_view> keys);
 /// Bytes of that number of MiB, whatever unit follows: "3000", "3000M", "3000MB".

@@ -183,8 +183,13 @@ std::optional<int64_t> leading_bytes(std::string_view text) {
 }
 
 std::optional<std::string_view> keyed_value(std::string_view text, std::initializer_list<std::string_view> keys) {
+  return keyed_value(text, text, keys);
+}
+
+std::optional<std::string_view> keyed_value(std::string_view text, std::string_view searched,
+                                            std::initializer_list<std::string_view> keys) {
   for (const std::string_view key : keys) {
-    for (size_t at = place_of(text, key); at != text.npos; at = place_of(text, key, at + 1)) {
+    for (size_t at = place_of(searched, key); at != text.npos; at = place_of(searched, key, at + 1)) {
       if (at > 0 && (is_letter(text[at - 1]) || is_digit(text[at - 1]) || text[at - 1] == '_')) continue;
       std::string_view rest = text.substr(at + key.size());
       const size_t value = rest.find_first_not_of(" :=\t");

@@ -4,11 +4,16 @@
 //   time (ms) | forward-compute: 306.62 | forward-recv: 527.58 | …                    means of the same iterations
 //   (min, max) time across ranks (ms):
 //       forward-backward ................................: (210.40, 221.30)
+//   times across ranks (ms):
+//     forward-backward:
+//        rank  0: 210.40
+//        rank  1: 221.30
 //
 // Timers lie within others; a phase is made of those that do not.
 #include <algorithm>
 #include <array>
 #include <unordered_map>
+#include <utility>
 
 #include "base/text.h"
 #include "trace/import/log/log_family.h"
@@ -201,7 +206,7 @@ class Megatron : public LogReading {
  public:
   bool read(const LogLine& line, LogBuilder& rows) override {
     if (in_block_ && read_block(line, rows)) return true;
-    in_block_ = false;
+    end_block(rows);
     const std::string_view text = line.message;
     constexpr std::string_view kTimersHead = "time (ms) |";
     if (text.starts_with(kTimersHead)) return read_timers(text.substr(kTimersHead.size()), line, rows);
@@ -220,7 +225,7 @@ class Megatron : public LogReading {
     return false;
   }
   [[nodiscard]] bool expects_more() const override { return in_block_; }
-  void end(LogBuilder&) override {}
+  void end(LogBuilder& rows) override { give_listed(rows); }
 
  private:
   static bool read_iteration(const LogLine& line, LogBuilder& rows) {
@@ -253,13 +258,14 @@ class Megatron : public LogReading {
       const auto ns = joint == piece.npos ? std::nullopt : leading_ms(piece.substr(joint + 1));
       if (ns) time(piece.substr(0, joint), *ns, *ns, line, rows);
     });
-    in_block_ = false;
+    end_block(rows);
     return true;
   }
 
   void begin_block(const LogLine& line, LogBuilder& rows) {
     in_block_ = true;
-    rank_ = line.rank;
+    head_ = line, head_node_ = line.node, head_.node = head_node_, head_.text = head_.message = {};
+    heading_.clear();
     detail_ns_ = 0, within_forward_ns_ = 0;
     // Timers of what comes before the first iteration are not of its steps; one iteration has one set of them.
     step_ = rows.last(kName, line) != nullptr;
@@ -268,7 +274,7 @@ class Megatron : public LogReading {
 
   // "    forward-backward ....................: (210.40, 221.30)", "    rank  0: 12.34", or else not of the block.
   bool read_block(const LogLine& line, LogBuilder& rows) {
-    if (line.rank != rank_) return false;
+    if (line.rank != head_.rank) return false;
     return read_block_line(line.text, line, rows);
   }
 
@@ -276,25 +282,45 @@ class Megatron : public LogReading {
     const size_t joint = text.rfind(':');
     if (joint == text.npos || text.empty()) return false;
     std::string_view value = without_blanks(text.substr(joint + 1)), name = without_blanks(text.substr(0, joint));
-    if (value.empty()) return heading(name);
+    if (value.empty()) return heading(name, rows);
     const bool pair = value.starts_with('(');
     if (pair) value.remove_prefix(1);
     std::string_view rest;
     const auto least = leading_ms(value, &rest);
     const auto most = pair && rest.starts_with(',') ? leading_ms(rest.substr(1)) : least;
     if (!least || !most) return false;
-    if (name.starts_with("rank ") && !heading_.empty())
-      name = heading_;
-    else if (!pair && !has(name, ".."))
-      return false;
+    if (name.starts_with("rank ") && !heading_.empty()) {
+      listed_ = listed_ ? std::pair(std::min(listed_->first, *least), std::max(listed_->second, *most)) : std::pair(*least, *most);
+      return true;
+    }
+    if (!pair && !has(name, "..")) return false;
     time(name.substr(0, name.find(" .")), *least, *most, line, rows);
     return true;
   }
 
-  // "  forward-compute:", of `times across ranks`.
-  bool heading(std::string_view name) {
+  // "  forward-compute:", of `times across ranks`, before the time of each rank.
+  bool heading(std::string_view name, LogBuilder& rows) {
+    give_listed(rows);
     heading_ = name;
     return name.find(' ') == name.npos && name.size() < 64;
+  }
+
+  // What is listed rank by rank is one timer, with its least and its most.
+  void give_listed(LogBuilder& rows) {
+    const auto listed = std::exchange(listed_, std::nullopt);
+    if (listed) time(heading_, listed->first, listed->second, head_, rows);
+  }
+
+  void end_block(LogBuilder& rows) {
+    give_listed(rows);
+    in_block_ = false;
+  }
+
+  // Known only once it is over: the line that announced it stands before. Of an evaluation, the losses follow.
+  static void stop(LogEventKind kind, int64_t ns, const LogLine& line, LogBuilder& rows) {
+    LogEvent* announced = kind == LogEventKind::kCheckpoint ? rows.newest_event(kind) : nullptr;
+    LogEvent& e = announced != nullptr && announced->step == rows.newest_step() ? *announced : rows.event(kind, line);
+    e.duration_ns = ns;
   }
 
   void time(std::string_view name, int64_t least, int64_t most, const LogLine& line, LogBuilder& rows) {
@@ -305,12 +331,9 @@ class Megatron : public LogReading {
       std::ranges::replace(joined, ' ', '-');
       name = joined;
     }
-    if (name.starts_with("save-checkpoint")) {
-      LogEvent& e = rows.event(LogEventKind::kCheckpoint, line);
-      e.duration_ns = most;
-      return;
-    }
-    if (!step_ || name.starts_with("load-checkpoint") || name.ends_with("setup") || name == "interval-time") return;
+    if (name.starts_with("save-checkpoint")) return stop(LogEventKind::kCheckpoint, most, line, rows);
+    if (name == "evaluate") return stop(LogEventKind::kEvaluation, most, line, rows);
+    if (!step_ || name == "eval-time" || name.starts_with("load-checkpoint") || name.ends_with("setup") || name == "interval-time") return;
     const auto known = timer_phases().find(name);
     const auto phase = known != timer_phases().end() ? std::optional(known->second) : std::nullopt;
     LogSeries& series = rows.series(kName, line);
@@ -344,9 +367,10 @@ class Megatron : public LogReading {
   }
 
   bool in_block_ = false, step_ = false, fresh_ = false;
-  int rank_ = -1;
+  LogLine head_;  // of the block, without its text
   int64_t detail_ns_ = 0, within_forward_ns_ = 0;
-  std::string heading_;
+  std::string heading_, head_node_;
+  std::optional<std::pair<int64_t, int64_t>> listed_;  // under the heading: the least and the most
 };
 
 }  // namespace

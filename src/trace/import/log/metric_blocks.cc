@@ -35,7 +35,11 @@ enum class BlockMetric : uint8_t {
   kLoading,
   kReserved,
   kActive,
+  kReservedGb,
+  kAllocatedGb,
   kNorm,
+  kAllSamples,
+  kAllTokens,
 };
 
 std::optional<BlockMetric> block_metric(std::string_view name) {
@@ -60,6 +64,10 @@ std::optional<BlockMetric> block_metric(std::string_view name) {
       Known{"throughput/device/data loading (s)", BlockMetric::kLoading},
       Known{"gpu_memory/GPU reserved mem (GiB)", BlockMetric::kReserved},
       Known{"gpu_memory/GPU active mem (GiB)", BlockMetric::kActive},
+      Known{"memory/peak_reserved_mem", BlockMetric::kReservedGb},
+      Known{"memory/peak_allocated_mem", BlockMetric::kAllocatedGb},
+      Known{"throughput/samples_per_sec", BlockMetric::kAllSamples},
+      Known{"throughput/tokens_per_sec", BlockMetric::kAllTokens},
       Known{"optim/total grad norm", BlockMetric::kNorm},
       Known{"optim/total_grad_norm", BlockMetric::kNorm},
   };
@@ -153,17 +161,24 @@ class MetricBlocks : public LogReading {
       case BlockMetric::kFlops: f.tflops = *value / 1e12; break;
       case BlockMetric::kNorm: f.grad_norm = value; break;
       case BlockMetric::kLoading: step->phase(LogPhase::kDataLoading) = leading_seconds(text).value_or(0); break;
-      case BlockMetric::kReserved: memory(*value, &LogMemory::max_reserved_bytes, line, rows); break;
-      case BlockMetric::kActive: memory(*value, &LogMemory::max_allocated_bytes, line, rows); break;
+      case BlockMetric::kAllSamples: f.samples_per_s = value; break;
+      case BlockMetric::kAllTokens: f.tokens_per_s = value; break;
+      case BlockMetric::kReserved: memory(*value, kGiB, &LogMemory::max_reserved_bytes, line, rows); break;
+      case BlockMetric::kActive: memory(*value, kGiB, &LogMemory::max_allocated_bytes, line, rows); break;
+      case BlockMetric::kReservedGb: memory(*value, kGb, &LogMemory::max_reserved_bytes, line, rows); break;
+      case BlockMetric::kAllocatedGb: memory(*value, kGb, &LogMemory::max_allocated_bytes, line, rows); break;
     }
     return true;
   }
 
-  void memory(double gib, std::optional<int64_t> LogMemory::* peak, const LogLine& line, LogBuilder& rows) const {
-    if (gib < 0 || gib > 1e6) return;
+  static constexpr double kGiB = 1 << 30, kGb = 1e9;
+
+  void memory(double value, double unit_bytes, std::optional<int64_t> LogMemory::* peak, const LogLine& line,
+              LogBuilder& rows) const {
+    if (value < 0 || value > 1e6) return;
     LogMemory row{};
     row.step = step_;
-    row.*peak = std::llround(gib * (1 << 30));
+    row.*peak = std::llround(value * unit_bytes);
     rows.memory(row, line);
   }
 

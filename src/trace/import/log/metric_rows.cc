@@ -1,6 +1,7 @@
 // Metrics that programs write for other programs: an object of JSON a line, rows of CSV, NVIDIA's DLLogger.
 //
 //   {"step": 1, "loss": 2.3, "step_time": 0.251, "tokens_per_sec": 1234.5}
+//   {'step': 1, 'loss': 2.3, 'step_time': 0.251}                                              Python's
 //   {"current_steps": 10, "loss": 1.1, "elapsed_time": "0:00:05", "throughput": 1234.5, …}              LLaMA-Factory
 //   step,loss,step_time_ms,tokens_per_sec                                                     then rows of values
 //   DLLL {"elapsedtime": "0.3", "type": "LOG", "step": [0, 1], "data": {"train.loss": 7.0, "train.compute_time": 0.1}}
@@ -117,6 +118,7 @@ class MetricRows : public LogReading {
  public:
   bool read(const LogLine& line, LogBuilder& rows) override {
     const std::string_view text = line.text;
+    if (line.message.starts_with("{'")) return read_dict(line, rows);
     if (!columns_.empty()) {
       if (read_row(line, rows)) return true;
       columns_.clear();
@@ -133,6 +135,15 @@ class MetricRows : public LogReading {
   bool read_json(std::string_view text, const LogLine& line, LogBuilder& rows) {
     const Metrics metrics = metrics_of_json(text);
     return (is_timed(metrics) || !metrics.contains(RowMetric::kEpoch)) && add(metrics, line, rows);
+  }
+
+  // The Trainer's have an epoch or a learning rate.
+  bool read_dict(const LogLine& line, LogBuilder& rows) {
+    if (has(line.message, "'epoch'") || has(line.message, "'learning_rate'")) return false;
+    std::string json(line.message);
+    std::ranges::replace(json, '\'', '"');
+    const Metrics metrics = metrics_of_json(json);
+    return is_timed(metrics) && add(metrics, line, rows);
   }
 
   bool read_dated(const LogLine& line, LogBuilder& rows) {
@@ -224,7 +235,7 @@ class MetricRows : public LogReading {
 extern const LogFamily kMetricRows;
 const LogFamily kMetricRows = {kRowsName,
                                "metrics as JSON lines or CSV: \"step\", \"loss\", \"step_time\"; NVIDIA's DLLogger",
-                               {"step\":", "steps\":", "\"iter", "step,", "iteration,", "iter,", "DLL"},
+                               {"step\":", "steps\":", "\"iter", "step,", "iteration,", "iter,", "DLL", "step':", "'iter"},
                                [] { return std::unique_ptr<LogReading>(new MetricRows); }};
 
 }  // namespace profgpu

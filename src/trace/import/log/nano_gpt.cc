@@ -2,11 +2,15 @@
 //
 //   iter 10: loss 2.3170, time 12.34ms, mfu 12.34%
 //   step    10 | loss: 4.231 | lr 6.0e-04 | norm: 1.2 | dt: 100.12ms | tok/sec: 5200.12
-//   step   10/1000 | loss 7.5 (+nanz)| norm 1.2 (+nanz)| lr 1e-05 | 250.33 ms | 45.2% bf16 MFU | 20123 tok/s      llm.c
+//   step   10/1000 | loss 7.5 (+0.43z)| norm 1.2 (+nanz)| lr 1e-05 | 250.33 ms | 45.2% bf16 MFU | 20123 tok/s     llm.c
 //   step 10/1000 | train loss 3.2 | norm 1.2 | lr 1e-4 | (100.2 ms | 5200 tok/s)
 //   step 00010/21400 (0.05%) | loss: 9.1 | lrm: 1.00 | dt: 450.25ms | tok/sec: 1,164,000 | bf16_mfu: 47.30   nanochat
 //   Epoch 1 | iter 4 step 1 | loss train: 10.123, val: n/a | iter time: 301.00 ms (step)              LitGPT
 //   Step 1/100 - loss: 2.3 - step_time: 0.251s - 1234 tokens/s
+//   Step 1: loss = 2.3 (0.251 sec)
+//   Epoch: 0 | Step: 1 | Loss: 2.3 | Time: 0.25s
+//   Iter [1/1000]  loss: 2.3  time: 0.25
+//   | epoch   1 |   200/ 2983 batches | lr 20.00 | ms/batch 32.10 | loss  7.64         PyTorch's word language model
 //   step:10/1480 train_time:1420ms step_avg:142.00ms                   modded-nanogpt: since the start, and its mean
 #include "base/text.h"
 #include "trace/import/log/log_family.h"
@@ -16,11 +20,12 @@ namespace {
 
 constexpr std::string_view kLoopName = "loop";
 
-// "12.34ms", "0.123s", "0.123": seconds where no unit stands.
+// "12.34ms", "0.123s", "0.123": seconds where no unit stands. "12:00:10" and a date are none.
 std::optional<int64_t> time_of(std::string_view text) {
   std::string_view rest;
   if (!printed_number(text, &rest)) return std::nullopt;
   rest = without_blanks(rest);
+  if (rest.starts_with(':') || rest.starts_with('-')) return std::nullopt;
   if (rest.starts_with("ms")) return leading_ms(text);
   if (rest.starts_with("us") || rest.starts_with("m") || rest.starts_with("h")) return std::nullopt;
   return leading_seconds(text);
@@ -39,32 +44,74 @@ std::optional<double> figure_before(std::string_view text, std::string_view unit
   return number ? printed_number(*number) : std::nullopt;
 }
 
+// "(100.2 ms | 5200 tok/s)", "(3.21 sec)": what llm.c has in parentheses is no time.
+std::optional<int64_t> time_in_parentheses(std::string_view text) {
+  for (size_t at = text.find('('); at != text.npos; at = text.find('(', at + 1)) {
+    std::string_view rest;
+    if (!printed_number(text.substr(at + 1), &rest)) continue;
+    rest = without_blanks(rest);
+    if (rest.starts_with("ms")) return leading_ms(text.substr(at + 1));
+    if (rest.starts_with("s)") || rest.starts_with("sec")) return leading_seconds(text.substr(at + 1));
+  }
+  return std::nullopt;
+}
+
+// Keys in any case: `plain` is `text` in lower case.
+struct LoopText {
+  explicit LoopText(std::string_view of) : text(of), plain(lower_case(of)) {}
+
+  [[nodiscard]] std::optional<std::string_view> value(std::initializer_list<std::string_view> keys) const {
+    return keyed_value(text, plain, keys);
+  }
+  [[nodiscard]] std::optional<double> number(std::initializer_list<std::string_view> keys) const {
+    const auto found = value(keys);
+    return found ? printed_number(*found) : std::nullopt;
+  }
+  // Not that since the start or to the end.
+  [[nodiscard]] std::optional<std::string_view> time() const {
+    auto found = value({"dt", "step_time", "step time", "step_time_sec", "step_time_s", "iter_time", "iter time", "time/step",
+                        "time per step", "time", "elapsed"});
+    if (!found) return found;
+    const auto before = static_cast<size_t>(found->data() - text.data());
+    const std::string_view name = std::string_view(plain).substr(0, before);
+    for (const std::string_view other : {"total time", "data time", "wall time", "remaining time", "elapsed time", "total elapsed"})
+      if (has(name.substr(name.size() - std::min(name.size(), other.size() + 3)), other)) return std::nullopt;
+    return found;
+  }
+
+  std::string_view text;
+  std::string plain;
+};
+
 class Loop : public LogReading {
  public:
   bool read(const LogLine& line, LogBuilder& rows) override {
     std::string_view number = line.message, rest;
     const auto epoch = take_epoch(number);
-    if (!take_word(number)) return false;
+    const bool batch = epoch && !number.empty() && is_digit(number.front()) && has(number, "| ms/batch ");
+    if (!batch && !take_word(number)) return false;
     const auto n = leading_integer(number, &rest);
-    if (!n || *n < 0 || *n > kMaxNumber || rest.empty() || !has(":|,/ ", rest.substr(0, 1))) return false;
+    if (!n || *n < 0 || *n > kMaxNumber || rest.empty() || !has(":|,/] ", rest.substr(0, 1))) return false;
     if (has(rest, "time per iteration") || has(rest, "time_per_iteration")) return false;   // Megatron's
+    if (has(rest, "] ") && has(rest, "data_time")) return false;                            // OpenMMLab's
+    const LoopText fields(rest);
     // "step 500: train loss 2.1, val loss 2.3": an evaluation
-    if (has(rest, "val loss") || has(rest, "val_loss:")) {
+    if (has(fields.plain, "val loss") || has(fields.plain, "val_loss:")) {
       rows.event(LogEventKind::kEvaluation, line).step = n;
       return true;
     }
-    if (epoch) return read_step_of_epoch(*epoch, *n, rest, line, rows);
-    return has(rest, "step_avg:") ? read_course(*n, rest, line, rows) : read_step(*n, rest, line, rows);
+    if (epoch) return read_step_of_epoch(*epoch, *n, fields, line, rows);
+    return has(rest, "step_avg:") ? read_course(*n, rest, line, rows) : read_step(*n, fields, line, rows);
   }
 
  private:
-  // "iter 10", "step 10", "Step: 10", "iteration 10", "[step 10".
+  // "iter 10", "step 10", "Step: 10", "iteration 10", "[step 10", "Iter [10".
   static bool take_word(std::string_view& text) {
     if (text.starts_with('[')) text.remove_prefix(1);
-    for (const std::string_view word : {"iteration", "iter", "step"}) {
+    for (const std::string_view word : {"iteration", "iter", "step", "global_step", "global step"}) {
       if (text.size() <= word.size() || lower_case(text.substr(0, word.size())) != word) continue;
       text.remove_prefix(word.size());
-      const size_t value = text.find_first_not_of(" :=#");
+      const size_t value = text.find_first_not_of(" :=#[");
       if (value == text.npos || value == 0) return false;
       text.remove_prefix(value);
       return true;
@@ -72,52 +119,69 @@ class Loop : public LogReading {
     return false;
   }
 
-  // "Epoch 1 | ", "epoch 1 "
+  // "Epoch 1 | ", "epoch 1 ", "Epoch: 1, ", "Epoch [1/10], "
   static std::optional<int64_t> take_epoch(std::string_view& text) {
-    if (lower_case(text.substr(0, 6)) != "epoch ") return std::nullopt;
-    std::string_view rest;
-    const auto epoch = leading_integer(text.substr(6), &rest);
-    if (epoch) text = rest.substr(std::min(rest.find_first_not_of(" |,:"), rest.size()));
+    constexpr std::string_view kWord = "epoch";
+    if (lower_case(text.substr(0, kWord.size())) != kWord) return std::nullopt;
+    std::string_view rest = text.substr(kWord.size());
+    const size_t value = rest.find_first_not_of(" :=[");
+    if (value == rest.npos || value == 0) return std::nullopt;
+    const auto epoch = leading_integer(rest.substr(value), &rest);
+    if (epoch && rest.starts_with('/')) leading_integer(rest.substr(1), &rest);
+    if (epoch) text = rest.substr(std::min(rest.find_first_not_of(" |,:-]"), rest.size()));
     return epoch;
   }
 
   // Only lines that state a time: other programs' begin alike.
-  bool read_step_of_epoch(int64_t epoch, int64_t n, std::string_view rest, const LogLine& line, LogBuilder& rows) {
+  bool read_step_of_epoch(int64_t epoch, int64_t n, const LoopText& fields, const LogLine& line, LogBuilder& rows) {
     LogLine undated = line;
     undated.printed_ns.reset();
     EpochNumbers counted = numbers_;
-    if (!read_step(counted(epoch, n), rest, undated, rows)) return false;
+    if (!read_step(counted(epoch, n), fields, undated, rows)) return false;
     numbers_ = counted;
     if (LogStep* step = rows.last(kLoopName, line); step != nullptr && step->line == line.number)
       step->printed_ns = line.printed_ns;
     return true;
   }
 
-  static bool read_step(int64_t n, std::string_view rest, const LogLine& line, LogBuilder& rows) {
-    const auto loss = keyed_value(rest, {"loss", "train_loss", "train loss", "loss train"});
-    auto time = keyed_value(rest, {"dt"});   // before the "total time" of such lines
-    if (!time) time = keyed_value(rest, {"time", "step_time", "step time", "iter_time", "iter time", "time/step", "elapsed"});
-    if (!time && has(rest, "ms")) time = after(rest, "(");  // "(100.2 ms | 5200 tok/s)"
-    auto ns = time ? time_of(*time) : std::nullopt;
-    if (const auto number = ns ? std::nullopt : number_before(rest, " ms")) ns = leading_ms(*number);
+  static bool read_step(int64_t n, const LoopText& fields, const LogLine& line, LogBuilder& rows) {
+    const auto loss = fields.value({"loss", "train_loss", "train loss", "loss train"});
+    bool mean = false;
+    const auto ns = duration_of(fields, mean);
     if (!loss || (!ns && !line.printed_ns)) return false;  // a sentence that begins alike
     LogStep* step = rows.step(kLoopName, line, n);
     if (step == nullptr) return true;
-    if (ns) step->duration_ns = ns, step->iterations = 1;
+    if (ns) step->duration_ns = ns, step->iterations = mean ? 0 : 1;
     LogFigures& f = step->figures;
     f.loss = printed_number(*loss);
-    f.tokens_per_s = keyed_number(rest, {"tok/sec", "tok/s", "tokens/sec", "tokens/s", "tokens_per_sec"});
-    f.samples_per_s = keyed_number(rest, {"samples/sec", "samples/s", "img/s", "images/sec"});
-    f.learning_rate = keyed_number(rest, {"lr", "learning_rate"});
-    f.grad_norm = keyed_number(rest, {"grad_norm", "norm", "grad norm"});
-    auto mfu = keyed_number(rest, {"mfu", "bf16_mfu"});
-    if (!mfu) mfu = figure_before(rest, "% bf16 MFU");
+    f.learning_rate = fields.number({"lr", "learning_rate"});
+    f.grad_norm = fields.number({"grad_norm", "norm", "grad norm"});
+    set_rates(fields, f);
+    return true;
+  }
+
+  // `mean`: of the steps since the line before.
+  static std::optional<int64_t> duration_of(const LoopText& fields, bool& mean) {
+    if (const auto ms = fields.value({"ms/batch"})) return mean = true, leading_ms(*ms);
+    if (const auto time = fields.time())
+      if (const auto ns = time_of(*time)) return ns;
+    if (const auto ns = time_in_parentheses(fields.text)) return ns;
+    for (const std::string_view unit : {"ms/step", " ms"})
+      if (const auto number = number_before(fields.text, unit))
+        if (const auto ns = leading_ms(*number)) return ns;
+    return std::nullopt;
+  }
+
+  static void set_rates(const LoopText& fields, LogFigures& f) {
+    f.tokens_per_s = fields.number({"tok/sec", "tok/s", "tokens/sec", "tokens/s", "tokens_per_sec"});
+    f.samples_per_s = fields.number({"samples/sec", "samples/s", "img/s", "images/sec", "examples_per_sec", "samples_per_sec"});
+    auto mfu = fields.number({"mfu", "bf16_mfu"});
+    if (!mfu) mfu = figure_before(fields.text, "% bf16 MFU");
     if (mfu && *mfu >= 0) f.mfu_pct = mfu;  // -100 %: not yet known
     for (const std::string_view unit : {" tok/s", " tokens/s"})
-      if (!f.tokens_per_s) f.tokens_per_s = figure_before(rest, unit);
+      if (!f.tokens_per_s) f.tokens_per_s = figure_before(fields.text, unit);
     for (const std::string_view unit : {" samples/s", " images/s", " img/s"})
-      if (!f.samples_per_s) f.samples_per_s = figure_before(rest, unit);
-    return true;
+      if (!f.samples_per_s) f.samples_per_s = figure_before(fields.text, unit);
   }
 
   // A line has the time since the start; that of its steps is what has passed since the line before.
@@ -146,7 +210,7 @@ class Loop : public LogReading {
 extern const LogFamily kLoop;
 const LogFamily kLoop = {kLoopName,
                          "loops after nanoGPT's, llm.c's and the like: \"iter 10: loss 2.3, time 12.3ms\"",
-                         {"loss", "step_avg:"},
+                         {"loss", "Loss", "step_avg:"},
                          [] { return std::unique_ptr<LogReading>(new Loop); }};
 
 }  // namespace profgpu

@@ -108,6 +108,33 @@ std::optional<BarDrawing> rich_bar_drawing(std::string_view text) {
   return bar;
 }
 
+std::optional<BarDrawing> line_bar_drawing(std::string_view text) {
+  const size_t mark = text.find("% \xE2");
+  if (mark == text.npos) return std::nullopt;
+  BarDrawing bar;
+  size_t pct = mark;
+  while (pct > 0 && (is_digit(text[pct - 1]) || text[pct - 1] == ' ')) --pct;
+  bar.title = text.substr(0, pct);
+  if (bar.title.ends_with(':')) bar.title.remove_suffix(1);
+  std::string_view rest = text.substr(mark + 2);
+  size_t drawn = 0;
+  while (drawn < rest.size() && static_cast<unsigned char>(rest[drawn]) >= 0x80) ++drawn;
+  rest = without_blanks(rest.substr(drawn));
+  if (!set_counts(rest, bar)) return std::nullopt;
+  rest = without_blanks(rest);
+  const size_t blank = rest.find(' ');
+  if (blank == rest.npos) return std::nullopt;
+  set_rate(rest.substr(0, blank), bar);
+  bar.each_error = 1;  // it is of the last moments
+  const std::string_view passed = rest.substr(blank + 1, rest.find('<') - blank - 1);
+  std::string_view unit;
+  const auto seconds = leading_seconds(passed, &unit);
+  const auto elapsed = unit == "s" ? seconds : clock_seconds(without_blanks(passed));
+  if (!elapsed || *elapsed < 0) return std::nullopt;
+  bar.elapsed_ns = *elapsed;
+  return bar;
+}
+
 bool has_mean_rate(const BarDrawing& bar) {
   if (!bar.each_ns) return false;
   const double elapsed = static_cast<double>(bar.done) * static_cast<double>(*bar.each_ns);

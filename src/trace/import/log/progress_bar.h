@@ -28,6 +28,8 @@ struct BarDrawing {
 std::optional<BarDrawing> bar_drawing(std::string_view text);
 /// Likewise of rich's.
 std::optional<BarDrawing> rich_bar_drawing(std::string_view text);
+/// Of Ultralytics: "640: 50% ━━━╸─── 50/100 4.0it/s 12.5s<12.5s".
+std::optional<BarDrawing> line_bar_drawing(std::string_view text);
 /// Whether `each_ns` can be the mean since the start of the bar.
 bool has_mean_rate(const BarDrawing& bar);
 

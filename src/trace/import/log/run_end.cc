@@ -66,6 +66,7 @@ constexpr std::array kSigns = {
     Sign{"KeyboardInterrupt", LogEventKind::kTerminated},
     Sign{"Training completed", LogEventKind::kFinished},
     Sign{"[after training is done]", LogEventKind::kFinished},
+    Sign{"epochs completed in", LogEventKind::kFinished, " hours"},   // Ultralytics
     Sign{"[exiting program at iteration", LogEventKind::kFinished},
     Sign{"exiting program after", LogEventKind::kFinished},
     Sign{"ChildFailedError", LogEventKind::kException},

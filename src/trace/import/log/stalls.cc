@@ -16,6 +16,7 @@ namespace profgpu {
 namespace {
 
 constexpr int64_t kLongestSave_ns = int64_t{6} * 3600 * 1'000'000'000;
+constexpr int64_t kTimerAbove = 4;  // lines
 
 class Stalls : public LogReading {
  public:
@@ -35,8 +36,13 @@ class Stalls : public LogReading {
   }
 
  private:
+  // Megatron's timer of it stands right above.
   static bool evaluation(const LogLine& line, LogBuilder& rows) {
-    LogEvent& e = rows.event(LogEventKind::kEvaluation, line);
+    LogEvent* timed = rows.newest_event(LogEventKind::kEvaluation);
+    const bool above = timed != nullptr && timed->duration_ns && line.number - timed->line <= kTimerAbove &&
+                       !has(timed->text, "validation loss");
+    LogEvent& e = above ? *timed : rows.event(LogEventKind::kEvaluation, line);
+    if (above) e.line = line.number, e.text = quotable(line.text);
     if (const auto step = integer_after(line.message, "at iteration")) e.step = step;
     return true;
   }
