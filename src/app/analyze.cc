@@ -14,6 +14,8 @@
 #include "analyse/rank/page.h"
 #include "app/gather/read_job.h"
 #include "base/environment.h"
+#include "base/pattern.h"
+#include "base/text.h"
 #include "trace/import/whole_text.h"
 
 namespace profgpu {
@@ -78,6 +80,9 @@ Status read_count(std::string_view option, const std::string& text, int& value) 
 
 Status read_pattern(const std::string& pattern, AnalyzeOptions& options) {
   options.analysis.step_pattern = pattern;
+  if (pattern_size(pattern) > kMaxPatternSize)
+    return Error{"--step-pattern \"" + shortened(pattern) + "\": its repetitions are too many",
+                 "written out, it may have " + format_count(kMaxPatternSize) + " characters"};
   regex_t compiled;
   const int error = ::regcomp(&compiled, pattern.c_str(), REG_EXTENDED | REG_NOSUB);
   if (error == 0) {

@@ -86,7 +86,8 @@ void print_message(std::string_view text);
 /// What is wrong with an input, as a message: the path stands before the text unless the text begins with it.
 void print_issue(std::string_view path, std::string_view text);
 
-/// Text that cannot move the cursor or change colours: control characters but line feeds become \xNN.
+/// Text that cannot move the cursor, change colors or turn other text around: control characters but line feeds become
+/// \xNN, invisible ones \uNNNN.
 std::string printable(std::string_view text);
 
 }  // namespace profgpu

@@ -16,6 +16,8 @@ TEST(Printable, ShowsControlCharactersInsteadOfSendingThem) {
   EXPECT_EQ(printable("one\ntwo µ"), "one\ntwo µ");
   EXPECT_EQ(printable("\xC2\x9B" "31m"), "\\x9b31m") << "the one-character form of an escape sequence";
   EXPECT_EQ(printable("\x9B\xFF"), "\uFFFD\uFFFD");
+  EXPECT_EQ(printable("a\tb\n\n"), "a\\x09b\n\n");
+  EXPECT_EQ(printable("fdp.\u202Egpj"), "fdp.\\u202egpj") << "what turns the text behind it around";
 }
 
 class WriteFile : public testing::Test {

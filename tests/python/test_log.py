@@ -271,6 +271,15 @@ def test_a_damaged_replay_says_so(log, tmp_path):
     assert result.returncode in (1, 2) and 'speed' in result.stderr
 
 
+def test_text_of_a_driver_is_harmless(log, tmp_path):
+    path = tmp_path / 'hostile.jsonl'
+    row = {'time_ns': 1800000000000000000, 'device': 0, 'name': 'GPU \x9b31m\x1b[2J', 'uuid': '=1+1', 'utilization_pct': 5}
+    path.write_text(json.dumps(row) + '\n' + json.dumps({**row, 'time_ns': row['time_ns'] + 10**8}) + '\n')
+    result = log('--backend', f'replay:{path},speed=max', '--count', 1, '--format', 'csv')
+    assert result.returncode == 0 and not any(c in result.stdout for c in '\x9b\x1b')
+    assert table(result.stdout)[0]['uuid'] == "'=1+1"
+
+
 def test_what_exists_is_appended_to(log, tmp_path):
     path = tmp_path / 'gpu.csv'
     for _ in range(2):
