@@ -17,7 +17,8 @@ void sort_by_cost(std::vector<RuleFinding>& findings) {
   });
 }
 
-// A device is in use by the program if it has more than 1 % of the busiest one's compute, over more than half its span.
+// A device is in use by the program if it has more than 1 % of the busiest one's compute and communication, over more
+// than half its span.
 constexpr int64_t kMinPart = 100;
 
 // Indices in Devices, the busiest first; a single 0 without devices.
@@ -28,7 +29,8 @@ std::vector<size_t> devices_in_use(const Facts& facts) {
   const DeviceTime& busiest = all.devices[indices.front()];
   for (size_t i = 0; i < all.devices.size(); ++i) {
     const DeviceTime& d = all.devices[i];
-    const bool used = d.compute_ns > busiest.compute_ns / kMinPart && d.span_ns > busiest.span_ns / 2;
+    const int64_t of_busiest_ns = busiest.compute_ns + busiest.communication_ns;
+    const bool used = d.compute_ns + d.communication_ns > of_busiest_ns / kMinPart && d.span_ns > busiest.span_ns / 2;
     if (i != indices.front() && used) indices.push_back(i);
   }
   return indices;
@@ -316,6 +318,13 @@ class RankDevices {
   std::vector<Measured> devices_;
 };
 
+// A process with several devices communicates between these.
+bool has_other_ranks(const std::vector<Measured>& devices) {
+  const Measured& m = devices.front();
+  if (const std::optional<int> world = m.trace().distributed.world_size) return *world > 1;
+  return devices.size() == 1 && m.has_device() && m.device().communication_ns > 0;
+}
+
 RankMeasure measure_of(const std::vector<Measured>& devices) {
   RankMeasure measure = rank_measure(devices.front());
   for (const Measured& m : devices) {
@@ -330,7 +339,10 @@ RankMeasure measure_of(const std::vector<Measured>& devices) {
 
 void add_rank_diagnosis(const RankFacts& rank, const Thresholds& thresholds, RankDiagnosis& out, Tasks& tasks) {
   const auto devices = std::make_shared<RankDevices>(rank, thresholds);
-  tasks.add([devices, &out] { out.measure = measure_of(devices->get()); });
+  tasks.add([devices, &out] {
+    out.measure = measure_of(devices->get());
+    out.of_several = has_other_ranks(devices->get());
+  });
   out.findings.resize(rules().size());
   for (size_t i = 0; i < rules().size(); ++i)
     if (rules()[i]->rank.describe != nullptr)
