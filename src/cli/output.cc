@@ -46,7 +46,7 @@ void install_interrupt_handler() {
   struct sigaction action{};
   action.sa_handler = leave;
   // A shell starts background jobs with SIGINT ignored, which we keep.
-  for (const int signal : {SIGINT, SIGTERM}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     struct sigaction before{};
     ::sigaction(signal, nullptr, &before);
     if (before.sa_handler != SIG_IGN) ::sigaction(signal, &action, nullptr);

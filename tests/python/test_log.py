@@ -229,6 +229,17 @@ def test_table_is_for_people(log, started):
     os.close(ours), os.close(theirs)
 
 
+def test_a_narrow_screen_says_first_what_it_leaves_out(started):
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack('HHHH', 24, 40, 0, 0))
+    process = started('--backend', FAST, '--count', 1, stdout=theirs, stderr=theirs)
+    assert process.wait(timeout=60) == 0
+    lines = os.read(ours, 65536).decode().splitlines()
+    os.close(ours), os.close(theirs)
+    heading = next(i for i, line in enumerate(lines) if line.lstrip().startswith('time'))
+    assert lines[0].startswith('profgpu: log: no room for') and all(len(line) <= 40 for line in lines[:heading + 1]), lines
+
+
 def test_help_query_lists_every_field(log):
     text = log('--help-query').stdout
     names = [line.split()[0] for line in text.splitlines()[1:] if line and not line.startswith('Next')]

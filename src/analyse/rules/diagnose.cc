@@ -155,7 +155,9 @@ void suggest_stacks(const Evidence& evidence, std::vector<Finding>& findings) {
   if (std::ranges::any_of(evidence.ranks, &RankMeasure::python_frames, &RankDiagnosis::measure)) return;
   Finding* f = first_where(
       findings, [](const Finding& x) { return !x.where.empty() && x.severity != Severity::kInfo; });
-  if (f != nullptr && std::ranges::all_of(f->where, [](const Place& p) { return p.file.empty(); }))
+  const auto says_it = [](const std::string& fix) { return contains(fix, "with_stack=True"); };
+  if (f == nullptr || std::ranges::any_of(f->fix, says_it)) return;
+  if (std::ranges::all_of(f->where, [](const Place& p) { return p.file.empty(); }))
     f->evidence.emplace_back("no Python stacks were recorded; to see source lines, use with_stack=True in "
                              "torch.profiler, or profgpu run --trace");
 }

@@ -6,7 +6,7 @@ import { findButton, longestEvent, withMargin } from './evidence';
 import { factList } from './facts';
 import { histogram } from './histogram';
 import { originList, originsOf } from './origins';
-import { count, duration, flops, kUnknown, percent } from './quantity';
+import { count, counted, duration, flops, kUnknown, percent } from './quantity';
 import { categoryOfKernel, type Kernel, type Op } from './report';
 import { settled } from './settled';
 import { DataTable, timeColumn as time, type Column } from './table';
@@ -21,7 +21,8 @@ interface Searchable<Row> {
   /** What a row is searched by. */
   text(row: Row): string;
   category?(row: Row): string;
-  what: string;
+  /** What a row is, in the singular. */
+  one: string;
 }
 
 /** What the address says of the tables: set by a table when it is made. */
@@ -29,7 +30,7 @@ const filters = new Map<string, (place: URLSearchParams) => void>();
 
 // Search and, where rows have categories, a choice of them; says how many rows are left.
 function filterTools<Row>(of: Searchable<Row>, view: View, context: Context): { root: HTMLElement; picked(): void } {
-  const search = element('input', { type: 'search', placeholder: `Search ${of.what}`, 'aria-label': `Search ${of.what}`, spellcheck: 'false' });
+  const search = element('input', { type: 'search', placeholder: `Search ${of.one}s`, 'aria-label': `Search ${of.one}s`, spellcheck: 'false' });
   const left = element('span', { class: 'quiet', role: 'status' });
   const categories = of.category ? [...new Set(of.rows.map(of.category))].sort() : [];
   const select = element('select', { 'aria-label': 'Category' }, element('option', { value: '' }, 'All categories'),
@@ -39,7 +40,7 @@ function filterTools<Row>(of: Searchable<Row>, view: View, context: Context): { 
     const rows = of.rows.filter((row) =>
       (wanted === '' || of.text(row).toLowerCase().includes(wanted)) && (select.value === '' || of.category?.(row) === select.value));
     of.table.show(rows);
-    left.textContent = rows.length === of.rows.length ? `${count(rows.length)} ${of.what}` : `${count(rows.length)} of ${count(of.rows.length)} ${of.what}`;
+    left.textContent = rows.length === of.rows.length ? counted(rows.length, of.one) : `${count(rows.length)} of ${counted(of.rows.length, of.one)}`;
   };
   const remember = settled(() => {
     const picked = of.picked();
@@ -135,7 +136,7 @@ export const kernels: View = {
         tools.picked();
       },
     });
-    const tools = filterTools({ table, rows: rank.kernels, picked: () => chosen, text: (k) => `${k.name} ${k.short_name}`, category: categoryOfKernel, what: 'kernels' }, kernels, context);
+    const tools = filterTools({ table, rows: rank.kernels, picked: () => chosen, text: (k) => `${k.name} ${k.short_name}`, category: categoryOfKernel, one: 'kernel' }, kernels, context);
     root.append(element('h2', {}, 'Kernels', ofRank(context)), tools.root, element('div', { class: 'beside' }, table.root, panel));
     return () => dispose?.();
   },
@@ -195,7 +196,7 @@ export const ops: View = {
           })]);
       },
     });
-    const tools = filterTools({ table, rows: rank.ops, picked: () => chosen, text: (op) => op.name, what: 'ops' }, ops, context);
+    const tools = filterTools({ table, rows: rank.ops, picked: () => chosen, text: (op) => op.name, one: 'op' }, ops, context);
     root.append(element('h2', {}, 'Ops', ofRank(context)), tools.root, element('div', { class: 'beside' }, table.root, panel));
   },
   goTo: (place) => filters.get('ops')?.(place),
