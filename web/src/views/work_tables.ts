@@ -12,6 +12,7 @@ import { settled } from './settled';
 import { DataTable, timeColumn as time, type Column } from './table';
 import { placeOf, rankName, type Context, type View } from './view';
 import { categoryTitle } from '../categories';
+import { distinctNames } from '../kernel_names';
 
 interface Searchable<Row> {
   table: DataTable<Row>;
@@ -70,9 +71,9 @@ function swatched(category: string, text: string): HTMLElement {
   return element('span', {}, swatch(category), text);
 }
 
-function kernelColumns(devices: number): Column<Kernel>[] {
+function kernelColumns(devices: number, names: Map<string, string>): Column<Kernel>[] {
   const columns: Column<Kernel>[] = [
-    { key: 'name', title: 'Kernel', wide: true, cell: (k) => swatched(categoryOfKernel(k), shown(k.short_name || k.name)), order: (k) => k.short_name },
+    { key: 'name', title: 'Kernel', wide: true, cell: (k) => swatched(categoryOfKernel(k), shown(names.get(k.name) ?? k.name)), order: (k) => names.get(k.name) ?? k.name },
     { key: 'category', title: 'Category', roomy: true, cell: (k) => categoryTitle(categoryOfKernel(k)), order: (k) => categoryTitle(categoryOfKernel(k)) },
     { key: 'count', title: 'Calls', numeric: true, roomy: true, cell: (k) => count(k.count), order: (k) => k.count },
     time('total', 'Total', (k) => k.total_ns, 'Sum of the durations'),
@@ -128,7 +129,7 @@ export const kernels: View = {
     let dispose: (() => void) | undefined;
     let chosen: Kernel | undefined;
     const table = new DataTable<Kernel>({
-      label: 'Kernels', columns: kernelColumns(rank.devices.length), sorted: 'total',
+      label: 'Kernels', columns: kernelColumns(rank.devices.length, distinctNames(rank.kernels)), sorted: 'total',
       picked: (kernel) => {
         dispose?.();
         chosen = kernel;
