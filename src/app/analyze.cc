@@ -14,6 +14,7 @@
 #include "analyse/rank/page.h"
 #include "app/gather/read_job.h"
 #include "base/environment.h"
+#include "base/pattern.h"
 #include "base/text.h"
 #include "trace/import/whole_text.h"
 
@@ -81,6 +82,9 @@ Status read_pattern(const std::string& pattern, AnalyzeOptions& options) {
   options.analysis.step_pattern = pattern;
   if (contains(pattern, "\\d"))
     return Error{"--step-pattern \"" + pattern + "\": POSIX regular expressions have no \\d", "write [0-9]"};
+  if (pattern_size(pattern) > kMaxPatternSize)
+    return Error{"--step-pattern \"" + shortened(pattern) + "\": its repetitions are too many",
+                 "written out, it may have " + format_count(kMaxPatternSize) + " characters"};
   regex_t compiled;
   const int error = ::regcomp(&compiled, pattern.c_str(), REG_EXTENDED | REG_NOSUB);
   if (error == 0) {

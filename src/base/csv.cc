@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/decimal.h"
 #include "base/text.h"
 
 namespace profgpu {
@@ -11,15 +12,30 @@ bool must_be_quoted(char c) { return c == ',' || c == '"' || static_cast<unsigne
 
 }  // namespace
 
-void append_csv(std::string& row, std::string_view field, CsvControls controls) {
+void append_csv(std::string& row, std::string_view field) {
   const bool quote = std::any_of(field.begin(), field.end(), must_be_quoted) ||
                      (!field.empty() && (field.front() == ' ' || field.back() == ' '));
   if (quote) row += '"';
   for (const char c : field) {
     if (c == '"') row += '"';
-    row += controls == CsvControls::kBlank && static_cast<unsigned char>(c) < ' ' ? ' ' : c;
+    row += c;
   }
   if (quote) row += '"';
+}
+
+void append_csv_text(std::string& row, std::string_view field) {
+  std::string plain(is_formula(field) ? "'" : "");
+  while (!field.empty()) {
+    const Character c = first_character(field);
+    if (c.valid && is_control(c.code_point)) plain += ' ';
+    else plain += field.substr(0, c.bytes);
+    field.remove_prefix(c.bytes);
+  }
+  append_csv(row, plain);
+}
+
+bool is_formula(std::string_view field) {
+  return !field.empty() && contains("=+-@\t\r", field.substr(0, 1)) && !real_number(field);
 }
 
 bool CsvFields::split(std::string_view line) {

@@ -7,9 +7,15 @@ namespace {
 
 using Fields = std::vector<std::string_view>;
 
-std::string written(std::string_view field, CsvControls controls = CsvControls::kKeep) {
+std::string written(std::string_view field) {
   std::string row;
-  append_csv(row, field, controls);
+  append_csv(row, field);
+  return row;
+}
+
+std::string text_written(std::string_view field) {
+  std::string row;
+  append_csv_text(row, field);
   return row;
 }
 
@@ -21,7 +27,15 @@ TEST(Csv, QuotesWhatMustBe) {
   EXPECT_EQ(written(" x"), "\" x\"");
   EXPECT_EQ(written("a\x1b[2J"), "\"a\x1b[2J\"");
   EXPECT_EQ(written("a\nb"), "\"a\nb\"");
-  EXPECT_EQ(written("a\nb", CsvControls::kBlank), "\"a b\"");
+}
+
+TEST(Csv, TextOfOthersIsHarmless) {
+  EXPECT_EQ(text_written("a\nb\x1b\x7f\xC2\x9B" "31m"), "a b   31m");
+  EXPECT_EQ(text_written("=1+1"), "'=1+1");
+  EXPECT_EQ(text_written("@x, y"), "\"'@x, y\"");
+  EXPECT_EQ(text_written("-5"), "-5");
+  EXPECT_EQ(text_written("0:7"), "0:7");
+  EXPECT_EQ(text_written(""), "");
 }
 
 TEST(Csv, FieldsComeBack) {

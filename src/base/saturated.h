@@ -15,6 +15,12 @@ constexpr int64_t saturated_sub(int64_t a, int64_t b) {
   return __builtin_sub_overflow(a, b, &difference) ? (b < 0 ? INT64_MAX : INT64_MIN) : difference;
 }
 
+/// Of numbers that are not negative.
+constexpr int64_t saturated_product(int64_t a, int64_t b) {
+  int64_t product = 0;
+  return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
+}
+
 constexpr int64_t saturated_distance(int64_t a, int64_t b) { return a < b ? saturated_sub(b, a) : saturated_sub(a, b); }
 
 constexpr void add_saturated(int64_t& sum, int64_t part) { sum = saturated_add(sum, part); }

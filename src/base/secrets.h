@@ -1,9 +1,11 @@
 // Text of others without their passwords, tokens and keys: for what a report quotes of a log.
 //
-// What is masked: values of names that say so (token, secret, password, api-key, ...) after "=", ":" or as the next
-// word of a command line, what follows "Bearer" or "Basic", passwords in URLs, and keys that issuers mark by how they
-// begin (Hugging Face, OpenAI, GitHub, GitLab, AWS, Google, Slack ...), as well as bare hexadecimal words of 40
-// characters and more. A word that only looks like a key is masked as well: a report loses nothing by it.
+// What is masked: values of names that say so (token, secret, password, api-key, cookie, ...) after "=", ":", "=>",
+// "%3D" or as the next word of a command line, each text of a list of them, and those of names that may say so (session,
+// signature) if they look like a key; what follows "Bearer", "Basic" or another scheme of authorization; passwords and
+// tokens in URLs; private keys; keys that issuers mark by how they begin (Hugging Face, OpenAI, GitHub, GitLab, AWS,
+// Google, Slack ...), as well as bare hexadecimal words of 40 characters and more. A word that only looks like a key is
+// masked as well: a report loses nothing by it.
 #pragma once
 
 #include <string>

@@ -38,6 +38,60 @@ TEST(Secrets, AreMasked) {
   }
 }
 
+TEST(Secrets, InEveryFormOfAnAssignment) {
+  const std::pair<const char*, const char*> all[] = {
+      {"password:\thunter2 x", "password:\t*** x"},
+      {"token => abc, x", "token => ***, x"},
+      {"PASSWORD=''hunter2'' x", "PASSWORD=''***'' x"},
+      {R"({""token"": ""abc"", ""n"": 1})", R"({""token"": ""***"", ""n"": 1})"},
+      {"client_secret%3Dabc%26x", "client_secret%3D***"},
+      {"%22token%22%3A%22abc%22%2C1", "%22token%22%3A%22***%22%2C1"},
+      {R"("auth_token": ["a", 'b', 7], "n": "x")", R"("auth_token": ["***", '***', 7], "n": "x")"},
+      {R"({"credentials": {"key": "abc", "n": 1}, "next": "x"})", R"({"credentials": {"key": "***", "n": 1}, "next": "x"})"},
+      {"api_keys: [abc, def] x", "api_keys: [***, ***] x"},
+      {R"({"password": "a\"b", "n": 1})", R"({"password": "***", "n": 1})"},
+      {R"({"text": "password=\"a\\\"b\" next"})", R"({"text": "password=\"***\" next"})"},
+      {"--password 'two words' --lr 1", "--password '***' --lr 1"},
+      {"pwd=hunter2", "pwd=***"},
+      {"passphrase: hunter2", "passphrase: ***"},
+      {"Cookie: a=b; session=c", "Cookie: ***"},
+      {"AccountKey=abc+/d==", "AccountKey=***"},
+      {"X-Amz-Signature=0aB1c2D3e4F5a6b7", "X-Amz-Signature=***"},
+      {"?sig=0aB1c2D3e4F5%3D&se=2026", "?sig=***"},
+  };
+  for (const auto& [text, masked] : all) {
+    EXPECT_EQ(masked_secrets(text), masked);
+    EXPECT_TRUE(may_hold_secret(text)) << text;
+  }
+}
+
+TEST(Secrets, OfHeadersAndAddresses) {
+  const std::pair<const char*, const char*> all[] = {
+      {"Authorization: Bearer\tabc x", "Authorization: Bearer\t*** x"},
+      {R"(Authorization: Digest username="u", response="abc")", R"(Authorization: Digest username="***", response="***")"},
+      {"Authorization: AWS4-HMAC-SHA256 Credential=AKIAIOSFODNN7EXAMPLE/2026, SignedHeaders=host, Signature=ab",
+       "Authorization: AWS4-HMAC-SHA256 Credential=***, SignedHeaders=***, Signature=***"},
+      {"authorization: abc", "authorization: ***"},
+      {"Authorization: Unheard abc\nnext", "Authorization: ***\nnext"},
+      {"postgres://user:p@ssword@host/db", "postgres://user:***@host/db"},
+      {"postgres://user:pa/ss@host/db", "postgres://user:***@host/db"},
+      {"https://aB3dE5fG7hI9@github.com/x", "https://***@github.com/x"},
+      {"https://aB3dE5fG7hI9:x-oauth-basic@github.com/x", "https://***@github.com/x"},
+      {"https://hooks.slack.com/services/T0/B0/abc next", "https://hooks.slack.com/services/*** next"},
+      {"-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY----- x",
+       "-----BEGIN RSA PRIVATE KEY-----***-----END RSA PRIVATE KEY----- x"},
+      {"gsk_AbCdEfGhIj1234567890", "***"},
+      {"sk_live_AbCdEfGhIj1234567", "***"},
+      {"npm_AbCdEfGhIj1234567890", "***"},
+      {"xapp-1-ABCDEFG-1234567890", "***"},
+      {"SG.AbCdEfGhIj0123456789.ABCDEFGHIJKLMN", "***"},
+  };
+  for (const auto& [text, masked] : all) {
+    EXPECT_EQ(masked_secrets(text), masked);
+    EXPECT_TRUE(may_hold_secret(text)) << text;
+  }
+}
+
 // Names of kernels, functions and files, and what surrounds numbers.
 TEST(Secrets, NamesInTracesStay) {
   for (const char* text :
@@ -53,7 +107,9 @@ TEST(Secrets, NamesInTracesStay) {
 TEST(Secrets, OrdinaryTextStays) {
   for (const char* text :
        {"consumed tokens: 1234 | num_tokens=5", "tokenizer: gpt2", "RuntimeError: CUDA error: out of memory",
-        "token=None", "author: me", "--tokenizer-type GPT2", "tokenizer_type=GPT2", "--token --verbose", "basic block", "https://host:8080/path", "step: 10  loss: 2.5", "max_tokens: 512", ""})
+        "token=None", "author: me", "--tokenizer-type GPT2", "tokenizer_type=GPT2", "--token --verbose", "basic block", "https://host:8080/path",
+        "https://host:8080/path@v2", "ssh://git@github.com/x", "PWD=/home/me/work", "session: 5 signature: forward(self)",
+        "SG.LayerNormBackward0", "npm_package_config_value", "-----BEGIN CERTIFICATE-----", "step: 10  loss: 2.5", "max_tokens: 512", ""})
     EXPECT_EQ(masked_secrets(text), text);
 }
 

@@ -5,6 +5,7 @@
 
 #include "analyse/report/quantity.h"
 #include "app/compared_runs.h"
+#include "app/words.h"
 #include "base/clock.h"
 #include "cli/bench_compare.h"
 #include "cli/output.h"
@@ -32,8 +33,9 @@ Outcome save(const Arguments& arguments, const std::string& name, const std::str
   if (!id) return id.error();
   const std::string step =
       saved.step_mean_ns ? fmt::format(", {} per step", format_duration(static_cast<double>(*saved.step_mean_ns))) : "";
+  const std::string word = printable(shell_line({name}));
   return write_text(fmt::format("{}: saved run {} as {}{}\nNext: profgpu diff --baseline {} RUN  ·  profgpu history {}\n",
-                                  file, *id, name, step, name, name));
+                                printable(file), *id, printable(name), step, word, word));
 }
 
 Outcome baseline(const Arguments& arguments) {

@@ -103,8 +103,8 @@ Outcome save_bench(const std::string& history, const std::string& name, const st
   run.host = result->machine.host;
   const auto id = file->save(run, bench_json(*result));
   if (!id) return id.error();
-  return write_text(fmt::format("{}: saved run {} as {}\nNext: profgpu diff --baseline {} machine.json\n", history, *id,
-                                name, name));
+  return write_text(fmt::format("{}: saved run {} as {}\nNext: profgpu diff --baseline {} machine.json\n",
+                                printable(history), *id, printable(name), printable(shell_line({name}))));
 }
 
 Outcome diff_bench(const Arguments& arguments) {

@@ -1,10 +1,12 @@
 // profgpu devices: GPUs, how they are connected, and their limits.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <set>
 
 #include "analyse/report/quantity.h"
+#include "analyse/report/text.h"
 #include "analyse/work/device_limits.h"
 #include "cli/device_options.h"
 #include "cli/output.h"
@@ -161,9 +163,24 @@ std::string mig_text(const InventoryDevice& d) {
   return d.info->mig_profile.empty() ? text_or_dash(d.fact("mig_mode")) : d.info->mig_profile;
 }
 
+// Never shortened, so that they can be copied: on a narrow screen each has a line of its own.
+Lines uuid_lines(const Inventory& inventory, int width) {
+  Grid grid({{"GPU"}, {"UUID", true}});
+  Lines apart{Line("UUID", Style::kStrong)};
+  int widest = 0;
+  for (const InventoryDevice& d : inventory.devices) {
+    const std::string uuid = text_or_dash(d.info->uuid);
+    grid.add_row({{d.info->label(), Style::kNote}, {uuid}});
+    apart.push_back(Line(d.info->label(), Style::kNote));
+    apart.push_back(Line("  " + uuid).whole());
+    widest = std::max(widest, display_width(d.info->label()) + display_width(uuid));
+  }
+  constexpr int kBetween = 2;
+  return widest + kBetween <= width ? grid.lines(width) : apart;
+}
+
 Lines inventory_lines(const Inventory& inventory, int width) {
   Grid grid({{"GPU"}, {"name"}, {"memory", true}, {"PCI bus id"}, {"MIG"}, {"NUMA"}, {"nearest CPUs"}});
-  Grid uuids({{"GPU"}, {"UUID", true}});   // never shortened, so that they can be copied
   for (const InventoryDevice& d : inventory.devices) {
     grid.add_row({{d.info->label(), Style::kNote},
                   {d.info->name, Style::kStrong},
@@ -172,10 +189,9 @@ Lines inventory_lines(const Inventory& inventory, int width) {
                   {mig_text(d)},
                   {d.numa_node ? std::to_string(*d.numa_node) : std::string(kUnknownText)},
                   {text_or_dash(d.cpu_affinity)}});
-    uuids.add_row({{d.info->label(), Style::kNote}, {text_or_dash(d.info->uuid)}});
   }
   Lines lines = grid.lines(width);
-  append_apart(lines, uuids.lines(width));
+  append_apart(lines, uuid_lines(inventory, width));
   return lines;
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "analyse/report/quantity.h"
 #include "analyse/report/text.h"
@@ -148,15 +149,28 @@ DiffTable waterfall_table(const Comparison& c, int top) {
   return t;
 }
 
+std::map<std::string_view, std::string> shown_kernels(const std::vector<Difference>& rows) {
+  std::vector<std::string_view> names;
+  for (const Difference& d : rows)
+    for (const std::string* name : {&d.name, &d.name_after})
+      if (!name->empty()) names.emplace_back(*name);
+  const std::vector<std::string> shown = distinct_short_names(names);
+  std::map<std::string_view, std::string> by_name;
+  for (size_t i = 0; i < names.size(); ++i) by_name.emplace(names[i], shown[i]);
+  return by_name;
+}
+
 // Names are from a trace where calls of them are counted, else ours.
 DiffTable difference_table(std::string title, const char* first, const std::vector<Difference>& rows, int top,
                            bool calls) {
   std::vector<GridColumn> names{{first}};
   const bool of_kernels = std::string_view(first) == "kernel";
+  std::map<std::string_view, std::string> short_names;
+  if (of_kernels) short_names = shown_kernels(rows);
   if (calls) names.push_back({"calls", true});
   DiffTable t = time_table(std::move(title), std::move(names));
   fill(t, rows, top, [&](const Difference& d) {
-    const auto shown = [&](const std::string& of) { return of_kernels ? short_kernel_name(of) : of; };
+    const auto shown = [&](const std::string& of) { return of_kernels ? short_names.at(of) : of; };
     const std::string name = d.name_after.empty() ? shown(d.name) : shown(d.name) + " → " + shown(d.name_after);
     std::vector<Cell> cells = {{calls ? name : words(name), Style::kPlain, calls ? Holds::kName : Holds::kWords}};
     if (calls) cells.push_back({calls_text(d)});

@@ -166,7 +166,6 @@ class Log {
   bool done();
   [[nodiscard]] int64_t rows() const { return written_; }
   [[nodiscard]] std::string repeats() const { return rows_.repeats_text(); }
-  [[nodiscard]] std::string left_out() const { return rows_.left_out(); }
   [[nodiscard]] const Status& status() const { return status_; }
   [[nodiscard]] bool reader_left() const { return file_.reader_left(); }
 
@@ -325,8 +324,6 @@ Outcome write_log(const LogOptions& options, const OpenDevices& devices, LogFile
   if (options.rows.format != LogFormat::kJson || options.rows.queried) sampling.process_interval_ns = 0;
   Sampler sampler(devices.backend, sampling, [&log](const Reading& r) { log.add(r); });
   size_t printed = 0;
-  if (const std::string left_out = log.left_out(); !left_out.empty())
-    print_message(fmt::format("profgpu: log: no room for {}; -o FILE.csv has every column", left_out));
   listen_for_signals();
   sampler.start();
   follow(options, log, sampler, *devices.backend, printed);
@@ -340,6 +337,18 @@ Outcome write_log(const LogOptions& options, const OpenDevices& devices, LogFile
   return outcome;
 }
 
+// Before the heading, which is written when the log is opened.
+void say_what_is_left_out(const LogRows& rows) {
+  const std::string left_out = rows.left_out();
+  if (left_out.empty()) return;
+  std::string text = fmt::format("profgpu: log: no room for {}; -o FILE.csv has every column", left_out);
+  if (stderr_is_terminal()) {
+    text = wrap(text, message_width(), "");
+    text.pop_back();   // its line feed
+  }
+  print_message(text);
+}
+
 Outcome log(const Arguments& arguments) {
   if (arguments.has("--help-query")) return write_text(log_column_help());
   auto options = log_options(arguments);
@@ -350,7 +359,9 @@ Outcome log(const Arguments& arguments) {
     print_message("profgpu: log: " + note + (options->devices.device.empty() ? " (--device all: every GPU)" : ""));
   take_facts(*devices, options->rows);
   std::atomic<bool> closed = false;
-  if (options->header) options->file.header = LogRows(options->rows, devices->backend->devices()).header();
+  const LogRows rows(options->rows, devices->backend->devices());
+  say_what_is_left_out(rows);
+  if (options->header) options->file.header = rows.header();
   options->file.given_up = &closed;
   auto file = LogFile::open(options->file);
   if (!file) return file.error();

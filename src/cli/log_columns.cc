@@ -527,7 +527,8 @@ std::string_view LogRows::row(const Reading& reading) {
     }
     if (i > 0) line_ += separator();
     const bool absent = cell.empty() && options_.columns[i].smi && options_.units == LogUnits::kValues;
-    append_csv(line_, absent ? "[N/A]" : cell, CsvControls::kBlank);
+    if (options_.columns[i].what.kind == Kind::kMetric) append_csv(line_, absent ? "[N/A]" : cell);
+    else append_csv_text(line_, absent ? "[N/A]" : cell);
   }
   return line_ += '\n';
 }

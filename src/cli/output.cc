@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
@@ -16,6 +17,7 @@
 #include <new>
 #include <system_error>
 
+#include "analyse/report/text.h"
 #include "base/descriptor.h"
 #include "base/text.h"
 #include "cli/command.h"
@@ -44,7 +46,7 @@ void install_interrupt_handler() {
   struct sigaction action{};
   action.sa_handler = leave;
   // A shell starts background jobs with SIGINT ignored, which we keep.
-  for (const int signal : {SIGINT, SIGTERM}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     struct sigaction before{};
     ::sigaction(signal, nullptr, &before);
     if (before.sa_handler != SIG_IGN) ::sigaction(signal, &action, nullptr);
@@ -202,22 +204,14 @@ void print_issue(std::string_view path, std::string_view text) {
 }
 
 std::string printable(std::string_view text) {
-  std::string valid(text);
-  replace_invalid_utf8(valid);
   std::string out;
-  for (size_t i = 0; i < valid.size(); ++i) {
-    const auto c = static_cast<unsigned char>(valid[i]);
-    // U+0080 to U+009F, of which U+009B begins an escape sequence.
-    const bool c1 = c == 0xC2 && static_cast<unsigned char>(valid[i + 1]) < 0xA0;
-    if (c1) {
-      out += fmt::format("\\x{:02x}", static_cast<unsigned char>(valid[++i]));
-    } else if ((c < 0x20 && c != '\n') || c == 0x7F) {
-      out += fmt::format("\\x{:02x}", c);
-    } else {
-      out += valid[i];
-    }
+  for (;;) {
+    const size_t stop = std::min(text.find_first_of("\n\t"), text.size());
+    out += sanitised(text.substr(0, stop));
+    if (stop == text.size()) return out;
+    out += text[stop] == '\n' ? "\n" : "\\x09";
+    text.remove_prefix(stop + 1);
   }
-  return out;
 }
 
 void print_message(std::string_view text) {

@@ -12,8 +12,8 @@
 
 namespace profgpu {
 
-/// From now on SIGINT and SIGTERM end the program with 130 or 143, after clearing a progress line and removing the
-/// file named below.
+/// From now on SIGINT, SIGTERM and SIGHUP, a terminal that is closed, end the program with 130, 143 or 129, after clearing
+/// a progress line and removing the file named below.
 void install_interrupt_handler();
 
 /// From now on lack of memory or threads ends the program with a message and code 1, as tidily.
@@ -86,7 +86,8 @@ void print_message(std::string_view text);
 /// What is wrong with an input, as a message: the path stands before the text unless the text begins with it.
 void print_issue(std::string_view path, std::string_view text);
 
-/// Text that cannot move the cursor or change colours: control characters but line feeds become \xNN.
+/// Text that cannot move the cursor, change colors or turn other text around: control characters but line feeds become
+/// \xNN, invisible ones \uNNNN.
 std::string printable(std::string_view text);
 
 }  // namespace profgpu

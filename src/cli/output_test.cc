@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -16,6 +17,8 @@ TEST(Printable, ShowsControlCharactersInsteadOfSendingThem) {
   EXPECT_EQ(printable("one\ntwo µ"), "one\ntwo µ");
   EXPECT_EQ(printable("\xC2\x9B" "31m"), "\\x9b31m") << "the one-character form of an escape sequence";
   EXPECT_EQ(printable("\x9B\xFF"), "\uFFFD\uFFFD");
+  EXPECT_EQ(printable("a\tb\n\n"), "a\\x09b\n\n");
+  EXPECT_EQ(printable("fdp.\u202Egpj"), "fdp.\\u202egpj") << "what turns the text behind it around";
 }
 
 class WriteFile : public testing::Test {
@@ -36,6 +39,16 @@ TEST_F(WriteFile, ReplacesAndLeavesNothingElse) {
   ASSERT_TRUE(write_file(folder_ / "report", "new"));
   EXPECT_EQ(content(folder_ / "report"), "new");
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 1);
+}
+
+TEST_F(WriteFile, LeavesNothingWhenItsTerminalIsClosed) {
+  const auto write_until_closed = [this] {
+    install_interrupt_handler();
+    const auto file = OutputFile::open(folder_ / "report");
+    ::raise(SIGHUP);
+  };
+  EXPECT_EXIT(write_until_closed(), testing::ExitedWithCode(129), "");
+  EXPECT_TRUE(std::filesystem::is_empty(folder_));
 }
 
 TEST_F(WriteFile, FollowsLinks) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <filesystem>
 
 #include "cli/output.h"
 
@@ -23,6 +24,12 @@ Status set_options(Options& options, const std::string_view (&names)[N], const A
     if (arguments.has(name))
       if (Status set = set_option(options, name, arguments.values(name)); !set) return set;
   return ok();
+}
+
+bool names_one_file(const std::string& a, const std::string& b) {
+  std::error_code error;
+  const auto whole = [&](const std::string& path) { return std::filesystem::weakly_canonical(path, error); };
+  return a == b || (!a.empty() && a != "-" && whole(a) == whole(b));
 }
 
 }  // namespace
@@ -53,6 +60,8 @@ Result<TraceCommand> trace_command(const Arguments& arguments) {
   c.output = arguments.value("--output");
   c.html = arguments.value("--html");
   c.read.page = !c.html.empty() || c.format == "html";
+  if (!c.html.empty() && names_one_file(c.output, c.html))
+    return Error{"--output and --html name the same file, " + c.html, "give the page another name"};
   c.mpi = arguments.has("--mpi");
   if (c.mpi && c.read.page)
     return Error{"--mpi cannot write a page: the events stay with the processes that read them",

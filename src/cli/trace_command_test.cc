@@ -59,7 +59,8 @@ TEST(AnalyzeOptions, RefusesWhatItCannotRead) {
   for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
            {"--top", "-1"}, {"--top", "many"}, {"--top", "99999999999"}, {"--steps", "7:3"}, {"--steps", "5"},
            {"--steps", "a:b"}, {"--steps=-1:4"}, {"--threshold", "nothing=1"}, {"--threshold", "low-gpu-utilization"},
-           {"--step-pattern", "("}, {"--json", "--format", "markdown"}, {"--color", "green"}})
+           {"--step-pattern", "("}, {"--json", "--format", "markdown"}, {"--color", "green"},
+           {"-o", "report", "--html", "./report"}})
     EXPECT_FALSE(parse(words)) << words[0] << " " << words.back();
 }
 

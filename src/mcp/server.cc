@@ -150,8 +150,9 @@ std::string McpServer::answer_one(const Value& message) {
 }
 
 std::string McpServer::answer(const std::string& message) {
-  if (!is_json(message)) return error_response({}, kParseError, "not JSON");
-  const auto value = value_from_json(message);
+  const std::string text(without_blanks(message));   // lines end with "\r\n" where a client writes them so
+  if (!is_json(text)) return error_response({}, kParseError, "not JSON");
+  const auto value = value_from_json(text);
   if (!value) return error_response({}, kParseError, value.error().message);
   const List* batch = value->list();   // which version 2025-06-18 no longer has
   if (batch == nullptr) return answer_one(*value);

@@ -114,7 +114,7 @@ void SampleWriter::append_row(const Reading& reading) {
     introduced_[reading.device] = true;
   } else {
     for (const std::string* text : {&word, &device.name, &device.uuid, &device.host})
-      append_csv(line_ += ',', *text, CsvControls::kBlank);
+      append_csv_text(line_ += ',', *text);
   }
   for (const Metric m : columns_) {
     std::optional<double> value = row_[m];

@@ -114,9 +114,10 @@ h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; }
 p, ul { margin: .25rem 0; }
 table { border-collapse: collapse; font-size: .9rem; }
 th, td { padding: .15rem .75rem .15rem 0; text-align: left; vertical-align: top; border-bottom: 1px solid #8884; overflow-wrap: anywhere; }
-th { font-weight: 600; }
+th { font-weight: 600; overflow-wrap: normal; }
 .number { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
 meter { width: 12rem; height: .9rem; }
+@media (max-width: 40rem) { table { font-size: .75rem; } th, td { padding-right: .4rem; } }
 @media print { body { max-width: none; } h2 { break-after: avoid; } tr, li { break-inside: avoid; } }
 </style>
 </head>

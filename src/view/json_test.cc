@@ -228,6 +228,7 @@ TEST(Json, ARankIsItsSections) {
       "distance": {
         "steps": 0,
         "wall_ns": 0,
+        "left_out_ns": 0,
         "limit_ns": null,
         "times_limit": null,
         "times_limit_is_lower_bound": null,

@@ -15,6 +15,7 @@ namespace profgpu {
 namespace {
 
 constexpr double kMinSharePct = 2;   // smaller parts of the distance are only in its section
+constexpr double kMinLeftOutPct = 1;   // of a step; of less the figures of a step do not differ
 constexpr size_t kMaxShares = 4;
 constexpr size_t kMaxMissing = 3;
 constexpr size_t kMaxName = 72;
@@ -33,6 +34,8 @@ constexpr std::array kPartWords = {PartWords{"necessary_work", "the least time f
                                    PartWords{"exposed_communication", "exposed communication"},
                                    PartWords{"exposed_copies", "exposed copies"},
                                    PartWords{"outside", "before or after all device work"}};
+
+constexpr std::string_view kLeftOutWords = "left out: untraced work or no requests";
 
 std::string part_words(std::string_view part) {
   for (const PartWords& p : kPartWords)
@@ -76,12 +79,20 @@ std::string utilization_text(const Roofline& r, const Limits& limits) {
 std::string sentence_of(const RankReport& rank, const std::string& suffix) {
   const Distance& d = rank.distance;
   const std::string utilization = utilization_text(rank.roofline, rank.limits);
-  const std::string what = rank.steps.marked() ? "This step" : "This trace";
+  const std::string_view of = rank.steps.marked() ? "step" : "trace";
+  const auto each = [&](int64_t ns) {
+    return format_duration(static_cast<double>(ns) / static_cast<double>(std::max<int64_t>(d.steps, 1)));
+  };
+  const bool in_part = percent_of(d.left_out_ns, d.steps_ns()) >= kMinLeftOutPct;
+  const std::string what = in_part ? fmt::format("The known {} of this {}'s {}", each(d.wall_ns), of, each(d.steps_ns()))
+                                   : fmt::format("This {}", of);
   const std::string shares = joined(shares_of(d), ", ", [](const Share& s) {
     return fmt::format("{} {}", format_percent(s.pct, 0), s.name);
   });
-  return fmt::format("{} is {}{:.{}f} times its limit{}{}", suffix.empty() ? what : what + suffix + ",",
+  return fmt::format("{} {} {}{:.{}f} times {} limit{}{}", suffix.empty() ? what : what + suffix + ",",
+                     in_part ? "are" : "is",
                      d.times_limit_is_lower_bound ? "at least " : "", *d.times_limit, *d.times_limit < 9.95 ? 1 : 0,
+                     in_part ? "their" : "its",
                      utilization.empty() ? "" : " (" + utilization + ")", shares.empty() ? "" : ": " + shares);
 }
 
@@ -110,6 +121,8 @@ ReportPart summary_part(const RankReport& rank, const std::string& suffix) {
   if (!rank.distance.limit_ns) return part;
   for (const DistancePart& p : rank.distance.parts)
     part.table.rows.push_back({part_words(p.name), p.total_ns, p.wall_pct});
+  if (rank.distance.left_out_ns > 0)
+    part.table.rows.push_back({std::string(kLeftOutWords), rank.distance.left_out_ns, nullptr});
   return part;
 }
 

@@ -78,7 +78,7 @@ StepOverview step_overview(const RankReport& rank) {
   // The host launches and goes on, or the loop does something between the ranges that it marks.
   const std::string elapsed = format_duration(static_cast<double>(rank.average_step->elapsed_ns));
   if (steps && elapsed != format_duration(mean_ns))
-    out.title = fmt::format("A step of {}, {} {}", elapsed, format_duration(mean_ns),
+    out.title = fmt::format("A step of {}, 100 % = {} {}", elapsed, format_duration(mean_ns),   // the phases' shares
                             rank.average_step->works_between ? "in its range" : "on the host");
   if (rank.average_step->includes_hang) out.title += " with the one that hangs";
   for (const PhaseShare& phase : rank.average_step->phases)

@@ -359,8 +359,13 @@ Lines first_lines(Table table, size_t shown, const char* section, const PresentO
 
 Table top_kernels(const RankReport& rank, std::string title) {
   Table table{{std::move(title), "GPU", "calls", "total_ns", "mean_ns", "kernel_pct"}, {}};
-  for (const KernelRow& k : rank.kernels)
-    table.rows.push_back({k.short_name, k.device, k.count, k.total_ns, whole_ns(k.mean_ns), k.kernel_pct});
+  std::vector<std::string_view> full;
+  for (const KernelRow& k : rank.kernels) full.emplace_back(k.text);
+  const std::vector<std::string> names = distinct_short_names(full);
+  for (size_t i = 0; i < names.size(); ++i) {
+    const KernelRow& k = rank.kernels[i];
+    table.rows.push_back({names[i], k.device, k.count, k.total_ns, whole_ns(k.mean_ns), k.kernel_pct});
+  }
   if (rank.devices.size() < 2) drop_column(table, 1);
   return table;
 }

@@ -197,7 +197,7 @@ std::string location_text(const Place& place) {
 std::string_view check_mark(const Check& check, const Report& report) {
   if (check.verdict != Verdict::kUnknown) return check.verdict == Verdict::kPass ? "✓ " : "✗ ";
   // A single GPU does not communicate: that is not unknown.
-  return check.id == "communication" && report.ranks.size() < 2 ? "· " : "? ";
+  return check.id == "communication" && check.record.empty() && report.ranks.size() < 2 ? "· " : "? ";
 }
 
 Style verdict_style(Verdict verdict) {

@@ -88,7 +88,22 @@ async function kernelsRead(page, markdown) {
 }
 
 /** The share of the peak rate and the distance from the limit, in the view that owns them and in the overview. */
-async function limitsRead(page, { roofline, distance }) {
+async function limitsRead(page, { roofline, distance, average_step }) {
+  if (average_step && distance?.steps > 0) {
+    // One length of a step: what the distance is of, and what it leaves out.
+    const step_ns = average_step.elapsed_ns, sum_ns = (distance.wall_ns + distance.left_out_ns) / distance.steps;
+    assert.ok(Math.abs(step_ns - sum_ns) <= 1, `a step of ${step_ns} ns, and a distance of ${sum_ns} ns`);
+    const sums = plain(await text(page, '.sums'));
+    const [, shown] = /A step of ([\d.,]+ (?:ns|µs|ms|s))/.exec(sums) ?? [];
+    if (shown && distance.parts.some(({ part }) => part !== 'outside')) {
+      await page.evaluate(() => { location.hash = 'roofline'; });
+      await page.waitForSelector('#view-roofline:not([hidden])');
+      const of = plain(await page.locator('#view-roofline h2').first().innerText());
+      assert.ok(of.includes(`a step, ${shown}`), `${of} is not of ${shown}`);
+      await page.evaluate(() => { location.hash = 'overview'; });
+      await page.waitForSelector('#view-overview:not([hidden])');
+    }
+  }
   const said = await page.locator('.verdict .distance').count() > 0 ? await text(page, '.verdict .distance') : null;
   if (said === null || !roofline) return;
   await page.locator('.verdict .distance a').click();

@@ -71,7 +71,8 @@ TEST(TraceProperties, PartsAddUpToTotals) {
         EXPECT_GE(p.total_ns, 0) << p.name;
         parts += p.total_ns;
       }
-      EXPECT_EQ(parts, facts->get<Steps>().measured_wall_ns());
+      EXPECT_EQ(parts, distance.wall_ns);
+      EXPECT_EQ(distance.steps_ns(), facts->get<Steps>().measured_wall_ns());
       EXPECT_EQ(facts->get<Replay>().saved_by({}), 0);
     }
   }

@@ -210,6 +210,13 @@ def test_many_jobs_save_at_once(profgpu, simulated, tmp_path):
     assert len(json.loads(profgpu('history', '--file', file, '--json', text=True).stdout)['runs']) == 12
 
 
+def test_a_name_is_shown_harmlessly_and_can_be_copied(profgpu, simulated, tmp_path):
+    file = tmp_path / 'history.sqlite'
+    result = profgpu('baseline', 'save', "it's \x1b[31m", simulated('--steps', 10), '--file', file, text=True)
+    assert result.returncode == 0 and '\x1b' not in result.stdout
+    assert "as it's \\x1b[31m" in result.stdout and "--baseline 'it'\\''s \\x1b[31m'" in result.stdout
+
+
 def test_a_damaged_history(profgpu, simulated, tmp_path):
     file = tmp_path / 'history.sqlite'
     file.write_bytes(b'no database at all ' * 100)

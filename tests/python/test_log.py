@@ -229,6 +229,17 @@ def test_table_is_for_people(log, started):
     os.close(ours), os.close(theirs)
 
 
+def test_a_narrow_screen_says_first_what_it_leaves_out(started):
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack('HHHH', 24, 40, 0, 0))
+    process = started('--backend', FAST, '--count', 1, stdout=theirs, stderr=theirs)
+    assert process.wait(timeout=60) == 0
+    lines = os.read(ours, 65536).decode().splitlines()
+    os.close(ours), os.close(theirs)
+    heading = next(i for i, line in enumerate(lines) if line.lstrip().startswith('time'))
+    assert lines[0].startswith('profgpu: log: no room for') and all(len(line) <= 40 for line in lines[:heading + 1]), lines
+
+
 def test_help_query_lists_every_field(log):
     text = log('--help-query').stdout
     names = [line.split()[0] for line in text.splitlines()[1:] if line and not line.startswith('Next')]
@@ -269,6 +280,15 @@ def test_a_damaged_replay_says_so(log, tmp_path):
     assert result.returncode == 1 and str(path) in result.stderr and result.stderr.count('\n') <= 2
     result = log('--backend', f'replay:{REPLAY},speed=0')
     assert result.returncode in (1, 2) and 'speed' in result.stderr
+
+
+def test_text_of_a_driver_is_harmless(log, tmp_path):
+    path = tmp_path / 'hostile.jsonl'
+    row = {'time_ns': 1800000000000000000, 'device': 0, 'name': 'GPU \x9b31m\x1b[2J', 'uuid': '=1+1', 'utilization_pct': 5}
+    path.write_text(json.dumps(row) + '\n' + json.dumps({**row, 'time_ns': row['time_ns'] + 10**8}) + '\n')
+    result = log('--backend', f'replay:{path},speed=max', '--count', 1, '--format', 'csv')
+    assert result.returncode == 0 and not any(c in result.stdout for c in '\x9b\x1b')
+    assert table(result.stdout)[0]['uuid'] == "'=1+1"
 
 
 def test_what_exists_is_appended_to(log, tmp_path):

@@ -263,6 +263,13 @@ def test_messages_that_no_client_should_send(message, code):
         assert server.result('ping') == {}   # and it goes on
 
 
+@pytest.mark.parametrize('before,behind', [(b'', b'\r'), (b' ', b''), (b'', b' \t')])
+def test_white_space_around_a_message_is_json(before, behind):
+    with Lines() as server:
+        server.send(before + b'{"jsonrpc": "2.0", "id": 7, "method": "ping"}' + behind)
+        assert json.loads(server.process.stdout.readline()) == {'jsonrpc': '2.0', 'id': 7, 'result': {}}
+
+
 def test_a_batch_of_an_older_version():
     with Lines() as server:
         answers = server.ask([{'jsonrpc': '2.0', 'id': 1, 'method': 'ping'}, {'jsonrpc': '2.0', 'method': 'notifications/initialized'},

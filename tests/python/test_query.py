@@ -125,6 +125,8 @@ def test_tables_are_listed_without_a_trace(profgpu, ask):
     ('', 'empty', ''),
     ('-- nothing', 'empty', ''),
     ('select * from host where', 'incomplete input', ''),
+    ('select hex(zeroblob(400000000))', 'too big', ''),
+    ("select printf('%.1000000000c', 'x')", 'too big', ''),
 ])
 def test_what_is_wrong_with_a_query_is_said(profgpu, sql, says, hint):
     result = profgpu('query', DEMO, sql, text=True)

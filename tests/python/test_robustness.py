@@ -428,6 +428,7 @@ def test_closed_streams(simulate):
 @pytest.mark.parametrize('words, code', [
     (['--steps', '100:200'], 1), (['--steps', '3:1'], 2), (['--steps', 'a:b'], 2), (['--steps', '-5:2'], 2),
     (['--steps', '1:99999999999999999999'], 2), (['--step-pattern', '['], 2), (['--step-pattern', '('], 2), (['--step-pattern', r'step \d+'], 2),
+    (['--step-pattern', 'a{1,255}{1,255}{1,255}'], 2),
     (['--step-pattern', 'matches nothing at all'], 0), (['--threshold', 'no-such-rule=3'], 2), (['--threshold', 'low-gpu-utilization'], 2),
     (['--threshold', 'low-gpu-utilization=x'], 2), (['--threshold', 'low-gpu-utilization=nan'], 2), (['--top', '-1'], 2),
     (['--top', '0'], None), (['--top', 'x'], 2), (['--section', 'nonsense'], 2), (['--format', 'pdf'], 2), (['--fail-on', 'loud'], 2),

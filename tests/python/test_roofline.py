@@ -19,6 +19,7 @@ def test_the_distance_adds_up(analyze, path):
         distance, roofline = rank['distance'], rank['roofline']
         unknown = sum(s['total_ns'] for s in rank['measured']['states'] if s['name'] in ('idle: untraced_work', 'idle: no_requests'))
         assert sum(p['total_ns'] for p in distance['parts']) == distance['wall_ns'] == rank['measured']['wall_ns'] - unknown
+        assert distance['left_out_ns'] == unknown
         assert all(p['total_ns'] > 0 for p in distance['parts'])
         parts = {p['part']: p['total_ns'] for p in distance['parts']}
         compute = sum(s['total_ns'] for s in rank['measured']['states'] if s['name'] == 'compute')

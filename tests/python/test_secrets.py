@@ -21,6 +21,9 @@ PLANTED = (AWS, AWS_SECRET, HF, GITHUB, BEARER, PASSWORD, 'Planted;x', BASIC, UR
 COMMAND = ['python', 'train.py', '--hf-token', HF, f'--password={PASSWORD}', '--api-key', PRIVATE, '--lr', '0.1', f'WANDB_API_KEY={AWS_SECRET}']
 LINES = [f'export AWS_ACCESS_KEY_ID={AWS}', f'AWS_SECRET_ACCESS_KEY={AWS_SECRET}', f"login(token='{HF}')", f'using {GITHUB}',
          f'Authorization: Bearer {BEARER}', f'"Authorization": "Basic {BASIC}"', f'MYSQL_PWD={PASSWORD}',
+         f'password:\t{PASSWORD}', f'token => {HF}', f"PASSWORD=''{PRIVATE}''", f'client_secret%3D{PRIVATE}', f'"auth_token": ["{PRIVATE}"]',
+         f'Authorization: Digest username="me", response="{PRIVATE}"', f'Cookie: a=b; session={PRIVATE}', f'passphrase={PRIVATE}',
+         f'AccountKey={AWS_SECRET}==', f'https://hooks.slack.com/services/T0/B0/{PRIVATE}', f'postgres://me:p@{URL}@db/x',
          f'cloning https://me:{URL}@example.com/repo.git', f'X-Api-Key: {PRIVATE}', f'--password {PASSWORD} --lr 0.1']
 
 OUTPUTS = [('analyze', 'IN'), ('analyze', '--json', 'IN'), ('analyze', '--format', 'markdown', 'IN'), ('analyze', '--format', 'sarif', 'IN'),

@@ -54,6 +54,12 @@ class HandTrace {
     host(HostKind::kRuntime, "cudaLaunchKernel", launch, launch_end, thread, ++correlation_);
     return activity(ActivityKind::kKernel, name, start, end, stream, correlation_);
   }
+  /// On a device of its number.
+  HandTrace& kernel_on(int32_t device, std::string_view name, int64_t launch, int64_t launch_end, int64_t start,
+                       int64_t end) {
+    host(HostKind::kRuntime, "cudaLaunchKernel", launch, launch_end, "main", ++correlation_);
+    return activity(ActivityKind::kKernel, name, start, end, 7, correlation_, device);
+  }
   HandTrace& copy(std::string_view name, int64_t launch, int64_t launch_end, int64_t start, int64_t end) {
     host(HostKind::kRuntime, "cudaMemcpyAsync", launch, launch_end, "main", ++correlation_);
     return activity(ActivityKind::kMemcpy, name, start, end, 7, correlation_);
@@ -79,12 +85,12 @@ class HandTrace {
     return *this;
   }
   HandTrace& activity(ActivityKind kind, std::string_view name, int64_t start, int64_t end, int64_t stream,
-                       uint32_t correlation) {
+                       uint32_t correlation, int32_t device = 0) {
     ActivityRow row;
     row.start_ns = start * 1000;
     row.duration_ns = (end - start) * 1000;
     row.name = shard_.strings.intern(name);
-    row.queue = shard_.queue({0, stream, 1});
+    row.queue = shard_.queue({device, stream, 1});
     row.kind = kind;
     row.correlation = correlation;
     row.args = shard_.activity_args({});

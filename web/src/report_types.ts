@@ -695,6 +695,7 @@ export interface DistancePart {
 export interface Distance {
   steps: number;
   wall_ns: number;
+  left_out_ns: number;
   limit_ns: number | null;
   times_limit: number | null;
   times_limit_is_lower_bound: boolean | null;

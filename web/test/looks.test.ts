@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { categoryColour } from '../src/categories';
 import { contrast, hexOf, inkOn, kReadable, mix, quietInkOn, rgbOf, type Rgb } from '../src/contrast';
+import { distinctNames } from '../src/kernel_names';
 import { parsePack } from '../src/pack';
 import { ranWithin } from '../src/timeline/measure';
 import { Model } from '../src/timeline/model';
@@ -94,6 +95,22 @@ test('what a search finds is drawn, however short it is, and the longest comes f
   assert.deepEqual(drawn(withCallers(flame, found)), ['hit', 'hit']);
   assert.deepEqual(outermost.map((node) => flame.host[node]), [60, 10]);
   assert.equal(ns, 70);
+});
+
+test('the root of a flame graph is named by what is shown', () => {
+  const { data, tree } = flameData(['main'], [[0, 0, 100, 100, 0, 1]]);
+  const root = (flame: ReturnType<typeof flameOf>) => flame.names[flame.name[0]!];
+  assert.equal(root(flameOf(data, [tree])), 'this thread');
+  assert.equal(root(flameOf(data, [tree], 'all threads that work')), 'all threads that work');
+});
+
+test('different kernels of one short name are told apart', () => {
+  const of = (short_name: string, ...names: string[]) => names.map((name) => ({ name, short_name }));
+  const shown = distinctNames([
+    ...of('sgemm', 'void sgemm<float, 128, 6, 7>(int)', 'void sgemm<float, 128, 5, 5>(int)'), ...of('other', 'void other(int)', 'void other(int)'),
+    ...of('Tensile', 'Cijk_MT32_NTA0_K1', 'Cijk_MT32_NTA4_K1'), ...of('same', 'same<1>', 'same<1 >'),
+  ]);
+  assert.deepEqual([...shown.values()], ['sgemm (6)', 'sgemm (5)', 'other', 'Tensile (NTA0)', 'Tensile (NTA4)', 'same (#1)', 'same (#2)']);
 });
 
 test('a function has one line, its callers and what it calls', () => {

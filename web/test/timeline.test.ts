@@ -259,6 +259,15 @@ test('a point of the plot finds its event, a near one, a crowd or nothing', () =
   assert.ok(isHeading(hitTest(layout, viewport, 10, 2)!.spot.line));
 });
 
+test('what lies between two heights is found among very many tracks', () => {
+  const layout = new Layout(modelOf(Array.from({ length: 3000 }, (_, i) => ({ events: [[i, 1, 0]] as Event[] }))));
+  for (const [top, bottom] of [[0, 500], [10_007, 10_601], [layout.height - 40, layout.height + 100], [-100, 1], [1e9, 2e9]] as const) {
+    const slow = layout.lines.filter((line) => line.y + line.height > top && line.y < bottom);
+    assert.deepEqual(layout.within(top, bottom), slow);
+  }
+  for (const view of layout.tracks) assert.equal(layout.viewOf(view.model), view);
+});
+
 test('where events are not kept, a point knows the density', () => {
   const writer = new PackWriter();
   const track = {

@@ -53,6 +53,7 @@ Distance Distance::compute(const Facts& facts) {
   const MeasuredSteps& measured = facts.get<MeasuredSteps>();
   Distance d;
   d.steps = measured.steps, d.wall_ns = measured.known_wall_ns();
+  d.left_out_ns = measured.wall_ns - d.wall_ns;
   const DeviceWork& work = facts.get<DeviceWork>();
   const RunLimits& limits = facts.get<RunLimits>();
   const std::vector<int64_t>& exclusive = facts.get<ExclusiveTime>().ns;

@@ -24,6 +24,8 @@ struct DistancePart {
 
 struct Distance {
   int64_t steps = 0, wall_ns = 0;        ///< MeasuredSteps::known_wall_ns()
+  /// The rest of the steps: the trace does not show what the device does, or it has no requests.
+  int64_t left_out_ns = 0;
   /// The least time for their work: at the limit where that is known; kernels of unknown work as they are. None where
   /// nothing is known.
   std::optional<int64_t> limit_ns;
@@ -40,8 +42,10 @@ struct Distance {
 
   /// Whether the figures are good enough for a first screen.
   [[nodiscard]] bool is_known() const { return times_limit && known_pct.value_or(0) >= Roofline::kMinKnownPct; }
+  [[nodiscard]] int64_t steps_ns() const { return wall_ns + left_out_ns; }
   void fields(auto&& v) const {
-    v("steps", steps), v("wall_ns", wall_ns), v("limit_ns", limit_ns), v("times_limit", times_limit);
+    v("steps", steps), v("wall_ns", wall_ns), v("left_out_ns", left_out_ns), v("limit_ns", limit_ns);
+    v("times_limit", times_limit);
     v("times_limit_is_lower_bound", only_if(times_limit.has_value(), times_limit_is_lower_bound));
     v("known_pct", known_pct), v("parts", parts);
   }

@@ -1,6 +1,10 @@
 // A kernel's name as a narrow table shows it: what it does first, then how, without namespaces, template arguments,
 // parameters and the switches of generated libraries. Different kernels may share one.
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -332,6 +336,77 @@ std::string short_kernel_name(string_view name) {
   if (out.empty()) out = name.starts_with("_Z") ? mangled_kernel_name(name) : demangled_name(name);
   if (out.empty()) out = name;
   return clipped(out);
+}
+
+namespace {
+
+constexpr size_t kMaxTelling = 4, kLongWord = 16;   // words that tell names apart, characters of one
+
+// Letters and digits.
+std::vector<std::string> name_words(string_view name) {
+  std::vector<std::string> words(1);
+  for (const char c : name) {
+    if (is_letter(c) || is_digit(c)) words.back() += c;
+    else if (!words.back().empty()) words.emplace_back();
+  }
+  if (words.back().empty()) words.pop_back();
+  return words;
+}
+
+size_t common_length(const std::vector<std::string>& texts) {
+  const auto differs_at = [&](size_t i) {
+    return std::ranges::any_of(texts, [&](const std::string& t) { return i >= t.size() || t[i] != texts.front()[i]; });
+  };
+  size_t i = 0;
+  while (!differs_at(i)) ++i;
+  return i;
+}
+
+// Of each of several different names, the words from where they first differ that make it unlike the others; numbers
+// where a few do not.
+std::vector<std::string> telling_words(const std::vector<string_view>& names) {
+  std::vector<std::vector<std::string>> words;
+  size_t longest = 0;
+  for (const string_view name : names) longest = std::max(longest, words.emplace_back(name_words(name)).size());
+  const auto word = [&](size_t name, size_t i) { return i < words[name].size() ? words[name][i] : std::string(); };
+  size_t first = 0;
+  const auto equal_at = [&](size_t i) {
+    for (size_t n = 1; n < names.size(); ++n)
+      if (word(n, i) != word(0, i)) return false;
+    return true;
+  };
+  while (first < longest && equal_at(first)) ++first;
+  std::vector<std::string> telling(names.size());
+  for (size_t i = first; i < std::min(longest, first + kMaxTelling); ++i) {
+    std::vector<std::string> next;
+    for (size_t n = 0; n < names.size(); ++n) next.push_back(word(n, i));
+    const bool long_words = std::ranges::any_of(next, [](const std::string& w) { return w.size() > kLongWord; });
+    const size_t skipped = long_words ? common_length(next) : 0;
+    for (size_t n = 0; n < names.size(); ++n)
+      if (const std::string part = next[n].substr(skipped, kLongWord); !part.empty())
+        telling[n] += (telling[n].empty() ? "" : " ") + part;
+    if (std::set<std::string>(telling.begin(), telling.end()).size() == names.size()) return telling;
+  }
+  for (size_t n = 0; n < names.size(); ++n) telling[n] = fmt::format("#{}", n + 1);
+  return telling;
+}
+
+}  // namespace
+
+std::vector<std::string> distinct_short_names(const std::vector<string_view>& names) {
+  std::map<std::string, std::vector<string_view>> by_short;   // different names, in order
+  std::set<string_view> seen;
+  for (const string_view name : names)
+    if (seen.insert(name).second) by_short[short_kernel_name(name)].push_back(name);
+  std::map<string_view, std::string> shown;
+  for (const auto& [short_name, alike] : by_short) {
+    const std::vector<std::string> telling = alike.size() > 1 ? telling_words(alike) : std::vector<std::string>(1);
+    for (size_t n = 0; n < alike.size(); ++n)
+      shown[alike[n]] = alike.size() > 1 ? fmt::format("{} ({})", short_name, telling[n]) : short_name;
+  }
+  std::vector<std::string> out;
+  for (const string_view name : names) out.push_back(shown[name]);
+  return out;
 }
 
 }  // namespace profgpu

@@ -226,6 +226,25 @@ TEST(KernelNames, AnyCutOfANameHasAShortOne) {
   }
 }
 
+TEST(KernelNames, EqualShortNamesAreToldApart) {
+  const std::vector<std::string_view> names = {
+      "void sgemm<float, 128, 6, 7>(int)",
+      "void sgemm<float, 128, 5, 5>(int)",
+      "void other(int)",
+      "void sgemm<float, 128, 6, 7>(int)",
+      "Cijk_Ailk_Bljk_BBS_BH_MT32x32x256_MI16x16x1_NTA0_K1",
+      "Cijk_Ailk_Bljk_BBS_BH_MT32x32x256_MI16x16x1_NTA4_K1",
+  };
+  const std::vector<std::string> shown = distinct_short_names(names);
+  EXPECT_EQ(shown[0], short_kernel_name(names[0]) + " (6)");
+  EXPECT_EQ(shown[1], short_kernel_name(names[1]) + " (5)");
+  EXPECT_EQ(shown[2], short_kernel_name(names[2]));
+  EXPECT_EQ(shown[3], shown[0]);
+  EXPECT_EQ(shown[4], short_kernel_name(names[4]) + " (NTA0)");
+  EXPECT_EQ(shown[5], short_kernel_name(names[5]) + " (NTA4)");
+  EXPECT_EQ(distinct_short_names({"f<1>(int)", "f<1 >(int)"})[1], short_kernel_name("f<1 >(int)") + " (#2)");
+}
+
 TEST(KernelNames, OddNamesDoNoHarm) {
   EXPECT_EQ(short_kernel_name(""), "(no name)");
   EXPECT_EQ(short_kernel_name("   "), "(no name)");

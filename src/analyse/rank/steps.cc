@@ -12,6 +12,7 @@
 #include "analyse/rank/captures.h"
 #include "analyse/rank/devices.h"
 #include "analyse/rank/names.h"
+#include "base/pattern.h"
 #include "base/statistics.h"
 #include "base/text.h"
 #include "trace/radix_sort.h"
@@ -23,7 +24,8 @@ namespace {
 class Pattern {
  public:
   explicit Pattern(const std::string& text) {
-    valid_ = ::regcomp(&regex_, text.c_str(), REG_EXTENDED | REG_ICASE | REG_NOSUB) == 0;
+    valid_ = pattern_size(text) <= kMaxPatternSize &&
+             ::regcomp(&regex_, text.c_str(), REG_EXTENDED | REG_ICASE | REG_NOSUB) == 0;
   }
   Pattern(const Pattern&) = delete;
   Pattern& operator=(const Pattern&) = delete;

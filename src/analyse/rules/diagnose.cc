@@ -20,7 +20,8 @@ void sort_by_cost(std::vector<RuleFinding>& findings) {
   });
 }
 
-// A device is in use by the program if it has more than 1 % of the busiest one's compute, over more than half its span.
+// A device is in use by the program if it has more than 1 % of the busiest one's compute and communication, over more
+// than half its span.
 constexpr int64_t kMinPart = 100;
 
 // Indices in Devices, the busiest first; a single 0 without devices.
@@ -31,7 +32,8 @@ std::vector<size_t> devices_in_use(const Facts& facts) {
   const DeviceTime& busiest = all.devices[indices.front()];
   for (size_t i = 0; i < all.devices.size(); ++i) {
     const DeviceTime& d = all.devices[i];
-    const bool used = d.compute_ns > busiest.compute_ns / kMinPart && d.span_ns > busiest.span_ns / 2;
+    const int64_t of_busiest_ns = busiest.compute_ns + busiest.communication_ns;
+    const bool used = d.compute_ns + d.communication_ns > of_busiest_ns / kMinPart && d.span_ns > busiest.span_ns / 2;
     if (i != indices.front() && used) indices.push_back(i);
   }
   return indices;
@@ -162,7 +164,9 @@ void suggest_stacks(const Evidence& evidence, std::vector<Finding>& findings) {
     return;
   Finding* f = first_where(
       findings, [](const Finding& x) { return !x.where.empty() && x.severity != Severity::kInfo; });
-  if (f != nullptr && std::ranges::all_of(f->where, [](const Place& p) { return p.file.empty(); }))
+  const auto says_it = [](const std::string& fix) { return contains(fix, "with_stack=True"); };
+  if (f == nullptr || std::ranges::any_of(f->fix, says_it)) return;
+  if (std::ranges::all_of(f->where, [](const Place& p) { return p.file.empty(); }))
     f->evidence.push_back(fmt::format("no Python stacks were recorded; to see source lines, use {}",
                                       stacks_advice(evidence.ranks.front().measure)));
 }
@@ -342,6 +346,13 @@ class RankDevices {
   std::vector<Measured> devices_;
 };
 
+// A process with several devices communicates between these.
+bool has_other_ranks(const std::vector<Measured>& devices) {
+  const Measured& m = devices.front();
+  if (const std::optional<int> world = m.trace().distributed.world_size) return *world > 1;
+  return devices.size() == 1 && m.has_device() && m.device().communication_ns > 0;
+}
+
 RankMeasure measure_of(const std::vector<Measured>& devices) {
   RankMeasure measure = rank_measure(devices.front());
   for (const Measured& m : devices) {
@@ -356,7 +367,10 @@ RankMeasure measure_of(const std::vector<Measured>& devices) {
 
 void add_rank_diagnosis(const RankFacts& rank, const Thresholds& thresholds, RankDiagnosis& out, Tasks& tasks) {
   const auto devices = std::make_shared<RankDevices>(rank, thresholds);
-  tasks.add([devices, &out] { out.measure = measure_of(devices->get()); });
+  tasks.add([devices, &out] {
+    out.measure = measure_of(devices->get());
+    out.of_several = has_other_ranks(devices->get());
+  });
   out.findings.resize(rules().size());
   for (size_t i = 0; i < rules().size(); ++i)
     if (rules()[i]->rank.describe != nullptr)

@@ -89,6 +89,34 @@ TEST(Verdict, OfAHostAloneFirstAsksForTheDevice) {
   EXPECT_EQ(check("communication").record, "") << "of one rank no recording tells";
 }
 
+TEST(Checklist, OfOneRankOfSeveralAsksForTheOthers) {
+  HandTrace one = steps_of([](HandTrace& h, int64_t t) { h.kernel("gemm_a", t, t + 5, t + 10, t + 900); });
+  Trace trace = one.build();
+  trace.distributed.world_size = 16;
+  trace.devices.push_back({.id = 0, .name = "Some GPU"});
+  const Facts facts(trace, {});
+  Evidence evidence;
+  evidence.ranks.push_back(diagnose_rank({0, &facts}, {}));
+  const Diagnosis of = diagnose(evidence);
+  const Check& communication = *std::ranges::find(of.checklist, "communication", &Check::id);
+  EXPECT_EQ(communication.verdict, Verdict::kUnknown);
+  EXPECT_TRUE(contains(communication.record, "all ranks")) << communication.record;
+  EXPECT_FALSE(contains(communication.brief, "one rank")) << communication.brief;
+  const Check& precision = *std::ranges::find(of.checklist, "mixed-precision", &Check::id);
+  EXPECT_EQ(precision.verdict, Verdict::kUnknown) << "the name tells neither data nor units";
+}
+
+// The device that only communicates is the one that idles most.
+TEST(Checklist, TheLeastBusyDeviceIsNamed) {
+  HandTrace two = steps_of([](HandTrace& h, int64_t t) {
+    h.kernel_on(0, "gemm_a", t, t + 5, t + 10, t + 610);
+    h.kernel_on(1, "ncclDevKernel_AllReduce_Sum_f32_RING_LL", t + 20, t + 25, t + 40, t + 440);
+  });
+  const auto f = found(two, "low-gpu-utilization");
+  ASSERT_TRUE(f);
+  EXPECT_TRUE(contains(f->what, "GPU 1")) << f->what;
+}
+
 TEST(Checklist, OfUnknownPhasesTellsNothingOfLoading) {
   HandTrace cpu;
   cpu.range("ProfilerStep#1", 0, 1000).range("Memory Allocation", 0, 1000);

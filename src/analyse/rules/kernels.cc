@@ -269,8 +269,8 @@ extern const Rule kFullPrecisionGemm = {
                    .question = "Do matrix kernels use tensor cores?",
                    .label = "mixed precision",
                    .judge = [](const RankMeasure& m, bool found) {
-                     // Of a device that the trace does not name nobody knows whether it has tensor cores.
-                     const bool known = m.matrix_work && !m.device_name.empty();
+                     // Of a device that the trace does not name it is not known whether it has tensor cores.
+                     const bool known = m.on_tensor_cores && !m.device_name.empty();
                      return found ? Verdict::kFail : known ? Verdict::kPass : Verdict::kUnknown;
                    },
                    .record = "a step with matrix work, by a profiler that names the device"}},

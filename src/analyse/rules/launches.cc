@@ -131,7 +131,8 @@ void describe_host_bound_launches(const Measured& m, Finding& f) {
   else if (unrecorded.is_most()) describe_unrecorded_work(m, unrecorded.ns, f);
   else if (long_gaps) describe_long_gaps(m, f);
   else describe_late_launches(m, f);
-  f.evidence.push_back(fmt::format("{} launches; median launch latency {}", format_count(launch.launches),
+  f.evidence.push_back(fmt::format("{} launch{}; median launch latency {}", format_count(launch.launches),
+                                   launch.launches == 1 ? "" : "es",
                                    format_duration(launch.median_latency_ns.value_or(0))));
   add_blocked_thread(f, m, IdleCause::kHostBound);
 }

@@ -454,7 +454,7 @@ extern const Rule kLowMfu = {
         "whose FLOPs are not known could raise it to the threshold. No cost: other "
         "findings and `--section distance` have what it is made of.",
     .advice = {
-        "profgpu analyze TRACE --section distance   # what the time is made of; --section roofline: by operator",
+        "look at what the time is made of, with --section distance, and at each operator, with --section roofline",
         "larger batches or longer sequences, if most kernels are small",
     },
     .rank = {.value = mfu_value, .describe = describe_low_mfu},

@@ -16,6 +16,7 @@
 #include "analyse/rank/request_waits.h"
 #include "analyse/rank/snapshot.h"
 #include "analyse/rank/threads.h"
+#include "analyse/rank/work.h"
 #include "analyse/rules/host_work.h"
 #include "base/text.h"
 #include "trace/intervals.h"
@@ -204,6 +205,23 @@ std::optional<double> memory_headroom_pct(const Measured& m) {
   return std::min(100 - *reserved, percent_of(snapshot->oom->device_free_bytes, *m.facts().get<Memory>().capacity_bytes));
 }
 
+// A matrix kernel's name shows tensor cores, or its data have a precision that only they are fast in.
+bool shows_tensor_cores(const Measured& m) {
+  const Kernels& kernels = m.facts().get<Kernels>();
+  const DeviceWork& work = m.facts().get<DeviceWork>();
+  const auto is_reduced = [](Precision p) {
+    return p != Precision::kUnknown && p != Precision::kFp32 && p != Precision::kFp64;
+  };
+  for (ActivityId a = m.device().begin; a < m.device().end; ++a) {
+    const StringId name = m.trace().activity.name[a.value];
+    if (!multiplies(kernels.category[name.value])) continue;
+    const WorkRun* run = work.run(a);
+    if (kernels.tensor_cores[name.value] || is_reduced(work.by_name[name.value])) return true;
+    if (run != nullptr && is_reduced(run->work.precision)) return true;
+  }
+  return false;
+}
+
 void measure_device(const Measured& m, RankMeasure& out) {
   const DeviceTime& device = m.device();
   out.has_device = true;
@@ -220,7 +238,7 @@ void measure_device(const Measured& m, RankMeasure& out) {
   if (const Distance& distance = m.facts().get<Distance>(); distance.is_known()) out.times_limit = distance.times_limit;
   for (size_t c = 0; c < kIdleCauses; ++c) out.idle_pct[c] = m.idle_pct(static_cast<IdleCause>(c));
   out.largest_idle_cause = m.largest_idle_cause();
-  out.matrix_work = std::ranges::any_of(m.facts().get<Kernels>().rows, multiplies, &KernelRow::category);
+  out.on_tensor_cores = shows_tensor_cores(m);
   out.with = m.facts().get<Frameworks>();
   out.fused_optimizer = fused_optimizer(m);
 }

@@ -70,7 +70,7 @@ struct RankMeasure {
   std::optional<double> times_limit;     ///< Distance, if the work of enough kernels is known
   int64_t activities = 0;                ///< kernels, copies and sets of the whole trace
   bool captures = false;                 ///< a graph is captured for most of the time
-  bool matrix_work = false;
+  bool on_tensor_cores = false;          ///< matrix kernels whose names or data show it
   Frameworks with = {};
   Verdict fused_optimizer = Verdict::kUnknown;
 
@@ -100,6 +100,7 @@ class Thresholds {
 struct RankDiagnosis {
   RankMeasure measure;
   std::vector<std::optional<Finding>> findings;   ///< by index in rules()
+  bool of_several = false;                        ///< its job has more ranks, whether they are here or not
 };
 
 /// Input of rules about the whole: every rank, the job, the devices' samples.
@@ -114,6 +115,8 @@ struct Evidence {
 
   /// Of the first rank with device activity; null: none.
   [[nodiscard]] const RankMeasure* first_device() const;
+  /// One rank of a job that has more.
+  [[nodiscard]] bool lacks_ranks() const { return ranks.size() == 1 && ranks.front().of_several; }
   /// The same, or the first rank where none has device activity; null: no ranks.
   [[nodiscard]] const RankMeasure* main_rank() const {
     const RankMeasure* with_device = first_device();

@@ -234,6 +234,8 @@ constexpr std::string_view kRecordDevice =
     "GPU activity: ProfilerActivity.CUDA in torch.profiler, nsys profile --trace=cuda, rocprofv3 --kernel-trace (AMD), "
     "or profgpu run --trace";
 
+constexpr std::string_view kRecordRanks = "the traces of all ranks of the job, and give them together";
+
 // The worst value over the ranks with one.
 std::optional<double> worst(const Evidence& evidence, const ChecklistEntry& entry) {
   std::optional<double> result;
@@ -248,7 +250,7 @@ std::optional<double> worst(const Evidence& evidence, const ChecklistEntry& entr
 
 // What would answer the question; empty: another recording of this rank would not.
 std::string_view to_record(const Evidence& evidence, const ChecklistEntry& entry) {
-  if (entry.of_several && evidence.ranks.size() < 2) return "";
+  if (entry.of_several && evidence.ranks.size() < 2) return evidence.lacks_ranks() ? kRecordRanks : "";
   const bool own = evidence.first_device() != nullptr || (entry.host_alone && !entry.record.empty());
   return own ? entry.record : kRecordDevice;
 }
@@ -260,7 +262,7 @@ Check measured_check(const Evidence& evidence, const ChecklistEntry& entry) {
   if (value) {
     c.verdict = (entry.above ? *value > entry.limit : *value < entry.limit) ? Verdict::kPass : Verdict::kFail;
     c.brief = fmt::format("{} {:.1f} % ({} {:.0f})", label, *value, entry.above ? "over" : "under", entry.limit);
-  } else if (entry.of_several && evidence.ranks.size() < 2) {
+  } else if (entry.of_several && evidence.ranks.size() < 2 && !evidence.lacks_ranks()) {
     c.brief = label + " (one rank)";
   }
   return c;

@@ -25,10 +25,6 @@ void append_number(std::string& out, const Datum& cell) {
 
 bool is_number(const Datum& cell) { return cell.kind() == Datum::Kind::kInteger || cell.kind() == Datum::Kind::kReal; }
 
-bool is_formula(std::string_view text) {
-  return std::string_view("=+-@\t\r").find(text.front()) != std::string_view::npos && !real_number(text);
-}
-
 }  // namespace
 
 RowText::RowText(RowFormat format, std::vector<std::string> columns, int longest, ByteWriter& out, CsvText csv,

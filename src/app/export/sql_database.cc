@@ -7,6 +7,11 @@
 #include "base/clock.h"
 
 namespace profgpu {
+namespace {
+
+constexpr int kLongestCell_bytes = 16 << 20;   // functions such as zeroblob() make cells of any size
+
+}  // namespace
 
 Result<std::unique_ptr<SqliteFile>> SqliteFile::open(const std::string& path) {
   std::unique_ptr<SqliteFile> file(new SqliteFile);
@@ -188,6 +193,7 @@ Result<std::unique_ptr<SqlDatabase>> SqlDatabase::open(const RunRows& run, int64
     code = ::sqlite3_exec(db, "SELECT 1 FROM pragma_table_info('host'), pragma_table_list LIMIT 0", nullptr, nullptr,
                           nullptr);
   if (code != SQLITE_OK) return Error{std::string("the tables cannot be made: ") + ::sqlite3_errmsg(db)};
+  ::sqlite3_limit(db, SQLITE_LIMIT_LENGTH, kLongestCell_bytes);
   ::sqlite3_set_authorizer(db, authorize, nullptr);
   return made;
 }

@@ -9,7 +9,7 @@ const kSlice_ms = 8;
 
 export class Detail {
   private readonly pyramids_ = new Map<Row, Pyramid>();
-  private readonly waiting_: TrackEvents[];
+  private readonly waiting_: Set<TrackEvents>;
   private scheduled_ = false;
   private disposed_ = false;
   private wanted_: () => readonly TrackModel[] = () => [];
@@ -21,7 +21,7 @@ export class Detail {
     private readonly prepared_: (track: TrackEvents) => void,
     private readonly refined_: () => void,
   ) {
-    this.waiting_ = [...tracks];
+    this.waiting_ = new Set(tracks);
   }
 
   pyramid(row: Row): Pyramid | undefined {
@@ -29,7 +29,7 @@ export class Detail {
   }
 
   get finished(): boolean {
-    return this.waiting_.length === 0;
+    return this.waiting_.size === 0;
   }
 
   /** `wanted` names the tracks in view whenever the next to work on is chosen. */
@@ -60,8 +60,8 @@ export class Detail {
   }
 
   private next(): TrackEvents {
-    const wanted = new Set(this.wanted_());
-    return this.waiting_.find((track) => wanted.has(track)) ?? this.waiting_[0];
+    const waiting = this.wanted_().find((track): track is TrackEvents => track instanceof TrackEvents && this.waiting_.has(track));
+    return waiting ?? this.waiting_.values().next().value!;
   }
 
   private work(track: TrackEvents, until: number): void {
@@ -78,7 +78,7 @@ export class Detail {
         if (performance.now() >= until) return;
       }
     }
-    this.waiting_.splice(this.waiting_.indexOf(track), 1);
+    this.waiting_.delete(track);
     this.refined_();
   }
 }

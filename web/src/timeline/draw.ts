@@ -60,7 +60,7 @@ export class Painter {
     context.fillStyle = palette.bg;
     context.fillRect(0, 0, canvas.width, canvas.height);
     this.background(height);
-    this.drawLines(this.layout_.lines, height, scroll);
+    this.drawLines(this.layout_.within(scroll, scroll + height), height, scroll);
     const { pinned, pinned_height } = this.layout_;
     if (pinned.length === 0) return;
     context.fillStyle = palette.bg;

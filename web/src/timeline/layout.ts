@@ -59,9 +59,11 @@ export class Layout {
   /** Copies of tracks that stay above the others while these scroll. */
   readonly pinned: TrackView[] = [];
   pinned_height = 0;
+  private readonly views_: Map<TrackModel, TrackView>;
 
   constructor(model: Model) {
     this.tracks = model.tracks.map(viewOf);
+    this.views_ = new Map(this.tracks.map((view) => [view.model, view]));
     this.roots = headings(this.tracks);
     compactMinorThreads(this.tracks);
     this.update();
@@ -95,6 +97,26 @@ export class Layout {
   at(y: number): Spot | undefined {
     const pinned = this.pinned.find((view) => view.y <= y && y < view.y + view.height);
     if (pinned) return { line: pinned, row: Math.min(Math.floor((y - pinned.y) / pinned.row_height), pinned.rows - 1) };
+    const line = this.lines[this.firstBelow(y)];
+    if (!line || y < line.y) return undefined;
+    const row = isHeading(line) ? 0 : Math.floor((y - line.y) / line.row_height);
+    return { line, row: isHeading(line) ? 0 : Math.min(row, line.rows - 1) };
+  }
+
+  viewOf(model: TrackModel): TrackView {
+    return this.views_.get(model)!;
+  }
+
+  /** Lines of which a part lies between two heights. */
+  within(top: number, bottom: number): Line[] {
+    const from = this.firstBelow(top);
+    let to = from;
+    while (to < this.lines.length && this.lines[to].y < bottom) to++;
+    return this.lines.slice(from, to);
+  }
+
+  // The first line that ends below `y`.
+  private firstBelow(y: number): number {
     let low = 0;
     let high = this.lines.length;
     while (low < high) {
@@ -102,14 +124,7 @@ export class Layout {
       if (this.lines[middle].y + this.lines[middle].height <= y) low = middle + 1;
       else high = middle;
     }
-    const line = this.lines[low];
-    if (!line || y < line.y) return undefined;
-    const row = isHeading(line) ? 0 : Math.floor((y - line.y) / line.row_height);
-    return { line, row: isHeading(line) ? 0 : Math.min(row, line.rows - 1) };
-  }
-
-  viewOf(model: TrackModel): TrackView {
-    return this.tracks.find((view) => view.model === model)!;
+    return low;
   }
 
   /** Top and height of a track's row, of the heading that hides it, or of the row that stands for it. */

@@ -285,8 +285,7 @@ export class Timeline {
   private tracksInView(): TrackEvents[] {
     const { scroll_: scroll, height_: height } = this;
     const models: TrackEvents[] = [];
-    for (const line of this.layout_.lines) {
-      if (line.y + line.height <= scroll || line.y >= scroll + height) continue;
+    for (const line of this.layout_.within(scroll, scroll + height)) {
       for (const view of isHeading(line) ? (line.collapsed ? line.bands : []) : [line]) {
         if (view.model instanceof TrackEvents) models.push(view.model);
       }

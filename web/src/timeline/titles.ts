@@ -6,8 +6,12 @@ import { isHeading, type Heading, type Layout, type Line, type TrackView } from 
 import { TrackEvents, type Counter } from './model';
 import { inUnit } from '../views/quantity';
 
+/** As many titles stay in the page while they are out of view; of more, only those in view are in it. */
+const kMostKept = 1000;
+
 export class Titles {
   private readonly elements_ = new Map<Line, HTMLElement>();
+  private placed_ = new Set<Line>();
   private readonly pinning_: HTMLElement;
   private pinned_: readonly TrackView[] = [];
 
@@ -16,19 +20,19 @@ export class Titles {
     private readonly layout_: Layout,
     private readonly folded_: () => void,
   ) {
-    for (const heading of layout_.roots) this.add(heading);
     this.pinning_ = element('div', { class: 'tl-pinnings' });
     this.root_.append(this.pinning_);
-    for (const made of this.elements_.values()) this.root_.append(made);
   }
 
   draw(height: number, scroll: number): void {
     this.drawPinned();
-    const shows = new Set(this.layout_.lines);
-    for (const [line, made] of this.elements_) {
+    const { lines } = this.layout_;
+    this.place(lines.length <= kMostKept ? lines : this.layout_.within(scroll, scroll + height));
+    for (const line of this.placed_) {
+      const made = this.elements_.get(line)!;
       const y = line.y - scroll;
-      const visible = shows.has(line) && y + line.height > 0 && y < height;
-      made.hidden = !visible;
+      const visible = y + line.height > 0 && y < height;
+      if (made.hidden === visible) made.hidden = !visible;
       if (!visible) continue;
       made.style.transform = `translateY(${y}px)`;
       made.style.height = `${line.height}px`;
@@ -39,6 +43,19 @@ export class Titles {
       const folded = isHeading(line) ? line.collapsed : !line.expanded;
       if (inner.hasAttribute('aria-expanded')) inner.setAttribute('aria-expanded', String(!folded));
     }
+  }
+
+  // In the order of the lines, for the keyboard; what stays keeps its place, and so the focus.
+  private place(lines: Line[]): void {
+    const wanted = new Set(lines);
+    for (const line of this.placed_) if (!wanted.has(line)) this.elements_.get(line)!.remove();
+    let next = this.pinning_.nextElementSibling;
+    for (const line of lines) {
+      const made = this.made(line);
+      if (made === next) next = next.nextElementSibling;
+      else this.root_.insertBefore(made, next);
+    }
+    this.placed_ = wanted;
   }
 
   private drawPinned(): void {
@@ -65,17 +82,14 @@ export class Titles {
     });
   }
 
-  private add(line: Line): void {
-    if (isHeading(line)) {
-      if (line.shown)
-        this.elements_.set(
-          line,
-          element('div', { class: `tl-title tl-heading tl-level${line.level}` }, this.headingButton(line)),
-        );
-      for (const child of line.children) this.add(child);
-    } else {
-      this.elements_.set(line, element('div', { class: 'tl-title' }, this.trackTitle(line), this.pinButton(line)));
+  private made(line: Line): HTMLElement {
+    let made = this.elements_.get(line);
+    if (!made) {
+      made = isHeading(line) ? element('div', { class: `tl-title tl-heading tl-level${line.level}` }, this.headingButton(line))
+        : element('div', { class: 'tl-title' }, this.trackTitle(line), this.pinButton(line));
+      this.elements_.set(line, made);
     }
+    return made;
   }
 
   private headingButton(heading: Heading): HTMLElement {

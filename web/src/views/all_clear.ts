@@ -4,6 +4,7 @@ import { element, shown } from './dom';
 import { holdersByLine, placeText } from './memory_peak';
 import { bytes, count, counted, duration, percent } from './quantity';
 import { isOfOtherRanks, type Analysis, type Check, type RankReport } from './report';
+import { distinctNames } from '../kernel_names';
 import type { Context } from './view';
 
 const kMostRows = 6;
@@ -25,8 +26,9 @@ function largest(title: string, note: string, link: string, rows: Row[]): HTMLEl
 }
 
 function largestKernels(rank: RankReport): HTMLElement | null {
+  const names = distinctNames(rank.kernels);
   const rows = [...rank.kernels].sort((a, b) => b.total_ns - a.total_ns)
-    .map((k) => ({ name: k.short_name || k.name, times: `${count(k.count)} ×`, amount: duration(k.total_ns), share: percent(k.kernel_pct) }));
+    .map((k) => ({ name: names.get(k.name)!, times: `${count(k.count)} ×`, amount: duration(k.total_ns), share: percent(k.kernel_pct) }));
   return largest('Largest kernels', 'of the kernels’ summed time', '#kernels', rows);
 }
 

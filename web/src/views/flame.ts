@@ -354,14 +354,15 @@ export const flame: View = {
     const awake = trees.filter((tree) => !isAsleep(data, tree));
     const together = awake.length > 0 ? awake : trees;
     const made = new Map<string, Flame>();
+    const left_out = trees.length - together.length;
+    const all = left_out > 0 ? 'all threads that work' : 'all threads';
     const of = (which: string) => {
-      if (!made.has(which)) made.set(which, flameOf(data, which === '' ? together : [trees[Number(which)]!]));
+      if (!made.has(which)) made.set(which, which === '' ? flameOf(data, together, all) : flameOf(data, [trees[Number(which)]!]));
       return made.get(which)!;
     };
     let measure: Measure = 'host';
-    const left_out = trees.length - together.length;
     const threads = element('select', { 'aria-label': 'Thread' },
-      trees.length > 1 && element('option', { value: '' }, left_out > 0 ? 'All threads that work' : 'All threads'),
+      trees.length > 1 && element('option', { value: '' }, `A${all.slice(1)}`),
       ...trees.map((tree, i) => element('option', { value: i }, shown(tree.title, 80) + (together.includes(tree) ? '' : ', waits'))));
     const graph = new FlameGraph(data.categories, of(threads.value), measure);
     const sandwich = new Sandwich(data, of(threads.value), measure);

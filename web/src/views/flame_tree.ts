@@ -22,15 +22,15 @@ export interface Flame {
 
 const kDeepest = 65535;
 
-/** One graph of all `trees`: a root, a node for each thread, and their calls. */
-export function flameOf(data: PageData, trees: FlameTree[]): Flame {
+/** One graph of all `trees`: a root of that name, a node for each thread, and their calls. */
+export function flameOf(data: PageData, trees: FlameTree[], root = trees.length === 1 ? 'this thread' : 'all threads'): Flame {
   const sizes = trees.map((tree) => data.column(tree.total_ns).length);
   const nodes = 1 + trees.length + sizes.reduce((a, b) => a + b, 0);
   const flame: Flame = {
     parent: new Int32Array(nodes), name: new Int32Array(nodes), category: new Int32Array(nodes).fill(-1),
     host: new Float64Array(nodes), host_self: new Float64Array(nodes), device: new Float64Array(nodes),
     calls: new Float64Array(nodes), depth: new Uint16Array(nodes),
-    names: [...data.strings, trees.length === 1 ? 'this thread' : 'all threads', ...trees.map((tree) => tree.title)],
+    names: [...data.strings, root, ...trees.map((tree) => tree.title)],
     first: new Int32Array(nodes + 1), child: new Int32Array(Math.max(0, nodes - 1)),
   };
   flame.parent[0] = -1;

@@ -39,7 +39,7 @@ function share(ns: number, whole: number): number {
 // The host may launch and go on: phases are of its time.
 function stepLength(rank: RankReport, average: AverageStep): string {
   const host = duration(average.duration_ns), elapsed = duration(average.elapsed_ns);
-  return isWholeTrace(rank) || host === elapsed ? host : `${elapsed}, ${host} ${ofRange(rank)}`;
+  return isWholeTrace(rank) || host === elapsed ? host : `${elapsed}, 100 % = ${host} ${ofRange(rank)}`;   // of which the phases' shares are
 }
 
 function stepSection(context: Context): HTMLElement | null {
@@ -158,7 +158,7 @@ function deviceSections(rank: RankReport): HTMLElement[] {
         kernels.length > 0 && element('h3', { class: 'small' }, 'Kernels by kind, of their summed time'),
         kernels.length > 0 && stackedBar(kernels, 'Kernels by kind')),
       idle.length > 0 && element('section', {},
-        element('h2', {}, `Idle by cause`, element('span', { class: 'quiet' }, `GPU ${use.device}; of ${duration(use.window_ns)}${withoutWarmup(use)}, from the first step's start to the last one's end or the last activity`)), barList(idle)),
+        element('h2', {}, `Idle by cause`, element('span', { class: 'quiet' }, `GPU ${use.device}; of ${duration(use.window_ns)}${withoutWarmup(use)}${isWholeTrace(rank) ? ', the whole trace' : ', from the first step’s start to the last one’s end or the last activity'}`)), barList(idle)),
     ].filter((part): part is HTMLElement => part instanceof HTMLElement);
   });
 }

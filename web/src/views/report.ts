@@ -80,7 +80,7 @@ export function analysisOf(document: Record<string, unknown>): Analysis {
 
 /** Whether a check has no answer because only one of several ranks could be compared. */
 export function isOfOtherRanks(check: Check, ranks: number): boolean {
-  return check.verdict === 'unknown' && check.id === 'communication' && ranks === 1;
+  return check.verdict === 'unknown' && check.id === 'communication' && check.record === null && ranks === 1;
 }
 
 /** As the timeline has it: copies and sets by the device's engines are no copy kernels. */

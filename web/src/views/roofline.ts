@@ -15,20 +15,24 @@ import { isWholeTrace, type RankReport, type Roofline, type RooflineRow } from '
 import { placeOf, rankName, type Context, type View } from './view';
 
 const kPartBounds: Record<string, string> = { products: 'compute', memory_bound: 'memory', small_kernels: 'latency', recomputation: 'recomputed', unknown_work: 'unknown' };
+const kMinLeftOut = 0.01;   // of a step, as in the terminal
 const kLeastKnown_pct = 70;   // as the report's first screen: figures of a run of which more is unknown would mislead
 
 /** "This step is 3.4 times its limit (MFU 29 %)"; null where too little is known. */
 export function distanceSentence({ rank }: Context): string | null {
   const { distance, roofline } = rank;
   if (!distance || distance.times_limit === null || (distance.known_pct ?? 0) < kLeastKnown_pct) return null;
-  const what = isWholeTrace(rank) ? 'This trace' : 'This step';
+  const of = isWholeTrace(rank) ? 'trace' : 'step', whole_ns = distance.wall_ns + distance.left_out_ns;
+  const each = (ns: number) => duration(ns / Math.max(1, distance.steps));
+  const in_part = distance.left_out_ns >= kMinLeftOut * whole_ns && whole_ns > 0;
+  const what = in_part ? `The known ${each(distance.wall_ns)} of this ${of}'s ${each(whole_ns)} are` : `This ${of} is`;
   const used = [
     [roofline?.mfu_is_lower_bound ? 'MFU at least' : 'MFU', roofline?.mfu_pct],
     [roofline?.mbu_is_lower_bound ? 'MBU at least' : 'MBU', roofline?.mbu_pct],
   ].filter((pair): pair is [string, number] => typeof pair[1] === 'number')
     .map(([name, pct]) => `${name} ${percent(pct, pct < 10 ? 1 : 0)}`).join(', ');
   const least = distance.times_limit_is_lower_bound ? 'at least ' : '';
-  return `${what} is ${least}${distance.times_limit.toFixed(distance.times_limit < 9.95 ? 1 : 0)} times its limit${used ? ` (${used})` : ''}`;
+  return `${what} ${least}${distance.times_limit.toFixed(distance.times_limit < 9.95 ? 1 : 0)} times ${in_part ? 'their' : 'its'} limit${used ? ` (${used})` : ''}`;
 }
 
 /** Without a device all time is outside of its work. */
@@ -36,12 +40,14 @@ export function hasDistance(rank: RankReport): boolean {
   return rank.distance?.parts.some(({ part }) => part !== 'outside') ?? false;
 }
 
-// Other views count the device's time before and after the steps as well.
+// Time of which nothing can be known is no distance: then this says of what part of a step the figures are.
 function distanceOf({ rank }: Context): string {
   const { distance } = rank;
   if (!distance || !hasDistance(rank)) return '';
-  const each = duration(distance.wall_ns / Math.max(1, distance.steps));
-  return isWholeTrace(rank) ? `of ${each}` : `only time within steps: ${each} per step`;
+  const each = (ns: number) => duration(ns / Math.max(1, distance.steps));
+  const whole = `${isWholeTrace(rank) ? 'the whole trace' : 'a step'}, ${each(distance.wall_ns + distance.left_out_ns)}`;
+  if (distance.left_out_ns === 0) return `of ${whole}`;
+  return `of ${each(distance.wall_ns)} of ${whole}: the rest is untraced work or time without requests`;
 }
 
 function facts({ rank }: Context): HTMLElement {

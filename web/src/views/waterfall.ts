@@ -31,7 +31,7 @@ interface Row {
 }
 
 /** Parts at the limit first; sums are exact, as the parts are. */
-function waterfallRows({ parts, limit_ns, wall_ns, steps }: Distance): Row[] {
+function waterfallRows({ parts, limit_ns, wall_ns, left_out_ns, steps }: Distance): Row[] {
   const step = (ns: number) => `${number(ns)} ns in ${steps === 1 ? 'one step' : `${number(steps)} steps`}`;
   const first = parts.filter(({ part }) => kAtTheLimit.includes(part));
   const rest = parts.filter(({ part }) => !kAtTheLimit.includes(part));
@@ -44,7 +44,7 @@ function waterfallRows({ parts, limit_ns, wall_ns, steps }: Distance): Row[] {
   const rows = first.map(row);
   if (limit_ns !== null) rows.push({ title: 'Limit', category: null, from: 0, ns: limit_ns, hint: step(limit_ns) });
   rows.push(...rest.map(row));
-  return [...rows, { title: 'Measured', category: null, from: 0, ns: wall_ns, hint: step(wall_ns) }];
+  return [...rows, { title: left_out_ns > 0 ? 'Known time' : 'Measured', category: null, from: 0, ns: wall_ns, hint: step(wall_ns) }];
 }
 
 /** `actions`: what a part's name does when it is pressed; undefined where it does nothing. */
@@ -60,7 +60,7 @@ export function waterfall(distance: Distance, actions: (part: string) => { title
       if (category) bar.style.background = cssColour(category);
       const action = part === undefined ? undefined : actions(part);
       const name = action ? button(title, { class: 'place', title: action.title }, action.act) : title;
-      return element('tr', { 'class': category ? null : 'total', 'data-part': part ?? title.toLowerCase(), 'data-ns': ns, 'title': hint },
+      return element('tr', { 'class': category ? null : 'total', 'data-part': part ?? (title === 'Limit' ? 'limit' : 'measured'), 'data-ns': ns, 'title': hint },
         element('th', { scope: 'row' }, name), element('td', { class: 'track' }, bar),
         element('td', { class: 'num' }, `${category && from > 0 ? '+ ' : ''}${duration(ns / Math.max(1, steps))}`),
         element('td', { class: 'num share' }, percent(pct(ns))));

@@ -6,12 +6,13 @@ import { findButton, longestEvent, withMargin } from './evidence';
 import { factList } from './facts';
 import { histogram } from './histogram';
 import { originList, originsOf } from './origins';
-import { count, duration, flops, kUnknown, percent } from './quantity';
+import { count, counted, duration, flops, kUnknown, percent } from './quantity';
 import { categoryOfKernel, type Kernel, type Op } from './report';
 import { settled } from './settled';
 import { DataTable, timeColumn as time, type Column } from './table';
 import { placeOf, rankName, type Context, type View } from './view';
 import { categoryTitle } from '../categories';
+import { distinctNames } from '../kernel_names';
 
 interface Searchable<Row> {
   table: DataTable<Row>;
@@ -21,7 +22,8 @@ interface Searchable<Row> {
   /** What a row is searched by. */
   text(row: Row): string;
   category?(row: Row): string;
-  what: string;
+  /** What a row is, in the singular. */
+  one: string;
 }
 
 /** What the address says of the tables: set by a table when it is made. */
@@ -29,7 +31,7 @@ const filters = new Map<string, (place: URLSearchParams) => void>();
 
 // Search and, where rows have categories, a choice of them; says how many rows are left.
 function filterTools<Row>(of: Searchable<Row>, view: View, context: Context): { root: HTMLElement; picked(): void } {
-  const search = element('input', { type: 'search', placeholder: `Search ${of.what}`, 'aria-label': `Search ${of.what}`, spellcheck: 'false' });
+  const search = element('input', { type: 'search', placeholder: `Search ${of.one}s`, 'aria-label': `Search ${of.one}s`, spellcheck: 'false' });
   const left = element('span', { class: 'quiet', role: 'status' });
   const categories = of.category ? [...new Set(of.rows.map(of.category))].sort() : [];
   const select = element('select', { 'aria-label': 'Category' }, element('option', { value: '' }, 'All categories'),
@@ -39,7 +41,7 @@ function filterTools<Row>(of: Searchable<Row>, view: View, context: Context): { 
     const rows = of.rows.filter((row) =>
       (wanted === '' || of.text(row).toLowerCase().includes(wanted)) && (select.value === '' || of.category?.(row) === select.value));
     of.table.show(rows);
-    left.textContent = rows.length === of.rows.length ? `${count(rows.length)} ${of.what}` : `${count(rows.length)} of ${count(of.rows.length)} ${of.what}`;
+    left.textContent = rows.length === of.rows.length ? counted(rows.length, of.one) : `${count(rows.length)} of ${counted(of.rows.length, of.one)}`;
   };
   const remember = settled(() => {
     const picked = of.picked();
@@ -69,9 +71,9 @@ function swatched(category: string, text: string): HTMLElement {
   return element('span', {}, swatch(category), text);
 }
 
-function kernelColumns(devices: number): Column<Kernel>[] {
+function kernelColumns(devices: number, names: Map<string, string>): Column<Kernel>[] {
   const columns: Column<Kernel>[] = [
-    { key: 'name', title: 'Kernel', wide: true, cell: (k) => swatched(categoryOfKernel(k), shown(k.short_name || k.name)), order: (k) => k.short_name },
+    { key: 'name', title: 'Kernel', wide: true, cell: (k) => swatched(categoryOfKernel(k), shown(names.get(k.name) ?? k.name)), order: (k) => names.get(k.name) ?? k.name },
     { key: 'category', title: 'Category', roomy: true, cell: (k) => categoryTitle(categoryOfKernel(k)), order: (k) => categoryTitle(categoryOfKernel(k)) },
     { key: 'count', title: 'Calls', numeric: true, roomy: true, cell: (k) => count(k.count), order: (k) => k.count },
     time('total', 'Total', (k) => k.total_ns, 'Sum of the durations'),
@@ -127,7 +129,7 @@ export const kernels: View = {
     let dispose: (() => void) | undefined;
     let chosen: Kernel | undefined;
     const table = new DataTable<Kernel>({
-      label: 'Kernels', columns: kernelColumns(rank.devices.length), sorted: 'total',
+      label: 'Kernels', columns: kernelColumns(rank.devices.length, distinctNames(rank.kernels)), sorted: 'total',
       picked: (kernel) => {
         dispose?.();
         chosen = kernel;
@@ -135,7 +137,7 @@ export const kernels: View = {
         tools.picked();
       },
     });
-    const tools = filterTools({ table, rows: rank.kernels, picked: () => chosen, text: (k) => `${k.name} ${k.short_name}`, category: categoryOfKernel, what: 'kernels' }, kernels, context);
+    const tools = filterTools({ table, rows: rank.kernels, picked: () => chosen, text: (k) => `${k.name} ${k.short_name}`, category: categoryOfKernel, one: 'kernel' }, kernels, context);
     root.append(element('h2', {}, 'Kernels', ofRank(context)), tools.root, element('div', { class: 'beside' }, table.root, panel));
     return () => dispose?.();
   },
@@ -195,7 +197,7 @@ export const ops: View = {
           })]);
       },
     });
-    const tools = filterTools({ table, rows: rank.ops, picked: () => chosen, text: (op) => op.name, what: 'ops' }, ops, context);
+    const tools = filterTools({ table, rows: rank.ops, picked: () => chosen, text: (op) => op.name, one: 'op' }, ops, context);
     root.append(element('h2', {}, 'Ops', ofRank(context)), tools.root, element('div', { class: 'beside' }, table.root, panel));
   },
   goTo: (place) => filters.get('ops')?.(place),
