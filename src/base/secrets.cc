@@ -12,6 +12,9 @@ namespace {
 
 constexpr std::string_view kMask = "***";
 
+// Of others, or our own words with names of files and options among them.
+enum class TextOf : uint8_t { kOthers, kProgram };
+
 // Words in a name whose value is a secret; compared in lower case.
 constexpr std::array<std::string_view, 10> kNames = {"token",  "secret",     "password",   "passwd",      "api_key",
                                                      "apikey", "access_key", "credential", "private_key", "auth"};
@@ -119,12 +122,12 @@ size_t value_end(std::string_view text, size_t at, char before) {
 }
 
 // How many characters stand between a word and the secret behind it; 0: none follows.
-size_t joint_behind(std::string_view word, std::string_view rest, bool flag, bool header) {
-  if (names_secret(word)) {
+size_t joint_behind(std::string_view word, std::string_view rest, bool flag, bool header, TextOf of) {
+  if (names_secret(word) && (of == TextOf::kOthers || rest.starts_with('='))) {
     if (const size_t joint = assignment(rest); joint > 0) return joint;
     if (flag) return flag_joint(rest);
   }
-  const bool scheme = is_scheme(word) && (header || lower_case(word) == "bearer");
+  const bool scheme = is_scheme(word) && (header || (of == TextOf::kOthers && lower_case(word) == "bearer"));
   return scheme && rest.starts_with(' ');
 }
 
@@ -181,9 +184,7 @@ class Triggers {
   std::vector<std::string> words_;
 };
 
-}  // namespace
-
-std::string masked_secrets(std::string_view text) {
+std::string masked(std::string_view text, TextOf of) {
   std::string out;
   bool header = false;   // "authorization" came before
   size_t i = 0;
@@ -201,7 +202,7 @@ std::string masked_secrets(std::string_view text) {
     while (end < text.size() && is_word(text[end])) ++end;
     const std::string_view word = text.substr(i, end - i);
     header = header || contains(lower_case(word), "authorization");
-    const size_t joint = joint_behind(word, text.substr(end), out.ends_with("--"), header);
+    const size_t joint = joint_behind(word, text.substr(end), out.ends_with("--"), header, of);
     if (const size_t issued = issued_at(word); issued != word.npos) {
       out.append(word.substr(0, issued)).append(kMask);   // the rest of a path stays
       i = std::min(end, text.find('/', i + issued));
@@ -214,6 +215,21 @@ std::string masked_secrets(std::string_view text) {
     }
   }
   return out;
+}
+
+}  // namespace
+
+std::string masked_secrets(std::string_view text) { return masked(text, TextOf::kOthers); }
+
+std::string masked_message(std::string_view text) {
+  std::string out;
+  for (bool quoted = false;; quoted = !quoted) {
+    const size_t end = text.find('"');
+    out += masked(text.substr(0, end), quoted ? TextOf::kOthers : TextOf::kProgram);
+    if (end == text.npos) return out;
+    out += '"';
+    text.remove_prefix(end + 1);
+  }
 }
 
 bool may_hold_secret(std::string_view text) {

@@ -15,6 +15,7 @@
 
 #include "app/export/data_table.h"
 #include "base/result.h"
+#include "base/secrets.h"
 
 namespace profgpu {
 
@@ -92,8 +93,8 @@ inline std::string_view view(profgpu_string s) {
 /// Of text that ends in a zero.
 inline profgpu_string borrowed(std::string_view s) { return {s.data(), s.size()}; }
 
-inline void give(profgpu_error** out, Error error) {
-  if (out != nullptr) *out = new profgpu_error{std::move(error)};
+inline void give(profgpu_error** out, const Error& error) {
+  if (out != nullptr) *out = new profgpu_error{{masked_message(error.message), masked_message(error.hint)}};
 }
 /// Of a function that was given no object to work on.
 inline Error missing(std::string_view what) { return {"a " + std::string(what) + " is needed, not NULL"}; }
