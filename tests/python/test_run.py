@@ -108,6 +108,20 @@ def test_command_that_cannot_run(tmp_path):
     assert run('--', 'job', env=dict(os.environ, PATH=f'{tmp_path}:{os.environ["PATH"]}')).returncode == 5
 
 
+@pytest.mark.parametrize('mode', [0o644, 0o755])
+def test_a_script_without_an_interpreter_runs_with_python(tmp_path, mode):
+    """On some file systems every file is executable; a shell would run the script's lines as commands."""
+    script = tmp_path / 'train.py'
+    script.write_text('import sys\nprint("python", sys.argv[1])\n')
+    script.chmod(mode)
+    for words in (('run', '--', './train.py', 'x'), ('run', './train.py', 'x'), ('run', script, 'x')):
+        r = run(*words, cwd=tmp_path)
+        assert (r.returncode, r.stdout) == (0, b'python x\n'), r.stderr
+    script.write_text(f'#!{sys.executable} -I\nimport sys\nprint(sys.flags.isolated)\n')
+    script.chmod(0o755)
+    assert run('run', '--', script).stdout == b'1\n'   # its own first line counts
+
+
 @pytest.mark.parametrize('words', [
     ('--interval', '0', '--', 'true'), ('--interval', '-1', '--', 'true'), ('--interval', '1e-6', '--', 'true'),
     ('--interval', 'abc', '--', 'true'), ('--repeats', '0', '--', 'true'), ('--repeats', '1.5', '--', 'true'),
