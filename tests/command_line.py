@@ -185,6 +185,23 @@ class CommandLine(unittest.TestCase):
                 for name, some in zip(flags, offered):
                     self.assertEqual({f for f in some if f.startswith('--')} | {'--help'}, flags[name] | {'--help'}, name)
 
+    def test_completions_of_words_behind_a_command(self):
+        """Actions of attach and baseline, programs and files after run, values after an equals sign."""
+        with open(os.path.join(self.folder, 'train-here.py'), 'w'):
+            pass
+        here = os.path.join(self.folder, 'train-')
+        for shell in OFFERS:
+            with self.subTest(shell):
+                actions, save, script = self.completed(shell, ['profgpu', 'attach', '12', ''], ['profgpu', 'baseline', ''], ['profgpu', 'run', here])
+                self.assertLessEqual({'start', 'stop', 'memory', 'torch'}, actions)
+                self.assertIn('save', save)
+                if shell != 'zsh':   # its _files is not the real one here
+                    self.assertTrue(any(word.endswith('train-here.py') for word in script), script)
+        program, value = self.completed('bash', ['profgpu', 'run', 'bas'], ['profgpu', 'analyze', '--format', '=', 'js'])
+        self.assertIn('bash', program)
+        self.assertEqual(value, {'json'})
+        self.assertIn('compadd -- --help --version', run('completion', 'zsh').stdout.decode())
+
     def test_zsh_completes_a_flag(self):
         """In a terminal, as people have it."""
         if not shutil.which('zsh'):
