@@ -84,10 +84,10 @@ class CommandLine(unittest.TestCase):
     def test_report(self):
         r = run('analyze', self.trace)
         self.assertEqual(r.returncode, 0, r.stderr)
-        self.assertNotIn(b'\x1b', r.stdout, 'no colours where there is no terminal, and never those of a kernel name')
+        self.assertNotIn(b'\x1b', r.stdout, 'no colors without a terminal, and never those of a kernel name')
         self.assertEqual(json.loads(run('analyze', '--json', self.trace).stdout)['schema'], 'profgpu.analysis.v1')
-        coloured = run('analyze', '--color', 'always', self.trace).stdout
-        self.assertNotIn(b'sgemm\x1b', coloured)
+        colored = run('analyze', '--color', 'always', self.trace).stdout
+        self.assertNotIn(b'sgemm\x1b', colored)
 
     def test_output_file(self):
         out = os.path.join(self.folder, 'report.json')
@@ -232,7 +232,7 @@ class CommandLine(unittest.TestCase):
             os.close(fd)
 
 
-# How each shell is asked what it offers: the script, then the lines; the words offered, one a line, and NEXT after each line.
+# How to get what each shell offers: the script, then the lines; the words offered, one a line, and NEXT after each line.
 OFFERS = {
     'bash': ['-c', '''compopt() { :; }
         source "$0"

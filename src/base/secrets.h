@@ -12,7 +12,7 @@
 
 namespace profgpu {
 
-/// With "***" in the place of each secret. JSON stays JSON.
+/// With "***" instead of each secret. JSON stays JSON.
 std::string masked_secrets(std::string_view text);
 /// The same for a message that quotes input. Outside double quotes its own words stay: a file or an option may be called
 /// after a secret ("auth.json: not found", "--token-file needs a name").

@@ -1,4 +1,4 @@
-// Commands and options of other tools, as tables: what borrowed_words.cc puts our words in the place of.
+// Commands and options of other tools, as tables, with our words for each: for borrowed_words.cc.
 #pragma once
 
 #include <cstdint>

@@ -60,7 +60,7 @@ std::string expanded_name(std::string_view name) {
   }
 }
 
-/// Goes along a line and puts our words in the place of theirs.
+/// Goes along a line and replaces their words with ours.
 class Translation {
  public:
   explicit Translation(const std::vector<std::string>& words) : in_(words) {}

@@ -89,7 +89,7 @@ void print_note(std::string_view text);
 /// What is wrong with an input, as a message: the path stands before the text unless the text begins with it.
 void print_issue(std::string_view path, std::string_view text);
 
-/// Text that cannot move the cursor or change colours: control characters but line feeds become \xNN.
+/// Text that cannot move the cursor or change colors: control characters but line feeds become \xNN.
 std::string printable(std::string_view text);
 
 }  // namespace profgpu

@@ -133,7 +133,7 @@ class FindingLines {
     add(Line().skip(kFindingIndent).add("→ ", Style::kGood), text, Style::kPlain);
   }
   void add_detail(const std::string& text) { add(Line().skip(kFindingIndent + 2), text, Style::kFaint); }
-  // "in normalize (image_transforms.py:390): 105.7 ms a step"
+  // "in normalize (image_transforms.py:390): 105.7 ms per step"
   void add_location(const Finding& finding, const Place& place) {
     const std::string time = format_duration(per_step(report_, finding, place.ns));
     add_detail("in " + location_text(place) + ": " + time + (per_step_ ? " per step" : ""));
