@@ -27,8 +27,8 @@ class BenchResult:
 
     @property
     def figures(self) -> List[Dict[str, Any]]:
-        """A dict a figure: benchmark, name, label, device, peer, value, best, unit ("GB/s", "TFLOP/s", "ns"), spread_pct,
-        runs, and what the device did meanwhile. What is not known is None."""
+        """A dict per figure: benchmark, name, label, device, peer, value, best, unit ("GB/s", "TFLOP/s", "ns"), spread_pct,
+        runs, and what the device did meanwhile. Unknown values are None."""
         return list(self.document["figures"])
 
     @property
@@ -58,9 +58,10 @@ class BenchResult:
         with open(path, "w", encoding="utf-8") as file:
             json.dump(self.document, file, indent=1)
 
-    def compare(self, before: BenchResult) -> str:
-        """The table that ``profgpu bench --compare`` shows: how the figures changed since ``before``."""
-        return self._shown(before)
+    def compare(self, before: Union[BenchResult, _library.Path]) -> str:
+        """The table that ``profgpu bench --compare`` shows: how the figures changed since ``before``, a result or the path of
+        a saved one."""
+        return self._shown(before if isinstance(before, BenchResult) else load(before))
 
     def _shown(self, before: Optional[BenchResult] = None) -> str:
         with tempfile.TemporaryDirectory(prefix="profgpu-") as folder:
@@ -101,6 +102,18 @@ def run(
         first = result.not_measured[0]
         raise _library.ProfgpuError("%s could not be measured: %s" % (first["benchmark"], first["why"]), first["hint"] or "")
     return result
+
+
+def load(path: _library.Path) -> BenchResult:
+    """A result that ``save`` or ``profgpu bench -o`` wrote."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            document = json.load(file)
+    except (OSError, ValueError) as error:
+        raise _library.ProfgpuError("%s: %s" % (os.fspath(path), error)) from None
+    if not isinstance(document, dict) or document.get("schema") != "profgpu.bench.v1":
+        raise _library.ProfgpuError("%s: not a result of profgpu bench" % os.fspath(path), "BenchResult.save() writes one")
+    return BenchResult(document)
 
 
 def host() -> BenchResult:
@@ -147,7 +160,7 @@ def process_group(sizes: Sequence[int] = (1 << 10, 1 << 20, 64 << 20), budget_s:
     return BenchResult(_group_bench.GroupBench(budget_s).document(list(sizes)))
 
 
-__all__ = ["BenchResult", "bandwidth", "collectives", "host", "launch", "matmul", "process_group", "run", "storage"]
+__all__ = ["BenchResult", "bandwidth", "collectives", "host", "launch", "load", "matmul", "process_group", "run", "storage"]
 
 
 def __dir__() -> List[str]:

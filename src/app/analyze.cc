@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <regex.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <charconv>
@@ -255,11 +256,18 @@ std::string_view next_section(const Report& report) {
   return host_alone ? " --section ops --top 30" : " --section kernels --top 30";
 }
 
+// Standard input and pipes are read once.
+bool can_be_read_again(const std::string& path) {
+  struct stat info{};
+  return path != "-" && ::stat(path.c_str(), &info) == 0 && (S_ISREG(info.st_mode) || S_ISDIR(info.st_mode));
+}
+
 std::vector<std::string> next_commands(const AnalyzeOptions& options, const Report& report) {
   std::vector<std::string> next;
   const auto loud = std::ranges::find_if(report.findings, [](const Finding& f) { return f.severity != Severity::kInfo; });
   if (loud != report.findings.end()) next.push_back("profgpu explain " + loud->rule);
   else if (!report.findings.empty()) next.push_back("profgpu explain " + report.findings.front().rule);
+  if (!std::ranges::all_of(options.paths, can_be_read_again)) return next;
   const std::string paths = options.paths.size() == 1 ? " " + shell_line(options.paths) : " …";
   const bool no_device = std::ranges::all_of(report.ranks, [](const RankReport& r) { return r.devices.empty(); });
   if (!report.logs.empty() && no_device) {

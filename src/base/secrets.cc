@@ -12,6 +12,9 @@ namespace {
 
 constexpr std::string_view kMask = "***";
 
+// Of others, or our own words with names of files and options among them.
+enum class TextOf : uint8_t { kOthers, kProgram };
+
 // Words in a name whose value is a secret; compared in lower case, without "_" and "-".
 constexpr std::array<std::string_view, 14> kNames = {
     "token",      "secret",    "password",   "passwd", "passphrase",    "apikey",     "accesskey",
@@ -296,7 +299,7 @@ class Triggers {
 // Writes a text that has no private key with its secrets masked, from its begin to its end.
 class Masking {
  public:
-  explicit Masking(std::string_view text) : text_(text) {}
+  Masking(std::string_view text, TextOf of) : text_(text), of_(of) {}
   std::string all();
 
  private:
@@ -310,6 +313,7 @@ class Masking {
   void put_mask(size_t end) { out_.append(kMask), at_ = end; }
 
   std::string_view text_;
+  TextOf of_;
   size_t at_ = 0;
   std::string out_;
   bool header_ = false;       // "authorization" came before
@@ -351,6 +355,7 @@ void Masking::word() {
 
 bool Masking::named(std::string_view word) {
   const std::string_view rest = text_.substr(at_ + word.size());
+  if (of_ == TextOf::kProgram && !rest.starts_with('=')) return false;
   Joint joint = assignment(rest);
   const bool parameter = parameters_ && rest.starts_with('=');
   if (joint.length > 0) {
@@ -370,7 +375,7 @@ bool Masking::named(std::string_view word) {
 bool Masking::scheme(std::string_view word) {
   const std::string name = lower_case(word);
   const size_t end = at_ + word.size(), blanks = blanks_length(text_.substr(end));
-  if (blanks == 0 || !is_scheme(name) || !(header_ || name == "bearer")) return false;
+  if (blanks == 0 || !is_scheme(name) || !(header_ || (of_ == TextOf::kOthers && name == "bearer"))) return false;
   const std::string_view behind = text_.substr(end + blanks);
   const auto name_end = std::ranges::find_if_not(behind, [](char c) { return is_letter(c) || c == '-' || c == '_'; });
   const bool encoded = name == "bearer" || name == "basic";   // base64 ends with "="
@@ -418,15 +423,28 @@ Span private_key(std::string_view text) {
   return {};
 }
 
-}  // namespace
-
-std::string masked_secrets(std::string_view text) {
+std::string masked(std::string_view text, TextOf of) {
   std::string out;
   for (Span key = private_key(text); key.begin < key.end; key = private_key(text)) {
-    out.append(Masking(text.substr(0, key.begin)).all()).append(kMask);
+    out.append(Masking(text.substr(0, key.begin), of).all()).append(kMask);
     text.remove_prefix(key.end);
   }
-  return out.append(Masking(text).all());
+  return out.append(Masking(text, of).all());
+}
+
+}  // namespace
+
+std::string masked_secrets(std::string_view text) { return masked(text, TextOf::kOthers); }
+
+std::string masked_message(std::string_view text) {
+  std::string out;
+  for (bool quoted = false;; quoted = !quoted) {
+    const size_t end = text.find('"');
+    out += masked(text.substr(0, end), quoted ? TextOf::kOthers : TextOf::kProgram);
+    if (end == text.npos) return out;
+    out += '"';
+    text.remove_prefix(end + 1);
+  }
 }
 
 bool may_hold_secret(std::string_view text) {

@@ -113,6 +113,23 @@ TEST(Secrets, OrdinaryTextStays) {
     EXPECT_EQ(masked_secrets(text), text);
 }
 
+TEST(Secrets, OfAMessage) {
+  const std::pair<const char*, const char*> all[] = {
+      {"a.txt: starts with \"password: hunter2\"", "a.txt: starts with \"password: ***\""},
+      {"\"HF_TOKEN=x\" is not FIELD", "\"HF_TOKEN=***\" is not FIELD"},
+      {"unknown option --password=hunter2", "unknown option --password=***"},
+      {"no such column: AKIAIOSFODNN7EXAMPLE", "no such column: ***"},
+      {"http://me:pa55@host: refused", "http://me:***@host: refused"},
+      {"expected \"}\", got \"token: abc", "expected \"}\", got \"token: ***"},   // cut within the quote
+  };
+  for (const auto& [text, masked] : all) EXPECT_EQ(masked_message(text), masked);
+  for (const char* text :
+       {"auth.json: No such file or directory", "tokens.json: expected \":\" at byte 12", "--token-file needs a name",
+        "/x/0123456789abcdef0123456789abcdef01234567/t.json: Is a directory", "the bearer token is missing",
+        "\"a\" and \"b\"", "\"", ""})
+    EXPECT_EQ(masked_message(text), text);
+}
+
 TEST(Secrets, WordsOfACommand) {
   const std::vector<std::string> words = {"python", "a.py", "--api-key", "k", "--password=a b", "--token", "--lr", "0.1",
                                           "HF_TOKEN=x", "--num-tokens", "5"};

@@ -15,11 +15,12 @@
 
 #include "app/export/data_table.h"
 #include "base/result.h"
+#include "base/secrets.h"
 
 namespace profgpu {
 
 // A column as one array.
-/// Budget: an append a cell; of text, one look-up too, none where it is the text before it.
+/// Budget: an append per cell; of text also a lookup, none where it is the text before it.
 class ColumnValues {
  public:
   /// Of cells of any kind, whose text may be gone after add().
@@ -71,7 +72,7 @@ struct profgpu_text {
   std::string text;
 };
 
-/// Columns by number, laid out when they are asked for. It may be asked by several threads.
+/// Columns by number, laid out at the first request. Several threads may request them.
 struct profgpu_table {
   profgpu_table() = default;
   profgpu_table(const profgpu_table&) = delete;
@@ -92,8 +93,8 @@ inline std::string_view view(profgpu_string s) {
 /// Of text that ends in a zero.
 inline profgpu_string borrowed(std::string_view s) { return {s.data(), s.size()}; }
 
-inline void give(profgpu_error** out, Error error) {
-  if (out != nullptr) *out = new profgpu_error{std::move(error)};
+inline void give(profgpu_error** out, const Error& error) {
+  if (out != nullptr) *out = new profgpu_error{{masked_message(error.message), masked_message(error.hint)}};
 }
 /// Of a function that was given no object to work on.
 inline Error missing(std::string_view what) { return {"a " + std::string(what) + " is needed, not NULL"}; }

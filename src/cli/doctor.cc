@@ -266,7 +266,9 @@ Lines doctor_lines(const DoctorFindings& findings, int width) {
     append(lines, {Line(), Line(title, Style::kStrong)});
     append(lines, std::move(below));
   }
-  append(lines, {Line(), Line("Next: profgpu devices   ·   profgpu stat   ·   profgpu -- COMMAND", Style::kFaint)});
+  const std::string_view next = usable > 0 ? "profgpu devices   ·   profgpu stat   ·   profgpu -- COMMAND"
+                                           : "profgpu demo   ·   profgpu -- COMMAND";
+  append(lines, {Line(), Line(fmt::format("Next: {}", next), Style::kFaint)});
   return lines;
 }
 

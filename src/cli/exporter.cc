@@ -11,6 +11,7 @@
 
 #include "base/decimal.h"
 #include "base/dyn_lib.h"
+#include "base/secrets.h"
 #include "base/text.h"
 #include "cli/device_options.h"
 #include "cli/output.h"
@@ -172,7 +173,7 @@ Result<ExporterCommand> exporter_command(const ExporterInput& input) {
   return command;
 }
 
-void print_exporter(const std::string& text) { print_message("profgpu: exporter: " + text); }
+void print_exporter(const std::string& text) { print_message("profgpu: exporter: " + masked_message(text)); }
 
 // A connection is a file descriptor; many systems start programs with a limit of 1024.
 void raise_descriptor_limit() {

@@ -307,7 +307,7 @@ Outcome outcome_of(const LogOptions& options, const Log& log, size_t troubles) {
                                                                    ? "\nNext: profgpu analyze " + shell_line({to})
                                                                    : ""));
   else if (options.rows.format == LogFormat::kTable && stderr_is_terminal())
-    print_message("Next: profgpu log -o gpu.csv   ·   profgpu stat   ·   profgpu log --help-query");
+    print_note("Next: profgpu log -o gpu.csv   ·   profgpu stat   ·   profgpu log --help-query");
   if (stop_signal != 0 && options.bounded()) return static_cast<ExitCode>(128 + stop_signal);
   return {};
 }
@@ -331,7 +331,7 @@ Outcome write_log(const LogOptions& options, const OpenDevices& devices, LogFile
   sampler.stop();
   if (!log.blocked()) print_troubles(sampler, *devices.backend, printed);
   if (const std::string repeats = log.blocked() ? "" : log.repeats(); !repeats.empty())
-    print_message("profgpu: log: " + repeats);
+    print_note("profgpu: log: " + repeats);
   Outcome outcome = outcome_of(options, log, printed);
   if (sampler.any_stuck()) leave_stuck("log", outcome);
   return outcome;
@@ -346,7 +346,7 @@ void say_what_is_left_out(const LogRows& rows) {
     text = wrap(text, message_width(), "");
     text.pop_back();   // its line feed
   }
-  print_message(text);
+  print_note(text);
 }
 
 Outcome log(const Arguments& arguments) {
@@ -356,7 +356,7 @@ Outcome log(const Arguments& arguments) {
   auto devices = open_shown("log", options->devices);
   if (!devices) return devices.error();
   for (const std::string& note : devices->notes)
-    print_message("profgpu: log: " + note + (options->devices.device.empty() ? " (--device all: every GPU)" : ""));
+    print_note("profgpu: log: " + note + (options->devices.device.empty() ? " (--device all: every GPU)" : ""));
   take_facts(*devices, options->rows);
   std::atomic<bool> closed = false;
   const LogRows rows(options->rows, devices->backend->devices());

@@ -103,7 +103,7 @@ const Command kMcp{
                   "what a client starts; in its settings: \"command\": \"profgpu\", \"args\": [\"mcp\"]"},
                  {"PROFGPU_MCP_TOKEN=$(cat token) profgpu mcp --http 8765", "for a client that only speaks HTTP"}},
     .notes =
-        "Tools: open_run, verdict, findings, section, memory, sql, diff, explain. All of them only read: files that "
+        "Tools: open_run, verdict, findings, section, memory, roofline, sql, diff, explain. All of them only read: files that "
         "the client names are opened, never changed. Answers are small, with stable row keys and pages. Resources: the "
         "guide for agents, every key of the report, the tables, every rule. Prompts: diagnose_run, did_it_help.\n\n"
         "With --http each request needs the header Authorization: Bearer TOKEN. The token is PROFGPU_MCP_TOKEN, else a "

@@ -6,6 +6,7 @@
 
 #include "app/words.h"
 #include "base/dyn_lib.h"
+#include "base/secrets.h"
 #include "base/text.h"
 #include "cli/log_file.h"
 #include "cli/output.h"
@@ -134,7 +135,7 @@ void log_to_system(const AlertNotice& notice) {
 
 }  // namespace
 
-void print_monitor(const std::string& text) { print_message("profgpu: monitor: " + text); }
+void print_monitor(const std::string& text) { print_message("profgpu: monitor: " + masked_message(text)); }
 
 MonitorAlarms::MonitorAlarms(const MonitorCommand& command) : syslog_(command.syslog) {
   if (syslog_) ::openlog("profgpu", LOG_PID | LOG_NDELAY, LOG_DAEMON);

@@ -19,6 +19,7 @@
 
 #include "analyse/report/text.h"
 #include "base/descriptor.h"
+#include "base/secrets.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/terminal.h"
@@ -219,16 +220,24 @@ void print_message(std::string_view text) {
   write_all(STDERR_FILENO, line);
 }
 
+void print_note(std::string_view text) {
+  if (!stderr_is_terminal()) return print_message(text);
+  std::string lines = wrap(text, message_width(), "");
+  lines.pop_back();
+  print_message(lines);
+}
+
 void print_error(std::string_view command, const Error& error) {
   std::string text = "profgpu: ";
   if (!command.empty()) text += std::string(command) + ": ";
-  text += error.message;
+  text += masked_message(error.message);
   const std::string_view head = "  hint: ";
-  if (!error.hint.empty() && stderr_is_terminal()) {
-    text += "\n" + wrap(error.hint, message_width(), head);
+  const std::string hint = masked_message(error.hint);
+  if (!hint.empty() && stderr_is_terminal()) {
+    text += "\n" + wrap(hint, message_width(), head);
     text.pop_back();
-  } else if (!error.hint.empty()) {
-    text.append("\n").append(head).append(error.hint);
+  } else if (!hint.empty()) {
+    text.append("\n").append(head).append(hint);
   }
   print_message(text);
 }

@@ -10,6 +10,7 @@
 #include "app/export/row_text.h"
 #include "app/export/sql_database.h"
 #include "app/loaded_run.h"
+#include "base/secrets.h"
 #include "base/text.h"
 #include "cli/lists.h"
 #include "cli/output.h"
@@ -128,7 +129,8 @@ std::string marked(const std::string& sql, int offset) {
   const size_t newline = at == 0 ? std::string::npos : sql.rfind('\n', at - 1);
   const size_t begin = newline == std::string::npos ? 0 : newline + 1;
   const std::string line = sql.substr(begin, sql.find('\n', at) - begin);
-  return "\n  " + line + "\n  " + std::string(at - begin, ' ') + "^";
+  const std::string safe = masked_secrets(line);
+  return "\n  " + safe + (safe == line ? "\n  " + std::string(at - begin, ' ') + "^" : "");
 }
 
 Error query_error(const SqlError& error, const std::string& sql, SqlDatabase& database) {

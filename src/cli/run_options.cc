@@ -48,10 +48,19 @@ bool is_script(const std::string& word) {
   return word.ends_with(".py") && ::stat(word.c_str(), &s) == 0 && S_ISREG(s.st_mode);
 }
 
-// A script that cannot run by itself runs with Python.
+bool names_interpreter(const std::string& script) {
+  char begin[2] = {};
+  std::ifstream(script, std::ios::binary).read(begin, sizeof begin);
+  return std::string_view(begin, sizeof begin) == "#!";
+}
+
+// A script that cannot run by itself runs with Python. On some file systems every file is executable, and without "#!"
+// the lines of a script would run as a shell's.
 std::vector<std::string> with_python(std::vector<std::string> words) {
   const std::string& first = words.front();
-  const bool runs = first.find('/') == std::string::npos ? in_path(first) : is_executable(first);
+  if (first == "-m") words.insert(words.begin(), python());
+  const bool runs = first.find('/') == std::string::npos ? in_path(first)
+                                                         : is_executable(first) && names_interpreter(first);
   if (!runs && is_script(first)) words.insert(words.begin(), python());
   return words;
 }

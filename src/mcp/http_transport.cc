@@ -102,6 +102,11 @@ McpReply answered(const McpRequest& request, const std::string& token, McpServer
   if (request.method != "POST") return {"405 Method Not Allowed", "Allow: POST\r\n"};
   if (!lower_case(request.header("content-type")).starts_with("application/json"))
     return {"415 Unsupported Media Type"};
+  // A client names the version that both agreed on; none is an older client's way.
+  const std::string_view version = request.header("mcp-protocol-version");
+  if (!version.empty() && !McpServer::speaks(version))
+    return {"400 Bad Request", "Content-Type: application/json\r\n",
+            McpServer::refusal(fmt::format("unsupported MCP-Protocol-Version \"{}\"", shortened(version)))};
   std::string body = request.body;
   std::ranges::replace(body, '\n', ' ');
   std::string answer = server.answer(body);

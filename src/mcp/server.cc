@@ -6,6 +6,7 @@
 
 #include "analyse/report/document.h"
 #include "base/json_reader.h"
+#include "base/secrets.h"
 #include "base/text.h"
 #include "base/version.h"
 #include "mcp/pages.h"
@@ -33,7 +34,7 @@ std::string response(const Value& id, std::string_view member, Record content) {
 }
 
 std::string error_response(const Value& id, int code, std::string_view message) {
-  return response(id, "error", Record().add("code", code).add("message", message));
+  return response(id, "error", Record().add("code", code).add("message", masked_message(message)));
 }
 
 Record text_content(std::string_view text, bool is_error) {
@@ -62,13 +63,16 @@ Record template_list() {
 
 }  // namespace
 
+bool McpServer::speaks(std::string_view version) { return std::ranges::find(kVersions, version) != kVersions.end(); }
+
+std::string McpServer::refusal(std::string_view why) { return error_response({}, kInvalidRequest, why); }
+
 McpServer::Answer McpServer::initialize(const Record& parameters) {
   const std::string* wanted = parameters.at("protocolVersion").text();
   if (wanted == nullptr) return Failure{kInvalidParams, "protocolVersion is missing"};
-  const bool known = std::ranges::find(kVersions, *wanted) != kVersions.end();
   const Record none;
   return Record()
-      .add("protocolVersion", known ? *wanted : std::string(kVersions.front()))
+      .add("protocolVersion", speaks(*wanted) ? *wanted : std::string(kVersions.front()))
       .add("capabilities", Record().add("tools", none).add("resources", none).add("prompts", none))
       .add("serverInfo", Record().add("name", "profgpu").add("title", "profgpu").add("version", kVersion))
       .add("instructions", kInstructions);
@@ -81,7 +85,7 @@ McpServer::Answer McpServer::call_tool(const Record& parameters) {
   if (tool == nullptr) return Failure{kInvalidParams, "there is no tool \"" + shortened(*name) + "\""};
   // An error of a tool is an answer, so that the model sees it and can call again.
   const auto failed = [](const Error& e) {
-    return text_content(e.hint.empty() ? e.message : e.message + "\n" + e.hint, true);
+    return text_content(masked_message(e.hint.empty() ? e.message : e.message + "\n" + e.hint), true);
   };
   auto arguments = ToolArguments::read(parameters.at("arguments"), tool->parameters);
   if (!arguments) return failed(arguments.error());
@@ -103,7 +107,7 @@ McpServer::Answer McpServer::read_resource(const Record& parameters) {
 McpServer::Answer McpServer::dispatch(const std::string& method, const Record& parameters) {
   if (method == "initialize") return initialize(parameters);
   if (method == "ping") return Record();
-  // Every list is one page, so no cursor was given out.
+  // Every list is one page, so no cursor exists.
   if (method.ends_with("/list") && !parameters.at("cursor").is_null()) return Failure{kInvalidParams, "unknown cursor"};
   if (method == "tools/list") {
     List list;

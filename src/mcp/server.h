@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -17,6 +18,10 @@ class McpServer {
 
   /// One line without its end. Empty: nothing is to be answered. Never fails: an error is an answer.
   std::string answer(const std::string& message);
+
+  static bool speaks(std::string_view version);
+  /// The answer to a message that was not read.
+  static std::string refusal(std::string_view why);
 
  private:
   struct Failure {

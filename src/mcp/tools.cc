@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "analyse/report/document.h"
@@ -171,6 +172,27 @@ Result<Record> section_tool(const ToolCall& call) {
   return paged_section(call, **run, call.arguments.text("name"));
 }
 
+// A section's own figures, and rows of the table in it that says most: `rows`. Further pages have rows only.
+Result<Record> section_with_rows(const ToolCall& call, const OpenRun& run, const std::string& section,
+                                 const std::string& rows) {
+  auto rank = rank_of_call(call, run);
+  if (!rank) return rank.error();
+  const Value& table = value_at(**rank, rows);
+  const PageOptions page = page_of(call.arguments);
+  if (!table.is_null() && (page.offset > 0 || !page.key.empty())) return paged_section(call, run, rows);
+  auto answer = paged_section(call, run, section);
+  if (!answer || table.is_null()) return answer;
+  answer->add("rows_of", rows);
+  add_page(*answer, table, rows, page);
+  return answer;
+}
+
+// Whether the call chooses rows.
+bool asks_for_rows(const ToolArguments& arguments) {
+  constexpr std::array<std::string_view, 4> kOfPages = {"offset", "limit", "contains", "key"};
+  return std::ranges::any_of(kOfPages, [&](std::string_view name) { return arguments.has(name); });
+}
+
 Result<Record> memory_tool(const ToolCall& call) {
   auto run = call.runs.find(call.arguments.text("run"));
   if (!run) return run.error();
@@ -178,14 +200,19 @@ Result<Record> memory_tool(const ToolCall& call) {
   if (!rank) return rank.error();
   const std::string name = call.arguments.text("part");
   if (!name.empty()) return paged_section(call, **run, name);
-  const bool has_snapshot = !(*rank)->at("snapshot").is_null();
-  return paged_section(call, **run, has_snapshot ? "snapshot" : "memory");
+  if (!(*rank)->at("snapshot").is_null()) return section_with_rows(call, **run, "snapshot", "snapshot.peak.holders");
+  if (asks_for_rows(call.arguments)) return section_with_rows(call, **run, "memory", "memory.timeline");
+  return paged_section(call, **run, "memory");
 }
 
 Result<Record> roofline_tool(const ToolCall& call) {
   auto run = call.runs.find(call.arguments.text("run"));
   if (!run) return run.error();
-  return paged_section(call, **run, "roofline");
+  auto rank = rank_of_call(call, **run);
+  if (!rank) return rank.error();
+  const Table* kernels = value_at(**rank, "roofline.kernels").table();
+  const bool host_alone = kernels == nullptr || kernels->rows.empty();
+  return section_with_rows(call, **run, "roofline", host_alone ? "roofline.ops" : "roofline.kernels");
 }
 
 Value datum_value(const Datum& cell) {

@@ -118,8 +118,31 @@ def test_from_a_path_to_the_line_that_explains_it(analyze):
         assert rows['columns'] == ['name', 'total_ns'] and len(rows['rows']) == 3 and rows['next_offset'] == 3
         memory = await call(client, 'memory', run='r1')
         assert memory['section'] == 'memory' and memory['fields']['peak_allocated_bytes'] == report['ranks'][0]['memory']['peak_allocated_bytes']
+        assert 'rows' not in memory and len((await call(client, 'memory', run='r1', limit=4))['rows']) == 4
 
     session(work)
+
+
+def test_roofline_has_kernels_page_by_page(analyze):
+    kernels = analyze(DEMO)['ranks'][0]['roofline']['kernels']
+    with Lines() as server:
+        first = server.tool('roofline', run=DEMO, limit=3)
+        assert first['fields']['mfu_pct'] > 0 and first['rows_of'] == 'roofline.kernels'
+        assert first['total'] == len(kernels) and first['next_offset'] == 3
+        assert [row['name'][:20] for row in first['rows']] == [k['name'][:20] for k in kernels[:3]]
+        second = server.tool('roofline', run=DEMO, limit=3, offset=3)
+        assert [row['name'][:20] for row in second['rows']] == [k['name'][:20] for k in kernels[3:6]] and 'fields' not in second
+        one = server.tool('roofline', run=DEMO, key=first['rows'][1]['key'])
+        assert one['total'] == 1 and one['rows'][0]['name'] == kernels[1]['name']
+        some = server.tool('roofline', run=DEMO, contains='GEMM')
+        assert 0 < some['total'] < len(kernels) and all('gemm' in json.dumps(row).lower() for row in some['rows'])
+
+
+def test_help_names_every_tool():
+    said = subprocess.run([program('PROFGPU', 'profgpu'), 'mcp', '--help'], capture_output=True, text=True, timeout=60).stdout
+    with Lines() as server:
+        tools = server.result('tools/list')['tools']
+    assert f'Tools: {", ".join(t["name"] for t in tools)}.' in ' '.join(said.split())
 
 
 def all_rows(server, **arguments):
@@ -343,6 +366,10 @@ def test_http_is_for_this_machine_and_who_has_the_token(http):
     assert post(url, method='GET', **mine)[0] == 405 and post(url, method='DELETE', **mine)[0] == 405
     assert post(url, path='/other', **mine)[0] == 404
     assert post(url, Content_Type='text/plain', **mine)[0] == 415
+    for version in ('2025-06-18', '2025-03-26', '2024-11-05'):
+        assert post(url, MCP_Protocol_Version=version, **mine)[0] == 200
+    status, text = post(url, MCP_Protocol_Version='1999-01-01', **mine)
+    assert status == 400 and '1999-01-01' in json.loads(text)['error']['message']
 
 
 @pytest.mark.parametrize('sent', [b'', b'\r\n\r\n', b'nonsense\r\n\r\n', b'POST /mcp HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n',

@@ -80,6 +80,15 @@ def test_decorator_and_monitor(parts, capsys):
     assert str(watching.get_summary()) and 'train_step' in capsys.readouterr().out
 
 
+def test_decorator_without_parentheses(capsys):
+    @guide.auto_profile
+    def double(x):
+        return 2 * x
+
+    assert [double(n) for n in range(14)] == [2 * n for n in range(14)]
+    assert len(double.timing.times_s) == 10 and 'double: ' in capsys.readouterr().out
+
+
 def test_steps_with_profiler_and_annotator(parts, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     model, loader, optimizer = parts
@@ -145,6 +154,34 @@ def test_pipeline_takes_batches_of_other_kinds(kind, tmp_path):
     assert not torch.equal(model.weight, before), 'it was trained'
     rows = guide.memory_timeline(model, [make(x, y)], criterion=criterion)
     assert [row['phase'] for row in rows][-1] == 'after_step'
+
+
+class Engine:
+    """What profile_zero_stage needs of a DeepSpeed engine."""
+
+    def __init__(self, model):
+        self.module = model
+
+    def __call__(self, *inputs, **named):
+        return self.module(*inputs, **named)
+
+    forward = __call__
+
+    def backward(self, loss):
+        (loss if loss.dim() == 0 else loss.sum()).backward()
+
+    def step(self):
+        self.stepped = True
+
+
+@pytest.mark.parametrize('kind', sorted(BATCHES))
+def test_memory_of_shards_takes_batches_of_other_kinds(kind):
+    model, make, _ = BATCHES[kind]
+    batch = make(torch.randn(4, 8), torch.randint(0, 2, (4,)))
+    assert set(guide.profile_fsdp_memory(model, batch)) == {'forward', 'backward'}
+    engine = Engine(model)
+    rows = guide.profile_zero_stage(engine, batch, 2)
+    assert set(rows) == {'ZeRO-2_forward', 'ZeRO-2_backward', 'ZeRO-2_step'} and engine.stepped
 
 
 def test_a_batch_without_labels_says_so():
@@ -240,7 +277,7 @@ def test_loader(workers):
         assert sorted(seen[:, 0].tolist()) == list(range(12))
     stats = loader.get_stats()
     assert len(loader) == 6 and len(loader.load_times) == len(loader.transfer_times) == 12
-    # Two items of 20 ms a batch, by one process or shared by two.
+    # Two items of 20 ms per batch, by one process or shared by two.
     assert (39 if workers == 0 else 10) <= stats['avg_load_ms'] < 80 and stats['avg_transfer_ms'] < 20
     assert stats['first_load_ms'] >= 39, 'with the start of the workers'
 

@@ -130,6 +130,11 @@ def test_bench(monkeypatch, tmp_path):
     assert '+100.0 %' in after.compare(before)
     after.save(tmp_path / 'after.json')
     assert json.loads((tmp_path / 'after.json').read_text()) == after.document
+    assert profgpu.bench.load(tmp_path / 'after.json') == after and '+100.0 %' not in before.compare(before)
+    assert before.compare(str(tmp_path / 'after.json')) == before.compare(after)
+    for path in (tmp_path / 'none.json', __file__):
+        with pytest.raises(profgpu.ProfgpuError, match=path.name if path != __file__ else 'test_package_inventory'):
+            before.compare(path)
     monkeypatch.setenv('PROFGPU_CUDA_LIBRARY', '/nowhere/libcuda.so.1')
     with pytest.raises(profgpu.ProfgpuError, match='launch could not be measured'):
         profgpu.bench.launch()

@@ -60,7 +60,7 @@ def scraped(tmp_path_factory):
     (folder / 'scenario.txt').write_text(SCENARIO)
     env = {'PROFGPU_NVML_LIBRARY': STUB, 'PROFGPU_NVML_SCENARIO': str(folder / 'scenario.txt'), 'NODE_NAME': 'node1'}
     port, exporter_port = free_ports(2)
-    (folder / 'fast.rules.yml').write_text(re.sub(r'for: \d+[ms]', 'for: 1s', open(RULES).read()).replace('[1m]', '[5s]'))
+    (folder / 'fast.rules.yml').write_text(re.sub(r'for: \d+[ms]', 'for: 1s', open(RULES).read()).replace('slowdown"}[5m]', 'slowdown"}[5s]'))
     (folder / 'prometheus.yml').write_text(f'''
 global: {{scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}}
 rule_files: [fast.rules.yml]

@@ -99,6 +99,36 @@ def test_an_mpi_program_that_mpirun_starts_under_profgpu(mpi_program, tmp_path):
     assert found['all_reduce']['total_ns'] > 0 and found['broadcast']['total_ns'] > 0, 'the time in the calls'
 
 
+LATE = r'''
+#include <mpi.h>
+#include <unistd.h>
+int main(int argc, char** argv) {
+  int rank, sum, one = 1;
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  for (int i = 0; i < 20; ++i) {
+    if (rank == 1) usleep(20000);
+    MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  }
+  return MPI_Finalize();
+}
+'''
+
+
+def test_the_late_rank_of_an_mpi_program_is_named(mpi_program, tmp_path):
+    (tmp_path / 'm.c').write_text(LATE)
+    subprocess.run(['mpicc', '-o', tmp_path / 'm', tmp_path / 'm.c'], check=True, timeout=60)
+    record('-o', tmp_path / 'x', '--preload', command=mpirun(tmp_path / 'm'))
+    report = report_of(tmp_path / 'x')
+    first, late, _ = ({c['name']: c for c in rank['collectives']}['all_reduce'] for rank in report['ranks'])
+    assert first['exposed_ns'] == first['total_ns'] > 300e6, 'the call blocks the program'
+    assert 300e6 < first['wait_ns'] <= first['total_ns'] and late['wait_ns'] < first['wait_ns'] / 4
+    (straggler,) = report['cluster']['stragglers']
+    assert straggler['rank'] == 1 and straggler['excess_ns_per_step'] > 250e6
+    (finding,) = (f for f in report['findings'] if f['rule'] == 'straggler-rank')
+    assert finding['ranks'] == [1] and 'rank 1' in finding['what'], finding['what']
+
+
 def test_profgpu_that_starts_mpirun(mpi_program, tmp_path):
     record('-o', tmp_path / 'x', command=mpirun(mpi_program))
     check_calls(tmp_path / 'x')

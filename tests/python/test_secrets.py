@@ -62,6 +62,29 @@ def mcp_answers(path):
     return result.stdout
 
 
+# A file that holds a credential and nothing else, in forms in which people keep them.
+ALONE = [HF, AWS, f'password={PASSWORD}', f'export HF_TOKEN={PRIVATE}', f'{{"token": "{PRIVATE}"}}', f'password: {PRIVATE}', f'Authorization: Bearer {BEARER}',
+         f'https://me:{URL}@example.com', f'x = "{GITHUB}"']
+
+
+@pytest.mark.parametrize('text', ALONE)
+def test_no_error_quotes_a_file_that_only_holds_a_credential(text, profgpu, tmp_path):
+    (tmp_path / 'folder').mkdir()
+    (tmp_path / 'folder' / 'env').write_text(text + '\n')
+    path, folder = tmp_path / 'folder' / 'env', tmp_path / 'folder'
+    tried = [('analyze', path), ('analyze', folder), ('analyze', '--json', ROOT + '/examples/resnet-demo.json.gz', path), ('diff', path, path),
+             ('query', path, 'select 1'), ('query', ROOT + '/examples/resnet-demo.json.gz', '--file', path), ('export', path, '--to', 'csv', '-o', tmp_path / 'x'),
+             ('monitor', '--alerts', path), ('exporter', '--collectors', path), ('exporter', '--web.config.file', path), ('doctor', '--bench', path),
+             ('bench', '--saved', path), ('analyze', ROOT + '/examples/resnet-demo.json.gz', '--peaks', path),
+             ('stat', '--backend', f'replay:{path}'), ('attach', text), ('--' + text,), ('nsys', 'stats', text)]
+    found = []
+    for words in tried:
+        result = profgpu(*words)
+        found += [(words[0], secret) for secret in PLANTED if secret.encode() in result.stdout + result.stderr]
+    assert found == []
+    assert [secret for secret in PLANTED if secret.encode() in mcp_answers(str(path)) + mcp_answers(str(folder))] == []
+
+
 def leaks(profgpu, path, tmp_path):
     """(command, what leaked). At least the report itself is there."""
     found, reports = [], 0

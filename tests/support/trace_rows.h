@@ -53,6 +53,12 @@ class TraceRows {
     shard_.host_collectives.emplace_back(shard_.host.size() - 1, add(m));
     return *this;
   }
+  /// A call of MPI: it takes its time on the host.
+  TraceRows& mpi_call(const Message& m, int64_t start, int64_t duration) {
+    host(HostKind::kLibrary, "MPI_" + std::string(m.name), start, duration, "1");
+    shard_.host_collectives.emplace_back(shard_.host.size() - 1, add(m));
+    return *this;
+  }
   TraceRows& allocation(int64_t time, int64_t bytes, int64_t allocated, int64_t reserved, int32_t device = 0,
                          int32_t device_type = 1) {
     MemoryEvent m;

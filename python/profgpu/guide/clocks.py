@@ -57,6 +57,15 @@ def _members(batch: Any) -> Dict[str, Any]:
     return {field.name: getattr(batch, field.name) for field in dataclasses.fields(batch)}
 
 
+def _parameters_of(model: Any) -> List[inspect.Parameter]:
+    """Of forward. DDP, FSDP and DeepSpeed's engine take anything, and pass it on to their module."""
+    taken = list(inspect.signature(getattr(model, "forward", model)).parameters.values())
+    inner = getattr(model, "module", None)
+    if inner is not None and any(p.kind == p.VAR_KEYWORD for p in taken):
+        return _parameters_of(inner)
+    return taken
+
+
 def outputs_of(model: Any, batch: Any) -> Any:
     """Calls a model with a batch: with the first of a pair; with the members of a dict or dataclass by name where the model
     takes them, its labels only if it takes these, too; with a member that is the only one beside the labels; otherwise
@@ -68,7 +77,7 @@ def outputs_of(model: Any, batch: Any) -> Any:
     members = _members(batch)
     others = {name: value for name, value in members.items() if name not in _LABELS}
     inputs = {name: value for name, value in others.items() if hasattr(value, "to")} or others  # no notes, no ids
-    taken = inspect.signature(getattr(model, "forward", model)).parameters.values()
+    taken = _parameters_of(model)
     names = {p.name for p in taken if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
     takes_any = any(p.kind == p.VAR_KEYWORD for p in taken)
     if takes_any or names.issuperset(inputs):

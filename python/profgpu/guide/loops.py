@@ -9,7 +9,7 @@ import json
 import os
 import statistics
 import time
-from typing import Any, Callable, ContextManager, Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import Any, Callable, ContextManager, Dict, Iterable, Iterator, List, Optional, Tuple, Union
 
 from .. import _library, ranges
 from ..report import Report, analyze
@@ -17,13 +17,15 @@ from ..timing import Clock, Timing, benchmark, seconds, synchronize
 from .clocks import PhaseTimes, batch_loss, device_of, moved
 
 
-def auto_profile(
-    warmup: int = 3, iterations: int = 10, report: bool = True
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator: times calls ``warmup`` up to ``warmup + iterations``, says how long they took, and lets later calls alone.
+def auto_profile(warmup: Union[int, Callable[..., Any]] = 3, iterations: int = 10, report: bool = True) -> Any:
+    """Decorator: times calls ``warmup`` up to ``warmup + iterations``, prints how long they took, and leaves later calls alone.
 
     Every call runs the function once, as without it. The function has ``timing`` then, a Timing; before, it is None.
+    ``@auto_profile`` and ``@auto_profile()`` are the same.
     """
+    if callable(warmup):
+        return auto_profile(iterations=iterations, report=report)(warmup)
+    skipped = warmup
 
     def decorate(fn: Callable[..., Any]) -> Callable[..., Any]:
         if inspect.iscoroutinefunction(fn) or inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
@@ -40,7 +42,7 @@ def auto_profile(
             took = clock.time(lambda: result.append(fn(*args, **kwargs)))
             first[0] = first[0] if calls[0] else took
             calls[0] += 1
-            if calls[0] > warmup:
+            if calls[0] > skipped:
                 times.append(took)
             if len(times) == iterations:
                 timing = Timing(tuple(times), first[0], clock.method)
@@ -58,7 +60,7 @@ def auto_profile(
 def quick_benchmark(
     model: Any, input_shape: Tuple[int, ...], num_iterations: int = 100, warmup: int = 10
 ) -> Tuple[float, float]:
-    """Prints and returns the mean time of a forward in ms and samples a second, on the GPU where there is one.
+    """Prints and returns the mean time of a forward in ms and samples per second, on the GPU if there is one.
 
     The model is put back to the device and mode that it was in. Further numbers are in ``quick_benchmark.timing``.
     """

@@ -221,11 +221,11 @@ def profile_fsdp_memory(
     model: Any, inputs: Any, loss_fn: Optional[Callable[[Any], Any]] = None
 ) -> Dict[str, Dict[str, float]]:
     """Time and memory of a forward and a backward, by phase. Where parameters are gathered shows in peak_gb, not in what is
-    left after the phase."""
+    left after the phase. ``inputs``: a tensor, or a batch as PipelineProfiler takes it."""
     kept: Dict[str, Any] = {}
 
     def forward() -> None:
-        outputs = model(moved(inputs, device_of(model)))
+        outputs = outputs_of(model, moved(inputs, device_of(model)))
         kept["loss"] = loss_fn(outputs) if loss_fn is not None else loss_of(outputs)
 
     def backward() -> None:
@@ -236,12 +236,13 @@ def profile_fsdp_memory(
 
 
 def profile_zero_stage(model_engine: Any, batch: Any, stage: int) -> Dict[str, Dict[str, float]]:
-    """Time and memory of a DeepSpeed engine's forward, backward and step, as ranges ``ZeRO-STAGE_forward`` and so on."""
+    """Time and memory of a DeepSpeed engine's forward, backward and step, as ranges ``ZeRO-STAGE_forward`` and so on.
+    ``batch``: a tensor, or a batch as PipelineProfiler takes it."""
     kept: Dict[str, Any] = {}
     name = "ZeRO-%d_" % stage
 
     def forward() -> None:
-        kept["loss"] = loss_of(model_engine(batch))
+        kept["loss"] = loss_of(outputs_of(model_engine, batch))
 
     return _phased(
         {

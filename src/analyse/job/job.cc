@@ -28,9 +28,10 @@ std::map<int, CallTimings> call_timings(const JobView& job) {
       const Interval time = job.time(c);
       timings[job.ranks[c.rank].rank].calls.push_back(
           {job.call(c).activity, saturated_sub(std::min(m.last_ns, time.end), time.start), m.transfer_ns(),
-           m.whole_group, job.ranks[m.latest].rank, &m - job.collectives.data()});
+           m.whole_group, job.ranks[m.latest].rank, &m - job.collectives.data(), job.call(c).host});
     }
-  for (auto& [rank, calls] : timings) std::ranges::sort(calls.calls, {}, &CallTiming::activity);
+  const auto key = [](const CallTiming& call) { return std::pair(call.activity, call.host); };
+  for (auto& [rank, calls] : timings) std::ranges::sort(calls.calls, {}, key);
   return timings;
 }
 

@@ -15,7 +15,7 @@ Intervals waiting_for_ranks(const RankDigest& rank, const CallTimings& timings) 
   Intervals all;
   for (const CollectiveCall& call : rank.calls.calls) {
     if (!call.measured) continue;
-    const CallTiming* const timing = timings.find(call.activity);
+    const CallTiming* const timing = timings.find(call.activity, call.host);
     if (timing == nullptr || timing->wait_ns <= 0) continue;
     const Interval wait{call.start_ns, std::min(call.end_ns, call.start_ns + timing->wait_ns)};
     const std::span<const Interval> cover = rank.cover(call);

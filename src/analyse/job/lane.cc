@@ -76,7 +76,7 @@ class Calls {
     const std::vector<CollectiveCall>& calls = facts.get<CollectiveCalls>().calls;
     for (uint32_t i = 0; i < calls.size(); ++i) {
       const ActivityId a = calls[i].activity;
-      if (trace_.device_of(a) != device.id) continue;
+      if (!a.valid() || trace_.device_of(a) != device.id) continue;
       const HostId launch = trace_.activity.launch[a.value];
       const int64_t launch_ns = launch.valid() ? trace_.host.start_ns[launch.value] : kNoLaunch;
       all.push_back({i, trace_.activity.interval(a), launch_ns, 0});

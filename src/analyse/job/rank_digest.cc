@@ -66,7 +66,7 @@ void read_numbers(string_view range, CallSite& site) {
 CallSite site_of(const Trace& trace, const CollectiveCall& call, const CollectiveKind& kind) {
   CallSite site;
   site.op = kind.described ? op_of(kind.name) : CollectiveOp::kUnknown;
-  const HostId launch = trace.activity.launch[call.activity.value];
+  const HostId launch = call.activity.valid() ? trace.activity.launch[call.activity.value] : call.host;
   if (launch.valid())
     for (HostId at = trace.host.parent[launch.value]; at.valid(); at = trace.host.parent[at.value]) {
       const string_view name = trace.name(at);
@@ -219,7 +219,7 @@ void outline_part(const Facts& facts, RankOutline& out) {
     add(out.extent, trace.activity.interval(ActivityId(a)));
   }
   for (const CollectiveCall& call : facts.get<CollectiveCalls>().calls)
-    if (part.shows(call.activity)) out.calls.push_back(call.activity);
+    if (call.activity.valid() && part.shows(call.activity)) out.calls.push_back(call.activity);
   std::ranges::sort(out.calls);
 }
 

@@ -83,9 +83,10 @@ double bus_factor(string_view name, int64_t n) {
 
 std::vector<CollectiveRow> CollectiveRow::rows(const Facts& facts) { return facts.get<Collectives>().rows; }
 
-const CallTiming* CallTimings::find(ActivityId activity) const {
-  const auto at = std::ranges::lower_bound(calls, activity, {}, &CallTiming::activity);
-  return at != calls.end() && at->activity == activity ? &*at : nullptr;
+const CallTiming* CallTimings::find(ActivityId activity, HostId host) const {
+  const auto key = [](const CallTiming& call) { return std::pair(call.activity, call.host); };
+  const auto at = std::ranges::lower_bound(calls, std::pair(activity, host), {}, key);
+  return at != calls.end() && key(*at) == std::pair(activity, host) ? &*at : nullptr;
 }
 
 Collectives Collectives::compute(const Facts& facts) {
@@ -164,8 +165,10 @@ class Collector {
       if (kernel) {
         described[c.activity.value] = true;
         call = add_call(kind(c.name, &c), c.activity, &c);
-        out_.calls[call].message_bytes = bytes.value_or(-1);
+      } else if (!name.empty() && !c.activity.valid() && is_library_call(c.host)) {
+        call = add_host_call(kind(c.name, &c), c);
       }
+      if (call != kNone) out_.calls[call].message_bytes = bytes.value_or(-1);
       // "wait" and the like are not collectives, although they come with kernels.
       if (!name.empty())
         count({name, dtype, c.group_size, std::string(trace_.strings[c.group]), bytes.value_or(-1)}, bytes, c.activity,
@@ -222,18 +225,32 @@ class Collector {
   }
 
   uint32_t add_call(uint32_t kind, ActivityId id, const Collective* arguments, int64_t elements = -1) {
-    const Interval time = trace_.activity.interval(id);
-    // All ranks' programs launch it at the same point; on a slow rank the kernel may start a step later.
-    const int64_t launch_ns = trace_.launched_ns(id);
-    const Step* step = launch_step_(launch_ns);
     CollectiveCall c;
-    c.kind = kind;
     c.activity = id;
+    c.queue = trace_.activity.queue[id.value];
+    c.phase = phases_.of_activity[id.value];
+    add_cover(c, trace_.activity.interval(id));
+    // All ranks' programs launch it at the same point; on a slow rank the kernel may start a step later.
+    return add_timed(std::move(c), kind, trace_.activity.interval(id), trace_.launched_ns(id), arguments, elements);
+  }
+
+  // A call that blocks the program: nothing is computed beside it.
+  uint32_t add_host_call(uint32_t kind, const Collective& arguments) {
+    const Interval time = trace_.host.interval(arguments.host);
+    CollectiveCall c;
+    c.host = arguments.host;
+    c.exposed_ns = time.length();
+    c.cover_begin = c.cover_end = static_cast<uint32_t>(out_.cover.size());
+    return add_timed(std::move(c), kind, time, time.start, &arguments, -1);
+  }
+
+  uint32_t add_timed(CollectiveCall c, uint32_t kind, Interval time, int64_t launch_ns, const Collective* arguments,
+                     int64_t elements) {
+    const Step* step = launch_step_(launch_ns);
+    c.kind = kind;
     c.start_ns = time.start + trace_.base_time_ns;
     c.end_ns = time.end + trace_.base_time_ns;
     c.launch_ns = launch_ns + trace_.base_time_ns;
-    c.queue = trace_.activity.queue[id.value];
-    c.phase = phases_.of_activity[id.value];
     if (step != nullptr) c.step_index = static_cast<uint32_t>(step - steps_.steps.data());
     c.measured = step != nullptr && step->measured;
     c.elements = elements;
@@ -250,7 +267,6 @@ class Collector {
       if (step != nullptr && steps_.annotated) c.step = step->index;
       c.number = numbers_[{kind, c.elements, c.step}]++;
     }
-    add_cover(c, time);
     out_.calls.push_back(c);
     return static_cast<uint32_t>(out_.calls.size() - 1);
   }
@@ -278,6 +294,7 @@ class Collector {
     ++r.row.calls;
     if (!activity.valid()) {
       if (!is_library_call(host)) return;
+      if (call != kNone) r.calls.push_back(call);
       const Interval time = trace_.host.interval(host);
       r.row.measured_calls += launch_step_.measured(time.start);
       r.time[kNoDevice].push_back(time);
@@ -298,6 +315,8 @@ class Collector {
         r.row.measured_ns += total_length(intersect(time, measured));
         if (const DeviceTime* d = devices_.find(device))
           r.row.exposed_ns += total_length(subtract(time, d->compute));
+        else if (device == kNoDevice)
+          r.row.exposed_ns += total_length(time);
       }
       order.push_back(&r);
     }
@@ -350,7 +369,7 @@ std::vector<CollectiveRow> rated(const CollectiveCalls& calls, const CallTimings
   std::vector<CollectiveRow> rows = calls.rows;
   std::vector<RowTimings> of_row(rows.size());
   for (const CollectiveCall& c : calls.calls) {
-    const CallTiming* timing = timings.find(c.activity);
+    const CallTiming* timing = timings.find(c.activity, c.host);
     if (timing == nullptr || c.row >= rows.size()) continue;
     RowTimings& sum = of_row[c.row];
     ++sum.calls;

@@ -18,7 +18,7 @@ struct CollectiveRow {
   std::string process_group;
   int64_t calls = 0;
   std::optional<int64_t> message_bytes;   ///< S of one call, as nccl-tests defines it
-  int64_t total_ns = 0;         ///< union of the kernels' time
+  int64_t total_ns = 0;         ///< union of the kernels' time; of MPI without a device, of the calls'
   int64_t exposed_ns = 0;       ///< of that, with no compute beside it
   std::optional<double> algbw_gbps, busbw_gbps;
   std::optional<int64_t> wait_ns;   ///< from this rank's arrivals to the last ranks'
@@ -43,14 +43,15 @@ struct CallTiming {
   bool whole_group = false;  ///< traces of all the group's ranks are here; else later ranks may be missing
   int latest_rank = -1;      ///< who arrived last; -1: unknown
   int64_t collective = -1;   ///< number that all calls of one collective share; -1: none
+  HostId host = {};          ///< of a call without an activity
 };
 
 /// Timings of the calls that match those of other ranks. Only known where several ranks are analyzed together
 /// (analyse_job).
 struct CallTimings {
-  std::vector<CallTiming> calls;   ///< by activity
+  std::vector<CallTiming> calls;   ///< by activity, then by host
   /// Null: no other rank's call matches.
-  [[nodiscard]] const CallTiming* find(ActivityId activity) const;
+  [[nodiscard]] const CallTiming* find(ActivityId activity, HostId host = {}) const;
   static CallTimings compute(const Facts&) { return {}; }
 };
 
@@ -86,7 +87,7 @@ struct CollectiveKind {
   bool operator==(const CollectiveKind&) const = default;
 };
 
-/// One kernel of a collective.
+/// One kernel of a collective, or a call of MPI that blocks a program without a device.
 struct CollectiveCall {
   static constexpr uint32_t kNoStep = UINT32_MAX;
 
@@ -108,6 +109,7 @@ struct CollectiveCall {
   bool measured = false;        ///< launched in a measured step
   int64_t exposed_ns = 0;       ///< of its time, with no compute on its device
   uint32_t cover_begin = 0, cover_end = 0;   ///< rows of CollectiveCalls::cover
+  HostId host = {};             ///< the call of MPI; `activity` is then not valid
 
   [[nodiscard]] Interval time() const { return {start_ns, end_ns}; }
 };

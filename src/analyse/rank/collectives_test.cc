@@ -153,5 +153,24 @@ TEST(Collectives, WithoutADeviceTheHostsCallsCount) {
   EXPECT_EQ(rows[0].total_ns, 0);
 }
 
+// A call of MPI blocks the program: all of its time is exposed, and other ranks' calls can be matched with it.
+TEST(Collectives, CallsOfMpiTakeTheirTimeOnTheHost) {
+  TraceRows t;
+  for (const int64_t i : {0, 1})
+    t.mpi_call({.name = "Allreduce", .dtype = "byte", .in = 8, .out = 8, .sequence = i}, 100 * i, 50);
+  TraceFacts of{t.finish(), {}};
+  const CollectiveCalls& calls = of.facts.get<CollectiveCalls>();
+  ASSERT_EQ(calls.rows.size(), 1u);
+  EXPECT_EQ(calls.rows[0].total_ns, 100);
+  EXPECT_EQ(calls.rows[0].exposed_ns, 100);
+  ASSERT_EQ(calls.calls.size(), 2u);
+  EXPECT_EQ(calls.calls[1].start_ns, 100);
+  EXPECT_EQ(calls.calls[1].exposed_ns, 50);
+  EXPECT_EQ(calls.calls[1].number, 1);
+  EXPECT_FALSE(calls.calls[1].activity.valid());
+  const CallTimings timings{{{{}, 20, 30, true, 1, 0, calls.calls[0].host}, {{}, 10, 40, true, 0, 1, calls.calls[1].host}}};
+  EXPECT_EQ(rated(calls, timings)[0].wait_ns, 30);
+}
+
 }  // namespace
 }  // namespace profgpu

@@ -28,7 +28,7 @@ class PerfettoRank {
       forward_of_.emplace(link.forward.value, link.forward.value);
     }
     for (const CollectiveCall& c : rank.facts().get<CollectiveCalls>().calls)
-      collective_of_.emplace(c.activity.value, &c);
+      if (c.activity.valid()) collective_of_.emplace(c.activity.value, &c);
   }
 
   void write() {

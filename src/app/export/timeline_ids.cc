@@ -69,7 +69,8 @@ void TimelineIds::name_streams() {
     const std::string term = k.described ? k.name : collective_name(k.name);
     terms.push_back(term.empty() ? k.name : term);
   }
-  for (const CollectiveCall& c : calls.calls) collectives[c.queue][terms[c.kind]] += c.end_ns - c.start_ns;
+  for (const CollectiveCall& c : calls.calls)
+    if (c.activity.valid()) collectives[c.queue][terms[c.kind]] += c.end_ns - c.start_ns;
   for (size_t q = 0; q < trace.queues.size(); ++q) {
     const auto most = std::max_element(time_ns[q].begin(), time_ns[q].end());
     const auto kind = static_cast<size_t>(most - time_ns[q].begin());

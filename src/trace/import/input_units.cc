@@ -11,6 +11,7 @@
 
 #include "base/decimal.h"
 #include "base/json_reader.h"
+#include "base/secrets.h"
 #include "base/text.h"
 #include "base/text_source.h"
 #include "trace/import/execution_trace.h"
@@ -86,7 +87,9 @@ std::string seen(std::string_view head) {
   std::string text;
   int strange = 0;
   head.remove_prefix(std::min(head.size(), head.find_first_not_of(" \t\r\n")));
-  const std::string_view shown = head.substr(0, 24);
+  // A key that the cut goes through could no longer be seen to be one.
+  const std::string safe = masked_secrets(head.substr(0, 4096));
+  const std::string_view shown = std::string_view(safe).substr(0, 24);
   for (size_t i = 0; i < shown.size();) {
     const size_t bytes = std::max<size_t>(utf8_sequence(shown.substr(i)), 1);
     const bool printable = bytes == 1 && shown[i] >= ' ' && shown[i] < 0x7F;
@@ -96,7 +99,7 @@ std::string seen(std::string_view head) {
   }
   if (strange > 4) return "is not text";
   text.erase(text.find_last_not_of(' ') + 1);
-  return "starts with \"" + text + (head.size() > 24 ? "…" : "") + "\"";
+  return "starts with \"" + text + (safe.size() > 24 ? "…" : "") + "\"";
 }
 
 bool is_web_page(std::string_view head) {

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "base/csv.h"
+#include "base/secrets.h"
 #include "base/text.h"
 
 namespace profgpu {
@@ -61,7 +62,7 @@ std::string cell(std::string_view text) {
 
 Status add_line(std::string_view line, DcgmCounters& out) {
   const size_t first = line.find(','), second = first == line.npos ? first : line.find(',', first + 1);
-  if (second == line.npos) return Error{fmt::format("\"{}\" is not FIELD, type, help", line.substr(0, 80))};
+  if (second == line.npos) return Error{fmt::format("\"{}\" is not FIELD, type, help", masked_secrets(line).substr(0, 80))};
   const std::string name = cell(line.substr(0, first)), type = cell(line.substr(first + 1, second - first - 1));
   const std::string help = cell(line.substr(second + 1));
   if (type != "gauge" && type != "counter" && type != "label" && type != "histogram" && type != "summary")

@@ -73,6 +73,8 @@ TEST(DcgmCounters, ErrorsNameTheLine) {
             "line 2: \"DCGM_FI_DEV_GPU_TEMP\" is not FIELD, type, help");
   EXPECT_EQ(parse_dcgm_counters("A, number, b\n").error().message, "line 1: \"number\" is not a type");
   EXPECT_EQ(parse_dcgm_counters("# nothing\n").error().message, "it names no field");
+  EXPECT_EQ(parse_dcgm_counters("HF_TOKEN=hunter2\n").error().message,
+            "line 1: \"HF_TOKEN=***\" is not FIELD, type, help");
 }
 
 }  // namespace

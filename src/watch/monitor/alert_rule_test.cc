@@ -10,6 +10,8 @@
 #include <set>
 #include <sstream>
 
+#include "base/decimal.h"
+
 namespace profgpu {
 namespace {
 
@@ -140,6 +142,23 @@ TEST(AlertRule, TheFileForPrometheusIsThatOfTheTable) {
   std::stringstream text;
   text << std::ifstream(path).rdbuf();
   EXPECT_EQ(text.str(), prometheus_rules());
+}
+
+// Prometheus scrapes once a minute unless told otherwise, and a rate takes two samples.
+TEST(AlertRule, WindowsForPrometheusHoldTwoScrapes) {
+  for (const ShippedAlert& s : shipped_alert_table())
+    for (size_t at = s.expr.find('['); at != s.expr.npos; at = s.expr.find('[', at + 1)) {
+      const auto window_ns = duration_ns(s.expr.substr(at + 1, s.expr.find(']', at) - at - 1));
+      ASSERT_TRUE(window_ns) << s.expr;
+      EXPECT_GE(*window_ns, 120 * kSecond) << s.expr;
+    }
+}
+
+// Words of the line are quoted one by one: "hunter2" alone does not look like a password.
+TEST(AlertRule, ACredentialInsteadOfAnAlertIsNotQuoted) {
+  for (const char* line : {"password: hunter2", "hf_AbCdEfGhIjKlMnOpQrStUv", "export HF_TOKEN=hunter2", "a: token=hunter2"})
+    EXPECT_EQ(error_of(line).find("hunter2"), std::string::npos) << error_of(line);
+  EXPECT_EQ(error_of("hf_AbCdEfGhIjKlMnOpQrStUv"), "expected an alert's name and a colon, got \"***\"");
 }
 
 TEST(AlertRule, AskedOnesTakeThePlaceOfShipped) {

@@ -44,7 +44,7 @@ std::vector<ShippedAlert> table() {
        "A row could not be remapped, since there are no spare ones. Replace the device."},
       {"throttled", held.severity, "5m",
        fmt::format("mean(slowed_down_pct, 1m) > {}% until {}%", held.raised, held.until),
-       fmt::format("rate(profgpu_clock_reason_seconds_total{{reason=~\"{}\"}}[1m]) > {}", fault_reasons(),
+       fmt::format("rate(profgpu_clock_reason_seconds_total{{reason=~\"{}\"}}[5m]) > {}", fault_reasons(),
                    held.raised / 100),
        gpu + " is slowed down ({{ $labels.reason }})",
        "Heat, the hardware or the power brake lowers its clocks. Check cooling, inlet temperature and power supply.",

@@ -77,6 +77,7 @@ constexpr int kMaxAdviceLines = 4, kMaxLines = 3;
 
 // "8 × NVIDIA H100 80GB HBM3"; of several models only how many.
 std::string devices_text(const LiveView& view) {
+  if (view.devices.empty()) return "no GPU";
   size_t whole = 0;
   const std::string* name = nullptr;
   bool same = true;

@@ -133,6 +133,15 @@ TEST_F(TopScreens, PagesAreAsTheyWereLookedAt) {
   expect_screen("tree", model, 120, 40);
 }
 
+TEST_F(TopScreens, AHostThatWasNotReachedHasNoGpu) {
+  LiveView view = sample::view(0, 0);
+  view.hosts.front().trouble = "does not answer";
+  TopModel model(sample::kSecond_ns);
+  model.take(view);
+  const std::string text = text_of(top_frame(model, 80, 24));
+  EXPECT_NE(text.find("node-b  no GPU"), std::string::npos) << text;
+}
+
 TEST_F(TopScreens, NothingLeavesTheScreenAtAnySize) {
   for (const size_t devices : {1, 3, 16}) {
     TopModel model = watched(devices, 30);
