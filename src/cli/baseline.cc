@@ -83,6 +83,34 @@ Lines history_lines(const std::string& name, const std::vector<HistoryRun>& runs
   return lines;
 }
 
+Lines bench_history_lines(const std::string& name, const std::vector<HistoryRun>& runs,
+                          const std::vector<BenchHistoryRow>& rows) {
+  Grid grid({{"run"}, {"saved (UTC)"}, {"commit"}, {"host"}, {"figures", true}, {"worse", true}, {"better", true},
+             {"lost", true}, {"best product", true}, {"best memory", true}, {"of"}});
+  const auto count = [](const std::optional<int64_t>& n) { return n ? std::to_string(*n) : std::string(kUnknownText); };
+  const auto rate = [](const std::optional<double>& x, std::string_view unit) {
+    return x ? format_measured(*x, unit) : std::string(kUnknownText);
+  };
+  for (const HistoryRun& r : runs) {
+    const BenchHistoryRow* row = first_where(rows, [&](const BenchHistoryRow& b) { return b.id == r.id; });
+    if (r.name != name || !row) continue;
+    grid.add_row({{std::to_string(r.id)},
+                  {formatted_time(r.saved_unix_ns, "%Y-%m-%d %H:%M", TimeZone::kUtc)},
+                  {r.commit.substr(0, kCommitCells)},
+                  {r.host},
+                  {std::to_string(row->figures)},
+                  {count(row->worse), row->worse.value_or(0) > 0 ? Style::kBad : Style::kPlain},
+                  {count(row->better)},
+                  {count(row->lost), row->lost.value_or(0) > 0 ? Style::kBad : Style::kPlain},
+                  {rate(row->product_tflops, "TFLOP/s")},
+                  {rate(row->memory_gbps, "GB/s")},
+                  {r.path}});
+  }
+  Lines lines{Line(name, Style::kStrong)};
+  append(lines, grid.lines(output_width()));
+  return lines;
+}
+
 Outcome history(const Arguments& arguments) {
   const std::string name = arguments.positional.empty() ? "" : arguments.positional.front();
   auto file = History::open(history_path(arguments), false);
@@ -92,14 +120,27 @@ Outcome history(const Arguments& arguments) {
   if (runs->empty())
     return Error{history_path(arguments) + ": nothing is saved" + (name.empty() ? "" : " as " + name),
                  "`profgpu baseline save NAME RUN` saves a run"};
+  const auto benches = bench_history(*file, *runs);
+  if (!benches) return benches.error();
   if (arguments.has("--json"))
-    return write_stdout(
-        json_document(Record().add("schema", "profgpu.history.v1").add("runs", table_of(*runs))));
+    return write_stdout(json_document(Record()
+                                          .add("schema", "profgpu.history.v1")
+                                          .add("runs", table_of(*runs))
+                                          .add("bench", table_of(*benches))));
+  const auto is_bench = [&](const HistoryRun& r) {
+    return std::ranges::count(*benches, r.id, &BenchHistoryRow::id) > 0;
+  };
   std::vector<std::string> names;
   for (const HistoryRun& r : *runs)
     if (std::find(names.begin(), names.end(), r.name) == names.end()) names.push_back(r.name);
   Lines lines;
-  for (const std::string& n : names) append_apart(lines, history_lines(n, *runs));
+  for (const std::string& n : names) {
+    std::vector<HistoryRun> of_benches, others;
+    for (const HistoryRun& r : *runs)
+      if (r.name == n) (is_bench(r) ? of_benches : others).push_back(r);
+    if (!others.empty()) append_apart(lines, history_lines(n, others));
+    if (!of_benches.empty()) append_apart(lines, bench_history_lines(n, of_benches, *benches));
+  }
   return write_text(rendered(lines, output_width(), output_colour(Colour::kAuto)));
 }
 
@@ -131,7 +172,8 @@ const Command kHistory{
     .positional_help = "only runs of this name",
     .groups = {{"Where and how", {kHistoryFlag, {"--json", "print them as JSON"}}}},
     .examples = {{"profgpu history main", "did it get faster over time?"}},
-    .notes = "The change is that of the mean step from one run to the next; `profgpu diff` shows whether it is real.\n\n"
+    .notes = "The change is that of the mean step from one run to the next; `profgpu diff` shows whether it is real. Of "
+             "results of `profgpu bench` it counts the figures that are worse, better or lost against the run before.\n\n"
              "Exit status: 0 shown, 1 nothing to show, 2 usage.",
     .run = history,
 };

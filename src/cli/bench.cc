@@ -1,11 +1,14 @@
 // profgpu bench: what this machine gives.
 #include <fmt/format.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 
 #include "app/analyze.h"
@@ -123,11 +126,11 @@ Result<BenchEnd> measured(const BenchCommand& c) {
   }
   auto open = watched_devices(c.devices);
   if (!open) return open.error();
-  if (!c.devices.device.empty()) options.only = open->devices;
+  if (!c.devices.device.empty()) options.wanted = joined(c.devices.device, ","), options.only = open->devices;
   // What was measured until then is shown.
   struct sigaction before{}, action{};
   action.sa_handler = [](int) { interrupted = 1; };
-  for (const int signal : {SIGINT, SIGTERM}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     ::sigaction(signal, nullptr, &before);
     if (before.sa_handler != SIG_IGN) ::sigaction(signal, &action, nullptr);
   }
@@ -138,7 +141,7 @@ Result<BenchEnd> measured(const BenchCommand& c) {
   });
 }
 
-// A benchmark that was named and gave nothing.
+// A benchmark that was named and gave nothing, a fault that was found, or figures that are worse.
 Outcome outcome_of(const BenchCommand& c, const BenchEnd& end, const BenchResult* before) {
   if (end.stopped) return {ExitCode::kInterrupted};
   std::string missing;
@@ -147,26 +150,34 @@ Outcome outcome_of(const BenchCommand& c, const BenchEnd& end, const BenchResult
       append_listed(missing, name);
   if (!missing.empty()) return Error{missing + " could not be measured"};
   if (end.result.figures.empty()) return Error{"nothing could be measured"};
-  if (!before) return {};
-  const std::vector<FigureChange> all = changes(*before, end.result);
-  if (all.empty()) return Error{c.compare + " has none of these figures"};
-  const bool worse = std::ranges::any_of(all, [](const FigureChange& f) { return f.verdict < 0; });
-  return worse && c.fails_on_worse ? ExitCode::kFindings : ExitCode::kOk;
+  if (before) {
+    const BenchComparison all = compare_results(*before, end.result);
+    if (c.fails_on_worse && all.any_worse()) return ExitCode::kFindings;
+    if (all.figures.empty() && all.lost.empty())
+      return Error{fmt::format("{} has none of these figures{}", c.compare,
+                               all.not_judged.empty() ? "" : ": " + all.not_judged.front())};
+  }
+  if (const NotMeasured* fault = first_where(end.result.not_measured, &NotMeasured::is_fault))
+    return Error{fault->what() + ": " + fault->why, fault->hint};
+  return {};
 }
 
 // A folder of many machines' results: which is slow.
-Outcome compare_machines(const BenchCommand& c) {
+Outcome compare_folder(const BenchCommand& c) {
   if (c.json || c.saves || !c.output.empty() || !c.saved.empty() || !c.bench.names.empty())
     return Outcome::usage({"--compare FOLDER measures nothing and only prints",
                            "leave out names of benchmarks, --json, --output, --save and --saved"});
-  const auto all = read_bench_folder(c.compare);
-  if (!all) return all.error();
-  const auto slow = slow_machines(*all);
-  if (!slow) return Error{c.compare + ": " + slow.error().message, slow.error().hint};
+  const auto read = read_bench_folder(c.compare);
+  if (!read) return read.error();
+  auto found = compare_machines(read->results);
+  if (!found) return Error{c.compare + ": " + found.error().message, found.error().hint};
+  found->missing.insert(found->missing.end(), read->broken.begin(), read->broken.end());
   const int width = c.width > 0 ? c.width : output_width();
-  const Status shown = write_text(rendered(machine_lines(*all, *slow, width), width, output_colour(c.colour)));
+  const Status shown =
+      write_text(rendered(machine_lines(read->results, *found, width), width, output_colour(c.colour)));
   if (!shown) return shown;
-  return !slow->empty() && c.fails_on_worse ? ExitCode::kFindings : ExitCode::kOk;
+  const bool fails = !found->slow.empty() || !found->missing.empty();
+  return fails && c.fails_on_worse ? ExitCode::kFindings : ExitCode::kOk;
 }
 
 bool of_one_machine(const BenchResult& a, const BenchResult& b) {
@@ -183,57 +194,86 @@ Status check_own_file(const BenchCommand& c, const BenchResult& now) {
                "`profgpu doctor` shows why there is no GPU; -o saves to another file"};
 }
 
-// What was measured before of benchmarks that were not run now stays in the machine's own file.
-BenchResult merged(const std::string& file, BenchResult now) {
+// What was measured before and is not now stays in the machine's own file.
+BenchResult with_older(const std::string& file, const BenchResult& now) {
   const auto before = read_bench(file);
-  if (!before || !of_one_machine(*before, now)) return now;
-  const auto measured = [&, figures = now.figures](const Figure& old) {
-    return std::ranges::any_of(figures, [&](const Figure& f) { return f.benchmark == old.benchmark; });
-  };
-  for (const MeasuredDevice& old : before->devices)
-    if (std::ranges::none_of(now.devices, [&](const MeasuredDevice& d) {
-          return d.index == old.index || (!d.uuid.empty() && d.uuid == old.uuid);
-        }))
-      now.devices.push_back(old);
-  std::ranges::sort(now.devices, {}, &MeasuredDevice::index);
-  // CUDA may count other devices now: a figure stays only with the device that gave it.
-  const auto same = [&](const std::optional<int64_t>& index) {
-    const auto of = [&](const BenchResult& r) {
-      return first_where(r.devices, [&](const MeasuredDevice& d) { return d.index == index; });
-    };
-    if (!index) return true;
-    const MeasuredDevice *then = of(*before), *is = of(now);
-    return then && is && then->uuid == is->uuid;
-  };
-  for (const Figure& old : before->figures)
-    if (!measured(old) && same(old.device) && same(old.peer)) now.figures.push_back(old);
-  return now;
+  return before && of_one_machine(*before, now) ? merged_results(*before, now) : now;
 }
 
-Status save(const BenchCommand& c, const BenchResult& result, bool saves) {
+std::vector<std::string> written_files(const BenchCommand& c, bool saves) {
   std::vector<std::string> files;
   if (!c.output.empty()) files.push_back(c.output);
   if (saves) files.push_back(machine_file());
-  for (const std::string& file : files) {
+  return files;
+}
+
+// Before minutes of measuring, whether their result can be written.
+Status check_files(const BenchCommand& c) {
+  for (const std::string& file : written_files(c, c.saves)) {
     std::error_code error;
-    const bool own = saves && file == files.back();
-    if (own) std::filesystem::create_directories(std::filesystem::path(file).parent_path(), error);
-    const std::string text = own ? bench_json(merged(file, result)) : bench_text_for(result, file);
+    const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+    if (c.saves && file == machine_file()) std::filesystem::create_directories(folder, error);
+    if (std::filesystem::is_directory(file, error)) return Error{file + " cannot be written: it is a folder"};
+    const bool there = std::filesystem::exists(file, error);
+    const std::string checked = there ? file : folder.empty() ? "." : folder.string();
+    if (::access(checked.c_str(), W_OK) != 0)
+      return Error{fmt::format("{} cannot be written: {}", file, std::strerror(errno))};
+  }
+  return ok();
+}
+
+Status save(const BenchCommand& c, const BenchResult& result, bool saves) {
+  for (const std::string& file : written_files(c, saves)) {
+    const bool own = saves && file == machine_file();
+    const std::string text = own ? bench_json(with_older(file, result)) : bench_text_for(result, file);
     if (Status written = write_file(file, text); !written) return written;
   }
   return ok();
 }
 
+// Shows and saves the result. What cannot be saved is shown all the same, and the other way round.
+Status give_out(const BenchCommand& c, const BenchEnd& end, const BenchResult* compared) {
+  const Status own = check_own_file(c, end.result);
+  const Status saved = save(c, end.result, c.saves && own);
+  const int width = c.width > 0 ? c.width : output_width();
+  Lines lines = bench_lines(end.result, compared, width);
+  if (c.saves && own && saved)
+    append_apart(lines, wrapped_after(Line("Saved: ", Style::kFaint), machine_file(), width));
+  if (c.output.empty() && c.saved.empty())
+    append_apart(lines, next_lines({end.result.figures.empty() ? "profgpu doctor" : "profgpu bench -o machine.json"},
+                                   width));
+  const Status shown = c.json ? write_stdout(bench_json(end.result))
+                              : write_text(rendered(lines, width, output_colour(c.colour)));
+  if (!saved) return saved;
+  return shown ? own : shown;
+}
+
+// Of the processes that a launcher starts on a machine one measures it, but for collectives, which are over all.
+bool leaves_it_to_another(const BenchCommand& c) {
+  const std::optional<LaunchedRank> launched = launched_rank();
+  if (c.bench.launched || !c.saved.empty() || !launched) return false;
+  if (!launched->local_known)
+    print_message(fmt::format("profgpu: bench: this is rank {} of {}: each measures its machine on its own",
+                              launched->rank, launched->ranks));
+  if (!launched->local_known || launched->local_rank == 0) return false;
+  print_message(fmt::format("profgpu: bench: rank {} measures nothing: local rank 0 measures this machine; only "
+                            "`profgpu bench collectives` is over all ranks",
+                            launched->rank));
+  return true;
+}
+
 Outcome bench(const Arguments& arguments) {
   auto c = bench_command(arguments);
   if (!c) return Outcome::usage(c.error());
-  if (std::error_code error; std::filesystem::is_directory(c->compare, error)) return compare_machines(*c);
+  if (std::error_code error; std::filesystem::is_directory(c->compare, error)) return compare_folder(*c);
   std::optional<BenchResult> before;
   if (!c->compare.empty()) {
     auto read = read_bench(c->compare);
     if (!read) return read.error();
     before = *std::move(read);
   }
+  if (leaves_it_to_another(*c)) return {};
+  if (const Status writable = c->follows() ? ok() : check_files(*c); !writable) return writable;
   auto end = measured(*c);
   if (!end) return end.error();
   if (c->follows()) {
@@ -242,18 +282,7 @@ Outcome bench(const Arguments& arguments) {
     return Error{fmt::format("rank {}: {}", c->bench.launched->rank, end->result.not_measured.front().why)};
   }
   const BenchResult* compared = before ? &*before : nullptr;
-  const std::string json = bench_json(end->result);
-  const Status own = check_own_file(*c, end->result);
-  if (const Status saved = save(*c, end->result, c->saves && own); !saved) return saved;
-  const int width = c->width > 0 ? c->width : output_width();
-  Lines lines = bench_lines(end->result, compared, width);
-  if (c->saves && own) append_apart(lines, wrapped_after(Line("Saved: ", Style::kFaint), machine_file(), width));
-  if (c->output.empty() && c->saved.empty())
-    append_apart(lines, next_lines({end->result.figures.empty() ? "profgpu doctor" : "profgpu bench -o machine.json"},
-                                   width));
-  const Status shown =
-      c->json ? write_stdout(json) : write_text(rendered(lines, width, output_colour(c->colour)));
-  if (!shown || !own) return shown ? own : shown;
+  if (const Status given = give_out(*c, *end, compared); !given) return given;
   return outcome_of(*c, *end, compared);
 }
 
@@ -295,8 +324,9 @@ const Command kBench{
         "alone, and one that is over 10 % slower than the others is named.\n\n"
         "Nothing of CUDA needs to be installed but the driver. matmul needs cuBLASLt and collectives need NCCL, which "
         "come with PyTorch. Ctrl-C shows what was measured by then.\n\n"
-        "Exit status: 0 measured, 1 nothing measured or a named benchmark gave no figure, 2 usage, 3 worse than the "
-        "file of --compare, with --fail-on worse.",
+        "Exit status: 0 measured, 1 nothing measured, a named benchmark gave no figure, or a fault: wrong results, a "
+        "device that stopped working, a call that did not return; 2 usage; 3 worse than --compare, or without figures "
+        "that it has, with --fail-on worse.",
     .candidates = benchmark_names,
     .run = bench,
 };

@@ -4,21 +4,30 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 
+#include "app/compare/gate.h"
 #include "app/compared_runs.h"
 #include "app/words.h"
 #include "base/decimal.h"
 #include "base/file_text.h"
+#include "base/json_reader.h"
 #include "base/text.h"
 #include "cli/bench_view.h"
+#include "cli/diff_view.h"
 #include "cli/output.h"
 #include "cli/trace_command.h"
+#include "view/annotations.h"
+#include "view/document.h"
 #include "view/json_text.h"
+#include "view/wording.h"
 
 namespace profgpu {
 namespace {
 
 constexpr size_t kHead = 200;
+constexpr size_t kMostText = 8 << 20;   // results have thousands of figures at most
+constexpr std::string_view kSchema = "profgpu.bench.v1", kTraceMember = "\"traceEvents\"";
 
 /// `figure:PART < -5%`: a limit of the change of each figure whose name has that part.
 struct BenchGate {
@@ -46,19 +55,66 @@ Result<BenchGate> bench_gate(const std::string& text) {
   return gate;
 }
 
-// Why it fails; empty: it does not. A change within the spreads can be chance.
-std::string failure(const BenchGate& gate, const std::vector<FigureChange>& all) {
+// A change within the spreads can be chance. Unknown: the results do not both have such a figure.
+GateResult checked_bench_gate(const BenchGate& gate, const BenchComparison& all) {
+  GateResult result;
+  result.gate.text = gate.text;
   std::string over;
-  bool any = false;
-  for (const FigureChange& c : all) {
+  int64_t compared = 0;
+  // What got lost is worse than any limit.
+  for (const Figure* f : all.lost_figures)
+    if (contains(f->name, gate.part)) append_listed(over, fmt::format("{} {} is lost", f->label, f->place()));
+  for (const FigureChange& c : all.figures) {
     if (!contains(c.after->name, gate.part)) continue;
-    any = true;
+    ++compared;
     const bool passes = gate.above ? c.change_pct > gate.limit_pct : c.change_pct < gate.limit_pct;
     if (passes && c.verdict != 0)
       append_listed(over, fmt::format("{} {} {:+.1f} %", c.after->label, c.after->place(), c.change_pct));
   }
-  if (!any) return "the results do not both have such a figure";
-  return over;
+  if (!over.empty()) return result.verdict = GateVerdict::kFail, result.detail = over, result;
+  if (compared == 0) return result.detail = "the results do not both have such a figure", result;
+  result.verdict = GateVerdict::kPass, result.detail = plural(compared, "figure", "figures") + " compared";
+  return result;
+}
+
+bool bench_gate_fails(const GateResult& g, bool undecided_passes) {
+  return g.verdict == GateVerdict::kFail || (g.verdict == GateVerdict::kUnknown && !undecided_passes);
+}
+
+std::string bench_headline(const BenchComparison& all) {
+  const auto count = [&](int verdict) {
+    return std::ranges::count(all.figures, verdict, &FigureChange::verdict);
+  };
+  return fmt::format("{} compared: {} worse, {} better, {} lost",
+                     plural(static_cast<int64_t>(all.figures.size()), "figure", "figures"), count(-1), count(1),
+                     all.lost_figures.size());
+}
+
+std::string bench_github(const BenchComparison& all, const std::vector<GateResult>& gates, bool undecided_passes) {
+  std::string out = workflow_command(Severity::kInfo, "profgpu diff", bench_headline(all));
+  for (const GateResult& g : gates)
+    if (g.verdict != GateVerdict::kPass)
+      out += workflow_command(bench_gate_fails(g, undecided_passes) ? Severity::kCritical : Severity::kWarning,
+                              "profgpu: " + printable(g.gate.text), printable(g.detail));
+  return out;
+}
+
+// What changed, with what was before; what did not change is counted only.
+std::string bench_markdown(const BenchComparison& all, const std::vector<GateResult>& gates) {
+  std::string out = "### " + markdown_text(bench_headline(all)) + "\n\n";
+  for (const GateResult& g : gates)
+    out += fmt::format("- {} {}: {}\n", markdown_code(g.gate.text, false), gate_verdict_name(g.verdict),
+                       markdown_text(g.detail));
+  for (const std::string& lost : all.lost) out += "- lost: " + markdown_text(lost, false) + "\n";
+  for (const std::string& why : all.not_judged) out += "- not judged: " + markdown_text(why, false) + "\n";
+  Grid grid({{"figure"}, {"place"}, {"before", true}, {"after", true}, {"change", true}, {""}});
+  for (const FigureChange& c : all.figures) {
+    if (c.verdict == 0) continue;
+    const double before = c.after->value / (1 + c.change_pct / 100);
+    grid.add_row({{c.after->label}, {c.after->place()}, {c.after->text_of(before)}, {c.after->text_of(c.after->value)},
+                  {fmt::format("{:+.1f} %", c.change_pct)}, {c.verdict < 0 ? "worse" : "better"}});
+  }
+  return grid.empty() ? out : out + "\n" + markdown_table(grid);
 }
 
 Record change_record(const FigureChange& c) {
@@ -83,15 +139,52 @@ Result<BenchResult> bench_baseline(const std::string& history, const std::string
   return bench_from_json(*std::move(document), name);
 }
 
+std::string bench_diff_json(const BenchComparison& all) {
+  List figures;
+  for (const FigureChange& c : all.figures) figures.push_back(change_record(c));
+  return json_document(Record()
+                           .add("schema", "profgpu.bench-diff.v1")
+                           .add("figures", std::move(figures))
+                           .add("lost", value_of(all.lost))
+                           .add("not_judged", value_of(all.not_judged)));
+}
+
+std::string bench_diff_text(std::string_view format, const BenchResult& before, const BenchResult& after,
+                          const BenchComparison& all, const std::vector<GateResult>& gates, bool undecided_passes) {
+  if (format == "json") return bench_diff_json(all);
+  if (format == "junit") return diff_junit({{}, {}, gates}, undecided_passes);
+  if (format == "github") return bench_github(all, gates, undecided_passes);
+  if (format == "markdown") return bench_markdown(all, gates);
+  const int width = output_width();
+  return rendered(bench_lines(after, &before, width), width, output_colour(Colour::kAuto));
+}
+
 }  // namespace
 
 bool is_bench_text(std::string_view text) {
-  return contains(text.substr(0, kHead), "\"schema\"") && contains(text.substr(0, kHead), "profgpu.bench.v1");
+  if (!without_blanks(text.substr(0, kHead)).starts_with('{') || !contains(text, kSchema)) return false;
+  const std::string_view head = text.substr(0, kHead);
+  if (contains(head, "\"schema\"") && contains(head, kSchema)) return true;
+  // Other programs put the members in another order.
+  bool found = false;
+  std::string whole(text);
+  JsonReader in = JsonReader::over(whole);
+  (void)read_object(in, [&](std::string_view key) {
+    JsonString value;
+    if (key != "schema" || in.peek() != '"') return in.skip_value();
+    int64_t replaced = 0;
+    found = in.string(value) && unescaped(value, replaced) == kSchema;
+    return !found;
+  });
+  return found;
 }
 
 bool is_bench_file(const std::string& path) {
   std::error_code error;
-  return std::filesystem::is_regular_file(path, error) && is_bench_text(file_text(path, kHead).value_or(""));
+  if (!std::filesystem::is_regular_file(path, error)) return false;
+  const std::string head = file_text(path, kHead).value_or("");
+  if (!without_blanks(head).starts_with('{') || contains(head, kTraceMember)) return false;
+  return is_bench_text(head) || is_bench_text(file_text(path, kMostText).value_or(""));
 }
 
 Outcome save_bench(const std::string& history, const std::string& name, const std::string& path) {
@@ -115,8 +208,9 @@ Outcome diff_bench(const Arguments& arguments) {
     gates.push_back(*std::move(gate));
   }
   const std::string format = arguments.has("--json") ? "json" : arguments.value("--format");
-  if (!format.empty() && format != "terminal" && format != "json")
-    return Outcome::usage({"results of profgpu bench are compared in the terminal or as JSON"});
+  if (format == "junit" && gates.empty())
+    return Outcome::usage({"--format junit writes a test case for each --fail-on, and there is none",
+                           "profgpu diff a.json b.json --format junit --fail-on 'figure:host_to_device < -5%'"});
   const std::string baseline = arguments.value("--baseline");
   if (arguments.positional.size() + (baseline.empty() ? 0 : 1) != 2)
     return Outcome::usage({"two results of profgpu bench are compared, not more",
@@ -126,45 +220,73 @@ Outcome diff_bench(const Arguments& arguments) {
   if (!before) return before.error();
   const auto after = read_bench(arguments.positional.back());
   if (!after) return after.error();
-  const std::vector<FigureChange> all = changes(*before, *after);
-  if (all.empty()) return Error{"the results have no figure in common"};
-  std::string text;
-  if (format == "json") {
-    List figures;
-    for (const FigureChange& c : all) figures.push_back(change_record(c));
-    text = json_document(Record().add("schema", "profgpu.bench-diff.v1").add("figures", std::move(figures)));
-  } else {
-    const int width = output_width();
-    text = rendered(bench_lines(*after, &*before, width), width, output_colour(Colour::kAuto));
-  }
+  const BenchComparison all = compare_results(*before, *after);
+  if (all.figures.empty() && all.lost.empty())
+    return Error{fmt::format("the results have no figure in common{}",
+                             all.not_judged.empty() ? "" : ": " + all.not_judged.front())};
+  const bool undecided_passes = arguments.has("--allow-inconclusive");
+  std::vector<GateResult> decided;
+  for (const BenchGate& gate : gates) decided.push_back(checked_bench_gate(gate, all));
+  const std::string text = bench_diff_text(format, *before, *after, all, decided, undecided_passes);
   const std::string output = arguments.value("--output");
   if (const Status writable = refuse_overwrite(arguments.positional, output); !writable)
     return Outcome::usage(writable.error());
   if (const Status written = output.empty() ? write_text(text) : write_file(output, text); !written) return written;
   Outcome outcome;
-  for (const BenchGate& gate : gates)
-    if (const std::string why = failure(gate, all); !why.empty()) {
-      outcome.code = ExitCode::kFindings;
-      print_message(fmt::format("profgpu: diff: --fail-on '{}': {}", gate.text, why));
-    }
+  for (const GateResult& g : decided) {
+    if (!bench_gate_fails(g, undecided_passes)) continue;
+    outcome.code = ExitCode::kFindings;
+    print_message(fmt::format("profgpu: diff: --fail-on '{}': {}", g.gate.text, g.detail));
+  }
   return outcome;
 }
 
-Result<std::vector<BenchResult>> read_bench_folder(const std::string& folder) {
+Result<std::vector<BenchHistoryRow>> bench_history(History& file, const std::vector<HistoryRun>& runs) {
+  std::vector<BenchHistoryRow> rows;
+  std::map<std::string, BenchResult> latest;   // by name
+  for (const HistoryRun& run : runs) {
+    if (run.step_mean_ns) continue;
+    auto document = file.document(run.id);
+    if (!document) return document.error();
+    if (!is_bench_text(*document)) continue;
+    auto result = bench_from_json(*std::move(document), run.name);
+    if (!result) return result.error();
+    BenchHistoryRow row{run.id, static_cast<int64_t>(result->figures.size()), {}, {}, {}, {}, {}};
+    for (const Figure& f : result->figures) {
+      if (!f.precision.empty()) row.product_tflops = std::max(row.product_tflops.value_or(0), f.value);
+      if (f.name.starts_with("device_memory_")) row.memory_gbps = std::max(row.memory_gbps.value_or(0), f.value);
+    }
+    if (const auto before = latest.find(run.name); before != latest.end()) {
+      const BenchComparison all = compare_results(before->second, *result);
+      row.worse = std::ranges::count(all.figures, -1, &FigureChange::verdict);
+      row.better = std::ranges::count(all.figures, 1, &FigureChange::verdict);
+      row.lost = static_cast<int64_t>(all.lost_figures.size());
+    }
+    rows.push_back(row);
+    latest.insert_or_assign(run.name, *std::move(result));
+  }
+  return rows;
+}
+
+Result<BenchFolder> read_bench_folder(const std::string& folder) {
   std::vector<std::string> paths;
-  std::error_code error;
-  for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
-    if (is_bench_file(at->path())) paths.push_back(at->path());
-  if (paths.empty())
-    return Error{folder + ": no result of profgpu bench is in it",
-                 "write one on each machine with `profgpu bench -o FILE`"};
+  const auto add = [&](const std::string& of, bool deeper, const auto& self) -> void {
+    std::error_code error;
+    for (std::filesystem::directory_iterator at(of, error), end; !error && at != end; at.increment(error))
+      if (deeper && at->is_directory(error)) self(at->path().string(), false, self);
+      else if (is_bench_file(at->path())) paths.push_back(at->path());
+  };
+  add(folder, true, add);
   std::ranges::sort(paths, natural_less);
-  std::vector<BenchResult> all;
+  BenchFolder all;
   for (const std::string& path : paths) {
     auto result = read_bench(path);
-    if (!result) return result.error();
-    all.push_back(*std::move(result));
+    if (result) all.results.push_back(*std::move(result));
+    else all.broken.push_back(result.error().message);
   }
+  if (all.results.empty())
+    return Error{all.broken.empty() ? folder + ": no result of profgpu bench is in it" : all.broken.front(),
+                 "write one on each machine with `profgpu bench -o FILE`"};
   return all;
 }
 

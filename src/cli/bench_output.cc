@@ -10,8 +10,10 @@
 #include "analyse/report/quantity.h"
 #include "base/csv.h"
 #include "base/text.h"
+#include "measure/result/collective_curve.h"
 #include "measure/result/crossing.h"
 #include "view/document.h"
+#include "view/wording.h"
 
 namespace profgpu {
 namespace {
@@ -47,8 +49,10 @@ std::vector<Chart> charts_of(const BenchResult& result) {
   std::vector<Chart> all;
   for (const Figure& f : result.figures) {
     if (!f.size || *f.size <= 0 || f.value <= 0) continue;
-    const std::string what =
+    std::string what =
         f.benchmark == "crossover" ? fmt::format("crossover: {}", f.label.substr(0, f.label.find(','))) : f.benchmark;
+    // The devices of one precision are compared, not all lines with each other.
+    if (!f.precision.empty() && result.devices.size() > 1) what += ": " + f.precision;
     Chart* chart = first_where(all, [&](const Chart& c) { return c.title == what && c.unit == f.unit; });
     if (!chart) chart = &all.emplace_back(Chart{what, f.unit, {}});
     Curve* curve = first_where(chart->curves, [&](const Curve& c) { return c.name == curve_name(f); });
@@ -80,6 +84,9 @@ std::string drawn(const Chart& chart) {
                                 "style=\"max-width:40rem;font-size:.7rem\" fill=\"currentColor\">\n",
                                 html_text(chart.title),
                                 html_text(chart.unit == "ns" ? "time" : chart.unit), kChartWidth, kChartHeight);
+  // Noise is no curve: the axis covers a factor of two at least, with the values in its middle.
+  if (const double short_of = 2 * least_y / most_y; short_of > 1)
+    least_y /= std::sqrt(short_of), most_y *= std::sqrt(short_of);
   for (const double y : {least_y, most_y})
     out += fmt::format("<text x=\"{}\" y=\"{:.1f}\">{}</text>\n", kChartWidth - kRight + 6,
                        at(y, least_y, most_y, kChartHeight - kBelow, kAbove) + 4, html_text(figure.text_of(y)));
@@ -99,14 +106,38 @@ std::string drawn(const Chart& chart) {
   return out + "</svg>\n<p>" + key + "</p>\n";
 }
 
+// "1,755 MHz, 690 W, 74 °C, clocks limited by the power limit, 2 outliers"
+std::string conditions_of(const Figure& f) {
+  std::string text;
+  const DeviceReadings& r = f.readings;
+  if (r.sm_clock_mhz) append_listed(text, fmt::format("{:.0f} MHz", *r.sm_clock_mhz));
+  if (r.power_w) append_listed(text, fmt::format("{:.0f} W", *r.power_w));
+  if (r.temperature_c) append_listed(text, fmt::format("{:.0f} °C", *r.temperature_c));
+  if (!r.held_back_by.empty()) append_listed(text, "clocks limited by " + r.held_back_by);
+  if (!r.pcie_link.empty() && f.node) append_listed(text, r.pcie_link);
+  if (f.outliers > 0) append_listed(text, plural(f.outliers, "outlier", "outliers"));
+  if (!f.used_by.empty()) append_listed(text, "beside " + f.used_by);
+  return text;
+}
+
+std::string table_of_devices(const BenchResult& result) {
+  if (result.devices.empty()) return "";
+  std::string out = "<h2>Devices</h2>\n<table>\n<thead><tr><th>GPU</th><th>name</th><th>UUID</th><th>memory</th></tr>"
+                    "</thead>\n<tbody>\n";
+  for (const MeasuredDevice& d : result.devices)
+    out += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td><td class=\"number\">{}</td></tr>\n", d.index,
+                       html_text(d.name), html_text(d.uuid), format_bytes(static_cast<double>(d.memory_bytes)));
+  return out + "</tbody>\n</table>\n";
+}
+
 std::string table_of_figures(const BenchResult& result) {
   std::string out = "<table>\n<thead><tr><th>benchmark</th><th>figure</th><th>place</th><th>median</th><th>spread</th>"
-                    "<th>runs</th></tr></thead>\n<tbody>\n";
+                    "<th>runs</th><th></th></tr></thead>\n<tbody>\n";
   for (const Figure& f : result.figures)
     out += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td>"
-                       "<td class=\"number\">{}</td></tr>\n",
+                       "<td class=\"number\">{}</td><td>{}</td></tr>\n",
                        html_text(f.benchmark), html_text(f.label), html_text(f.place()), html_text(f.text_of(f.value)),
-                       html_text(format_percent(f.spread_pct)), f.runs);
+                       html_text(format_percent(f.spread_pct)), f.runs, html_text(conditions_of(f)));
   return out + "</tbody>\n</table>\n";
 }
 
@@ -132,15 +163,18 @@ std::string bench_csv(const BenchResult& result) {
 }
 
 std::string bench_page(const BenchResult& result) {
-  std::vector<std::string> slow = slow_places(result), missing, crossed;
+  std::vector<std::string> slow = slow_places(result), missing, crossed, over_sizes;
   for (const SlowFigure& s : slow_figures(result)) slow.push_back(s.text());
+  for (const CollectiveCurve& c : collective_curves(result.figures)) over_sizes.push_back(c.label + ": " + c.text());
   for (const NotMeasured& n : result.not_measured)
-    missing.push_back(fmt::format("{}: {}", n.label.empty() ? n.benchmark : n.label, n.why));
+    missing.push_back(fmt::format("{}: {}{}", n.what(), n.why, n.hint.empty() ? "" : " – " + n.hint));
   for (const Crossing& c : crossings(result.figures)) crossed.push_back(c.label + ": " + joined(c.texts(), "; "));
   std::string body = fmt::format("<h1>{}</h1>\n<p>{}, {} cores{}</p>\n", html_text(result.machine.host),
                                  html_text(result.machine.processor), result.machine.cores,
-                                 result.simulated ? " – simulated: no device is behind these figures" : "");
+                                 result.interrupted ? " – interrupted: what was measured until then"
+                                 : result.simulated ? " – simulated: no device is behind these figures" : "");
   body += list_of("Slower than the others", slow) + list_of("From which size the GPU pays", crossed);
+  body += list_of("Collectives over all sizes", over_sizes) + table_of_devices(result);
   const std::vector<Chart> charts = charts_of(result);
   if (!charts.empty()) body += "<h2>Curves</h2>\n";
   for (const Chart& chart : charts) body += drawn(chart);

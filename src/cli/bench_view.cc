@@ -11,6 +11,7 @@
 #include "analyse/report/quantity.h"
 #include "base/statistics.h"
 #include "base/text.h"
+#include "measure/result/collective_curve.h"
 #include "measure/result/crossing.h"
 #include "view/wording.h"
 
@@ -36,7 +37,9 @@ std::vector<Quantity> quantities(const BenchResult& result, std::string_view ben
     if (f.benchmark != benchmark) continue;
     Quantity* q = nullptr;
     for (Quantity& known : all)
-      if (known.first().name == f.name && known.first().link_class() == f.link_class()) q = &known;
+      if (known.first().name == f.name && known.first().link_class() == f.link_class() &&
+          (!f.device || known.first().node == f.node) && known.first().ranks == f.ranks)
+        q = &known;
     if (!q) q = &all.emplace_back();
     q->figures.push_back(&f);
   }
@@ -61,16 +64,26 @@ std::string mean_text(const Quantity& q, std::optional<double> DeviceReadings::*
   return values.empty() ? std::string(kUnknownText) : fmt::format("{:.0f} {}", mean_of(values), unit);
 }
 
+// "the GPU's own node", "another node than the GPU's", "GPU 0's own node".
+std::string near_text(const Quantity& q) {
+  std::string own;
+  for (const Figure* f : q.figures)
+    if (f->near == true) append_listed(own, fmt::format("GPU {}", *f->device));
+  if (own.empty()) return "another node than the GPU's";
+  const bool all = std::ranges::all_of(q.figures, [](const Figure* f) { return f->near == true; });
+  return all ? "the GPU's own node" : "own node of " + own;
+}
+
 std::string note_of(const Quantity& q) {
   std::string note;
   const Figure& f = q.first();
   if (f.unit == "GB/s" && f.link_gbps && *f.link_gbps > 0 && f.link.starts_with("NV"))
     note = fmt::format("{} of {} NVLinks", format_percent(100 * q.median() / *f.link_gbps, 0), f.link.substr(2));
   else if (f.unit == "GB/s" && f.readings.pcie_gbps && f.name.find("memcpy_ce") != std::string::npos && !f.peer)
-    note = fmt::format("{} of the PCIe link", format_percent(100 * q.median() / *f.readings.pcie_gbps, 0));
-  if (f.in_trace)
-    append_listed(note, fmt::format("in the trace {}, {} of it", f.text_of(*f.in_trace),
-                                    format_percent(100 * *f.in_trace / q.median(), 0)));
+    note = fmt::format("{} of the PCIe link{}", format_percent(100 * q.median() / *f.readings.pcie_gbps, 0),
+                       contains(f.readings.pcie_link, " of ") ? ", " + f.readings.pcie_link : "");
+  if (f.near) append_listed(note, near_text(q));
+  if (f.algbw_gbps) append_listed(note, "algbw " + format_measured(*f.algbw_gbps, "GB/s"));
   std::string held;
   for (const Figure* of : q.figures)
     if (!of->readings.held_back_by.empty() && !contains(held, of->readings.held_back_by))
@@ -82,17 +95,25 @@ std::string note_of(const Quantity& q) {
   return note;
 }
 
-// The median of the changes of one quantity: "+3.1 %".
+// "+3.1 %": the median of the changes of one quantity; where figures are worse, the worst: "-60.0 % worse on GPU 5".
 Cell change_cell(const Quantity& q, const std::vector<FigureChange>& all) {
   std::vector<double> changed;
-  int better = 0, worse = 0;
-  for (const FigureChange& c : all)
-    if (std::ranges::count(q.figures, c.after) > 0)
-      changed.push_back(c.change_pct), better += c.verdict > 0, worse += c.verdict < 0;
+  bool better = false;
+  const FigureChange* worst = nullptr;
+  const auto loss = [](const FigureChange& c) { return c.after->higher_is_better() ? -c.change_pct : c.change_pct; };
+  for (const FigureChange& c : all) {
+    if (std::ranges::count(q.figures, c.after) == 0) continue;
+    changed.push_back(c.change_pct), better = better || c.verdict > 0;
+    if (c.verdict < 0 && (!worst || loss(c) > loss(*worst))) worst = &c;
+  }
   if (changed.empty()) return {std::string(kUnknownText), Style::kFaint};
+  if (worst) {
+    const bool several = q.figures.size() > 1 && !worst->after->place().empty();
+    return {fmt::format("{:+.1f} % worse{}", worst->change_pct, several ? " on " + worst->after->place() : ""),
+            Style::kBad};
+  }
   const std::string text = fmt::format("{:+.1f} %", median_of(changed));
-  if (worse > 0) return {text + " worse", Style::kBad};
-  return better > 0 ? Cell{text + " better", Style::kGood} : Cell{text, Style::kFaint};
+  return better ? Cell{text + " better", Style::kGood} : Cell{text, Style::kFaint};
 }
 
 Lines table_lines(const BenchResult& result, std::string_view benchmark, const std::vector<FigureChange>* changed,
@@ -100,18 +121,26 @@ Lines table_lines(const BenchResult& result, std::string_view benchmark, const s
   const std::vector<Quantity> all = quantities(result, benchmark);
   const bool several = std::ranges::any_of(all, [](const Quantity& q) { return q.figures.size() > 1; });
   const bool of_devices = std::ranges::any_of(all, [](const Quantity& q) { return q.first().device.has_value(); });
+  const bool of_trace = std::ranges::any_of(all, [](const Quantity& q) { return q.first().in_trace.has_value(); });
   Grid grid;
   grid.add_column(benchmark), grid.add_column("median", true);
+  if (of_trace) grid.add_column("in the trace", true), grid.add_column("share", true);
   if (changed) grid.add_column("change", true);
   if (several) grid.add_column("worst");
   grid.add_column("spread", true), grid.add_column("runs", true);
   if (of_devices) grid.add_column("SM clock", true), grid.add_column("power", true);
-  grid.add_column("");
+  const bool noted = std::ranges::any_of(all, [](const Quantity& q) { return !note_of(q).empty(); });
+  if (noted) grid.add_column("");
   for (const Quantity& q : all) {
     double spread_pct = 0;
     int64_t runs = q.first().runs;
     for (const Figure* f : q.figures) spread_pct = std::max(spread_pct, f->spread_pct), runs = std::min(runs, f->runs);
     std::vector<Cell> row = {{"  " + q.first().label}, {q.first().text_of(q.median()), Style::kStrong}};
+    if (of_trace) {
+      const std::optional<double>& rate = q.first().in_trace;
+      row.push_back({rate ? q.first().text_of(*rate) : std::string(kUnknownText)});
+      row.push_back({rate ? format_percent(100 * *rate / q.median(), 0) : std::string(kUnknownText), Style::kStrong});
+    }
     if (changed) row.push_back(change_cell(q, *changed));
     if (several) row.push_back({worst_text(q)});
     row.push_back({format_percent(spread_pct), spread_pct > 5 ? Style::kWarn : Style::kPlain});
@@ -120,7 +149,7 @@ Lines table_lines(const BenchResult& result, std::string_view benchmark, const s
       row.push_back({mean_text(q, &DeviceReadings::sm_clock_mhz, "MHz")});
       row.push_back({mean_text(q, &DeviceReadings::power_w, "W")});
     }
-    row.push_back({note_of(q), Style::kFaint});
+    if (noted) row.push_back({note_of(q), Style::kFaint});
     grid.add_row(std::move(row));
   }
   return grid.lines(width);
@@ -151,6 +180,28 @@ void add_slow(const BenchResult& result, Lines& lines, int width) {
     append(lines, wrapped_after(Line().skip(2).add("✗ ", Style::kStrongBad), slow[i].text(), width));
   if (slow.size() > kMaxSlow)
     lines.push_back(Line().skip(4).add(fmt::format("… and {} more", slow.size() - kMaxSlow)));
+}
+
+void add_marked(Lines& lines, std::string_view title, const std::vector<std::string>& texts, int width) {
+  if (texts.empty()) return;
+  append_apart(lines, {Line(title, Style::kStrong)});
+  for (const std::string& text : texts)
+    append(lines, wrapped_after(Line().skip(2).add("✗ ", Style::kStrongBad), text, width));
+}
+
+void add_not_judged(const std::vector<std::string>& texts, Lines& lines, int width) {
+  if (!texts.empty()) lines.emplace_back();
+  for (const std::string& text : texts)
+    append(lines, wrapped_after(Line().skip(2).add("! ", Style::kWarn), "not judged: " + text, width));
+}
+
+// Each collective over its sizes.
+void add_curves(const BenchResult& result, Lines& lines, int width) {
+  const std::vector<CollectiveCurve> curves = collective_curves(result.figures);
+  if (curves.empty()) return;
+  append_apart(lines, {Line("Over all sizes", Style::kStrong)});
+  for (const CollectiveCurve& c : curves)
+    append(lines, wrapped_after(Line().skip(2).add(c.label + ": "), c.text(), width));
 }
 
 constexpr int kBarCells = 40;
@@ -201,17 +252,23 @@ Lines bench_lines(const BenchResult& result, const BenchResult* before, int widt
   if (result.simulated)
     append(lines, wrapped_after(Line().skip(2), "Simulated: a stand-in for the driver gave these figures, no device",
                                 width, Style::kWarn));
-  const std::vector<FigureChange> changed = before ? changes(*before, result) : std::vector<FigureChange>();
+  if (result.interrupted)
+    append(lines, wrapped_after(Line().skip(2), "Interrupted: these figures are what was measured until then", width,
+                                Style::kWarn));
+  const BenchComparison compared = before ? compare_results(*before, result) : BenchComparison();
   std::vector<std::string> shown;
   for (const Figure& f : result.figures) {
     if (std::ranges::count(shown, f.benchmark) > 0) continue;
     shown.push_back(f.benchmark);
     // Of many sizes the drawing tells more than rows.
     if (f.benchmark == "crossover" && !before) continue;
-    append_apart(lines, table_lines(result, f.benchmark, before ? &changed : nullptr, width));
+    append_apart(lines, table_lines(result, f.benchmark, before ? &compared.figures : nullptr, width));
   }
+  add_curves(result, lines, width);
   add_crossings(result, lines);
   add_slow(result, lines, width);
+  add_marked(lines, "Lost", compared.lost, width);
+  add_not_judged(before ? compared.not_judged : disturbed_places(result), lines, width);
   if (!result.notes.empty()) lines.emplace_back();
   for (const std::string& note : result.notes)
     append(lines, wrapped_after(Line().skip(2).add("! ", Style::kWarn), note, width));
@@ -219,13 +276,13 @@ Lines bench_lines(const BenchResult& result, const BenchResult* before, int widt
   return lines;
 }
 
-Lines machine_lines(const std::vector<BenchResult>& all, const std::vector<std::string>& slow, int width) {
+Lines machine_lines(const std::vector<BenchResult>& all, const MachineComparison& found, int width) {
   Lines lines;
   for (const BenchResult& result : all) lines.push_back(head_of(result));
-  append_apart(lines, {Line(slow.empty() ? "No machine is slower than the others" : "Slower than the others",
-                            Style::kStrong)});
-  for (const std::string& text : slow)
-    append(lines, wrapped_after(Line().skip(2).add("✗ ", Style::kStrongBad), text, width));
+  if (found.slow.empty()) append_apart(lines, {Line("No machine is slower than the others", Style::kStrong)});
+  add_marked(lines, "Slower than the others", found.slow, width);
+  add_marked(lines, "Not measured there", found.missing, width);
+  add_not_judged(found.not_judged, lines, width);
   return lines;
 }
 

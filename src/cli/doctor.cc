@@ -293,11 +293,20 @@ Status add_bench_checks(const std::string& path, SystemChecks& checks) {
   if (!result) return result.error();
   std::vector<std::string> slow = slow_places(*result);
   for (const SlowFigure& s : slow_figures(*result)) slow.push_back(s.text());
+  for (std::string& text : devices_below_their_kind(*result)) slow.push_back(std::move(text));
+  if (result->simulated)
+    checks.push_back({"bench", "", Health::kWarning, path + ": a stand-in for the driver gave these figures, no device",
+                      "measure with the real driver"});
+  for (const std::string& place : disturbed_places(*result))
+    checks.push_back({"bench", "", Health::kUnknown, "not judged: " + place, "measure again while nothing else runs"});
+  for (const NotMeasured& n : result->not_measured)
+    if (n.is_fault()) checks.push_back({"bench", "", Health::kProblem, n.what() + ": " + n.why, n.hint});
   for (const std::string& text : slow)
     checks.push_back({"bench", "", Health::kWarning, text,
                       "its clocks, power limit, temperature and link explain it, or the device is at fault"});
   if (slow.empty())
-    checks.push_back({"bench", "", Health::kOk, "no device was slower than its neighbors when they were measured"});
+    checks.push_back({"bench", "", Health::kOk,
+                      "no device was slower than its neighbors or far below its kind when they were measured"});
   return ok();
 }
 

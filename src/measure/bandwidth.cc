@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <vector>
 
 #include "analyse/report/quantity.h"
@@ -53,12 +54,22 @@ TimedRun on_host(const Device& device, Copy copy) {
   };
 }
 
+// While it is there, the thread is on the device's own node; null: that is not known, or not ours to use.
+std::unique_ptr<OnNode> near_node(const Device& d) {
+  const auto number = node_of_device(d.pci_bus_id);
+  for (const MemoryNode& node : memory_nodes())
+    if (number == node.number) return std::make_unique<OnNode>(node);
+  return nullptr;
+}
+
 void host_copies(Bench& bench, const Device& d, const DeviceMemory& there, int64_t bytes) {
   const auto size = static_cast<size_t>(bytes);
   const auto amount = static_cast<double>(bytes);
   const Figure to = bench.figure("host_to_device_memcpy_ce", "host to device, pinned", &d, "GB/s");
   const Figure from = bench.figure("device_to_host_memcpy_ce", "device to host, pinned", &d, "GB/s");
   bench.begin(to);
+  // As nvbandwidth: of the node that the device is attached to, wherever this process runs.
+  const std::unique_ptr<OnNode> near = near_node(d);
   if (auto pinned = PinnedMemory::allocate(d, bytes); pinned) {
     bench.measure(to, amount, on_device(d, [&] {
       return d.api.to_device(there.address(), pinned->data(), size, d.stream());
@@ -81,12 +92,14 @@ void copies_by_node(Bench& bench, const Device& d, const DeviceMemory& there, in
   const std::vector<MemoryNode> nodes = memory_nodes();
   if (!bench.options.full || nodes.size() < 2) return;
   const auto size = static_cast<size_t>(bytes);
+  const auto own = node_of_device(d.pci_bus_id);
   for (const MemoryNode& node : nodes) {
     Figure to = bench.figure("host_to_device_memcpy_ce", fmt::format("host to device, pinned on node {}", node.number),
                              &d, "GB/s");
     Figure from = bench.figure("device_to_host_memcpy_ce",
                                fmt::format("device to host, pinned on node {}", node.number), &d, "GB/s");
     to.node = from.node = node.number;
+    if (own) to.near = from.near = own == node.number;
     bench.begin(to);
     const OnNode here(node);
     auto pinned = PinnedMemory::allocate(d, bytes);
@@ -137,6 +150,7 @@ void both_ways(Bench& bench, const Device& d, const DeviceMemory& there, const D
                                    "GB/s");
   const auto size = static_cast<size_t>(bytes);
   bench.begin(to);
+  const std::unique_ptr<OnNode> near = near_node(d);
   auto up = PinnedMemory::allocate(d, bytes);
   auto down = up ? PinnedMemory::allocate(d, bytes) : Result<PinnedMemory>(up.error());
   auto side = SideStream::make(d);

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <set>
 
 #include "measure/benchmark.h"
 #include "measure/host_work.h"
 #include "measure/result/bench_result.h"
+#include "measure/result/collective_curve.h"
 #include "measure/result/crossing.h"
 
 namespace profgpu {
@@ -99,7 +101,7 @@ Figure latency(int64_t device, double ns) {
 BenchResult of(std::vector<Figure> figures) {
   BenchResult r;
   r.machine.host = "node7";
-  for (int64_t i = 0; i < 4; ++i) r.devices.push_back({i, "NVIDIA H100 80GB HBM3", "GPU-0", "", "9.0", 80, 132});
+  for (int64_t i = 0; i < 4; ++i) r.devices.push_back({i, "NVIDIA H100 80GB HBM3", "GPU-" + std::to_string(i), "", "9.0", 80, 132});
   r.figures = std::move(figures);
   return r;
 }
@@ -108,8 +110,11 @@ TEST(BenchResult, IsTheSameAfterAFile) {
   BenchResult r = of({rate(0, 700.25), latency(1, 2100)});
   r.unix_ns = 1'700'000'000'000'000'000, r.simulated = r.full = true;
   r.figures[1].peer = 2, r.figures[1].outliers = 3;
-  r.figures[0].readings = {1755, 690.5, 74, "the power limit", 63.015};
-  r.not_measured = {{"matmul", "fp8 8192³", 3, "cuBLASLt has no kernel", "a hint"}};
+  r.figures[0].readings = {1755, 690.5, 74, "the power limit", 63.015, "Gen5 ×8 of ×16"};
+  r.figures[1].node = 1, r.figures[1].near = false, r.figures[0].used_by = "python (pid 7)";
+  r.not_measured = {{"matmul", "fp8 8192³", 3, "cuBLASLt has no kernel", "a hint"},
+                    {"launch", "", 1, "lost", "", MissKind::kLost}};
+  r.interrupted = r.selected = true, r.benchmarks = {"launch", "matmul"}, r.machine.governor = "powersave";
   r.notes = {"GPU 0 is used by python (pid 7) as well"};
   const std::string json = bench_json(r);
   const auto read = bench_from_json(json, "a.json");
@@ -136,7 +141,7 @@ TEST(BenchResult, WhatIsNoResultIsRefused) {
 TEST(BenchResult, ADifferenceBeyondTheSpreadIsReal) {
   const BenchResult before = of({rate(0, 700), latency(0, 2000), rate(1, 700, 20)});
   const BenchResult after = of({rate(0, 650), latency(0, 1500), rate(1, 650, 20), rate(2, 100)});
-  const auto all = changes(before, after);
+  const std::vector<FigureChange> all = compare_results(before, after).figures;
   ASSERT_EQ(all.size(), 3U);
   EXPECT_EQ(all[0].verdict, -1);
   EXPECT_NEAR(all[0].change_pct, -7.14, 0.01);
@@ -231,25 +236,232 @@ BenchResult machine(const std::string& host, std::vector<Figure> figures, const 
   return r;
 }
 
+std::vector<std::string> slow_machines(const std::vector<BenchResult>& all) {
+  const auto found = compare_machines(all);
+  EXPECT_TRUE(found) << found.error().message;
+  return found ? found->slow : std::vector<std::string>();
+}
+
 TEST(BenchResult, TheSlowMachineIsNamed) {
-  const auto slow = slow_machines({machine("a", {rate(0, 700), copies(10)}), machine("b", {rate(0, 500), copies(10)}),
-                                   machine("c", {rate(0, 702), copies(5)})});
-  ASSERT_TRUE(slow);
-  EXPECT_EQ(*slow,
+  EXPECT_EQ(slow_machines({machine("a", {rate(0, 700), copies(10)}), machine("b", {rate(0, 500), copies(10)}),
+                           machine("c", {rate(0, 702), copies(5)})}),
             (std::vector<std::string>{"c: memory copy 5 GB/s, the other machines 10 GB/s (50 % worse)",
                                       "b: bf16 8192³ 500 TFLOP/s, the other machines 701 TFLOP/s (29 % worse)"}));
 }
 
 TEST(BenchResult, MachinesThatCannotBeComparedAreNot) {
-  EXPECT_FALSE(slow_machines({machine("a", {copies(10)}), machine("b", {copies(5)}, "another")}));
-  EXPECT_FALSE(slow_machines({machine("a", {copies(10)}), machine("b", {copies(5, 0, 1)})}));
-  EXPECT_FALSE(slow_machines({machine("a", {copies(10)}), machine("a", {copies(5)})})) << "of one machine";
-  const auto within = slow_machines({machine("a", {copies(10)}), machine("b", {copies(8, 30)})});
-  ASSERT_TRUE(within);
-  EXPECT_TRUE(within->empty());
-  EXPECT_EQ(slow_machines({machine("a", {copies(10)}), machine("b", {copies(8)})})->size(), 1U);
+  EXPECT_FALSE(compare_machines({machine("a", {copies(10)}), machine("b", {copies(5)}, "another")}));
+  EXPECT_FALSE(compare_machines({machine("a", {copies(10)}), machine("b", {copies(5, 0, 1)})}));
+  EXPECT_FALSE(compare_machines({machine("a", {copies(10)}), machine("a", {copies(5)})})) << "of one machine";
+  EXPECT_TRUE(slow_machines({machine("a", {copies(10)}), machine("b", {copies(8, 30)})}).empty());
+  EXPECT_EQ(slow_machines({machine("a", {copies(10)}), machine("b", {copies(8)})}).size(), 1U);
   // Devices are of one name, whatever the hosts' processors are.
-  EXPECT_EQ(slow_machines({machine("a", {rate(0, 700)}), machine("b", {rate(0, 500)}, "another")})->size(), 1U);
+  EXPECT_EQ(slow_machines({machine("a", {rate(0, 700)}), machine("b", {rate(0, 500)}, "another")}).size(), 1U);
+}
+
+std::vector<Figure> four(double first, double other) {
+  return {rate(0, first), rate(1, other), rate(2, other), rate(3, other)};
+}
+
+TEST(BenchResult, OneBadDeviceOfAMachineIsNamed) {
+  EXPECT_EQ(slow_machines({machine("a", four(100, 100)), machine("b", four(30, 100)), machine("c", four(101, 100))}),
+            std::vector<std::string>{"b: GPU 0: bf16 8192³ 30 TFLOP/s, the other machines 100 TFLOP/s (70 % worse)"});
+  EXPECT_EQ(slow_machines({machine("a", four(100, 100)), machine("b", four(50, 50))}),
+            std::vector<std::string>{"b: all 4: bf16 8192³ 50 TFLOP/s, the other machines 100 TFLOP/s (50 % worse)"});
+}
+
+Figure reduced(int64_t ranks, double gbps) {
+  Figure f;
+  f.benchmark = "collectives", f.name = "all_reduce_1048576", f.label = "all-reduce 1.00 MiB, busbw", f.unit = "GB/s";
+  f.size = 1 << 20, f.ranks = ranks, f.value = f.best = gbps, f.runs = 10;
+  return f;
+}
+
+TEST(BenchResult, CollectivesAreComparedAmongGroupsOfTheSameDevices) {
+  BenchResult other = machine("c", {reduced(4, 100)});
+  for (MeasuredDevice& d : other.devices) d.name = "NVIDIA A100-SXM4-80GB";
+  EXPECT_TRUE(slow_machines({machine("a", {reduced(4, 400)}), machine("b", {reduced(4, 401)}), other}).empty());
+  EXPECT_EQ(slow_machines({machine("a", {reduced(4, 400)}), machine("b", {reduced(4, 200)}), other}).size(), 1U);
+  EXPECT_FALSE(compare_machines({machine("a", {reduced(2, 400)}), machine("b", {reduced(4, 200)})}));
+  const BenchComparison changed = compare_results(machine("a", {reduced(4, 400)}), machine("a", {reduced(2, 200)}));
+  EXPECT_TRUE(changed.figures.empty());
+  EXPECT_EQ(changed.not_judged,
+            std::vector<std::string>{"collectives over 2 devices: the older result has them over 4"});
+}
+
+TEST(BenchResult, WhatAMachineLacksIsNamed) {
+  BenchResult dead = machine("b", {});
+  dead.not_measured = {{"matmul", "bf16 8192³", 0, "out of memory", ""}, {"storage", "", {}, "no path", "", MissKind::kSkipped},
+                       {"overlap", "", {}, "no NCCL", ""}};
+  BenchResult hung = machine("c", {rate(0, 700)});
+  hung.not_measured = {{"collectives", "all-gather", {}, "did not return within 1 s", "", MissKind::kHang}};
+  const auto found = compare_machines({machine("a", {rate(0, 700)}), dead, hung, machine("d", {rate(0, 700)})});
+  ASSERT_TRUE(found);
+  EXPECT_TRUE(found->slow.empty());
+  EXPECT_EQ(found->missing, (std::vector<std::string>{"b: GPU 0: bf16 8192³: out of memory",
+                                                      "c: all-gather: did not return within 1 s"}));
+  BenchResult fewer = machine("c", {rate(0, 700)});
+  fewer.devices.pop_back();
+  const auto counted = compare_machines({machine("a", {rate(0, 700)}), machine("b", {rate(0, 700)}), fewer});
+  ASSERT_TRUE(counted);
+  EXPECT_EQ(counted->missing, std::vector<std::string>{"c: it has 3 GPUs, each of the others 4"});
+}
+
+TEST(BenchResult, AFigureWithinItsSpreadIsNotSlow) {
+  EXPECT_TRUE(slow_figures(of({rate(0, 700), rate(1, 560, 30), rate(2, 705)})).empty());
+}
+
+TEST(BenchResult, WhatAnotherProcessDisturbedIsNotJudged) {
+  BenchResult busy = of({rate(0, 700), rate(1, 300), rate(2, 705)});
+  busy.figures[1].used_by = "python (pid 7)";
+  EXPECT_TRUE(slow_figures(busy).empty());
+  EXPECT_EQ(disturbed_places(busy), std::vector<std::string>{"GPU 1 is used by python (pid 7)"});
+  const BenchComparison changed = compare_results(of({rate(0, 700), rate(1, 700), rate(2, 705)}), busy);
+  EXPECT_FALSE(changed.any_worse());
+  EXPECT_EQ(changed.not_judged, std::vector<std::string>{"GPU 1 is used by python (pid 7)"});
+  EXPECT_NE(bench_json(of({rate(0, 300)})).find("\"tflops\""), std::string::npos);
+  busy.figures.erase(busy.figures.begin()), busy.figures.pop_back();
+  EXPECT_EQ(bench_json(busy).find("\"tflops\""), std::string::npos) << "it is no peak";
+  BenchResult named = busy;
+  named.machine.host = "a";
+  const auto found = compare_machines({named, machine("b", {rate(0, 700)}), machine("c", {rate(0, 700)})});
+  ASSERT_TRUE(found);
+  EXPECT_TRUE(found->slow.empty());
+  EXPECT_EQ(found->not_judged, std::vector<std::string>{"a: GPU 1 is used by python (pid 7)"});
+}
+
+Figure pinned(int64_t device, int64_t node, std::optional<bool> near, double gbps) {
+  Figure f;
+  f.benchmark = "bandwidth", f.name = "host_to_device_memcpy_ce", f.label = "host to device", f.unit = "GB/s";
+  f.device = device, f.node = node, f.near = near, f.value = f.best = gbps, f.runs = 10;
+  return f;
+}
+
+TEST(BenchResult, AFarNodeIsNoSlowDevice) {
+  EXPECT_TRUE(slow_figures(of({pinned(0, 0, {}, 50), pinned(0, 1, {}, 30)})).empty());
+  const std::vector<Figure> two = {pinned(0, 0, true, 50), pinned(0, 1, false, 30), pinned(1, 0, false, 30),
+                                   pinned(1, 1, true, 50), pinned(2, 1, true, 50)};
+  EXPECT_TRUE(slow_figures(of(two)).empty());
+  std::vector<Figure> bad = two;
+  bad[3].value = 20;
+  EXPECT_EQ(slow_figures(of(bad)).size(), 1U);
+  std::vector<Figure> crossing = two;   // the same device's way to the same far node is what others compare with
+  crossing[1].value = 10;
+  EXPECT_EQ(slow_machines({machine("a", two), machine("b", crossing)}).size(), 1U);
+}
+
+TEST(BenchResult, DevicesAreTheSameByTheirUuid) {
+  const BenchResult before = of({rate(0, 700), rate(1, 400)});
+  BenchResult after = of({rate(1, 700), rate(0, 400)});
+  std::swap(after.devices[0].uuid, after.devices[1].uuid);
+  const BenchComparison changed = compare_results(before, after);
+  ASSERT_EQ(changed.figures.size(), 2U);
+  for (const FigureChange& c : changed.figures) EXPECT_EQ(c.verdict, 0) << c.change_pct;
+  // Without a device in common, those of another name are not compared.
+  BenchResult other = of({rate(0, 100), rate(1, 400)});
+  for (MeasuredDevice& d : other.devices) d.uuid += "x";
+  other.devices[0].name = "NVIDIA T4";
+  const BenchComparison mixed = compare_results(before, other);
+  ASSERT_EQ(mixed.figures.size(), 1U);
+  EXPECT_EQ(mixed.figures[0].after->device, 1);
+  EXPECT_EQ(mixed.not_judged, std::vector<std::string>{"GPU 0 (NVIDIA T4) is not in the older result"});
+}
+
+TEST(BenchResult, WhatGotLostIsWorse) {
+  const BenchResult before = of({rate(0, 700), rate(1, 700), latency(0, 2000), latency(1, 2000)});
+  BenchResult after = of({rate(0, 700), latency(0, 2000)});
+  after.benchmarks = {"launch", "matmul"};
+  EXPECT_FALSE(compare_results(before, after).any_worse()) << "it was not tried";
+  after.not_measured = {{"launch", "launch, time of the call", 1, "the device does not work any more", "", MissKind::kLost}};
+  const BenchComparison lost = compare_results(before, after);
+  EXPECT_TRUE(lost.any_worse());
+  EXPECT_EQ(lost.lost_figures.size(), 2U);
+  EXPECT_EQ(lost.lost, std::vector<std::string>{"GPU 1: launch, time of the call: the device does not work any more (2 "
+                                                "figures of the older result)"});
+  after.not_measured = {{"matmul", "", {}, "no cuBLASLt", "", MissKind::kSkipped}};
+  EXPECT_FALSE(compare_results(before, after).any_worse());
+  // A device that is not there any more, unless only some were asked for.
+  after.not_measured.clear(), after.devices.erase(after.devices.begin() + 1);
+  EXPECT_EQ(compare_results(before, after).lost, std::vector<std::string>{"GPU 1 (NVIDIA H100 80GB HBM3) was not found"});
+  after.selected = true;
+  EXPECT_FALSE(compare_results(before, after).any_worse());
+}
+
+TEST(BenchResult, WhatWasNotMeasuredAgainStays) {
+  BenchResult before = of({rate(0, 700), rate(1, 690), latency(0, 2000), reduced(8, 400)});
+  before.figures.push_back(rate(1, 300));
+  before.figures.back().name = "from_bf16_1x4x4x4", before.figures.back().precision = "";
+  // Of one device, which now has another number, a product of a trace.
+  BenchResult now = of({rate(0, 500), reduced(2, 300)});
+  now.figures[0].name = "from_bf16_1x8x8x8", now.figures[0].precision = "";
+  now.devices = {before.devices[1]};
+  now.devices[0].index = 0;
+  const BenchResult all = merged_results(before, now);
+  ASSERT_EQ(all.devices.size(), 4U);
+  std::set<int64_t> numbers;
+  for (const MeasuredDevice& d : all.devices) numbers.insert(d.index);
+  EXPECT_EQ(numbers.size(), 4U);
+  const auto of_uuid = [&](const std::string& uuid, const std::string& name) -> const Figure* {
+    for (const MeasuredDevice& d : all.devices)
+      for (const Figure& f : all.figures)
+        if (d.uuid == uuid && f.device == d.index && f.name == name) return &f;
+    return nullptr;
+  };
+  ASSERT_NE(of_uuid("GPU-0", "bf16_8192"), nullptr);
+  EXPECT_EQ(of_uuid("GPU-0", "bf16_8192")->value, 700);
+  EXPECT_EQ(of_uuid("GPU-1", "bf16_8192")->value, 690);
+  EXPECT_EQ(of_uuid("GPU-1", "from_bf16_1x8x8x8")->value, 500);
+  EXPECT_EQ(of_uuid("GPU-0", "launch_call")->value, 2000);
+  EXPECT_EQ(std::ranges::count(all.figures, std::string("from_bf16_1x4x4x4"), &Figure::name), 0);   // of another trace
+  EXPECT_EQ(std::ranges::count(all.figures, std::string("all_reduce_1048576"), &Figure::name), 2);   // of 2 and of 8
+  // What another process disturbed does not replace what was measured alone.
+  BenchResult busy = of({rate(0, 100)});
+  busy.figures[0].used_by = "python (pid 7)";
+  EXPECT_EQ(merged_results(of({rate(0, 700)}), busy).figures[0].value, 700);
+}
+
+TEST(BenchResult, OlderResultsSayOverHowManyDevicesTheyAre) {
+  BenchResult r = of({reduced(4, 400)});
+  r.figures[0].ranks = std::nullopt;
+  const auto read = bench_from_json(bench_json(r), "a.json");
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->figures[0].ranks, 4);
+}
+
+TEST(BenchResult, ADeviceFarBelowItsKindIsNamed) {
+  BenchResult r = of({rate(0, 200)});
+  r.figures[0].size = 8192;
+  for (MeasuredDevice& d : r.devices) d.memory_bytes = 85'000'000'000;
+  ASSERT_EQ(devices_below_their_kind(r).size(), 1U);
+  EXPECT_TRUE(devices_below_their_kind(r)[0].starts_with("GPU 0: bf16 200 TFLOP/s, 20 % of the ")) << devices_below_their_kind(r)[0];
+  r.figures[0].value = 700;
+  EXPECT_TRUE(devices_below_their_kind(r).empty());
+  r.figures[0].value = 200, r.figures[0].size = 512;
+  EXPECT_TRUE(devices_below_their_kind(r).empty()) << "a small product";
+}
+
+// Time that grows evenly: 10 µs and a nanosecond for 400 bytes.
+TEST(CollectiveCurve, LatencyBandwidthAndTheSizeOfHalf) {
+  std::vector<Figure> figures;
+  for (const int64_t size : {1 << 10, 1 << 20, 256 << 20}) {
+    Figure f = reduced(4, 0);
+    const double ns = 10'000 + static_cast<double>(size) / 400;
+    f.name = "all_reduce_" + std::to_string(size), f.size = size, f.algbw_gbps = static_cast<double>(size) / ns;
+    f.label = size == 1 << 10 ? "all-reduce 1.00 KiB" : size == 1 << 20 ? "all-reduce 1.00 MiB, busbw" : "all-reduce 256 MiB, busbw";
+    f.unit = size > 1 << 10 ? "GB/s" : "ns", f.value = size > 1 << 10 ? 1.5 * *f.algbw_gbps : ns;
+    figures.push_back(f);
+  }
+  const auto all = collective_curves(figures);
+  ASSERT_EQ(all.size(), 1U);
+  EXPECT_EQ(all[0].label, "all-reduce");
+  EXPECT_NEAR(all[0].latency_ns, 10'002.56, 0.01);
+  EXPECT_NEAR(all[0].busbw_gbps, 600 * 0.985, 3);
+  // Half of 1.5 × 256 MiB / (10 µs + 671 µs).
+  const double half = all[0].busbw_gbps / 2;
+  const auto at = static_cast<double>(all[0].half_size_bytes.value());
+  EXPECT_NEAR(1.5 * at / (10'000 + at / 400), half, 1e-3);
+  figures.resize(1);
+  EXPECT_TRUE(collective_curves(figures).empty());
 }
 
 Figure timed(const char* how, int64_t size, double ns) {

@@ -4,7 +4,9 @@
 #include <sys/utsname.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <cstdlib>
 #include <thread>
 
 #include "base/clock.h"
@@ -13,6 +15,7 @@
 #include "devices/host_process.h"
 #include "devices/pending.h"
 #include "devices/system_files.h"
+#include "measure/memory_nodes.h"
 
 namespace profgpu {
 namespace {
@@ -34,8 +37,30 @@ MachineDescription this_machine() {
   m.cores = std::thread::hardware_concurrency();
   const std::string memory = file_text(roots.proc + "/meminfo").value_or("");
   const std::string_view kibibytes = line_value(memory, "MemTotal");
+  m.governor = file_line(roots.sys + "/devices/system/cpu/cpu0/cpufreq/scaling_governor");
   m.memory_bytes = whole_number(kibibytes.substr(0, kibibytes.find(' '))).value_or(0) * 1024;
   return m;
+}
+
+bool hides_devices() {
+  return std::ranges::any_of(std::array{"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"},
+                             [](const char* name) { return std::getenv(name) != nullptr; });
+}
+
+bool is_run(const BenchOptions& options, const Benchmark& b) {
+  return options.names.empty() ? !b.only_named : std::ranges::count(options.names, b.name) > 0;
+}
+
+// One of a list of numbers as CUDA counts ("1", "cuda:1"), UUIDs or PCI addresses, where nothing else finds devices.
+bool is_listed(std::string_view list, const cuda::Device& device) {
+  for (std::string_view one : pieces_of(list, ',')) {
+    one = without_blanks(one);
+    if (one.starts_with("cuda:")) one.remove_prefix(5);
+    const bool uuid = !one.empty() && device.uuid.find(one) != std::string::npos && one.find('-') != one.npos;
+    const bool address = one.find(':') != one.npos && lower_case(device.pci_bus_id).ends_with(lower_case(one));
+    if (one == "all" || whole_number(one) == device.index || uuid || address) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -44,6 +69,9 @@ Bench::Bench(BenchOptions chosen, std::shared_ptr<Backend> backend)
     : options(std::move(chosen)), backend_(std::move(backend)), begun_ns_(monotonic_ns()) {
   result_.unix_ns = unix_ns();
   result_.full = options.full;
+  result_.selected = !options.wanted.empty() || hides_devices();
+  for (const Benchmark* b : benchmarks())
+    if (is_run(options, *b)) result_.benchmarks.emplace_back(b->name);
   result_.machine = this_machine();
   now_.since_ns = begun_ns_;
 }
@@ -63,8 +91,17 @@ Status Bench::open_devices() {
   const int count = library_->devices();
   if (options.launched) open_device(options.launched->local_rank % count);   // each rank has its own
   else for (int i = 0; i < count; ++i) open_device(i);
+  if (devices.empty() && !options.wanted.empty())
+    return Error{fmt::format("no device \"{}\" among the {} that CUDA shows", options.wanted, count),
+                 "`profgpu devices` lists them"};
   if (devices.empty()) return Error{"no GPU could be opened"};
   return ok();
+}
+
+bool Bench::is_wanted(const cuda::Device& device, const std::optional<uint32_t>& watched) const {
+  if (options.wanted.empty()) return true;
+  if (options.only.empty()) return is_listed(options.wanted, device);
+  return watched && std::ranges::count(options.only, *watched) > 0;
 }
 
 void Bench::open_device(int index) {
@@ -74,7 +111,7 @@ void Bench::open_device(int index) {
   auto found = cuda::Device::find(library_, index);
   if (!found) return miss(opening, found.error());
   const auto watched = watch_->find((*found)->uuid, (*found)->pci_bus_id);
-  if (!options.only.empty() && (!watched || std::ranges::count(options.only, *watched) == 0)) return;
+  if (!is_wanted(**found, watched)) return;
   BenchDevice device{std::move(*found), watched};
   note_others(device);
   if (const Status started = device.cuda->start(); !started) return miss(opening, started.error());
@@ -84,20 +121,53 @@ void Bench::open_device(int index) {
     result_.devices.push_back({index, c.name, c.uuid, c.pci_bus_id, c.compute_capability, c.memory_bytes,
                                c.multiprocessors});
   }
+  note_placement(c);
   devices.push_back(std::move(device));
+}
+
+// Where this process may not run on the device's node, each copy and launch crosses what joins the processors.
+void Bench::note_placement(const cuda::Device& device) {
+  const auto own = node_of_device(device.pci_bus_id);
+  const std::vector<MemoryNode> nodes = memory_nodes();
+  if (!own || nodes.empty() || std::ranges::count(nodes, *own, &MemoryNode::number) > 0) return;
+  note(fmt::format("GPU {} is attached to memory node {}, and this process may run on node {} only", device.index, *own,
+                   joined(nodes, ", ", [](const MemoryNode& n) { return std::to_string(n.number); })));
 }
 
 void Bench::note_others(const BenchDevice& device) {
   if (!device.watched) return;
-  const std::vector<std::string> others = watch_->others(*device.watched);
+  const std::vector<std::string> others = watch_->others_at_first(*device.watched);
   if (!others.empty())
     note(fmt::format("GPU {} is used by {} as well: its figures may be too low", device.cuda->index,
-                     joined(others, ", ")));
+                     joined(others, ", ")), fmt::format("used {}", device.cuda->index));
 }
 
-void Bench::note(std::string text) {
+// What computes on the figure's devices beside this program; of several devices together on any of them.
+std::string Bench::others_on(const Figure& figure) const {
+  std::string who;
+  for (const BenchDevice& d : devices) {
+    const bool own = figure.device ? figure.device == d.cuda->index || figure.peer == d.cuda->index
+                                   : figure.of_group();
+    if (!own || !d.watched) continue;
+    for (const std::string& other : watch_->others(*d.watched))
+      if (!contains(who, other)) append_listed(who, other);
+  }
+  return who;
+}
+
+void Bench::note_link_lanes(const BenchDevice& device, const Figure& figure) {
+  const std::string& link = figure.readings.pcie_link;
+  if (contains(link, " of "))
+    note(fmt::format("GPU {}: its PCIe link is {}: device and slot have more lanes than are in use", device.cuda->index,
+                     link), fmt::format("lanes {}", device.cuda->index));
+}
+
+void Bench::note(std::string text, const std::string& key) {
   const std::lock_guard lock(mutex_);
-  result_.notes.push_back(std::move(text));
+  auto known = std::ranges::find_if(notes_, [&](const auto& n) { return !key.empty() && n.first == key; });
+  if (known == notes_.end() && !text.empty()) notes_.emplace_back(key, std::move(text));
+  else if (known != notes_.end() && text.empty()) notes_.erase(known);
+  else if (known != notes_.end()) known->second = std::move(text);
 }
 
 Figure Bench::figure(std::string name, std::string label, const cuda::Device* device, std::string unit) const {
@@ -127,13 +197,16 @@ void Bench::wait_for_others(bool waits) {
   now_.since_ns = monotonic_ns() + (waits ? kDeadlines * options.patience_ns : 0);
 }
 
+bool Bench::has_time_for(const Figure& figure) {
+  if (!out_of_time()) return true;
+  miss(figure, {"no time was left", "run it alone: profgpu bench " + figure.benchmark}, MissKind::kSkipped);
+  return false;
+}
+
 std::optional<Figure> Bench::measure(Figure figure, double amount, const TimedRun& run, Clock clock) {
   BenchDevice* device = device_of(figure);
   if (device && device->lost) return std::nullopt;
-  if (out_of_time()) {
-    miss(figure, {"no time was left", "run it alone: profgpu bench " + figure.benchmark});
-    return std::nullopt;
-  }
+  if (!has_time_for(figure)) return std::nullopt;
   begin(figure);
   const auto count = static_cast<int64_t>(devices.size());
   const int64_t budget_ns =
@@ -151,7 +224,7 @@ std::optional<Figure> Bench::measure(Figure figure, double amount, const TimedRu
     const Status alive = device ? device->cuda->api.synchronize() : ok();
     if (alive) return miss(figure, timing.error()), std::nullopt;
     miss(figure, {timing.error().message + "; the device does not work any more",
-                  "`profgpu doctor` and `dmesg | grep -i xid` look for the reason"});
+                  "`profgpu doctor` and `dmesg | grep -i xid` look for the reason"}, MissKind::kLost);
     device->lost = true;
     return std::nullopt;
   }
@@ -159,7 +232,8 @@ std::optional<Figure> Bench::measure(Figure figure, double amount, const TimedRu
   figure.value = amount > 0 ? amount / timing->median_ns : timing->median_ns;
   figure.best = amount > 0 ? amount / timing->best_ns : timing->best_ns;
   figure.spread_pct = timing->spread_pct, figure.runs = timing->runs, figure.outliers = timing->outliers;
-  if (device) figure.readings = readings(*device, from_ns);
+  if (device) figure.readings = readings(*device, from_ns), note_link_lanes(*device, figure);
+  figure.used_by = others_on(figure);
   add(figure);
   return figure;
 }
@@ -173,9 +247,11 @@ DeviceFaults Bench::faults(const BenchDevice& device, int64_t from_ns) const {
 }
 
 void Bench::put(Figure figure) {
+  figure.used_by = others_on(figure);
   const std::lock_guard lock(mutex_);
   for (Figure& f : result_.figures)
     if (f.same_quantity(figure)) {
+      if (figure.used_by.empty()) figure.used_by = f.used_by;
       f = std::move(figure);
       return;
     }
@@ -203,13 +279,13 @@ Status Bench::open() {
   return *opened_;
 }
 
-void Bench::miss(const Figure& figure, const Error& why) {
-  if (const BenchDevice* device = device_of(figure); !device || !device->lost) give_up(figure, why);
+void Bench::miss(const Figure& figure, const Error& why, MissKind kind) {
+  if (const BenchDevice* device = device_of(figure); !device || !device->lost) give_up(figure, why, kind);
 }
 
-void Bench::give_up(const Figure& figure, const Error& why) {
+void Bench::give_up(const Figure& figure, const Error& why, MissKind kind) {
   const std::lock_guard lock(mutex_);
-  result_.not_measured.push_back({figure.benchmark, figure.label, figure.device, why.message, why.hint});
+  result_.not_measured.push_back({figure.benchmark, figure.label, figure.device, why.message, why.hint, kind});
 }
 
 void Bench::each_device(const std::function<void(BenchDevice&)>& of) {
@@ -218,7 +294,7 @@ void Bench::each_device(const std::function<void(BenchDevice&)>& of) {
     if (const Status current = d.cuda->use(); current) {
       of(d);
     } else {
-      miss(figure("", "", d.cuda.get()), current.error());
+      miss(figure("", "", d.cuda.get()), current.error(), MissKind::kLost);
       d.lost = true;
     }
   }
@@ -229,13 +305,15 @@ void Bench::run(const Benchmark& benchmark) {
   if (benchmark.of_devices)
     if (const Status opened = open(); !opened) return miss(figure("", ""), opened.error());
   if (benchmark.needs_path && options.path.empty())
-    return miss(figure("", ""), {"no file or folder to read", "name one with --path"});
+    return miss(figure("", ""), {"no file or folder to read", "name one with --path"}, MissKind::kSkipped);
   benchmark.run(*this);
 }
 
 BenchResult Bench::result() const {
   const std::lock_guard lock(mutex_);
-  return result_;
+  BenchResult result = result_;
+  for (const auto& [key, text] : notes_) result.notes.push_back(text);
+  return result;
 }
 
 Bench::Now Bench::now() const {
@@ -247,11 +325,8 @@ BenchEnd run_benchmarks(const BenchOptions& options, std::shared_ptr<Backend> ba
                         const std::function<bool(const Bench::Now&)>& stop) {
   const auto bench = std::make_shared<Bench>(options, std::move(backend));
   Pending<bool> work([bench] {
-    for (const Benchmark* b : benchmarks()) {
-      const bool named = std::ranges::count(bench->options.names, b->name) > 0;
-      const bool usual = bench->options.names.empty() && !b->only_named;
-      if (named || usual) bench->run(*b);
-    }
+    for (const Benchmark* b : benchmarks())
+      if (is_run(bench->options, *b)) bench->run(*b);
     bench->devices.clear();
     return true;
   });
@@ -266,10 +341,12 @@ BenchEnd run_benchmarks(const BenchOptions& options, std::shared_ptr<Backend> ba
       bench->give_up(now.figure, {fmt::format("did not return within {} s", options.patience_ns / kSecond_ns),
                                   fmt::format("nothing after it was measured{}",
                                               now.figure.device ? "; a driver that hangs needs a reset or a reboot"
-                                                                : "")});
+                                                                : "")},
+                     MissKind::kHang);
     if (stuck || end.stopped) left_in_driver = true;
   }
   end.result = bench->result();
+  end.result.interrupted = end.stopped;
   left_in_driver = left_in_driver || bench->any_stuck();
   return end;
 }

@@ -38,7 +38,8 @@ struct BenchOptions {
   int64_t patience_ns = 60'000'000'000;   ///< a call that takes longer hangs
   std::optional<LaunchedRank> launched;   ///< one of a job's ranks: collectives are over all of them
   std::string rendezvous;           ///< a file that these see; empty: the launcher says where rank 0 is
-  std::vector<uint32_t> only;       ///< devices, by position in the backend; empty: all that CUDA shows
+  std::string wanted;               ///< devices, as --device names them; empty: all that CUDA shows
+  std::vector<uint32_t> only;       ///< the same by position in the backend; empty: it has none of them
 };
 
 class Bench;
@@ -85,13 +86,15 @@ class Bench {
   void add(MeasuredRank rank);
   /// Adds it, or puts it into the place of what there was of the same quantity: so far.
   void put(Figure figure);
-  /// What else people should know.
-  void note(std::string text);
+  /// What else people should know. A later note of the same key takes its place; empty: none any more.
+  void note(std::string text, const std::string& key = "");
   /// What the device said since then (Unix time).
   [[nodiscard]] DeviceReadings readings(const BenchDevice& device, int64_t from_ns) const;
   [[nodiscard]] DeviceFaults faults(const BenchDevice& device, int64_t from_ns) const;
   /// Notes why there is no such figure. Of a lost device that is known.
-  void miss(const Figure& figure, const Error& why);
+  void miss(const Figure& figure, const Error& why, MissKind kind = MissKind::kFailed);
+  /// False, and it is noted, where no time is left for the figure.
+  bool has_time_for(const Figure& figure);
   /// The devices that still work. Calls are for the one given until the next.
   void each_device(const std::function<void(BenchDevice&)>& of);
   [[nodiscard]] Figure figure(std::string name, std::string label, const cuda::Device* device = nullptr,
@@ -105,7 +108,7 @@ class Bench {
   void run(const Benchmark& benchmark);
 
   // For the thread that waits.
-  void give_up(const Figure& figure, const Error& why);
+  void give_up(const Figure& figure, const Error& why, MissKind kind);
   [[nodiscard]] BenchResult result() const;
   /// The figure that is under way, and since when (monotonic).
   struct Now {
@@ -121,7 +124,11 @@ class Bench {
  private:
   Status open_devices();
   void open_device(int index);
+  [[nodiscard]] bool is_wanted(const cuda::Device& device, const std::optional<uint32_t>& watched) const;
   void note_others(const BenchDevice& device);
+  void note_placement(const cuda::Device& device);
+  void note_link_lanes(const BenchDevice& device, const Figure& figure);
+  [[nodiscard]] std::string others_on(const Figure& figure) const;
   BenchDevice* device_of(const Figure& figure);
   [[nodiscard]] bool out_of_time() const;
   [[nodiscard]] int64_t now_ns() const { return library_ ? library_->now_ns() : monotonic_ns(); }
@@ -135,6 +142,7 @@ class Bench {
 
   mutable std::mutex mutex_;        // of what follows
   BenchResult result_;
+  std::vector<std::pair<std::string, std::string>> notes_;   // by key
   Now now_;
 };
 

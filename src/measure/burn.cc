@@ -67,7 +67,7 @@ void stretch(Bench& bench, std::vector<Loaded>& all, std::vector<int64_t>& count
       Status done = all[i].cuda().use();
       if (done) done = part(all[i], counts[i]);
       if (done) continue;
-      bench.miss(bench.figure("", "full load", &all[i].cuda()), done.error());
+      bench.miss(bench.figure("", "full load", &all[i].cuda()), done.error(), MissKind::kLost);
       all[i].device->lost = true;
     }
   };
@@ -91,7 +91,8 @@ void stretch(Bench& bench, std::vector<Loaded>& all, std::vector<int64_t>& count
     l.wrong = true;
     bench.miss(bench.figure("", "the same product", &l.cuda()),
                {"its result changed: the device computes wrong numbers",
-                "take it out of service; `profgpu doctor` and `dmesg | grep -i xid` look for errors"});
+                "take it out of service; `profgpu doctor` and `dmesg | grep -i xid` look for errors"},
+               MissKind::kWrong);
     return ok();
   });
 }
@@ -114,20 +115,24 @@ void put_figures(Bench& bench, const Loaded& l, int64_t from_unix_ns, bool at_en
     figure("sustained", "bf16 products, all devices at once", {l.rates.begin() + kFirst, l.rates.end()});
 }
 
+// So far: each takes the place of its last text.
 void note_findings(Bench& bench, const Loaded& l, int64_t from_unix_ns) {
+  const auto note = [&](std::string_view what, std::string text) {
+    bench.note(std::move(text), fmt::format("burn {} {}", what, l.cuda().index));
+  };
   const DeviceFaults faults = bench.faults(*l.device, from_unix_ns);
   std::string found;
   if (faults.ecc_uncorrected > 0)
     append_listed(found, fmt::format("{} uncorrected ECC errors", faults.ecc_uncorrected));
   if (faults.ecc_corrected > 0) append_listed(found, fmt::format("{} corrected ECC errors", faults.ecc_corrected));
   if (faults.xids > 0) append_listed(found, fmt::format("{} Xid errors, the last {}", faults.xids, faults.last_xid));
-  if (!found.empty()) bench.note(fmt::format("GPU {}: {} under load", l.cuda().index, found));
+  if (!found.empty()) note("faults", fmt::format("GPU {}: {} under load", l.cuda().index, found));
   if (l.rates.size() < 2 * kFirst) return;
   std::vector<double> before(l.rates.begin(), l.rates.begin() + kFirst), after(l.rates.end() - kFirst, l.rates.end());
   const double was = median_of(before), is = median_of(after), fall_pct = 100 * (1 - is / was);
-  if (fall_pct < kFall_pct) return;
+  if (fall_pct < kFall_pct) return note("fall", "");
   const DeviceReadings now = bench.readings(*l.device, unix_ns());
-  bench.note(fmt::format("GPU {}: its rate fell by {} under load, from {:.4g} to {:.4g} TFLOP/s{}", l.cuda().index,
+  note("fall", fmt::format("GPU {}: its rate fell by {} under load, from {:.4g} to {:.4g} TFLOP/s{}", l.cuda().index,
                          format_percent(fall_pct, 0), was, is,
                          now.held_back_by.empty() ? "" : ", clocks limited by " + now.held_back_by));
 }
@@ -154,8 +159,10 @@ void run_burn(Bench& bench) {
   for (int64_t now_ns = begin_ns; working() && now_ns - begin_ns < bench.options.duration_ns;) {
     bench.begin(bench.figure("", fmt::format("{} of {} s", (now_ns - begin_ns) / 1'000'000'000, seconds)));
     stretch(bench, all, counts);
-    for (const Loaded& l : all)
+    for (const Loaded& l : all) {
       if (!l.device->lost) put_figures(bench, l, from_unix_ns, false);
+      note_findings(bench, l, from_unix_ns);
+    }
     now_ns = all.front().cuda().now_ns();
   }
   for (const Loaded& l : all) put_figures(bench, l, from_unix_ns, true);

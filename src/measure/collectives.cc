@@ -239,31 +239,37 @@ void collective(Bench& bench, Team& team, int64_t kind, int64_t size, bool in_pl
                                 fmt::format("{} {}{}{}", c.label, format_bytes(static_cast<double>(size)),
                                             in_place ? ", in place" : "", rate ? ", busbw" : ""),
                                 nullptr, rate ? "GB/s" : "ns");
-  f.size = size;
+  f.size = size, f.ranks = ranks;
   if (bytes > team.world().buffer_bytes)
     return bench.miss(f, {"the devices have no memory for such messages", "end what else uses the GPUs"});
-  const double amount = static_cast<double>(bytes) * bus_factor(c.name, ranks);
-  bool checked = false;
-  bench.measure(f, rate ? amount : 0, [&](int64_t calls) -> Result<double> {
-    Order order{Order::kCheck, kind, bytes, in_place, calls};
-    if (!checked) {
-      const auto wrong = team.all_do(order);
-      if (!wrong) return wrong.error();
-      if (wrong->wrong > 0)
-        return Error{fmt::format("{} values of the results are wrong{}", wrong->wrong,
-                                 wrong->error.empty() ? "" : ", on " + wrong->error),
-                     "a device, a link or NCCL computes wrong numbers: `profgpu doctor` looks for errors"};
-      checked = true;
-    }
-    order.what = Order::kRun;
+  if (!bench.has_time_for(f)) return;
+  bench.begin(f);
+  Order order{Order::kCheck, kind, bytes, in_place, 0};
+  const auto checked = team.all_do(order);
+  if (!checked) return bench.miss(f, checked.error());
+  if (checked->wrong > 0)
+    return bench.miss(f, {fmt::format("{} values of the results are wrong{}", checked->wrong,
+                                      checked->error.empty() ? "" : ", on " + checked->error),
+                          "a device, a link or NCCL computes wrong numbers: `profgpu doctor` looks for errors"},
+                      MissKind::kWrong);
+  order.what = Order::kRun;
+  const double factor = bus_factor(c.name, ranks);
+  const auto amount = static_cast<double>(bytes);
+  auto measured = bench.measure(f, rate ? amount * factor : 0, [&](int64_t calls) -> Result<double> {
+    order.calls = calls;
     const auto took = team.all_do(order);
     if (!took) return took.error();
     return took->ns;
   });
+  if (!measured) return;
+  measured->algbw_gbps = rate ? measured->value / factor : amount / measured->value;
+  bench.put(*std::move(measured));
 }
 
 void barrier(Bench& bench, Team& team) {
-  bench.measure(bench.figure("barrier", "barrier: all-reduce of one value, waited for"), 0,
+  Figure f = bench.figure("barrier", "barrier: all-reduce of one value, waited for");
+  f.ranks = static_cast<int64_t>(team.world().ranks);
+  bench.measure(f, 0,
                 [&](int64_t calls) -> Result<double> {
                   const auto took = team.all_do({Order::kBarrier, 0, 0, 0, calls});
                   if (!took) return took.error();
@@ -326,7 +332,8 @@ void run_collectives(Bench& bench) {
   }
   const Status opened = bench.open();
   if (!exchange && !opened) return bench.miss(all, opened.error());
-  if (!exchange && bench.devices.size() < 2) return bench.miss(all, {"collectives need two GPUs", kWithoutGpus});
+  if (!exchange && bench.devices.size() < 2)
+    return bench.miss(all, {"collectives need two GPUs", kWithoutGpus}, MissKind::kSkipped);
   const auto library = nccl::Library::open();
   if (!exchange && !library) return bench.miss(all, library.error());
   const bool full = bench.options.full;

@@ -33,12 +33,26 @@ double lane_gbps(int generation) {
   return generation > 0 && generation < 7 ? kRates[generation] : 0;
 }
 
+// Of the device in its slot; 0: unknown.
+int64_t lanes_at_most(Backend& backend, uint32_t device) {
+  for (const Fact& f : backend.device_facts(device))
+    if (f.id == "pcie_width_max") return whole_number(f.value).value_or(0);
+  return 0;
+}
+
+std::string text_of(const ProcessSample& p) {
+  const std::string name = p.name.empty() ? file_line(fmt::format("/proc/{}/comm", p.pid)) : p.name;
+  return fmt::format("{} (pid {})", name.empty() ? "a process" : name, p.pid);
+}
+
 }  // namespace
 
 DeviceWatch::DeviceWatch(std::shared_ptr<Backend> backend) : backend_(std::move(backend)) {
   if (!backend_) return;
   readings_.resize(backend_->devices().size());
   processes_.resize(readings_.size());
+  at_first_.resize(readings_.size());
+  for (uint32_t d = 0; d < readings_.size(); ++d) most_lanes_.push_back(lanes_at_most(*backend_, d));
   SamplerOptions options{.interval_ns = kInterval_ns};
   for (const Metric m : {Metric::kSmClock, Metric::kPower, Metric::kTemperature, Metric::kClockEventReasons,
                          Metric::kPcieGeneration, Metric::kPcieWidth, Metric::kEccCorrected, Metric::kEccUncorrected,
@@ -99,7 +113,11 @@ DeviceReadings DeviceWatch::since(uint32_t device, int64_t from_ns) const {
     }
   if (clocks > 0) out.sm_clock_mhz = clock / static_cast<double>(clocks);
   if (powers > 0) out.power_w = power / static_cast<double>(powers);
-  if (const double rate = lane_gbps(generation) * width; rate > 0) out.pcie_gbps = rate;
+  if (const double rate = lane_gbps(generation) * width; rate > 0) {
+    out.pcie_gbps = rate;
+    out.pcie_link = fmt::format("Gen{} ×{}", generation, width);
+    if (width < most_lanes_[device]) out.pcie_link += fmt::format(" of ×{}", most_lanes_[device]);
+  }
   for (const ClockReasonInfo& r : clock_reasons())
     if (reasons & static_cast<uint32_t>(r.reason)) append_listed(out.held_back_by, r.words);
   return out;
@@ -145,12 +163,26 @@ std::optional<double> DeviceWatch::link_gbps(uint32_t from, std::string_view lin
   return std::nullopt;
 }
 
-std::vector<std::string> DeviceWatch::others(uint32_t device) const {
+std::vector<std::string> DeviceWatch::others_at_first(uint32_t device) {
   const std::lock_guard lock(mutex_);
   std::vector<std::string> out;
-  for (const ProcessSample& p : processes_[device])
-    if (p.pid != ::getpid())
-      out.push_back(fmt::format("{} (pid {})", file_line(fmt::format("/proc/{}/comm", p.pid)), p.pid));
+  for (const ProcessSample& p : processes_[device]) {
+    if (p.pid == ::getpid()) continue;
+    at_first_[device].insert(p.pid);
+    out.push_back(text_of(p));
+  }
+  return out;
+}
+
+std::vector<std::string> DeviceWatch::others(uint32_t device) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> out, since;
+  bool own = false;
+  for (const ProcessSample& p : processes_[device]) {
+    if (p.pid == ::getpid()) own = true;
+    else if (p.type != 'G') (at_first_[device].contains(p.pid) ? out : since).push_back(text_of(p));
+  }
+  if (own || since.size() > 1) out.insert(out.end(), since.begin(), since.end());
   return out;
 }
 

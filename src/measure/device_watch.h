@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -32,7 +33,10 @@ class DeviceWatch {
   /// most in one direction; none: it is no NVLink, or its speed is unknown.
   [[nodiscard]] std::string link(uint32_t from, uint32_t to);
   [[nodiscard]] std::optional<double> link_gbps(uint32_t from, std::string_view link);
-  /// Processes other than this one that are on the device: "python (pid 4711)".
+  /// Processes other than this one that are on the device: "python (pid 4711)". To be asked before this one is.
+  [[nodiscard]] std::vector<std::string> others_at_first(uint32_t device);
+  /// Those that compute there now. In a container this process has another number than it knows: one that came since
+  /// then is taken for it.
   [[nodiscard]] std::vector<std::string> others(uint32_t device) const;
   /// A worker is stuck in the driver.
   [[nodiscard]] bool any_stuck() const { return sampler_ && sampler_->any_stuck(); }
@@ -45,6 +49,8 @@ class DeviceWatch {
   mutable std::mutex mutex_;
   std::vector<std::vector<Reading>> readings_;     // by device; the first, and the newest of kMaxReadings
   std::vector<std::vector<ProcessSample>> processes_;   // by device, newest
+  std::vector<int64_t> most_lanes_;                // of the PCIe link, by device; 0: unknown
+  std::vector<std::set<int64_t>> at_first_;        // by device: numbers of processes
   std::unique_ptr<Sampler> sampler_;
 };
 

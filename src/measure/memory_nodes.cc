@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <string>
 
+#include "base/decimal.h"
 #include "base/text.h"
 #include "devices/system_files.h"
 
@@ -35,6 +36,17 @@ std::vector<MemoryNode> memory_nodes() {
   }
   std::ranges::sort(nodes, {}, &MemoryNode::number);
   return nodes;
+}
+
+std::optional<int64_t> node_of_device(std::string_view pci_bus_id) {
+  std::string address = lower_case(pci_bus_id);
+  // CUDA writes the domain with eight digits where the kernel has four.
+  constexpr size_t kDomainDigits = 4;
+  if (const size_t domain = address.find(':'); domain != address.npos && domain > kDomainDigits)
+    address.erase(0, domain - kDomainDigits);
+  const auto node = whole_number(
+      file_line(SystemRoots::from_environment().sys + "/bus/pci/devices/" + address + "/numa_node"));
+  return node && *node >= 0 ? node : std::nullopt;
 }
 
 OnNode::OnNode(const MemoryNode& node) {

@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -15,6 +16,9 @@ struct MemoryNode {
 };
 /// By number; without nodes of which no processor may be used. Empty: the kernel names none.
 std::vector<MemoryNode> memory_nodes();
+
+/// The node that the device at a PCI address ("0000:10:00.0") is attached to; none: the kernel does not say.
+std::optional<int64_t> node_of_device(std::string_view pci_bus_id);
 
 /// Processors of a list as the kernel writes it ("0-3,8"), without those that this process may not use.
 std::vector<int> usable_cpus(std::string_view list);

@@ -83,6 +83,12 @@ TimedRun timed(const Pairing& p, std::function<Status(int64_t)> beside, std::fun
   };
 }
 
+Figure figure_of(const Bench& bench, const Pairing& p, std::string name, std::string label, std::string unit = "ns") {
+  Figure f = bench.figure(std::move(name), std::move(label), nullptr, std::move(unit));
+  f.ranks = static_cast<int64_t>(p.world.ranks);
+  return f;
+}
+
 // So many of the one last as long as `calls` of the other.
 int64_t count_for(double ns, double each_ns) { return std::max<int64_t>(1, std::llround(ns / each_ns)); }
 
@@ -92,7 +98,7 @@ void hidden_share(Bench& bench, const Pairing& p, double product_ns, double coll
   // As much of both as makes them equally long: then the most can be hidden.
   const int64_t products = count_for(collective_ns, product_ns), collectives = count_for(product_ns, collective_ns);
   const auto both = bench.measure(
-      bench.figure("both", fmt::format("{} product{} and {} all-reduce{} at once", products, ending(products),
+      figure_of(bench, p, "both", fmt::format("{} product{} and {} all-reduce{} at once", products, ending(products),
                                        collectives, ending(collectives))), 0,
       timed(p, [](int64_t) { return ok(); },
             [&](int64_t calls) {
@@ -120,6 +126,8 @@ void hidden_share(Bench& bench, const Pairing& p, double product_ns, double coll
 }
 
 void run_overlap(Bench& bench) {
+  if (bench.devices.size() < 2)
+    return bench.miss(bench.figure("", ""), {"overlap needs two GPUs"}, MissKind::kSkipped);
   bench.begin(bench.figure("", "connecting the devices"));
   Pairing p;
   if (const Status opened = open_pairing(bench, p); !opened) return bench.miss(bench.figure("", ""), opened.error());
@@ -132,19 +140,19 @@ void run_overlap(Bench& bench) {
   const auto nothing = [](int64_t) { return ok(); };
   const auto products_done = [&p] { return p.wait_for_products(); };
   const auto collectives_done = [&p] { return wait_for_world(p.world); };
-  const auto alone = bench.measure(bench.figure("product", "bf16 8192³ alone", nullptr, "TFLOP/s"), operations,
+  const auto alone = bench.measure(figure_of(bench, p, "product", "bf16 8192³ alone", "TFLOP/s"), operations,
                                    timed(p, nothing, products, products_done));
-  const auto reduced = bench.measure(bench.figure("collective", "all-reduce 64 MiB alone, busbw", nullptr, "GB/s"),
+  const auto reduced = bench.measure(figure_of(bench, p, "collective", "all-reduce 64 MiB alone, busbw", "GB/s"),
                                      traffic, timed(p, nothing, collectives, collectives_done));
   if (!alone || !reduced) return;
   const double product_ns = operations / alone->value, collective_ns = traffic / reduced->value;
   const auto longer = [](int64_t calls, double ns, double beside_ns) {
     return static_cast<int64_t>(std::ceil(kMargin * static_cast<double>(calls) * ns / beside_ns)) + 2;
   };
-  bench.measure(bench.figure("product_beside", "bf16 8192³ beside all-reduces", nullptr, "TFLOP/s"), operations,
+  bench.measure(figure_of(bench, p, "product_beside", "bf16 8192³ beside all-reduces", "TFLOP/s"), operations,
                 timed(p, [&](int64_t n) { return p.put_collectives(longer(n, product_ns, collective_ns)); }, products,
                       products_done));
-  bench.measure(bench.figure("collective_beside", "all-reduce 64 MiB beside products, busbw", nullptr, "GB/s"), traffic,
+  bench.measure(figure_of(bench, p, "collective_beside", "all-reduce 64 MiB beside products, busbw", "GB/s"), traffic,
                 timed(p, [&](int64_t n) { return p.put_products(longer(n, collective_ns, product_ns)); }, collectives,
                       collectives_done));
   hidden_share(bench, p, product_ns, collective_ns);

@@ -215,7 +215,8 @@ std::optional<LaunchedRank> launched_rank() {
   const bool slurm = std::string_view(kRankVariables[launcher]) == "SLURM_PROCID";
   LaunchedRank l;
   l.rank = *number(kRankVariables[launcher]), l.ranks = *number(kWorldSizeVariables[launcher]);
-  l.local_rank = number(kLocalRankVariables[launcher]).value_or(l.rank);
+  const auto local_rank = number(kLocalRankVariables[launcher]);
+  l.local_known = local_rank.has_value(), l.local_rank = local_rank.value_or(l.rank);
   // Outside of srun, a batch script has the variables of tasks that it has not started.
   if (slurm) l.ranks = number("SLURM_STEP_NUM_TASKS").value_or(1);
   if (l.ranks < 2 || l.rank >= l.ranks) return std::nullopt;

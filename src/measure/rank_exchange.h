@@ -17,6 +17,7 @@ namespace profgpu {
 struct LaunchedRank {
   int rank = 0, ranks = 1;
   int local_rank = 0;
+  bool local_known = false;   ///< else the rank stands for it
   bool one_host = false;      ///< all ranks are on this host, as far as the launcher says
   std::string job;            ///< the same on all ranks of one job, and on no others of the user
   std::string address;        ///< host of rank 0; empty: unknown

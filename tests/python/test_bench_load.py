@@ -7,10 +7,13 @@ import io
 import json
 import os
 import re
+import signal
+import subprocess
+import time
 
 import pytest
 
-from test_bench import STUBS, bench, environment, figure   # noqa: F401: a fixture
+from test_bench import PROGRAM, STUBS, bench, environment, figure   # noqa: F401: a fixture
 
 GIB = 1 << 30
 
@@ -219,6 +222,18 @@ def test_baselines_and_gates(profgpu, tmp_path):
     assert changed['device_memory_read']['verdict'] == 'no_difference'
     result = profgpu('diff', before, after, '--fail-on', 'figure:nothing < -5%')
     assert result.returncode == 3 and b'do not both have such a figure' in result.stderr
+    assert profgpu('diff', before, after, '--fail-on', 'figure:nothing < -5%', '--allow-inconclusive').returncode == 0
+    gates = ('--fail-on', 'figure:host_to_device_memcpy < -5%', '--fail-on', 'figure:device_to_host_memcpy < -5%')
+    for form, says in (('junit', '<failure message="host to device, pinned GPU 0 -20.0 %"/>'),
+                       ('github', '::error title=profgpu: figure:host_to_device_memcpy < -5%::'),
+                       ('markdown', '| host to device, pinned | GPU 0 | 55.0 GB/s | 44.0 GB/s | -20.0 % | worse |')):
+        result = profgpu('diff', before, after, '--format', form, *gates, text=True)
+        assert result.returncode == 3 and says in result.stdout, (form, result.stdout)
+    assert profgpu('diff', before, after, '--format', 'junit').returncode == 2
+    assert profgpu('baseline', 'save', 'machine', after, '--file', history).returncode == 0
+    rows = json.loads(profgpu('history', 'machine', '--json', '--file', history).stdout)['bench']
+    assert [r['worse'] for r in rows] == [None, 2] and rows[1]['figures'] == len(changed)   # both ways at once as well
+    assert rows[0]['memory_gbps'] and re.search(r'worse +better +lost', profgpu('history', '--file', history, text=True).stdout)
     assert profgpu('diff', before, after, '--fail-on', 'step_time > +3%').returncode == 2
     assert profgpu('diff', '--baseline', 'other', '--file', history, after).returncode == 1
     for words in ((before, after, after), ('--baseline', 'machine', '--file', history, before, after)):
@@ -310,8 +325,117 @@ def test_the_machines_own_file_keeps_devices_apart(profgpu, tmp_path):
         f['peer'] = f['peer'] if f['peer'] is None else f['peer'] + 1
     file.write_text(json.dumps(document))
     document, found = saved('devices=2', 'bandwidth')
-    assert [d['index'] for d in document['devices']] == [0, 1, 3]
-    assert {d for b, d in found if b == 'matmul'} == {3}
+    assert [d['index'] for d in document['devices']] == [0, 1, 3, 4]
+    # What another benchmark measured of them went with them to their numbers.
+    assert {d for b, d in found if b == 'matmul'} >= {3, 4}
+
+
+def test_saving_some_keeps_the_rest(profgpu, tmp_path):
+    """Of one device, of a job's products, and of what was interrupted."""
+    file = tmp_path / 'profgpu' / 'machine.json'
+    trace = tmp_path / 'trace.json'
+    shapes_trace(trace, [('aten::mm', [[256, 512], [512, 128]], 'float', 'gemm', 40)])
+
+    def saved(*words, model='devices=2', code=0):
+        result = profgpu('bench', *words, '--save', env=environment(model, XDG_DATA_HOME=str(tmp_path)), text=True)
+        assert result.returncode == code, result.stderr
+        return json.loads(file.read_text())
+
+    def peaks(document):
+        return [(set(d['tflops']), d['memory_gbps'] > 0) for d in document['devices']]
+
+    all_of_them = peaks(saved('matmul', 'bandwidth'))
+    assert len(all_of_them) == 2 and all_of_them[0][0] >= {'bf16', 'fp64'}
+    assert peaks(saved('matmul', 'bandwidth', '--device', '0')) == all_of_them
+    document = saved('matmul', '--from', str(trace))
+    assert peaks(document) == all_of_them
+    assert [f for f in document['figures'] if f['name'].startswith('from_')]
+    assert peaks(saved('matmul', model='devices=2,0.lost_after=20', code=1)) == all_of_them
+    # Collectives of fewer devices stand beside those of more.
+    saved('collectives', model='devices=4,nccl=400')
+    document = saved('collectives', model='devices=2,nccl=100')
+    rates = {f['ranks']: f['value'] for f in document['figures'] if f['name'] == 'all_reduce_268435456'}
+    assert rates[4] == pytest.approx(400, rel=0.1) and rates[2] == pytest.approx(100, rel=0.1)
+
+
+def test_the_slow_device_of_a_folders_machine(profgpu, tmp_path):
+    """Results in folders of each node, one with other key order, one cut."""
+    for i in range(3):
+        path = tmp_path / f'n{i}' / 'bench.json'
+        path.parent.mkdir()
+        model = 'devices=4,3.bf16=30,bf16=100' if i == 1 else 'devices=4,bf16=100'
+        assert profgpu('bench', 'matmul', '-o', path, env=environment(model)).returncode == 0
+        document = json.loads(path.read_text())
+        document['machine']['host'] = f'n{i}'
+        path.write_text(json.dumps(document, indent=1, sort_keys=i == 1))
+    result = profgpu('bench', '--compare', tmp_path, '--fail-on', 'worse', '--width', '200', text=True)
+    assert result.returncode == 3, result.stderr
+    assert 'n1: GPU 3: bf16 8192³ 30 TFLOP/s, the other machines 100 TFLOP/s (70 % worse)' in result.stdout
+    assert result.stdout.count('worse)') == 2   # of two sizes
+    (tmp_path / 'n1' / 'bench.json').write_text((tmp_path / 'n0' / 'bench.json').read_text()[:3000])
+    result = profgpu('bench', '--compare', tmp_path, '--fail-on', 'worse', '--width', '200', text=True)
+    assert result.returncode == 3 and 'No machine is slower' in result.stdout and 'n1/bench.json: not a result' in result.stdout
+
+
+def test_devices_whose_numbers_changed_are_the_same(profgpu, tmp_path):
+    before, after = tmp_path / 'before.json', tmp_path / 'after.json'
+    assert profgpu('bench', 'bandwidth', '-o', before, env=environment('devices=2,1.h2d=20,h2d=50')).returncode == 0
+    document = json.loads(before.read_text())
+    for d in document['devices']:
+        d['index'] = 1 - d['index']
+    for f in document['figures']:
+        for key in ('device', 'peer'):
+            f[key] = f[key] if f[key] is None else 1 - f[key]
+    after.write_text(json.dumps(document))
+    result = profgpu('bench', '--saved', after, '--compare', before, '--fail-on', 'worse', text=True)
+    assert result.returncode == 0, result.stdout
+
+
+def test_the_worst_change_stands_in_the_table(profgpu, tmp_path):
+    before, after = tmp_path / 'before.json', tmp_path / 'after.json'
+    for path, model in ((before, 'devices=4,h2d=50'), (after, 'devices=4,h2d=50,2.h2d=20')):
+        assert profgpu('bench', 'bandwidth', '-o', path, env=environment(model)).returncode == 0
+    text = profgpu('bench', '--saved', after, '--compare', before, '--width', '160', text=True).stdout
+    assert re.search(r'host to device, pinned +50\.0 GB/s +-60\.0 % worse on GPU 2', text), text
+
+
+def test_collectives_over_sizes(bench, profgpu, tmp_path):   # noqa: F811
+    saved = tmp_path / 'saved.json'
+    _, document, _ = bench('devices=4,nccl=400,nccl_ns=12000', 'collectives', '--full', '-o', str(saved))
+    curve = next(c for c in document['collectives'] if c['name'] == 'all_reduce')
+    assert curve['latency_ns'] == pytest.approx(12_000, rel=0.02) and curve['busbw_gbps'] == pytest.approx(400, rel=0.03)
+    # Half is reached where the bytes take as long as the latency.
+    assert curve['half_size_bytes'] * 1.5 / 400 == pytest.approx(12_000, rel=0.1)
+    rate = figure(document, 'all_reduce_268435456', None)
+    assert rate['algbw_gbps'] * 1.5 == pytest.approx(rate['value']) and rate['ranks'] == 4
+    text = profgpu('bench', '--saved', saved, '--width', '140', text=True).stdout
+    assert re.search(r'all-reduce: latency 12\.\d+ µs, up to 39\d GB/s, half of that from', text), text
+
+
+def cpu_seconds(pid):
+    with open(f'/proc/{pid}/stat') as f:
+        fields = f.read().rpartition(')')[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf('SC_CLK_TCK')
+
+
+def test_burn_interrupted_keeps_what_it_noted(tmp_path):
+    stub = os.path.join(STUBS, 'libnvidia-ml.so.1')
+    if not os.path.exists(stub):
+        pytest.skip('the stand-in for NVML is not built')
+    scenario, saved = tmp_path / 'scenario.txt', tmp_path / 'burn.json'
+    scenario.write_text('driver 580.65.06\ndevice 0\nname Simulated GPU\npci 0000:10:00.0\n')
+    env = environment('bf16=800,throttle_after=2000,throttle=1.5', PROFGPU_NVML_LIBRARY=stub,
+                      PROFGPU_NVML_SCENARIO=str(scenario))
+    # On the model's clock its hours pass in seconds; a terminal's end is Ctrl-C.
+    process = subprocess.Popen([PROGRAM, 'bench', 'burn', '--duration', '80000', '-o', saved], env=env,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    while cpu_seconds(process.pid) < 2:   # thousands of stretches of load
+        time.sleep(0.05)
+    process.send_signal(signal.SIGHUP)
+    text = process.communicate(timeout=60)[0].decode()
+    document = json.loads(saved.read_text())
+    assert process.returncode == 130 and document['interrupted'] is True and 'Interrupted' in text
+    assert [n for n in document['notes'] if 'its rate fell by 33 % under load' in n], document['notes']
 
 
 def test_links_are_told_apart(bench, tmp_path):   # noqa: F811

@@ -76,7 +76,8 @@ def test_the_slow_rank_and_the_slow_pair_are_named(ranks, profgpu, tmp_path):
     text = profgpu('bench', '--saved', saved, '--width', '200').stdout.decode()
     assert 'rank 2 (' in text and 'its 6 pairs reach' in text and text.count('worse)') == 1, text
     checks = json.loads(profgpu('doctor', '--json', '--bench', saved, env=environment()).stdout)['checks']
-    assert [c['verdict'] for c in checks if c['id'] == 'bench'] == ['warning']
+    found = [c for c in checks if c['id'] == 'bench' and 'a stand-in for the driver' not in c['detail']]
+    assert [c['verdict'] for c in found] == ['warning']
 
 
 def test_a_slow_pair_is_not_a_slow_rank(ranks, profgpu, tmp_path):
@@ -89,7 +90,7 @@ def test_a_slow_pair_is_not_a_slow_rank(ranks, profgpu, tmp_path):
 
 def test_wrong_results_name_the_rank(ranks):
     codes, document, _ = ranks(['devices=2', 'devices=2,wrong=1'], [torchrun(r, 2, 40_012) for r in range(2)])
-    assert codes == [0, 0]
+    assert codes == [1, 0]   # rank 0 reports
     why = {n['why'] for n in document['not_measured']}
     assert len(why) == 1 and '1 values of the results are wrong, on rank 1 (' in why.pop()
 

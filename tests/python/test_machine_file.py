@@ -28,11 +28,31 @@ def test_reports_use_it_for_its_own_devices(profgpu, package, monkeypatch, trace
     for document in documents:
         limits = document['ranks'][0]['limits']
         assert limits['device'] == ('NVIDIA H100 80GB HBM3' if own else 'H100 SXM')
-        assert (limits['memory_gbps'] == 2875) == own and (limits['source'] == str(file)) == own, limits
+        assert (limits['memory_gbps'] == 2875) == own and limits['source'].startswith(f'{file}; what it lacks: ') == own, limits
+        assert limits['cache_bytes'] and limits['host_link_gbps']
+        peaks = {p['precision']: p['tflops'] for p in limits['peaks']}
+        assert (peaks['bf16'] == 612.5) == own and peaks['fp8'] > 1000   # what was not measured is the vendor's
     # Rates that are named come first.
     file.with_name('peaks.json').write_text('{"devices": [{"memory_gbps": 1000}]}')
     peaks = json.loads(profgpu('analyze', '--json', trace, '--peaks', file.with_name('peaks.json')).stdout)
     assert peaks['ranks'][0]['limits']['memory_gbps'] == 1000
+
+
+def test_peaks_of_the_very_device_come_first(profgpu, trace, tmp_path):
+    peaks = tmp_path / 'two.json'
+    peaks.write_text(json.dumps({'devices': [
+        {'name': 'NVIDIA H100 80GB HBM3', 'uuid': UUID[:-1] + 'c', 'memory_gbps': 3000},
+        {'name': 'NVIDIA H100 80GB HBM3', 'uuid': UUID, 'memory_gbps': 1500}]}))
+    limits = json.loads(profgpu('analyze', '--json', trace, '--peaks', peaks).stdout)['ranks'][0]['limits']
+    assert limits['memory_gbps'] == 1500
+
+
+def test_a_result_of_storage_alone_is_taken(profgpu, trace, tmp_path):
+    peaks = tmp_path / 'storage.json'
+    peaks.write_text(json.dumps({'schema': 'profgpu.bench.v1', 'devices': [], 'figures': [
+        {'benchmark': 'storage', 'name': 'read_disk', 'label': 'reads', 'value': 1.5, 'unit': 'GB/s'}]}))
+    limits = json.loads(profgpu('analyze', '--json', trace, '--peaks', peaks).stdout)['ranks'][0]['limits']
+    assert limits['memory_gbps'] == 3350   # its rates stay the vendor's
 
 
 def test_a_broken_one_is_none(profgpu, monkeypatch, trace, tmp_path):

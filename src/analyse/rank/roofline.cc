@@ -18,6 +18,7 @@
 #include "analyse/rank/recorder_advice.h"
 #include "analyse/rank/steps.h"
 #include "analyse/report/quantity.h"
+#include "analyse/work/measured_limits.h"
 #include "base/text.h"
 #include "trace/intervals.h"
 
@@ -132,17 +133,19 @@ Limits Limits::compute(const Facts& facts) {
   const DeviceTime* device = device_of(facts);
   if (device == nullptr) return {std::nullopt, "no device was recorded"};
   const DeviceProperties properties = facts.trace().properties(device->id);
+  FoundLimits found = find_limits({properties.name, properties.memory_bytes, properties.multiprocessors});
   if (const std::vector<DeviceLimits>& measured = facts.options().peaks.devices; !measured.empty()) {
-    const DeviceLimits* own = limits_called(measured, properties.name);
+    // Cards of one name differ: the very one first.
+    const DeviceLimits* own = limits_of_uuid(measured, properties.uuid);
+    if (own == nullptr) own = limits_called(measured, properties.name);
     if (own == nullptr)
       return {.device = std::nullopt, .why = not_in_peaks(facts.options().peaks, properties.name), .measured = true};
-    DeviceLimits limits = *own;
+    DeviceLimits limits = measured_over(*own, found);
     if (limits.name.empty()) limits.name = properties.name;
     return {.device = std::move(limits), .why = "", .measured = true};
   }
   if (const DeviceLimits* own = limits_of_uuid(facts.options().machine.devices, properties.uuid))
-    return {.device = *own, .why = "", .measured = true};
-  FoundLimits found = find_limits({properties.name, properties.memory_bytes, properties.multiprocessors});
+    return {.device = measured_over(*own, found), .why = "", .measured = true};
   return {std::move(found.limits), std::move(found.why)};
 }
 

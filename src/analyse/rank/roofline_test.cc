@@ -155,7 +155,7 @@ TEST(Roofline, MeasuredPeaksTakeThePlaceOfTheTable) {
   options.peaks.devices[0].source = "peaks.json";
   const WorkedTrace t(hand.build(), {kHundred}, std::move(options));
   EXPECT_NEAR(*t.facts.get<Roofline>().ops[0].limit_pct(), 100, 1e-6);
-  EXPECT_EQ(t.facts.get<Limits>().device->source, "peaks.json");
+  EXPECT_TRUE(t.facts.get<Limits>().device->source.starts_with("peaks.json; what it lacks: "));
   EXPECT_EQ(t.facts.get<Limits>().device->name, "NVIDIA H100 80GB HBM3");
 }
 

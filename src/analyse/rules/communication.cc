@@ -231,7 +231,8 @@ struct MeasuredLink {
 std::optional<MeasuredLink> measured_link(const Evidence& evidence, const Traffic& t) {
   MeasuredLink most;
   for (const CollectiveRate& rate : evidence.machine.collectives)
-    if (rate.op == t.name && rate.ranks >= t.group_size) most = {rate.busbw_gbps, evidence.machine.path};
+    if (rate.op == t.name && rate.ranks >= t.group_size && rate.busbw_gbps > most.gbps)
+      most = {rate.busbw_gbps, evidence.machine.path};
   const auto is_own = [](const LinkRate& r) { return r.calls > 0; };   // traffic of this job, not of a benchmark
   for (const LogReport& log : evidence.logs) {
     if (std::ranges::any_of(log.log->rates, is_own)) continue;

@@ -59,7 +59,7 @@ Loader loader_of(const Measured& m) {
 void add_ceilings(const Measured& m, Finding& f) {
   const AnalysisOptions& options = m.facts().options();
   const Limits& limits = m.facts().get<Limits>();
-  const bool here = options.peaks.devices.empty() && limits.device && !limits.device->uuid.empty();
+  const bool here = options.peaks.path.empty() && limits.device && !limits.device->uuid.empty();
   for (const StorageRate& rate : (here ? options.machine : options.peaks).storage)
     f.evidence.push_back(
         fmt::format("measured by profgpu bench: {}: {}", rate.label, format_measured(rate.value, rate.unit)));

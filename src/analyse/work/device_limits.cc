@@ -306,18 +306,25 @@ bool read_device(JsonReader& in, DeviceLimits& device, std::string& wrong) {
 }
 
 // "all_reduce_in_place_1024" is of all_reduce.
-void add_collective(std::string_view name, double gbps, std::vector<CollectiveRate>& all) {
+void add_collective(std::string_view name, int64_t ranks, double gbps, std::vector<CollectiveRate>& all) {
   name = name.substr(0, name.find_last_of('_'));
   if (name.ends_with("_in_place")) name.remove_suffix(std::string_view("_in_place").size());
-  const auto known = std::ranges::find(all, name, &CollectiveRate::op);
-  CollectiveRate& rate = known == all.end() ? all.emplace_back(std::string(name)) : *known;
+  const auto known =
+      std::ranges::find_if(all, [&](const CollectiveRate& c) { return c.op == name && c.ranks == ranks; });
+  CollectiveRate& rate = known == all.end() ? all.emplace_back(std::string(name), ranks) : *known;
   rate.busbw_gbps = std::max(rate.busbw_gbps, gbps);
+}
+
+int64_t whole_ranks(double ranks) {
+  constexpr double kMost = 1e9;
+  return ranks > 0 && ranks < kMost ? static_cast<int64_t>(ranks) : 0;
 }
 
 // A figure of profgpu bench.
 bool read_figure(JsonReader& in, MeasuredMachine& all) {
   std::string benchmark, name;
   StorageRate rate;
+  double ranks = 0;
   const bool read = read_object(in, [&](std::string_view key) {
     const bool text = in.peek() == '"';
     if (key == "benchmark" && text) return read_text(in, benchmark);
@@ -325,12 +332,14 @@ bool read_figure(JsonReader& in, MeasuredMachine& all) {
     if (key == "label" && text) return read_text(in, rate.label);
     if (key == "unit" && text) return read_text(in, rate.unit);
     std::string_view token;
-    if (key != "value" || text || in.peek() == '{' || in.peek() == '[') return in.skip_value();
+    double* const number = key == "value" ? &rate.value : key == "ranks" ? &ranks : nullptr;
+    if (!number || text || in.peek() == '{' || in.peek() == '[') return in.skip_value();
     if (!in.scalar(token)) return false;
-    std::from_chars(token.data(), token.data() + token.size(), rate.value);
+    std::from_chars(token.data(), token.data() + token.size(), *number);
     return true;
   });
-  if (benchmark == "collectives" && rate.unit == "GB/s") add_collective(name, rate.value, all.collectives);
+  if (benchmark == "collectives" && rate.unit == "GB/s")
+    add_collective(name, whole_ranks(ranks), rate.value, all.collectives);
   if (benchmark == "storage" && rate.value > 0) all.storage.push_back(std::move(rate));
   return read;
 }
@@ -395,10 +404,14 @@ Result<MeasuredMachine> measured_machine(std::string text, std::string_view path
   all.path = path;
   int64_t ranks = 0;
   std::string wrong;
+  std::string schema;
+  bool simulated = false;
   JsonReader in = JsonReader::over(text);
   const bool read = read_object(in, [&](std::string_view key) {
     if (key == "figures") return read_array(in, [&] { return read_figure(in, all); });
     if (key == "ranks") return read_array(in, [&] { return ++ranks, in.skip_value(); });
+    if (key == "schema" && in.peek() == '"') return read_text(in, schema);
+    if (key == "simulated" && in.peek() == 't') return simulated = true, in.skip_value();
     if (key != "devices") return in.skip_value();
     return read_array(in, [&] {
       DeviceLimits& device = all.devices.emplace_back();
@@ -406,12 +419,16 @@ Result<MeasuredMachine> measured_machine(std::string text, std::string_view path
       return read_device(in, device, wrong);
     });
   });
-  if (!read || in.peek() != 0 || all.devices.empty())
+  const bool of_storage = schema == "profgpu.bench.v1" && !all.storage.empty();
+  if (!read || in.peek() != 0 || (all.devices.empty() && !of_storage))
     return Error{std::string(path) + ": " + (wrong.empty() ? "not a file of peak rates" : wrong),
                  R"(it looks like {"devices": [{"name": "NVIDIA H100 80GB HBM3", "tflops": {"bf16": 800}, )"
                  R"("memory_gbps": 3000}]})"};
+  // Older results do not say it of each figure.
   for (CollectiveRate& rate : all.collectives)
-    rate.ranks = ranks > 0 ? ranks : static_cast<int64_t>(all.devices.size());
+    if (rate.ranks == 0) rate.ranks = ranks > 0 ? ranks : static_cast<int64_t>(all.devices.size());
+  if (simulated)
+    for (DeviceLimits& device : all.devices) device.source += " (simulated: no device gave these rates)";
   return all;
 }
 

@@ -1,5 +1,7 @@
 #include "analyse/work/device_limits.h"
 
+#include "analyse/work/measured_limits.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -158,6 +160,44 @@ TEST(DeviceLimits, MeasuredPeaksAreReadFromAFile) {
   const DeviceLimits* other = limits_called(all->devices, "B");
   ASSERT_NE(other, nullptr);
   EXPECT_EQ(other->memory_gbps, 900);
+}
+
+TEST(DeviceLimits, OneRateThatWasMeasuredLeavesTheOthers) {
+  const FoundLimits vendor = find_limits({"NVIDIA H100 80GB HBM3"});
+  ASSERT_TRUE(vendor.limits);
+  DeviceLimits measured;
+  measured.name = "NVIDIA H100 80GB HBM3", measured.uuid = "GPU-1", measured.source = "machine.json";
+  measured.memory_gbps = 2875;
+  const DeviceLimits memory = measured_over(measured, vendor);
+  EXPECT_EQ(memory.memory_gbps, 2875);
+  EXPECT_EQ(memory.tera, vendor.limits->tera);
+  EXPECT_EQ(memory.cache_bytes, vendor.limits->cache_bytes);
+  EXPECT_EQ(memory.host_link_gbps, vendor.limits->host_link_gbps);
+  EXPECT_EQ(memory.clock_mhz, vendor.limits->clock_mhz);
+  EXPECT_EQ(memory.source, "machine.json; what it lacks: " + vendor.limits->source);
+  EXPECT_EQ(memory.uuid, "GPU-1");
+  measured.tera[static_cast<size_t>(Precision::kBf16)] = 612.5;
+  const DeviceLimits products = measured_over(measured, vendor);
+  EXPECT_EQ(tera(products, Precision::kBf16), 612.5);
+  EXPECT_EQ(tera(products, Precision::kFp8), tera(*vendor.limits, Precision::kFp8));
+  EXPECT_EQ(products.clock_mhz, 0) << "what was measured has the device's own clock in it";
+  EXPECT_EQ(measured_over(measured, {}).source, "machine.json");
+}
+
+TEST(DeviceLimits, ResultsOfBench) {
+  const auto storage = measured_machine(R"({"schema": "profgpu.bench.v1", "devices": [], "figures": [
+      {"benchmark": "storage", "label": "read", "value": 3, "unit": "GB/s"}]})", "st.json");
+  ASSERT_TRUE(storage) << "a login node has no GPU";
+  EXPECT_EQ(storage->storage.size(), 1u);
+  const auto groups = measured_machine(R"({"devices": [{"memory_gbps": 1}], "simulated": true, "figures": [
+      {"benchmark": "collectives", "name": "all_reduce_1048576", "value": 100, "unit": "GB/s", "ranks": 2},
+      {"benchmark": "collectives", "name": "all_reduce_1048576", "value": 300, "unit": "GB/s", "ranks": 8}]})", "b.json");
+  ASSERT_TRUE(groups);
+  ASSERT_EQ(groups->collectives.size(), 2u);
+  EXPECT_EQ(groups->collectives[0].ranks, 2);
+  EXPECT_EQ(groups->collectives[0].busbw_gbps, 100);
+  EXPECT_EQ(groups->collectives[1].ranks, 8);
+  EXPECT_EQ(groups->devices[0].source, "b.json (simulated: no device gave these rates)");
 }
 
 TEST(DeviceLimits, WhatIsNoFileOfPeaksIsRefused) {

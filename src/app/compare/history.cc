@@ -180,4 +180,15 @@ Result<std::string> History::latest_document(const std::string& name) {
   return *std::move(text);
 }
 
+Result<std::string> History::document(int64_t id) {
+  Statement select(db_.get(), "SELECT document FROM runs WHERE id = ?");
+  select.bind(1, id);
+  const int result = select.step();
+  if (result == SQLITE_DONE) return std::string();
+  if (result != SQLITE_ROW) return failure("read");
+  std::optional<std::string> text = unpacked(select.text(0));
+  if (!text) return Error{fmt::format("{}: run {} is damaged", path_, id), "save it again"};
+  return *std::move(text);
+}
+
 }  // namespace profgpu

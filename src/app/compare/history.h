@@ -41,6 +41,8 @@ class History {
   Result<std::vector<HistoryRun>> runs(const std::string& name);
   /// The document of the run of that name that was saved last; empty if there is none.
   Result<std::string> latest_document(const std::string& name);
+  /// The document of one run; empty if there is none.
+  Result<std::string> document(int64_t id);
 
  private:
   struct Close {

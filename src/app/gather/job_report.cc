@@ -320,7 +320,7 @@ namespace {
 
 // --peaks, else this machine's if the traces are of its devices.
 MeasuredMachine measured_for(JobRead& read) {
-  if (!read.peaks.devices.empty()) return std::move(read.peaks);
+  if (!read.peaks.path.empty()) return std::move(read.peaks);
   const bool here = std::ranges::any_of(read.ranks, [](const RankResult& r) {
     return r.report.limits.device && !r.report.limits.device->uuid.empty();
   });

@@ -10,6 +10,7 @@
 #include "base/statistics.h"
 #include "base/text.h"
 #include "measure/result/bench_result.h"
+#include "view/wording.h"
 
 namespace profgpu {
 namespace {
@@ -35,11 +36,19 @@ std::string kind_of(const BenchResult& result, const Figure& f) {
   return d ? d->name : "";
 }
 
+// What another process disturbed, and what was measured once, says nothing of the device. Of copies to a node of the
+// host only those to the device's own are alike: others cross what joins the processors.
+bool judged(const Figure& f) { return f.used_by.empty() && f.runs > 1; }
+bool alike_on_devices(const Figure& f) { return !f.device || !f.node || f.near == true; }
+
 bool comparable(const BenchResult& result, const Figure& a, const Figure& b) {
-  return a.benchmark == b.benchmark && a.name == b.name && (b.device || b.rank) &&
+  return a.benchmark == b.benchmark && a.name == b.name && (b.device || b.rank) && b.used_by.empty() &&
+         a.node.has_value() == b.node.has_value() && alike_on_devices(b) &&
          a.rank.has_value() == b.rank.has_value() && a.link_class() == b.link_class() &&
          kind_of(result, a) == kind_of(result, b);
 }
+
+bool is_slow(const Figure& f, double pct) { return pct > std::max(kSlowDevice_pct, f.spread_pct); }
 
 struct Place {
   std::string name;
@@ -92,15 +101,20 @@ std::vector<Place> slow_ends(const std::vector<const Figure*>& pairs, const Ends
   return slow;
 }
 
+struct SlowPlace {
+  std::string text;
+  std::vector<const Figure*> pairs;
+  double behind_pct = 0;
+};
 struct SlowPlaces {
-  std::vector<std::string> texts;
+  std::vector<SlowPlace> all;
   std::set<const Figure*> explained;
 };
 
 SlowPlaces places_of(const BenchResult& result) {
   std::vector<std::pair<std::string, std::vector<const Figure*>>> groups;   // that are compared with each other
   for (const Figure& f : result.figures) {
-    if (f.rank ? !f.peer_rank : !(f.device && f.peer)) continue;
+    if ((f.rank ? !f.peer_rank : !(f.device && f.peer)) || !f.used_by.empty()) continue;
     const std::string key = fmt::format("{}/{}/{}/{}", f.benchmark, f.name, f.link_class(), kind_of(result, f));
     auto* group = first_where(groups, [&](const auto& g) { return g.first == key; });
     if (!group) group = &groups.emplace_back(key, std::vector<const Figure*>());
@@ -111,9 +125,11 @@ SlowPlaces places_of(const BenchResult& result) {
     for (const Place& p : places) {
       const Figure& f = *p.pairs.front();
       found.explained.insert(p.pairs.begin(), p.pairs.end());
-      found.texts.push_back(fmt::format("{}: {}: its {} {} reach {}, those without it {} ({} worse)", p.name, f.label,
-                                        p.pairs.size(), which, f.text_of(p.own), f.text_of(p.others),
-                                        format_percent(100 * (1 - p.own / p.others), 0)));
+      const double behind_pct = 100 * (1 - p.own / p.others);
+      found.all.push_back({fmt::format("{}: {}: its {} {} reach {}, those without it {} ({} worse)", p.name, f.label,
+                                       p.pairs.size(), which, f.text_of(p.own), f.text_of(p.others),
+                                       format_percent(behind_pct, 0)),
+                           p.pairs, behind_pct});
     }
   };
   for (const auto& [key, pairs] : groups) {
@@ -126,25 +142,153 @@ SlowPlaces places_of(const BenchResult& result) {
   return found;
 }
 
-// What is compared between machines. Figures of the host are of its processor.
+// "2 × NVIDIA H100 80GB HBM3": what figures of several devices are of.
+std::string group_of(const BenchResult& result) {
+  std::map<std::string, int> names;
+  if (result.ranks.empty()) for (const MeasuredDevice& d : result.devices) ++names[d.name];
+  else for (const MeasuredRank& r : result.ranks) ++names[r.name];
+  std::string text;
+  for (const auto& [name, count] : names) append_listed(text, fmt::format("{} × {}", count, name));
+  return text;
+}
+
+// What is compared between machines. Figures of the host are of its processor; copies that are not known to be to a
+// device's own node, of the same device and node of machines that are built alike.
 std::string key_of(const BenchResult& result, const Figure& f) {
-  const std::string kind = f.device || f.rank ? kind_of(result, f) : result.machine.processor;
+  std::string kind = result.machine.processor;
+  if (f.device || f.rank) kind = kind_of(result, f);
+  else if (f.of_group()) kind = fmt::format("{} of {}", f.ranks.value_or(0), group_of(result));
+  if (f.device && f.node) kind += f.near == true ? " near" : fmt::format(" {} node {}", *f.device, *f.node);
   return fmt::format("{}/{}/{}/{}/{}", f.benchmark, f.name, f.link_class(), f.unit, kind);
 }
 
-// The quantities of a machine, each the median over its devices or pairs, by key.
-std::map<std::string, Figure> quantities_of(const BenchResult& result) {
-  std::map<std::string, std::vector<const Figure*>> groups;
-  for (const Figure& f : result.figures)
-    if (f.runs > 1) groups[key_of(result, f)].push_back(&f);   // of one run nobody knows the spread
-  std::map<std::string, Figure> all;
-  for (const auto& [key, figures] : groups) {
-    std::vector<double> values, spreads_pct;
-    for (const Figure* f : figures) values.push_back(f->value), spreads_pct.push_back(f->spread_pct);
-    Figure& median = all.emplace(key, *figures.front()).first->second;
-    median.value = median_of(values), median.spread_pct = median_of(spreads_pct);
+/// The figures of one quantity, of all machines.
+struct Compared {
+  const BenchResult* result;
+  const Figure* figure;
+  std::optional<double> usual = {};      // the median of the other machines; none: no other has it
+  double behind_pct = 0;
+
+  [[nodiscard]] bool slow() const { return usual && is_slow(*figure, behind_pct); }
+};
+using Quantities = std::map<std::string, std::vector<Compared>>;
+
+Quantities quantities_of(const std::vector<BenchResult>& all) {
+  Quantities groups;
+  for (const BenchResult& result : all)
+    for (const Figure& f : result.figures)
+      if (judged(f)) groups[key_of(result, f)].push_back({&result, &f});
+  for (auto& [key, group] : groups)
+    for (Compared& own : group) {
+      std::vector<double> others;
+      for (const Compared& other : group)
+        if (other.result->machine.host != own.result->machine.host) others.push_back(other.figure->value);
+      if (others.empty()) continue;
+      own.usual = median_of(others);
+      own.behind_pct = worse_pct(*own.figure, *own.usual);
+    }
+  return groups;
+}
+
+using Sorted = std::vector<std::pair<double, std::string>>;
+
+// Of one machine and one quantity. If all of its devices are slow, that is one line.
+void add_slow(const std::vector<const Compared*>& own, Sorted& slow) {
+  std::vector<const Compared*> behind;
+  std::vector<double> values, behind_pct;
+  for (const Compared* c : own)
+    if (c->slow()) behind.push_back(c), values.push_back(c->figure->value), behind_pct.push_back(c->behind_pct);
+  const bool all = own.size() > 1 && behind.size() == own.size();
+  const auto line = [&](const Compared& c, std::string_view where, double value, double pct) {
+    const Figure& f = *c.figure;
+    slow.emplace_back(pct, fmt::format("{}: {}{} {}, the other machines {} ({} worse)", c.result->machine.host, where,
+                                       f.label, f.text_of(value), f.text_of(*c.usual), format_percent(pct, 0)));
+  };
+  if (all)
+    return line(*behind.front(), fmt::format("all {}: ", own.size()), median_of(values), median_of(behind_pct));
+  for (const Compared* c : behind) {
+    const std::string place = own.size() > 1 ? c->figure->place() : "";
+    line(*c, place.empty() ? "" : place + ": ", c->figure->value, c->behind_pct);
   }
-  return all;
+}
+
+// A device or host all of whose pairs are slow within its own machine or job, and that no other machine excuses.
+void add_places(const BenchResult& result, const std::map<const Figure*, const Compared*>& compared,
+                std::set<const Figure*>& explained, Sorted& slow) {
+  const SlowPlaces places = places_of(result);
+  for (const SlowPlace& place : places.all) {
+    const bool counts = std::ranges::any_of(place.pairs, [&](const Figure* f) {
+      const auto at = compared.find(f);
+      return at == compared.end() || !at->second->usual || at->second->slow();
+    });
+    if (counts) slow.emplace_back(place.behind_pct, result.machine.host + ": " + place.text);
+    explained.insert(place.pairs.begin(), place.pairs.end());
+  }
+  // What no other machine has is compared within its own.
+  for (const SlowFigure& s : slow_figures(result)) {
+    const auto at = compared.find(s.figure);
+    if (at == compared.end() || !at->second->usual)
+      slow.emplace_back(s.behind_pct, result.machine.host + ": " + s.text());
+  }
+}
+
+std::vector<std::string> slow_of(const std::vector<BenchResult>& all, const Quantities& groups) {
+  std::map<const Figure*, const Compared*> compared;
+  for (const auto& [key, group] : groups)
+    for (const Compared& c : group) compared.emplace(c.figure, &c);
+  Sorted slow;
+  std::set<const Figure*> explained;
+  for (const BenchResult& result : all) add_places(result, compared, explained, slow);
+  for (const auto& [key, group] : groups)
+    for (const BenchResult& result : all) {
+      std::vector<const Compared*> own;
+      for (const Compared& c : group)
+        if (c.result == &result && !explained.contains(c.figure)) own.push_back(&c);
+      add_slow(own, slow);
+    }
+  std::ranges::stable_sort(slow, std::greater<>(), &std::pair<double, std::string>::first);
+  std::vector<std::string> texts;
+  for (auto& [pct, text] : slow) texts.push_back(std::move(text));
+  return texts;
+}
+
+// Whether another machine with such a device has figures of it, and none lacks it for the same reason.
+bool others_have(const NotMeasured& n, const BenchResult& result, const std::vector<BenchResult>& all) {
+  Figure missed;
+  missed.device = n.device;
+  const std::string kind = kind_of(result, missed);
+  bool have = false, label_known = false;
+  for (const BenchResult& other : all) {
+    if (other.machine.host == result.machine.host) continue;
+    for (const NotMeasured& o : other.not_measured)
+      if (o.benchmark == n.benchmark && o.label == n.label && o.why == n.why) return false;
+    for (const Figure& f : other.figures) {
+      if (f.benchmark != n.benchmark || (n.device && kind_of(other, f) != kind)) continue;
+      have = true, label_known = label_known || f.label == n.label;
+    }
+  }
+  return have && (label_known || n.label.empty() || n.device);
+}
+
+// Faults, and what a machine has no figure of that others have.
+void add_missing(const BenchResult& result, const std::vector<BenchResult>& all, std::vector<std::string>& missing) {
+  std::vector<std::pair<const NotMeasured*, std::string>> reasons;   // each once
+  for (const NotMeasured& n : result.not_measured) {
+    if (n.kind == MissKind::kSkipped || (!n.is_fault() && !others_have(n, result, all))) continue;
+    auto* reason = first_where(reasons, [&](const auto& r) { return r.first->why == n.why; });
+    if (!reason) reason = &reasons.emplace_back(&n, "");
+    append_listed(reason->second, n.what());
+  }
+  for (const auto& [n, what] : reasons)
+    missing.push_back(fmt::format("{}: {}: {}", result.machine.host, what, n->why));
+  std::set<size_t> counts;                // of the others
+  size_t others = 0;
+  for (const BenchResult& other : all)
+    if (other.machine.host != result.machine.host) counts.insert(other.devices.size()), ++others;
+  if (others > 1 && counts.size() == 1 && result.devices.size() < *counts.begin() && !result.selected)
+    missing.push_back(fmt::format("{}: it has {}, each of the others {}", result.machine.host,
+                                  plural(static_cast<int64_t>(result.devices.size()), "GPU", "GPUs"),
+                                  *counts.begin()));
 }
 
 Error nothing_to_compare(const std::vector<BenchResult>& all) {
@@ -159,30 +303,19 @@ Error nothing_to_compare(const std::vector<BenchResult>& all) {
 
 }  // namespace
 
-Result<std::vector<std::string>> slow_machines(const std::vector<BenchResult>& all) {
-  std::map<std::string, std::vector<std::pair<std::string, Figure>>> groups;   // hosts that are compared
-  for (const BenchResult& result : all)
-    for (auto& [key, figure] : quantities_of(result)) groups[key].emplace_back(result.machine.host, std::move(figure));
-  std::vector<std::pair<double, std::string>> slow;
-  bool any = false;
-  for (const auto& [key, machines] : groups)
-    for (const auto& own : machines) {
-      std::vector<double> others;
-      for (const auto& other : machines)
-        if (other.first != own.first) others.push_back(other.second.value);
-      if (others.empty()) continue;
-      any = true;
-      const auto& [host, f] = own;
-      const double usual = median_of(others), pct = worse_pct(f, usual);
-      if (pct > std::max(kSlowDevice_pct, f.spread_pct))
-        slow.emplace_back(pct, fmt::format("{}: {} {}, the other machines {} ({} worse)", host, f.label,
-                                           f.text_of(f.value), f.text_of(usual), format_percent(pct, 0)));
-    }
+Result<MachineComparison> compare_machines(const std::vector<BenchResult>& all) {
+  const Quantities groups = quantities_of(all);
+  const bool any = std::ranges::any_of(groups, [](const auto& group) {
+    return std::ranges::any_of(group.second, [](const Compared& c) { return c.usual.has_value(); });
+  });
   if (!any) return nothing_to_compare(all);
-  std::ranges::stable_sort(slow, std::greater<>(), &std::pair<double, std::string>::first);
-  std::vector<std::string> texts;
-  for (auto& [pct, text] : slow) texts.push_back(std::move(text));
-  return texts;
+  MachineComparison found{slow_of(all, groups), {}, {}};
+  for (const BenchResult& result : all) {
+    add_missing(result, all, found.missing);
+    for (const std::string& place : disturbed_places(result))
+      found.not_judged.push_back(result.machine.host + ": " + place);
+  }
+  return found;
 }
 
 std::string SlowFigure::text() const {
@@ -190,20 +323,24 @@ std::string SlowFigure::text() const {
                      figure->text_of(figure->value), figure->text_of(others), format_percent(behind_pct, 0));
 }
 
-std::vector<std::string> slow_places(const BenchResult& result) { return places_of(result).texts; }
+std::vector<std::string> slow_places(const BenchResult& result) {
+  std::vector<std::string> texts;
+  for (SlowPlace& place : places_of(result).all) texts.push_back(std::move(place.text));
+  return texts;
+}
 
 std::vector<SlowFigure> slow_figures(const BenchResult& result) {
   const SlowPlaces places = places_of(result);
   std::vector<SlowFigure> slow;
   for (const Figure& f : result.figures) {
-    if ((!f.device && !f.rank) || f.runs < 2 || places.explained.contains(&f)) continue;
+    if ((!f.device && !f.rank) || !judged(f) || !alike_on_devices(f) || places.explained.contains(&f)) continue;
     std::vector<double> others;
     for (const Figure& other : result.figures)
       if (&other != &f && comparable(result, f, other)) others.push_back(other.value);
     if (others.empty()) continue;
     SlowFigure s{&f, median_of(others)};
     s.behind_pct = worse_pct(f, s.others);
-    if (s.behind_pct > kSlowDevice_pct) slow.push_back(s);
+    if (is_slow(f, s.behind_pct)) slow.push_back(s);
   }
   std::ranges::stable_sort(slow, std::greater<>(), &SlowFigure::behind_pct);
   return slow;

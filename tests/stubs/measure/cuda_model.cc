@@ -118,6 +118,19 @@ MODEL_EXPORT int model_enter(const char* function) {
   return calls[function]++ >= after ? static_cast<int>(code) : 0;
 }
 
+namespace {
+
+// From -1 to 1, the same for each number in every run (splitmix64).
+double even_noise(uint64_t number) {
+  uint64_t x = number * 0x9e3779b97f4a7c15U;
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9U;
+  x = (x ^ x >> 27) * 0x94d049bb133111ebU;
+  constexpr double kHalf = 9223372036854775808.0;   // 2^63
+  return static_cast<double>(x ^ x >> 31) / kHalf - 1;
+}
+
+}  // namespace
+
 MODEL_EXPORT int model_work(void* handle, double ns) {
   const std::lock_guard guard(lock);
   auto* stream = static_cast<ModelStream*>(handle);
@@ -129,6 +142,8 @@ MODEL_EXPORT int model_work(void* handle, double ns) {
   if (work <= setting("cold", 0)) ns *= 2;
   if (work > setting("throttle_after", 1e18)) ns *= model_setting("throttle", stream->device, 2);
   if (const int64_t every = setting("slow_every", 0); every > 0 && work % every == 0) ns *= 2;
+  if (const double jitter_pct = model_setting("jitter", stream->device, 0); jitter_pct > 0)
+    ns *= 1 + jitter_pct / 100 * even_noise(static_cast<uint64_t>(work));
   if (stream->captured_ns >= 0) return stream->captured_ns += ns, 0;
   stream->end_ns = std::max(stream->end_ns, host_ns) + ns;
   return 0;
