@@ -75,6 +75,14 @@ void describe_steps(const Comparison& c, const Diff& diff, DiffView& view) {
               : fmt::format("Too few steps to compare ({} and {}): {} before, {} after ({}).", a, b, before, after,
                             change);
   }
+  if (c.saves_delta_ns) {
+    view.headline = fmt::format("Alike but for saving checkpoints: a step takes {} instead of {} ({}).", after, before,
+                                change);
+    view.details.push_back(fmt::format("checkpoints make {} of the mean step; so few steps save that it may be chance how "
+                                       "many were recorded: compare how often each run saves",
+                                       signed_duration(static_cast<double>(*c.saves_delta_ns))));
+    return;
+  }
   if (!s.mean.low) {
     view.details.push_back("the difference may be chance: record ten steps or more of each");
     return;

@@ -87,6 +87,18 @@ bool is_held_by_call(const Trace& trace, ActivityId kernel, int64_t ready) {
          trace.activity.start_ns[kernel.value] >= called - kUnexplainedNs;
 }
 
+constexpr int kMostRunning = 16;   // activities of one queue at once, looked at
+
+// The last activity of the queue whose last one to start is `last`, of those that have ended by `time`: the last one
+// may run on beside what it does not hold up. kNoRow: none.
+uint32_t last_ended(const ActivityTable& a, const std::vector<Start>& starts, uint32_t last, int64_t time) {
+  for (int tries = 0; tries < kMostRunning && last != kNoRow; ++tries) {
+    if (a.end_ns(ActivityId(last)) <= time) return last;
+    last = starts[last].before;
+  }
+  return kNoRow;
+}
+
 std::vector<Start> find_starts(const Trace& trace) {
   const ActivityTable& a = trace.activity;
   std::vector<Start> starts(a.size());
@@ -108,9 +120,10 @@ std::vector<Start> find_starts(const Trace& trace) {
         // The latest end on another stream that can have released it, shortly before.
         int64_t latest = start - std::max(kUnexplainedNs, std::min(kReleaseNs, waited / 4));
         for (size_t q = 0; q < last.size(); ++q) {
-          if (q == a.queue[i] || last[q] == kNoRow || trace.queues[q].device != rows.device) continue;
-          const int64_t end = a.end_ns(ActivityId(last[q]));
-          if (end <= start && end >= latest) s.other = last[q], latest = end;
+          if (q == a.queue[i] || trace.queues[q].device != rows.device) continue;
+          const uint32_t ended = last_ended(a, starts, last[q], start);
+          const int64_t end = ended == kNoRow ? kNever : a.end_ns(ActivityId(ended));
+          if (end >= latest) s.other = ended, latest = end;
         }
       }
       const int64_t other = s.other == kNoRow ? kNever : a.end_ns(ActivityId(s.other));

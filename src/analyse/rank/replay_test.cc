@@ -92,6 +92,25 @@ TEST(Replay, AStreamThatIsReleasedSlowlyWaitedAllTheSame) {
   }
 }
 
+/// One step: 400 us of compute release a transfer of 500 while the next 300 us of compute run; `adam` waits for both.
+Trace overlapping() {
+  HandTrace hand;
+  hand.range("ProfilerStep#0", 0, 1200);
+  hand.kernel("slow", 1, 6, 20, 420).kernel("next", 11, 16, 421, 721);
+  hand.kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 21, 26, 424, 924, "main", 20);
+  hand.kernel("adam", 31, 36, 927, 947).call("cudaDeviceSynchronize", 40, 950);
+  return hand.build();
+}
+
+TEST(Replay, WorkThatReleasesAnotherStreamMovesItAlthoughItsOwnGoesOn) {
+  const Trace trace = overlapping();
+  const Facts facts(trace, {});
+  Removal removal;
+  for (uint32_t i = 0; i < trace.activity.size(); ++i)
+    removal.activity.push_back(trace.name(ActivityId(i)) == "slow");
+  EXPECT_NEAR(static_cast<double>(facts.get<Replay>().saved_by(removal)), 400'000, 12'000);
+}
+
 TEST(Replay, WhereTheHostRunsAheadStepsTakeWhatTheDeviceTakes) {
   const Trace trace = communicating(5, false);
   const Facts facts(trace, {});

@@ -287,6 +287,17 @@ std::vector<std::string> comparison_notes(const RunSummary& before, const RunSum
   return notes;
 }
 
+// The means differ by saves alone if all else differs by at most a hundredth of a step, and by a tenth of that.
+std::optional<int64_t> saves_delta(const Comparison& c) {
+  if (!c.steps || c.steps->change != Change::kNone || !c.steps->mean.low) return std::nullopt;
+  int64_t saves = 0, others = 0;
+  for (const WaterfallRow& row : c.waterfall)
+    (row.phase == "checkpoint" || row.state == "idle: checkpoint" ? saves : others) += row.delta_ns();
+  const int64_t step = std::max<int64_t>(c.before_step_ns, 1);
+  const bool alike = 100 * std::abs(others) <= step && 10 * std::abs(others) <= std::abs(saves);
+  return alike && 100 * std::abs(saves) > 3 * step ? std::optional(saves) : std::nullopt;
+}
+
 }  // namespace
 
 Result<Comparison> compare(const RunSummary& before, const RunSummary& after) {
@@ -311,6 +322,7 @@ Result<Comparison> compare(const RunSummary& before, const RunSummary& after) {
   c.before_step_ns = std::llround(before.mean_step_ns());
   c.after_step_ns = std::llround(after.mean_step_ns());
   c.waterfall = waterfall(before, after);
+  c.saves_delta_ns = saves_delta(c);
   c.phases = of_sums(before.phases, after.phases);
   c.states = of_sums(before.states, after.states);
   c.kernels = matched_work(before, after);

@@ -74,6 +74,9 @@ struct FindingChange {
 struct Comparison {
   std::optional<StepRatio> steps;    ///< none where a run has no steps (samples)
   int64_t before_step_ns = 0, after_step_ns = 0;   ///< means
+  /// What checkpoints make of the difference of the means, where all else is alike and chance cannot be told: few steps
+  /// save. None otherwise.
+  std::optional<int64_t> saves_delta_ns;
   std::vector<WaterfallRow> waterfall;   ///< largest change first
   std::vector<Difference> phases, states;   ///< in the order of the report, and by change
   std::vector<Difference> kernels, categories, ops, collectives;   ///< largest change first
