@@ -1,5 +1,6 @@
 #include "app/compare/history.h"
 
+#include <fmt/format.h>
 #include <sqlite3.h>
 #include <unistd.h>
 #include <zlib.h>
