@@ -1,254 +1,66 @@
 #include "cli/borrowed_words.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
-#include <optional>
+#include <array>
 #include <span>
 
+#include "base/environment.h"
+#include "base/secrets.h"
 #include "base/text.h"
+#include "cli/borrowed_tools.h"
 #include "cli/command.h"
 
 namespace profgpu {
 namespace {
 
-/// `theirs`: a tool's command, or its first option. Empty: whatever else follows the tool's name.
-struct BorrowedCommand {
-  std::string_view tool, theirs;
-  std::vector<std::string> ours;
-  bool without_tool = false;   ///< their command alone is clear enough: `profgpu dmon`
-};
-
-const std::vector<BorrowedCommand>& borrowed_commands() {
-  static const std::vector<BorrowedCommand> kAll = {
-      {"nvidia-smi", "dmon", {"log"}, true},
-      {"nvidia-smi", "pmon", {"stat", "--full", "--watch", "1"}, true},
-      {"nvidia-smi", "topo", {"devices"}, true},
-      {"nvidia-smi", "nvlink", {"devices"}, true},
-      {"nvidia-smi", "-L", {"devices"}, true},
-      {"nvidia-smi", "--list-gpus", {"devices"}, true},
-      {"nvidia-smi", "-q", {"devices"}},
-      {"nvidia-smi", "", {"stat"}},
-      {"gpustat", "", {"stat"}},
-      {"nvitop", "", {"top"}},
-      {"nvtop", "", {"top"}},
-      {"rocm-smi", "--showtopo", {"devices"}},
-      {"rocm-smi", "", {"stat"}},
-      {"amd-smi", "list", {"devices"}},
-      {"amd-smi", "static", {"devices"}},
-      {"amd-smi", "topology", {"devices"}},
-      {"amd-smi", "monitor", {"log"}},
-      {"amd-smi", "metric", {"stat"}},
-      {"amd-smi", "", {"stat"}},
-      {"nsys", "profile", {"run", "--trace"}, true},
-      {"nsys", "stats", {"analyze"}, true},
-      {"nsys", "analyze", {"analyze"}},
-      {"nsys", "export", {"export"}},
-      {"nsys-ui", "", {"analyze"}},
-      {"tensorboard", "", {"analyze"}},
-      {"rocprofv3", "", {"run", "--trace"}},
-      {"dcgmi", "dmon", {"log"}},
-      {"dcgmi", "discovery", {"devices"}},
-      {"dcgmi", "health", {"doctor"}},
-      {"dcgmi", "diag", {"doctor"}},
-      {"dcgm-exporter", "", {"exporter"}},
-      {"py-spy", "record", {"run", "--trace"}, true},   // perf's, too
-      {"py-spy", "top", {"top"}},
-      {"py-spy", "dump", {"attach"}},
-      {"", "trace", {"run", "--trace"}, true},
-  };
-  return kAll;
+// What nsys can trace: a list of these after "--trace" is no program.
+bool lists_kinds(std::string_view word) {
+  constexpr std::array<std::string_view, 24> kKinds = {
+      "cuda",     "cuda-hw", "cuda-sw",  "nvtx",   "osrt",   "cublas", "cublas-verbose", "cusolver",
+      "cusparse", "cudnn",   "cudla",    "cudla-verbose", "opengl", "openacc", "openmp", "openshmem",
+      "mpi",      "nvvideo", "vulkan",   "ucx",    "syscall", "tegra-accelerators", "python-gil", "none"};
+  const auto parts = pieces_of(word, ',');
+  return parts.size() > 1 && std::ranges::all_of(parts, [&](std::string_view part) {
+    return std::ranges::find(kKinds, part) != kKinds.end();
+  });
 }
 
-enum class Takes : uint8_t {
-  kNone,
-  kNext,        ///< "-l 1", "--loop=1", "-l1"
-  kAttached,    ///< "--trace=cuda": without the equals sign it is our own flag
-  kOptional,    ///< gpustat's "-i": one second where no number follows
-  kList,        ///< nvidia-smi's "--format=csv,noheader,nounits"
-};
+std::string this_host() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "host";
+}
 
-struct BorrowedFlag {
-  std::string_view command;        ///< ours; empty: any that has our flag
-  std::string_view theirs;
-  Takes value = Takes::kNone;
-  std::string_view ours = {};      ///< "--interval {}"; empty: nothing is needed
-  std::string_view why = {};       ///< nothing is needed, because
-};
-
-constexpr std::string_view kAllEvents = "a recording has all kinds of events";
-
-constexpr BorrowedFlag kBorrowedFlags[] = {
-    {"", "--no-color", Takes::kNone, "--color never"},
-    {"", "--no-colour", Takes::kNone, "--color never"},
-    {"", "--colour", Takes::kNext, "--color {}"},
-    {"", "--force-color", Takes::kNone, "--color always"},
-    // nvidia-smi
-    {"log", "-l", Takes::kNext, "--interval {}"},
-    {"log", "--loop", Takes::kNext, "--interval {}"},
-    {"log", "-lms", Takes::kNext, "--interval {}ms"},
-    {"log", "--loop-ms", Takes::kNext, "--interval {}ms"},
-    {"log", "--query-gpu", Takes::kNext, "--query {}"},
-    {"log", "--help-query-gpu", Takes::kNone, "--help-query"},
-    {"log", "--id", Takes::kNext, "--device {}"},
-    {"log", "--format", Takes::kList, "{}"},
-    {"log", "-t", Takes::kNone, "", "it has no effect on a log"},
-    {"log", "-e", Takes::kNext, "", "--query chooses fields, by name"},
-    {"analyze", "--logdir", Takes::kNext, "{}"},
-    {"log", "-f", Takes::kNext, "--output {}"},
-    {"log", "--filename", Takes::kNext, "--output {}"},
-    {"devices", "-m", Takes::kNone, "", "the matrix of links is always shown"},
-    // gpustat
-    {"stat", "-i", Takes::kOptional, "--watch {}"},
-    {"stat", "--interval", Takes::kOptional, "--watch {}"},
-    {"stat", "-l", Takes::kNext, "--watch {}"},
-    {"stat", "--loop", Takes::kNext, "--watch {}"},
-    {"stat", "--id", Takes::kNext, "--device {}"},
-    {"stat", "--show-all", Takes::kNone, "--all"},
-    // nvitop
-    {"top", "-m", Takes::kNext, "", "the layout follows the screen's size"},
-    {"top", "--monitor", Takes::kNext, "", "the layout follows the screen's size"},
-    {"top", "-1", Takes::kNone, "--once"},
-    {"top", "--pid", Takes::kNext, "--filter {}", "--filter shows processes with this text in pid, user or command"},
-    {"attach", "--pid", Takes::kNext, "{}"},
-    // nsys
-    {"run", "--trace", Takes::kAttached, "--trace", kAllEvents},
-    {"run", "-t", Takes::kNext, "--trace", kAllEvents},
-    {"run", "-c", Takes::kNext, "--capture-range {}"},
-    {"run", "--capture-range-end", Takes::kNext, "", "recording stops at each cudaProfilerStop, and the program runs on"},
-    {"run", "--cuda-graph-trace", Takes::kNext, "--graphs {}"},
-    {"run", "-y", Takes::kNext, "--delay {}"},
-    {"run", "-d", Takes::kNext, "--duration {}"},
-    {"run", "--gpu-metrics-device", Takes::kNext, "--device {}"},
-    {"run", "--gpu-metrics-devices", Takes::kNext, "--device {}"},
-    {"run", "--force-overwrite", Takes::kNext, "", "a folder that holds a recording is never overwritten"},
-    {"run", "-w", Takes::kNext, "", "the program's output is always shown"},
-    {"run", "--stats", Takes::kNext, "", "`profgpu analyze` shows the statistics"},
-    {"run", "-s", Takes::kNext, "", "threads are always sampled"},
-    {"run", "--sample", Takes::kNext, "", "threads are always sampled"},
-    {"run", "--cpuctxsw", Takes::kNext, "", "context switches are recorded where the kernel allows it"},
-    {"run", "--backtrace", Takes::kNext, "", "of each sample the line of Python is recorded"},
-    {"run", "--cudabacktrace", Takes::kNext, "", "of each sample the line of Python is recorded"},
-    {"run", "--python-sampling", Takes::kNext, "", "the training loop's Python stack is always sampled"},
-    {"run", "--cuda-memory-usage", Takes::kNext, "", "allocations of CUDA are always recorded"},
-    {"run", "--trace-fork-before-exec", Takes::kNext, "", "all child processes are recorded"},
-    {"run", "--show-output", Takes::kNext, "", "the program's output is always shown"},
-    {"run", "--export", Takes::kNext, "", "`profgpu export` writes other formats"},
-};
-
-// nvidia-smi dmon's letters of -s, with its columns of each.
-constexpr std::pair<char, std::string_view> kMonitored[] = {
-    {'p', "power_w,temperature_c,memory_temperature_c"},
-    {'u', "utilization_pct,memory_utilization_pct,encoder_utilization_pct,decoder_utilization_pct,jpeg_utilization_pct,"
-          "ofa_utilization_pct"},
-    {'c', "memory_clock_mhz,sm_clock_mhz"},
-    {'v', "throttle_power_pct,throttle_thermal_pct"},
-    {'m', "memory_used_bytes,bar1_used_bytes"},
-    {'e', "ecc_corrected_errors,ecc_uncorrected_errors,pcie_replays"},
-    {'t', "pcie_rx_bytes_per_second,pcie_tx_bytes_per_second"},
-};
-
-constexpr BorrowedFlag kMonitorFlags[] = {
-    {"", "-d", Takes::kNext, "--interval {}"}, {"", "--delay", Takes::kNext, "--interval {}"},
-    {"", "-c", Takes::kNext, "--count {}"},    {"", "-i", Takes::kNext, "--device {}"},
-    {"", "--id", Takes::kNext, "--device {}"}, {"", "-f", Takes::kNext, "--output {}"},
-    {"", "-o", Takes::kNext, "--timestamps iso"}, {"", "-s", Takes::kNext, "{}"},
-    {"", "--select", Takes::kNext, "{}"},
-};
-
-// Options that mean something else to this tool than to others. Those of nvidia-smi for what `profgpu stat` shows.
-constexpr BorrowedFlag kSmiFlags[] = {
-    {"stat", "-i", Takes::kNext, "--device {}"},
-    {"stat", "-lms", Takes::kNext, "--watch {}ms"},
-    {"stat", "--loop-ms", Takes::kNext, "--watch {}ms"},
-    {"devices", "-s", Takes::kNone, "", "links between GPUs are shown where there are any"},
-    {"devices", "--status", Takes::kNone, "", "links between GPUs are shown where there are any"},
-    {"devices", "-e", Takes::kNone, "", "`profgpu doctor` reports errors of links"},
-    {"devices", "-i", Takes::kNext, "--device {}"},
-    {"devices", "-d", Takes::kNext, "", "everything is shown"},
-    {"devices", "--display", Takes::kNext, "", "everything is shown"},
-    {"devices", "-x", Takes::kNone, "--json"},
-    {"devices", "--xml-format", Takes::kNone, "--json"},
-    {"stat", "--query-compute-apps", Takes::kNext, "--full"},
-    {"stat", "--query-accounted-apps", Takes::kNext, "--full"},
-    {"stat", "--format", Takes::kNext, "", "`profgpu log --query` writes CSV, `profgpu stat --json` JSON"},
-};
-constexpr BorrowedFlag kGpustatFlags[] = {
-    {"stat", "--json", Takes::kNone, "--format gpustat-json"},
-    {"stat", "--watch", Takes::kOptional, "--watch {}"},
-};
-constexpr std::string_view kTerminalsColours = "colors are the terminal's own";
-constexpr BorrowedFlag kNvitopFlags[] = {
-    {"top", "-o", Takes::kNext, "--device {}"},
-    {"top", "--only", Takes::kNext, "--device {}"},
-    {"top", "-ov", Takes::kNone, "", "CUDA_VISIBLE_DEVICES is followed by --device visible"},
-    {"top", "-u", Takes::kNext, "--filter {}"},
-    {"top", "--user", Takes::kNext, "--filter {}"},
-    {"top", "-p", Takes::kNext, "--filter {}"},
-    {"top", "--ascii", Takes::kNone, "", "LC_ALL=C draws in ASCII"},
-    {"top", "-U", Takes::kNone, "", "LC_ALL=C draws in ASCII"},
-    {"top", "--colorful", Takes::kNone, "", kTerminalsColours},
-    {"top", "--light", Takes::kNone, "", kTerminalsColours},
-};
-constexpr BorrowedFlag kDcgmFlags[] = {
-    {"doctor", "-r", Takes::kNext, "", "doctor only reads; `profgpu bench burn` puts load on the GPUs"},
-    {"doctor", "-c", Takes::kNone, "", "everything is checked"},
-    {"devices", "-l", Takes::kNone, "", "all are listed"},
-};
-constexpr BorrowedFlag kRocmFlags[] = {
-    {"stat", "-d", Takes::kNext, "--device {}"},
-    {"stat", "--showuse", Takes::kNone, "", "use is always shown"},
-    {"stat", "--showmemuse", Takes::kNone, "", "memory is always shown"},
-    {"stat", "--showmeminfo", Takes::kNext, "", "memory is always shown"},
-    {"stat", "--showtemp", Takes::kNone, "", "temperature is always shown"},
-    {"stat", "--showpower", Takes::kNone, "", "power is always shown"},
-    {"stat", "--showpids", Takes::kNone, "", "processes are always shown"},
-    {"stat", "--showallinfo", Takes::kNone, "--full"},
-};
-constexpr BorrowedFlag kSpyFlags[] = {
-    {"run", "-r", Takes::kNext, "", "--python-stacks TIME sets the time between samples"},
-    {"run", "--rate", Takes::kNext, "", "--python-stacks TIME sets the time between samples"},
-    {"run", "-f", Takes::kNext, "", "`profgpu export` writes flame graphs and speedscope profiles of a recording"},
-    {"run", "--format", Takes::kNext, "", "`profgpu export` writes flame graphs and speedscope profiles of a recording"},
-    {"run", "-s", Takes::kNone, "", "all child processes are recorded"},
-    {"run", "--subprocesses", Takes::kNone, "", "all child processes are recorded"},
-    {"run", "-n", Takes::kNone, "", "calls of CUDA are recorded, native stacks are not"},
-    {"run", "--native", Takes::kNone, "", "calls of CUDA are recorded, native stacks are not"},
-    {"run", "-t", Takes::kNone, "", "threads are always sampled"},
-    {"run", "--threads", Takes::kNone, "", "threads are always sampled"},
-    {"attach", "-p", Takes::kNext, "{}"},
-    {"attach", "-d", Takes::kNext, "--duration {}"},
-    {"attach", "-r", Takes::kNext, "", "a trace has every call, not samples"},
-    {"attach", "--rate", Takes::kNext, "", "a trace has every call, not samples"},
-    {"attach", "-f", Takes::kNext, "", "`profgpu export` writes flame graphs and speedscope profiles of a trace"},
-    {"attach", "--format", Takes::kNext, "", "`profgpu export` writes flame graphs and speedscope profiles of a trace"},
-};
-constexpr BorrowedFlag kNsysFlags[] = {
-    {"export", "--type", Takes::kNext, "--to {}"},
-    {"export", "-t", Takes::kNext, "--to {}"},
-    {"analyze", "--report", Takes::kNext, "", "--section NAME shows one table: kernels, copies, api_calls, ops …"},
-    {"analyze", "-r", Takes::kNext, "", "--section NAME shows one table: kernels, copies, api_calls, ops …"},
-};
-constexpr BorrowedFlag kProcessFlags[] = {   // nvidia-smi pmon's
-    {"stat", "-d", Takes::kNext, "--watch {}"},
-    {"stat", "-c", Takes::kNext, "--count {}"},
-    {"stat", "-i", Takes::kNext, "--device {}"},
-    {"stat", "-s", Takes::kNext, "", "all of it is shown"},
-    {"stat", "-o", Takes::kNext, "", "the time is always shown"},
-};
-
-std::optional<std::string> monitored_fields(std::string_view letters) {
-  std::string fields = "device";
-  for (const char letter : letters) {
-    const auto* found = std::find_if(std::begin(kMonitored), std::end(kMonitored),
-                                     [&](const auto& group) { return group.first == letter; });
-    if (found == std::end(kMonitored)) return std::nullopt;
-    fields += "," + std::string(found->second);
+// nsys' names of results: %q{VARIABLE}, %h the host, %p a process, %n the first number that is free, %%.
+std::string expanded_name(std::string_view name) {
+  std::string out;
+  size_t number = out.npos;
+  while (!name.empty()) {
+    const size_t close = name.starts_with("%q{") ? name.find('}') : name.npos;
+    const bool macro = name.starts_with("%h") || name.starts_with("%p") || name.starts_with("%n") || name.starts_with("%%");
+    if (close != name.npos) {
+      out += environment(std::string(name.substr(3, close - 3)).c_str());
+      name.remove_prefix(close + 1);
+      continue;
+    }
+    if (!macro) out += name.front();
+    else if (name[1] == 'h') out += this_host();
+    else if (name[1] == 'p') out += std::to_string(::getpid());
+    else if (name[1] == '%') out += '%';
+    else if (number == out.npos) number = out.size();
+    name.remove_prefix(macro ? 2 : 1);
   }
-  return fields;
+  if (number == out.npos) return out;
+  for (int n = 1;; ++n) {
+    const std::string numbered = out.substr(0, number) + std::to_string(n) + out.substr(number);
+    if (struct stat info{}; ::stat(numbered.c_str(), &info) != 0) return numbered;
+  }
 }
 
-/// Goes along a line and puts our words in the place of theirs.
+/// Goes along a line and replaces their words with ours.
 class Translation {
  public:
   explicit Translation(const std::vector<std::string>& words) : in_(words) {}
@@ -257,12 +69,14 @@ class Translation {
     if (in_.empty()) return {};
     if (!begin_command()) return {in_};
     while (at_ < in_.size() && is_own(in_[at_])) take_word();
+    begin_program();
     out_.words.insert(out_.words.end(), in_.begin() + static_cast<ptrdiff_t>(at_), in_.end());
+    if (of_process_) out_.words.emplace_back("torch");
     if (monitors_) out_.words.insert(out_.words.end(), {"--query", timed_ + fields_});
     if (once_ && !has("--interval") && !has("--count") && !has("--help-query"))
       out_.words.insert(out_.words.end(), {"--count", "1"});
     if (monitors_ && !has("--output") && !has("--format")) out_.words.insert(out_.words.end(), {"--format", "table"});
-    if (says_) out_.notes.insert(out_.notes.begin(), "read as: profgpu " + joined(out_.words, " "));
+    if (says_) out_.notes.insert(out_.notes.begin(), "read as: profgpu " + joined(masked_words(out_.words), " "));
     return std::move(out_);
   }
 
@@ -286,6 +100,16 @@ class Translation {
     return borrow_command();
   }
 
+  // Python's `-m module` is a program, and so is `env` with the variables that nsys sets.
+  void begin_program() {
+    if (command_ == nullptr || !command_->runs_command || at_ == in_.size()) return;
+    if ((in_[at_] == "-m" && !out_.words.empty()) || (!variables_.empty() && in_[at_] != "--")) out_.words.emplace_back("--");
+    if (variables_.empty()) return;
+    if (in_[at_] == "--") out_.words.push_back(in_[at_++]);
+    out_.words.emplace_back("env");
+    out_.words.insert(out_.words.end(), variables_.begin(), variables_.end());
+  }
+
   // `nvidia-smi dmon`, `dmon`, `nvidia-smi --query-gpu=...`, `--query-gpu=...`, `nvidia-smi`.
   bool borrow_command() {
     const auto& all = borrowed_commands();
@@ -298,33 +122,30 @@ class Translation {
       queries_ = once_ = true;   // without -l it prints one row
       return says_ = true;
     }
+    if (names_tool && next == "--version") return take_version();
     const auto found = std::find_if(all.begin(), all.end(), [&](const auto& c) {
       const bool here = names_tool ? c.tool == in_.front() : c.without_tool;
       return here && (c.theirs == next || (names_tool && c.theirs.empty()));
     });
     if (found == all.end()) return false;
     if (!found->theirs.empty()) ++at_;
-    const bool of_process = found->tool == "py-spy" && found->theirs == "record" && names_process();
-    out_.words = of_process ? std::vector<std::string>{"attach"} : found->ours;
+    of_process_ = found->tool == "py-spy" && found->theirs == "record" && names_process();
+    out_.words = of_process_ ? std::vector<std::string>{"attach"} : found->ours;
     command_ = find_command(out_.words.front());
     if (command_ == nullptr) return false;   // is_left_out()
     monitors_ = found->theirs == "dmon";
-    if (monitors_) fields_ = *monitored_fields("puc");
-    tool_flags_ = flags_of(*found);
+    if (monitors_) fields_ = monitored_fields("puc");
+    tool_flags_ = flags_of_tool(*found);
+    of_nsys_ = found->tool == "nsys";
+    if (!found->note.empty()) out_.notes.push_back(fmt::format("{} {}: {}", found->tool, found->theirs, found->note));
     if (found->theirs == "pmon") drop_default_watch();
     return says_ = true;
   }
 
-  static std::span<const BorrowedFlag> flags_of(const BorrowedCommand& of) {
-    const std::string_view tool = of.tool;
-    if (of.theirs == "pmon") return kProcessFlags;
-    if (tool == "nvidia-smi") return kSmiFlags;
-    if (tool == "gpustat") return kGpustatFlags;
-    if (tool == "nvitop") return kNvitopFlags;
-    if (tool == "rocm-smi") return kRocmFlags;
-    if (tool == "dcgmi") return kDcgmFlags;
-    if (tool == "nsys") return kNsysFlags;
-    return tool == "py-spy" ? std::span<const BorrowedFlag>(kSpyFlags) : std::span<const BorrowedFlag>();
+  bool take_version() {
+    ++at_;
+    out_.words = {"--version"};
+    return true;
   }
 
   // `py-spy record --pid N`: a process that runs.
@@ -355,7 +176,8 @@ class Translation {
   }
 
   [[nodiscard]] bool is_own(const std::string& word) const {
-    return word != "--" && (!command_->runs_command || word.starts_with("-"));
+    if (command_ == nullptr || word == "--") return false;
+    return !command_->runs_command || (word.starts_with("-") && word != "-m");
   }
 
   void take_word() {
@@ -364,36 +186,49 @@ class Translation {
     if (flag != nullptr) return replace(*flag);
     // A value that looks like one of their flags is none.
     const size_t taken = word.starts_with("-") && value_follows(*command_, word) && at_ + 1 < in_.size() ? 2 : 1;
-    out_.words.insert(out_.words.end(), in_.begin() + static_cast<ptrdiff_t>(at_),
-                      in_.begin() + static_cast<ptrdiff_t>(at_ + taken));
-    at_ += taken;
+    const bool names_result = of_nsys_ && (word.starts_with("-o") || word.starts_with("--output"));
+    for (const size_t end = at_ + taken; at_ < end; ++at_)
+      out_.words.push_back(names_result ? expanded_name(in_[at_]) : in_[at_]);
+  }
+
+  // Of a short option with its value in one word, as "-tcuda"; "-cp" is two options.
+  [[nodiscard]] static bool has_value_attached(const BorrowedFlag& f, const std::string& word, bool of_tool) {
+    const bool one = f.theirs.size() == 2 && word.size() > 2 && word[1] != '-' && word.starts_with(f.theirs);
+    if (!one || f.value == Takes::kNone || f.value == Takes::kOptional) return false;
+    return is_digit(word[2]) || (of_tool && f.value != Takes::kNumber);
   }
 
   [[nodiscard]] const BorrowedFlag* borrowed(const std::string& word) const {
     const std::string_view name = std::string_view(word).substr(0, word.find('='));
     const auto fits = [&](const BorrowedFlag& f) {
       if (f.value == Takes::kAttached && name.size() == word.size()) return false;
+      if (f.value == Takes::kKinds) return word == f.theirs && lists_kinds(value_of(word));
       if (f.value == Takes::kList)   // our own --format, but nvidia-smi's "csv" where it queries
         return name == f.theirs && (value_of(word).find(',') != std::string::npos || queries_);
-      if (f.value == Takes::kOptional || f.value == Takes::kAttached || monitors_) return name == f.theirs;
-      const bool attached = f.theirs.size() == 2 && f.value == Takes::kNext && word.size() > 2 && word[1] != '-' &&
-                            word.starts_with(f.theirs) && is_digit(word[2]);
-      return (name == f.theirs || attached) && !has_flag(*command_, std::string(name));
+      const bool exact = f.value == Takes::kNumber || f.value == Takes::kAttached || monitors_;
+      if (exact && name == f.theirs) return true;
+      if (monitors_ || f.value == Takes::kAttached) return false;
+      return (name == f.theirs || has_value_attached(f, word, false)) && !has_flag(*command_, std::string(name));
     };
-    if (const auto own = std::ranges::find_if(
-            tool_flags_, [&](const BorrowedFlag& f) { return f.command == command_->name && f.theirs == name; });
-        own != tool_flags_.end())
-      return &*own;
-    if (monitors_) {
-      const auto* found = std::find_if(std::begin(kMonitorFlags), std::end(kMonitorFlags), fits);
-      if (found != std::end(kMonitorFlags)) return found;
-    }
-    for (const BorrowedFlag& f : kBorrowedFlags) {
+    if (const BorrowedFlag* own = flag_of_tool(name, word); own != nullptr) return own;
+    if (monitors_)
+      if (const auto found = std::ranges::find_if(monitor_flags(), fits); found != monitor_flags().end()) return &*found;
+    for (const BorrowedFlag& f : borrowed_flags()) {
       const bool here = f.command.empty() ? has_flag(*command_, std::string(f.ours.substr(0, f.ours.find(' '))))
                                           : f.command == command_->name;
       if (here && fits(f)) return &f;
     }
     return nullptr;
+  }
+
+  [[nodiscard]] const BorrowedFlag* flag_of_tool(std::string_view name, const std::string& word) const {
+    const BorrowedFlag* attached = nullptr;
+    for (const BorrowedFlag& f : tool_flags_) {
+      if (f.command != command_->name) continue;
+      if (f.theirs == name) return &f;
+      if (has_value_attached(f, word, true)) attached = &f;
+    }
+    return attached;
   }
 
   // Of the word at hand, or the next one.
@@ -410,24 +245,42 @@ class Translation {
       const bool more = at_ < in_.size();
       if (equals != word.npos) value = word.substr(equals + 1);
       else if (flag.theirs.size() == 2 && word.size() > 2) value = word.substr(2);
-      else if (flag.value == Takes::kOptional) value = more && is_digit(in_[at_][0]) ? in_[at_++] : "1";
+      else if (flag.value == Takes::kNumber) value = more && is_digit(in_[at_][0]) ? in_[at_++] : flag.otherwise;
+      else if (flag.value == Takes::kOptional) value = more && !in_[at_].starts_with("-") ? in_[at_++] : flag.otherwise;
       else if (more) value = in_[at_++];
     }
+    if (flag.value == Takes::kVariables) return take_variables(value);
+    if (is_switched_off(flag, value)) return;
     if (!flag.why.empty()) out_.notes.push_back(fmt::format("{}: {}", flag.theirs, flag.why));
     if (flag.value == Takes::kList) return choose_format(value);
     if (monitors_ && flag.ours == "{}") return choose_fields(word, value);
     if (monitors_ && flag.ours == "--timestamps iso") timed_ = "timestamp,";
     if (flag.ours.empty()) return;
     if (flag.ours == "{}") return out_.words.push_back(value);
-    says_ = says_ || (flag.value != Takes::kOptional && !flag.ours.starts_with("--color"));
+    says_ = says_ || !is_as_ours(flag);
     const std::string ours(flag.ours);
     const size_t blank = ours.find(' ');
-    out_.words.push_back(ours.substr(0, blank));
-    if (flag.why == kAllEvents) preload_for(value);
+    if (ours != "--trace" || !has(ours)) out_.words.push_back(ours.substr(0, blank));
+    if (ours == "--trace") preload_for(value);
     if (blank == ours.npos) return;
     std::string rest = ours.substr(blank + 1);
     if (const size_t hole = rest.find("{}"); hole != rest.npos) rest.replace(hole, 2, value);
     out_.words.push_back(std::move(rest));
+  }
+
+  // A range of NVTX is named by an option of its own; "none" and "false" choose nothing.
+  [[nodiscard]] static bool is_switched_off(const BorrowedFlag& flag, const std::string& value) {
+    return flag.ours.starts_with("--capture-range") && (value == "nvtx" || value == "none" || value == "false");
+  }
+
+  // Nothing need be said of gpustat's "-i" and of colors.
+  [[nodiscard]] static bool is_as_ours(const BorrowedFlag& flag) {
+    const bool repeats = flag.value == Takes::kNumber && flag.theirs != "-l" && flag.theirs != "--loop";
+    return repeats || flag.ours.starts_with("--color");
+  }
+
+  void take_variables(const std::string& list) {
+    for (const std::string_view variable : pieces_of(list, ',')) variables_.emplace_back(variable);
   }
 
   // Calls of libraries are recorded where the recorder is preloaded.
@@ -449,8 +302,8 @@ class Translation {
 
   // What is no letter of theirs stays, so that the parser refuses it.
   void choose_fields(const std::string& flag, const std::string& letters) {
-    if (const auto fields = monitored_fields(letters)) {
-      fields_ = *fields;
+    if (std::string fields = monitored_fields(letters); !fields.empty()) {
+      fields_ = std::move(fields);
       return;
     }
     out_.words.insert(out_.words.end(), {flag, letters});
@@ -464,7 +317,9 @@ class Translation {
   OwnWords out_;
   bool says_ = false, monitors_ = false;
   bool queries_ = false, once_ = false;   // nvidia-smi --query-gpu
+  bool of_nsys_ = false, of_process_ = false;   // py-spy record --pid
   std::string timed_, fields_;   // of dmon
+  std::vector<std::string> variables_;   // of nsys --env-var, for the program
   std::span<const BorrowedFlag> tool_flags_;
 };
 

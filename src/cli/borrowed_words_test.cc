@@ -1,7 +1,10 @@
 #include "cli/borrowed_words.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <cstdlib>
 #include <sstream>
 
 #include "base/text.h"
@@ -95,7 +98,7 @@ TEST(BorrowedWords, TheToolsNameMayStayInFront) {
   EXPECT_EQ(own("dcgmi discovery -l"), "devices");
   EXPECT_EQ(own("nsys export --type sqlite -o a.sqlite x.nsys-rep"), "export --to sqlite -o a.sqlite x.nsys-rep");
   EXPECT_EQ(own("nsys stats --report cuda_gpu_kern_sum x.sqlite"), "analyze x.sqlite");
-  EXPECT_EQ(own("py-spy record -o x --pid 12"), "attach -o x 12");
+  EXPECT_EQ(own("py-spy record -r 100 -d 5 -o x --pid 12"), "attach --duration 5 -o x 12 torch");
   EXPECT_EQ(own("py-spy dump -p 12"), "attach 12");
   EXPECT_EQ(own("amd-smi list"), "devices");
   EXPECT_EQ(own("nsys profile -o x --cudabacktrace=all python t.py"), "run --trace -o x python t.py");
@@ -111,15 +114,69 @@ TEST(BorrowedWords, TheToolsNameMayStayInFront) {
 
 TEST(BorrowedWords, OfNsysAndPySpy) {
   EXPECT_EQ(own("profile -o out --trace=cuda,nvtx,osrt --capture-range=cudaProfilerApi --capture-range-end=stop python t.py"),
-            "run --trace -o out --trace --capture-range=cudaProfilerApi python t.py");
+            "run --trace -o out --capture-range cudaProfilerApi python t.py");
   EXPECT_EQ(own("profile -o out --trace=cuda,nvtx,osrt,cudnn,cublas python t.py"),
-            "run --trace -o out --trace --preload python t.py");
+            "run --trace -o out --preload python t.py");
   EXPECT_EQ(own("run -t cuda,nvtx -d 30 -- ./a -t 1"), "run --trace --duration 30 -- ./a -t 1");
+  EXPECT_EQ(own("nsys profile --trace cuda,nvtx -o a python t.py"), "run --trace -o a python t.py");
+  EXPECT_EQ(own("nsys profile --trace cuda ./cuda"), "run --trace ./cuda");
+  EXPECT_EQ(own("nsys profile -tcuda,cudnn python t.py"), "run --trace --preload python t.py");
+  EXPECT_EQ(own("run --trace cuda,nvtx python t.py"), "run --trace python t.py");
+  EXPECT_EQ(own("run --trace ./a,b cuda,nvtx"), "run --trace ./a,b cuda,nvtx") << "a program";
+  EXPECT_EQ(own("nsys profile -x true --wait all --kill none --pytorch=autograd-nvtx -b dwarf ./a"), "run --trace ./a");
+  EXPECT_EQ(own("nsys profile -c nvtx -p step ./a"), "run --trace --range step ./a");
+  EXPECT_EQ(own("nsys profile --capture-range=none ./a"), "run --trace ./a");
+  EXPECT_EQ(own("nsys profile -e A=1,B=2 python t.py"), "run --trace -- env A=1 B=2 python t.py");
+  EXPECT_EQ(own("nsys profile --env-var=A=1 -- ./a"), "run --trace -- env A=1 ./a");
+  EXPECT_EQ(own("nsys launch -t cuda ./a"), "run --trace --capture-range attach ./a");
+  EXPECT_EQ(own("nsys profile --start-later=true ./a"), "run --trace --capture-range attach ./a");
+  EXPECT_EQ(own("nsys start"), "attach");
+  EXPECT_EQ(own("nsys --version"), "--version");
   EXPECT_EQ(own("record -o out -- python t.py"), "run --trace -o out -- python t.py");
   EXPECT_EQ(own("--trace=cuda -- python t.py"), "--trace -- python t.py");
   const OwnWords stopped = own_words_for(words_of("run --trace --capture-range-end=stop -- x"));
   ASSERT_EQ(stopped.notes.size(), 1U);
   EXPECT_NE(stopped.notes.front().find("--capture-range-end: recording stops"), std::string::npos);
+}
+
+TEST(BorrowedWords, ResultsOfNsysAreNamedByItsMacros) {
+  ::setenv("PROFGPU_TEST_RANK", "3", 1);
+  EXPECT_EQ(own("nsys profile -o a_%q{PROFGPU_TEST_RANK}_%% ./a"), "run --trace -o a_3_% ./a");
+  EXPECT_EQ(own("nsys profile --output=a_%q{PROFGPU_TEST_RANK} ./a"), "run --trace --output=a_3 ./a");
+  EXPECT_EQ(own("nsys profile -o /nowhere/a%n ./a"), "run --trace -o /nowhere/a1 ./a");
+  EXPECT_EQ(own("nsys profile -o a%p ./a"), fmt::format("run --trace -o a{} ./a", ::getpid()));
+  EXPECT_EQ(own("nsys profile -o a%q{ ./a"), "run --trace -o a%q{ ./a");
+  EXPECT_EQ(own("run --trace -o a%n ./a"), "run --trace -o a%n ./a") << "ours";
+}
+
+TEST(BorrowedWords, LongNamesOfGpustat) {
+  EXPECT_EQ(own("gpustat --show-pid --show-cmd --show-user --show-fan --show-power --show-codec"),
+            "stat --pid --cmd --user --fan --power --codec");
+  EXPECT_EQ(own("gpustat -P limit,draw -e enc,dec -p"), "stat --power --codec -p");
+  EXPECT_EQ(own("gpustat --color --gpuname-width 20 --debug"), "stat --color always");
+  EXPECT_EQ(own("stat -l"), "stat --watch 5") << "as nvidia-smi's";
+  EXPECT_EQ(own("log --loop=2"), "log --interval 2");
+}
+
+// Letters of one tool are another's.
+TEST(BorrowedWords, LettersOfAmdsTools) {
+  EXPECT_EQ(own("rocm-smi -u -t -p -P -c -d 1"), "stat --device 1");
+  EXPECT_EQ(own("rocm-smi -f"), "stat --fan");
+  EXPECT_EQ(own("rocm-smi --showid"), "devices");
+  EXPECT_EQ(own("rocm-smi --showproductname -d 0"), "devices --device 0");
+  EXPECT_EQ(own("amd-smi metric -g 0 -u -p"), "stat --device 0");
+  EXPECT_EQ(own("amd-smi static --gpu 0 --asic"), "devices --device 0");
+  EXPECT_EQ(own("amd-smi monitor -p -t -w 2 -i 5"), "log --interval 2 --count 5");
+}
+
+TEST(BorrowedWords, AModuleIsAProgram) {
+  EXPECT_EQ(own("run -m train --lr 1"), "run -- -m train --lr 1");
+  EXPECT_EQ(own("run --trace -m train -m x"), "run --trace -- -m train -m x");
+  EXPECT_EQ(own("run python -m train"), "run python -m train");
+}
+
+TEST(BorrowedWords, NotesHaveNoCredentials) {
+  EXPECT_EQ(first_note("nsys profile python t.py --token abc"), "read as: profgpu run --trace python t.py --token ***");
 }
 
 }  // namespace

@@ -8,9 +8,11 @@
 
 #include "analyse/report/text.h"
 #include "app/words.h"
+#include "base/secrets.h"
 #include "base/text.h"
 #include "base/version.h"
 #include "cli/borrowed_words.h"
+#include "cli/lists.h"
 #include "cli/output.h"
 #include "cli/terminal.h"
 #ifdef PROFGPU_COLLECT
@@ -113,6 +115,10 @@ Outcome help(const Arguments& arguments) {
   const std::string& name = arguments.positional.front();
   if (name == kAgentsTopic) return write_text(stdout_is_terminal() ? fitted_agents_text() : std::string(agents_text()));
   if (const Command* command = find_command(name)) return write_text(command_help(*command));
+  if (const OwnWords own = own_words_for({name}); !own.notes.empty())
+    return Outcome::usage({"\"" + name + "\" is another tool's word",
+                           own.notes.front() + "; see profgpu help " + own.words.front()});
+  if (explanation(name)) return Outcome::usage({"\"" + name + "\" is not a command", "profgpu explain " + name});
   return Outcome::usage({"there is no command \"" + name + "\"",
                          did_you_mean(name, help_topics(), "`profgpu help` lists the commands")});
 }
@@ -165,7 +171,28 @@ std::string unknown_word(const std::string& word) {
   return word.starts_with("-") ? "unknown option " + word : "\"" + word + "\" is not a command";
 }
 
-Error unknown_command(const std::string& word) {
+#ifdef PROFGPU_COLLECT
+// A path or a script, or what people start such programs with. A mistyped command must not start whatever has that
+// name.
+bool is_meant_to_run(std::string_view word) {
+  if (word.find('/') != word.npos || word.find('.') != word.npos || word.starts_with("python")) return true;
+  constexpr std::string_view kLaunchers[] = {
+      "torchrun", "accelerate", "deepspeed", "mpirun", "mpiexec", "srun",  "bash",       "sh",     "env",  "time",
+      "nice",     "numactl",    "taskset",   "uv",     "poetry",  "pixi",  "conda",      "ray",    "vllm", "sglang",
+      "axolotl",  "lightning",  "composer",  "colossalai", "horovodrun", "trtllm-serve", "jupyter", "julia", "node"};
+  return std::ranges::find(kLaunchers, word) != std::end(kLaunchers);
+}
+#endif
+
+// `profgpu -l 1`: with the words that follow, so that the line can be typed.
+std::string with_command(const std::vector<std::string>& words) {
+  std::string line = fmt::format("profgpu {}", command_with(words.front()));
+  for (const std::string& word : masked_words(words)) line += " " + word;
+  return line;
+}
+
+Error unknown_command(const std::vector<std::string>& words) {
+  const std::string& word = words.front();
   if (is_left_out(word))
     return {"this build only reads files; it has no profgpu " + (word == "--" ? "run" : word),
             "record on a Linux machine with the whole program, and read the files here"};
@@ -173,13 +200,13 @@ Error unknown_command(const std::string& word) {
   if (word == "ncu")
     return {unknown_word(word), "`profgpu ncu-command TRACE` writes ncu's command line for the kernels of a trace that "
                                 "are worth it, and `profgpu analyze` reads what ncu writes"};
-  if (word.starts_with("-"))
-    return {unknown_word(word), fmt::format("options follow a command's name: profgpu {} {}",
-                                                  command_with(word), word)};
+  if (word.starts_with("-")) return {unknown_word(word), "options follow a command's name: " + with_command(words)};
   const Error unknown{unknown_word(word)};
   if (struct stat s{}; ::stat(word.c_str(), &s) == 0)
     return {unknown.message, "to read a trace: profgpu analyze " + word};
 #ifdef PROFGPU_COLLECT
+  if (!names_program(word) && is_meant_to_run(word))
+    return {word + ": no such program or file", "profgpu runs programs that are installed: activate their environment first"};
   const std::string otherwise = names_program(word) ? "to run and record it: profgpu run -- " + word
                                                     : "`profgpu --help` lists the commands";
 #else
@@ -201,17 +228,6 @@ ExitCode run_command(const Command& command, const std::vector<std::string>& wor
 }
 
 #ifdef PROFGPU_COLLECT
-// A path or a script, or what people start such programs with. A mistyped command must not start whatever has that
-// name.
-bool is_meant_to_run(std::string_view word) {
-  if (word.find('/') != word.npos || word.find('.') != word.npos || word.starts_with("python")) return true;
-  constexpr std::string_view kLaunchers[] = {
-      "torchrun", "accelerate", "deepspeed", "mpirun", "mpiexec", "srun",  "bash",       "sh",     "env",  "time",
-      "nice",     "numactl",    "taskset",   "uv",     "poetry",  "pixi",  "conda",      "ray",    "vllm", "sglang",
-      "axolotl",  "lightning",  "composer",  "colossalai", "horovodrun", "trtllm-serve", "jupyter", "julia", "node"};
-  return std::ranges::find(kLaunchers, word) != std::end(kLaunchers);
-}
-
 // `[OPTION]... [--] PROGRAM...` is short for `run`, as the Python package of this name passes it on.
 bool is_command_line(const Command& run, const std::vector<std::string>& words) {
   const size_t end = own_words(run, words);
@@ -235,7 +251,7 @@ ExitCode run_program(const std::vector<std::string>& typed) {
 #ifdef PROFGPU_COLLECT
   if (const Command& run = *find_command("run"); is_command_line(run, words)) return run_command(run, words);
 #endif
-  return end_with("", Outcome::usage(unknown_command(first)));
+  return end_with("", Outcome::usage(unknown_command(words)));
 }
 
 }  // namespace profgpu

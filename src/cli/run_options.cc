@@ -58,6 +58,7 @@ bool names_interpreter(const std::string& script) {
 // the lines of a script would run as a shell's.
 std::vector<std::string> with_python(std::vector<std::string> words) {
   const std::string& first = words.front();
+  if (first == "-m") words.insert(words.begin(), python());
   const bool runs = first.find('/') == std::string::npos ? in_path(first)
                                                          : is_executable(first) && names_interpreter(first);
   if (!runs && is_script(first)) words.insert(words.begin(), python());

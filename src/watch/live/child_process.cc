@@ -80,7 +80,8 @@ Error not_found(const std::string& name) {
   if (name.find(' ') != std::string::npos)
     return {message, "do not quote a command together with its arguments: profgpu -- " + name};
   if (is_path) return {message};
-  return {message, exists(name) ? "to run the file in this folder: profgpu -- ./" + name : "no folder of PATH has it"};
+  return {message, exists(name) ? "to run the file in this folder: profgpu -- ./" + name : name.ends_with(".py") ? "there is no such file here"
+                                                                                          : "no folder of PATH has it"};
 }
 
 StartFailure start_failure(const std::string& name, int error) {
