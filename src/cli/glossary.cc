@@ -42,10 +42,14 @@ std::vector<GlossaryEntry> read_glossary() {
 
 }  // namespace
 
+const std::vector<GlossaryEntry>& glossary() {
+  static const std::vector<GlossaryEntry> kEntries = read_glossary();
+  return kEntries;
+}
+
 const GlossaryEntry* find_in_glossary(std::string_view term) {
-  static const std::vector<GlossaryEntry> entries = read_glossary();
   const std::string wanted = comparable(term);
-  for (const GlossaryEntry& entry : entries)
+  for (const GlossaryEntry& entry : glossary())
     for (std::string_view rest = entry.terms; !rest.empty();) {
       const size_t end = std::min(rest.find(", "), rest.size());
       if (comparable(rest.substr(0, end)) == wanted) return &entry;

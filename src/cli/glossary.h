@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace profgpu {
 
@@ -11,6 +12,8 @@ struct GlossaryEntry {
   std::string meaning;
 };
 
+/// In alphabetical order.
+const std::vector<GlossaryEntry>& glossary();
 /// Null: the glossary lacks it. Case, hyphens and underscores do not matter: "mfu", "host_bound".
 const GlossaryEntry* find_in_glossary(std::string_view term);
 

@@ -9,6 +9,8 @@
 #include "analyse/rules/rule.h"
 #include "app/analyze.h"
 #include "app/export/run.h"
+#include "app/words.h"
+#include "base/text.h"
 #include "cli/command.h"
 #include "cli/glossary.h"
 #include "cli/output.h"
@@ -30,6 +32,14 @@ std::vector<std::string> rule_ids() {
   return ids;
 }
 
+// All that `explain` takes.
+std::vector<std::string> explained() {
+  std::vector<std::string> all = rule_ids();
+  for (const GlossaryEntry& entry : glossary())
+    for (const std::string_view term : pieces_of(entry.terms, ',')) all.emplace_back(without_blanks(term));
+  return all;
+}
+
 Outcome list_rules(const Arguments&) {
   size_t widest = 0;
   for (const Rule* r : rules()) widest = std::max(widest, r->id.size());
@@ -39,8 +49,17 @@ Outcome list_rules(const Arguments&) {
   return write_text(out + "\nNext: profgpu explain RULE\n");
 }
 
+std::string word_list() {
+  const int width = text_width(kRulesWidth);
+  const std::string words = joined(glossary(), "; ", [](const GlossaryEntry& e) { return e.terms; });
+  return "Words of reports\n" + wrap(words, width, "  ") + "\nFrameworks\n" +
+         wrap(joined(topics(), ", ", [](const Topic& t) { return t.name; }), width, "  ") +
+         "\nRules: `profgpu rules` lists them\n\nNext: profgpu explain WORD\n";
+}
+
 Outcome explain(const Arguments& arguments) {
-  const auto text = explanation(arguments.positional.front());
+  if (arguments.positional.empty()) return write_text(word_list());
+  const auto text = explanation(joined(arguments.positional, " "));
   return text ? Outcome(write_text(*text)) : Outcome::usage(text.error());
 }
 
@@ -71,7 +90,12 @@ Result<std::string> explanation(const std::string& id) {
   const Rule* rule = find_rule(id);
   if (const GlossaryEntry* entry = rule == nullptr ? find_in_glossary(id) : nullptr)
     return wrap(fmt::format("{}: {}", entry->terms, entry->meaning), width, "");
-  if (!rule) return Error{"there is no rule or word \"" + id + "\"", no_such_rule(id).hint};
+  std::string hyphenated = id;
+  std::ranges::replace(hyphenated, ' ', '-');
+  if (rule == nullptr) rule = find_rule(hyphenated);
+  if (!rule)
+    return Error{"there is no rule or word \"" + id + "\"",
+                 did_you_mean(id, explained(), "`profgpu explain` lists words, `profgpu rules` lists rules")};
   std::string out = wrap(fmt::format("{}: {}", rule->id, rule->summary), width, "") + "\n";
   out += wrap(rule->meaning, width, "") + "\nHow it is computed\n" + wrap(rule->computation, width, "  ");
   out += fmt::format("  Default threshold: {}{}{}; change it with --threshold {}=VALUE.\n\nWhat to change, best first\n",
@@ -95,8 +119,9 @@ const Command kRules{
 const Command kExplain{
     .name = "explain",
     .summary = "explain a rule, or a word of reports",
-    .positional = "RULE",
-    .positional_help = "a rule's name, as findings show it; a word or abbreviation, such as MFU; or deepspeed",
+    .positional = "[WORD...]",
+    .positional_help = "a rule's name, as findings show it; a word or abbreviation, such as MFU; or deepspeed. Without it: "
+                       "a list of words",
     .examples = {{"profgpu explain data-loading-bound", "why the GPU waits for input, and every remedy"},
                  {"profgpu explain MFU", "what the word means"},
                  {"profgpu explain deepspeed", "what DeepSpeed's log shows, and which settings change the speed"}},

@@ -3,13 +3,49 @@ import os
 
 import pytest
 
+from conftest import ROOT
+
 
 @pytest.mark.parametrize('word, meaning', [
     ('MFU', 'model FLOPs utilization'), ('mfu', 'model FLOPs utilization'), ('p95', '95 % stay below'), ('ddp', 'whole model'),
-    ('host_bound', 'has not launched'), ('untraced work', 'recording lacks'), ('SM', 'streaming multiprocessor')])
+    ('host_bound', 'has not launched'), ('untraced work', 'recording lacks'), ('SM', 'streaming multiprocessor'),
+    ('data_loading', 'next batch'), ('FLOPs', 'floating-point'), ('inconclusive', 'too little was recorded'), ('H2D', 'from host to device')])
 def test_words_of_reports_are_explained(profgpu, word, meaning):
     said = profgpu('explain', word, text=True)
     assert said.returncode == 0 and meaning in said.stdout.replace('\n', ' '), said.stdout
+
+
+def test_every_phase_cause_and_verdict_is_explained(profgpu, analyze):
+    document = analyze(os.path.join(ROOT, 'examples', 'resnet-demo.json.gz'))
+    phases = ('data_loading', 'forward', 'backward', 'optimizer', 'communication', 'checkpoint')
+    causes = {row['cause'] for row in document['ranks'][0]['idle']}
+    assert causes >= {'data_loading', 'synchronization'}
+    for word in {*phases, *causes - {'unknown'}, 'bottleneck', 'healthy', 'hang', 'failure', 'capture', 'inconclusive', 'not estimated', 'Python GC'}:
+        assert profgpu('explain', word).returncode == 0, word
+
+
+def test_explain_takes_words_unquoted_and_lists_them(profgpu):
+    assert 'replayed with one call' in profgpu('explain', 'CUDA', 'graph', text=True).stdout
+    assert 'How it is computed' in profgpu('explain', 'data', 'loading', 'bound', text=True).stdout
+    listed = profgpu('explain', text=True).stdout
+    assert 'roofline' in listed and 'deepspeed' in listed and 'MFU' in listed and 'Next: profgpu explain WORD' in listed
+    said = profgpu('explain', 'roofine', text=True)
+    assert said.returncode == 2 and 'roofline' in said.stderr
+
+
+@pytest.mark.parametrize('word, hint', [('dmon', 'profgpu help log'), ('nvidia-smi', 'profgpu help stat'), ('gpustat', 'profgpu help stat'),
+                                        ('MFU', 'profgpu explain MFU')])
+def test_help_points_on(profgpu, word, hint):
+    said = profgpu('help', word, text=True)
+    assert said.returncode == 2 and hint in said.stderr, said.stderr
+
+
+def test_next_commands_can_be_typed(profgpu, tmp_path):
+    with open(os.path.join(ROOT, 'examples', 'resnet-demo.json.gz'), 'rb') as trace:
+        said = profgpu('analyze', '-', stdin=trace)
+    assert said.returncode == 0 and b'Next: ' in said.stdout and b'profgpu analyze -' not in said.stdout
+    said = profgpu('doctor', '--backend', 'none', text=True)
+    assert 'Next: profgpu demo' in said.stdout and 'profgpu stat' not in said.stdout.split('Next: ')[1]
 
 
 def test_rules_come_before_words(profgpu):
@@ -32,7 +68,7 @@ def test_a_mistyped_command_runs_nothing(profgpu, tmp_path):
 
 
 @pytest.mark.parametrize('typed, hint', [
-    ('-l 1', 'profgpu stat -l'), ('--loop 1', 'profgpu stat --loop'), ('-m full', 'profgpu top -m'), ('--logdir=./logs', 'profgpu analyze --logdir')])
+    ('-l 1', 'profgpu stat -l 1'), ('--loop 1', 'profgpu stat --loop'), ('-m full', 'profgpu top -m'), ('--logdir=./logs', 'profgpu analyze --logdir')])
 def test_other_tools_options_alone(profgpu, typed, hint):
     said = profgpu(*typed.split(), text=True)
     assert said.returncode == 2 and hint in said.stderr, said.stderr
