@@ -84,10 +84,10 @@ class CommandLine(unittest.TestCase):
     def test_report(self):
         r = run('analyze', self.trace)
         self.assertEqual(r.returncode, 0, r.stderr)
-        self.assertNotIn(b'\x1b', r.stdout, 'no colours where there is no terminal, and never those of a kernel name')
+        self.assertNotIn(b'\x1b', r.stdout, 'no colors without a terminal, and never those of a kernel name')
         self.assertEqual(json.loads(run('analyze', '--json', self.trace).stdout)['schema'], 'profgpu.analysis.v1')
-        coloured = run('analyze', '--color', 'always', self.trace).stdout
-        self.assertNotIn(b'sgemm\x1b', coloured)
+        colored = run('analyze', '--color', 'always', self.trace).stdout
+        self.assertNotIn(b'sgemm\x1b', colored)
 
     def test_output_file(self):
         out = os.path.join(self.folder, 'report.json')
@@ -185,6 +185,23 @@ class CommandLine(unittest.TestCase):
                 for name, some in zip(flags, offered):
                     self.assertEqual({f for f in some if f.startswith('--')} | {'--help'}, flags[name] | {'--help'}, name)
 
+    def test_completions_of_words_behind_a_command(self):
+        """Actions of attach and baseline, programs and files after run, values after an equals sign."""
+        with open(os.path.join(self.folder, 'train-here.py'), 'w'):
+            pass
+        here = os.path.join(self.folder, 'train-')
+        for shell in OFFERS:
+            with self.subTest(shell):
+                actions, save, script = self.completed(shell, ['profgpu', 'attach', '12', ''], ['profgpu', 'baseline', ''], ['profgpu', 'run', here])
+                self.assertLessEqual({'start', 'stop', 'memory', 'torch'}, actions)
+                self.assertIn('save', save)
+                if shell != 'zsh':   # its _files is not the real one here
+                    self.assertTrue(any(word.endswith('train-here.py') for word in script), script)
+        program, value = self.completed('bash', ['profgpu', 'run', 'bas'], ['profgpu', 'analyze', '--format', '=', 'js'])
+        self.assertIn('bash', program)
+        self.assertEqual(value, {'json'})
+        self.assertIn('compadd -- --help --version', run('completion', 'zsh').stdout.decode())
+
     def test_zsh_completes_a_flag(self):
         """In a terminal, as people have it."""
         if not shutil.which('zsh'):
@@ -215,7 +232,7 @@ class CommandLine(unittest.TestCase):
             os.close(fd)
 
 
-# How each shell is asked what it offers: the script, then the lines; the words offered, one a line, and NEXT after each line.
+# How to get what each shell offers: the script, then the lines; the words offered, one a line, and NEXT after each line.
 OFFERS = {
     'bash': ['-c', '''compopt() { :; }
         source "$0"

@@ -344,6 +344,8 @@ Result<TorchAttachOptions> torch_options(const Arguments& arguments, int64_t pid
   return o;
 }
 
+std::vector<std::string> actions() { return {"start", "stop", "status", "memory", "torch"}; }
+
 Outcome attach(const Arguments& arguments) {
   const std::vector<std::string>& words = arguments.positional;
   if (words.size() > 2) return Outcome::usage({"unexpected argument " + words[2], "profgpu attach PID ACTION"});
@@ -356,9 +358,9 @@ Outcome attach(const Arguments& arguments) {
     const auto options = torch_options(arguments, *pid);
     return options ? attach_torch(*options) : Outcome::usage(options.error());
   }
-  if (action != "start" && action != "stop" && action != "status" && action != "memory")
-    return Outcome::usage(
-        {"there is no action \"" + action + "\"", "choose one of: start, stop, status, memory, torch"});
+  const std::vector<std::string> known = actions();
+  if (std::ranges::find(known, action) == known.end())
+    return Outcome::usage({"there is no action \"" + action + "\"", "choose one of: " + joined(known)});
   for (const Flag& flag : torch_flags().flags)
     if (arguments.has(flag.name))
       return Outcome::usage(
@@ -401,6 +403,7 @@ const Command kAttach{
         "at the same moment. `profgpu analyze` of the recording's folder uses the trace for the time that it covers "
         "and the recording before and after. If a dynolog daemon is running, profgpu sends the request through it.\n\n"
         "Exit status: 0 done, 1 not done (standard error has the reason), 2 usage.",
+    .second_candidates = actions,
     .run = attach,
 };
 

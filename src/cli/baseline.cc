@@ -101,6 +101,8 @@ Outcome history(const Arguments& arguments) {
   return write_text(rendered(lines, output_width(), output_colour(Colour::kAuto)));
 }
 
+std::vector<std::string> baseline_actions() { return {"save"}; }
+
 }  // namespace
 
 extern const Command kBaseline, kHistory;
@@ -116,6 +118,7 @@ const Command kBaseline{
                  {"profgpu history main", "list all runs saved under the name"}},
     .notes = "The run saved last under a name is the baseline; earlier ones stay as its history. Several jobs may save "
              "into one file at once.\n\nExit status: 0 saved, 1 not saved, 2 usage.",
+    .candidates = baseline_actions,
     .run = baseline,
 };
 

@@ -85,6 +85,7 @@ struct Command {
   bool hidden = false;                       ///< left out of `profgpu --help`
   bool runs_command = false;                 ///< the positional is a command line: nothing in it is ours
   std::vector<std::string> (*candidates)() = nullptr;  ///< values of the positional, for completion and "did you mean"
+  std::vector<std::string> (*second_candidates)() = nullptr;   ///< of the word behind it, for completion
   Outcome (*run)(const Arguments&) = nullptr;
 
   [[nodiscard]] bool takes_positional() const { return !positional.empty(); }

@@ -28,6 +28,8 @@ std::string quoted(std::string_view text) {
   return out;
 }
 
+constexpr std::string_view kBashPrograms =
+    "compopt -o filenames; COMPREPLY=($(compgen -f -- \"$cur\") $([ -z \"$cur\" ] || compgen -c -- \"$cur\"))";
 constexpr std::string_view kBashFiles = "compopt -o filenames; COMPREPLY=($(compgen -f -- \"$cur\"))";
 
 std::string bash_words(const auto& words) {
@@ -46,12 +48,28 @@ std::string bash_values(const Command& command) {
   return out.empty() ? "" : "      case $prev in\n" + out + "      esac\n";
 }
 
+// What may stand behind the options.
+std::string bash_positionals(const Command& command) {
+  std::string out;
+  if (command.second_candidates != nullptr)
+    out += fmt::format("      [ \"$COMP_CWORD\" -lt 3 ] || {}\n", bash_words(command.second_candidates()));
+  if (command.runs_command) out += fmt::format("      {}\n", kBashPrograms);
+  if (command.candidates && command.positional_is_path())
+    out += fmt::format("      if [ \"$COMP_CWORD\" -eq 2 ]; then {}; return; fi\n", bash_words(command.candidates()));
+  else if (command.candidates)
+    out += fmt::format("      {}\n", bash_words(command.candidates()));
+  if (command.positional_is_path()) out += fmt::format("      {}\n", kBashFiles);
+  return out;
+}
+
 std::string bash_script() {
   std::string out = fmt::format(
       "# bash completion for profgpu\n"
       "_profgpu() {{\n"
       "  local cur=${{COMP_WORDS[COMP_CWORD]}} prev=${{COMP_WORDS[COMP_CWORD-1]}}\n"
       "  COMPREPLY=()\n"
+      // The shell takes "--format=json" apart at the sign.
+      "  if [ \"$cur\" = = ]; then cur=; elif [ \"$prev\" = = ]; then prev=${{COMP_WORDS[COMP_CWORD-2]}}; fi\n"
       "  if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
       "    COMPREPLY=($(compgen -W '{} --help --version' -- \"$cur\"))\n"
       "    return\n"
@@ -63,9 +81,7 @@ std::string bash_script() {
     for (const Flag& flag : flags_of(*c)) flags.push_back(flag.name);
     out += fmt::format("    {})\n{}", c->name, bash_values(*c));
     out += fmt::format("      if [[ $cur == -* ]]; then {}; return; fi\n", bash_words(flags));
-    if (c->positional_is_path()) out += fmt::format("      {}\n", kBashFiles);
-    if (c->candidates) out += fmt::format("      {}\n", bash_words(c->candidates()));
-    out += "      ;;\n";
+    out += bash_positionals(*c) + "      ;;\n";
   }
   return out + "  esac\n}\ncomplete -F _profgpu profgpu\n";
 }
@@ -92,7 +108,9 @@ std::string zsh_flag(const Flag& flag) {
 }
 
 std::string zsh_script() {
-  std::string out = "#compdef profgpu\n\n_profgpu() {\n  if (( CURRENT == 2 )); then\n    local -a list=(\n";
+  std::string out =
+      "#compdef profgpu\n\n_profgpu() {\n  if (( CURRENT == 2 )) && [[ $words[2] == -* ]]; then\n"
+      "    compadd -- --help --version\n    return\n  fi\n  if (( CURRENT == 2 )); then\n    local -a list=(\n";
   for (const Command* c : shown_commands()) out += fmt::format("      '{}:{}'\n", c->name, zsh_text(c->summary));
   out += "    )\n    _describe command list\n    return\n  fi\n  local name=$words[2]\n"
          "  shift words\n  (( CURRENT-- ))\n  case $name in\n";
@@ -101,6 +119,8 @@ std::string zsh_script() {
     for (const Flag& flag : flags_of(*c)) out += " \\\n        " + zsh_flag(flag);
     if (c->positional_is_path()) out += " \\\n        '*:path:_files'";
     if (c->candidates) out += fmt::format(" \\\n        '1:{}:({})'", zsh_text(c->name), spaced(c->candidates()));
+    if (c->second_candidates) out += fmt::format(" \\\n        '2:action:({})'", spaced(c->second_candidates()));
+    if (c->runs_command) out += " \\\n        '1:command:_command_names -e' '*:file:_files'";
     out += "\n      ;;\n";
   }
   return out + "  esac\n}\n\n_profgpu \"$@\"\n";
@@ -125,6 +145,10 @@ std::string fish_script() {
     const std::string here = fmt::format("complete -c profgpu -n '__fish_seen_subcommand_from {}'", c->name);
     if (c->positional_is_path()) out += here + " -F\n";
     if (c->candidates) out += fmt::format("{} -a '{}'\n", here, spaced(c->candidates()));
+    if (c->second_candidates) out += fmt::format("{} -a '{}'\n", here, spaced(c->second_candidates()));
+    if (c->runs_command)
+      out += fmt::format("complete -c profgpu -n '__fish_seen_subcommand_from {}; and not string match -q -- \"-*\" "
+                         "(commandline -ct)' -F -a '(__fish_complete_command)'\n", c->name);
   }
   return out;
 }
