@@ -40,7 +40,10 @@ install(CODE "
   file(INSTALL \"\${copyright}\" DESTINATION \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/doc/profgpu\" RENAME copyright)
   file(INSTALL \"${share}/_profgpu\" DESTINATION \"\${CMAKE_INSTALL_PREFIX}/share/zsh/\${zsh}\")")
 install(FILES deploy/ci/action.yml deploy/ci/gitlab.yml DESTINATION share/profgpu/ci)
+# In PATH for any job, and beside the action, which runs the one in its own folder.
+install(PROGRAMS deploy/ci/profgpu-gate DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(PROGRAMS deploy/ci/profgpu-gate DESTINATION share/profgpu/ci)
+install(PROGRAMS deploy/ci/profgpu-gate DESTINATION bin COMPONENT wheel EXCLUDE_FROM_ALL)
 install(FILES README.md CHANGELOG.md AGENTS.md ${third_party} DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 set(CPACK_COMPONENTS_ALL Unspecified)
@@ -77,12 +80,12 @@ set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_PACKAGE_NAME profgpu)
 set(CPACK_PACKAGE_VENDOR "the profgpu authors")
 set(CPACK_PACKAGE_CONTACT "the profgpu authors <profgpu@localhost>")
-set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "says why GPU work is slow, and what to change")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "shows why GPU work is slow, and what to change")
 set(CPACK_DEBIAN_UNSPECIFIED_DESCRIPTION "Records or reads what a job did on its GPUs, from one GPU to many nodes, finds
-where the time goes, and says what that costs and what to change. Watches
+where the time goes, and shows what that costs and what to change. Watches
 devices on a screen, logs them, and exports them for Prometheus.")
 set(CPACK_DEBIAN_LIBRARY_DESCRIPTION "The library under profgpu, with its headers for C and C++: opens traces and
-recordings, analyses them, and watches devices.")
+recordings, analyzes them, and watches devices.")
 set(CPACK_DEBIAN_PACKAGE_SECTION devel)
 set(CPACK_DEBIAN_UNSPECIFIED_PACKAGE_NAME profgpu)
 set(CPACK_DEBIAN_UNSPECIFIED_PACKAGE_DEPENDS "libc6 (>= 2.34), libgcc-s1 (>= 4.2)")

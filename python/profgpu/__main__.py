@@ -14,5 +14,17 @@ def main() -> None:
     os.execv(path, [path, *sys.argv[1:]])
 
 
+def gate() -> None:
+    """``profgpu-gate``: the script of deploy/ci, with this package's program unless PROFGPU names another one."""
+    try:
+        program = program_path()
+    except ProfgpuError as error:
+        sys.exit("profgpu-gate: %s" % error)
+    script = os.path.join(os.path.dirname(program), "profgpu-gate")
+    if not os.path.isfile(script):
+        sys.exit("profgpu-gate: %s is not there" % script)
+    os.execve(script, [script, *sys.argv[1:]], {**os.environ, "PROFGPU": program})
+
+
 if __name__ == "__main__":
     main()

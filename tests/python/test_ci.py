@@ -3,6 +3,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import xml.etree.ElementTree as ElementTree
 
 import pytest
@@ -164,4 +165,24 @@ def test_action_and_template_are_whole():
     assert set(action['inputs']) == {v.split('inputs.')[1].split(' ')[0] for v in step['env'].values() if 'inputs.' in v}
     with open(os.path.join(ROOT, 'deploy', 'ci', 'gitlab.yml'), encoding='utf-8') as file:
         template = yaml.safe_load(file)['.profgpu-gate']
+    assert template['script'] == ['profgpu-gate']   # in PATH, however profgpu was installed
     assert all(name in script for name in template['variables']) and template['artifacts']['reports']['junit'] == 'profgpu.xml'
+
+
+def test_the_python_package_has_the_gate_as_a_program(tmp_path):
+    """`pip install profgpu` puts profgpu-gate into PATH; its program is the package's own."""
+    with open(os.path.join(ROOT, 'pyproject.toml'), encoding='utf-8') as file:
+        assert 'profgpu-gate = "profgpu.__main__:gate"' in file.read()
+    core = tmp_path / 'site' / 'profgpu' / 'core' / 'bin'
+    shutil.copytree(os.path.join(ROOT, 'python', 'profgpu'), tmp_path / 'site' / 'profgpu')
+    core.mkdir(parents=True)
+    shutil.copy(GATE, core)
+    (core / 'profgpu').write_text('#!/bin/sh\necho "own program: $*" >&2\nexit 3\n')
+    (core / 'profgpu').chmod(0o755)
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(('GITHUB_', 'CI_', 'PROFGPU'))}
+    run = [sys.executable, '-c', 'from profgpu.__main__ import gate; gate()']
+    more = {'PYTHONPATH': str(tmp_path / 'site'), 'PROFGPU_BASE': 'a.json', 'PROFGPU_HEAD': 'b.json', 'PROFGPU_FAIL_ON': 'step_time > +3%'}
+    done = subprocess.run(run, cwd=tmp_path, env={**environment, **more}, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 3 and 'own program: diff' in done.stderr, done.stderr
+    done = subprocess.run(run, cwd=tmp_path, env={**environment, 'PYTHONPATH': more['PYTHONPATH']}, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and 'PROFGPU_BASE is not set' in done.stderr

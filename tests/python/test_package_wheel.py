@@ -36,7 +36,7 @@ def test_one_wheel_for_every_python(wheel):
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if name.startswith('profgpu/')}
         metadata = archive.read(next(n for n in archive.namelist() if n.endswith('METADATA'))).decode()
-    assert {'profgpu/py.typed', 'profgpu/guide/loops.py', 'profgpu/core/bin/profgpu', 'profgpu/core/lib/libprofgpu.so',
+    assert {'profgpu/py.typed', 'profgpu/guide/loops.py', 'profgpu/core/bin/profgpu', 'profgpu/core/bin/profgpu-gate', 'profgpu/core/lib/libprofgpu.so',
             'profgpu/core/lib/profgpu/libprofgpu-inject.so', 'profgpu/core/lib/profgpu/libprofgpu-preload.so',
             'profgpu/core/lib/profgpu/libprofgpu-tls.so',
             'profgpu/core/share/profgpu/python-hook/sitecustomize.py'} <= names
