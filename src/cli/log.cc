@@ -308,7 +308,7 @@ Outcome outcome_of(const LogOptions& options, const Log& log, size_t troubles) {
                                                                    ? "\nNext: profgpu analyze " + shell_line({to})
                                                                    : ""));
   else if (options.rows.format == LogFormat::kTable && stderr_is_terminal())
-    print_message("Next: profgpu log -o gpu.csv   ·   profgpu stat   ·   profgpu log --help-query");
+    print_note("Next: profgpu log -o gpu.csv   ·   profgpu stat   ·   profgpu log --help-query");
   if (stop_signal != 0 && options.bounded()) return static_cast<ExitCode>(128 + stop_signal);
   return {};
 }
@@ -326,7 +326,7 @@ Outcome write_log(const LogOptions& options, const OpenDevices& devices, LogFile
   Sampler sampler(devices.backend, sampling, [&log](const Reading& r) { log.add(r); });
   size_t printed = 0;
   if (const std::string left_out = log.left_out(); !left_out.empty())
-    print_message(fmt::format("profgpu: log: no room for {}; -o FILE.csv has every column", left_out));
+    print_note(fmt::format("profgpu: log: no room for {}; -o FILE.csv has every column", left_out));
   listen_for_signals();
   sampler.start();
   follow(options, log, sampler, *devices.backend, printed);
@@ -334,7 +334,7 @@ Outcome write_log(const LogOptions& options, const OpenDevices& devices, LogFile
   sampler.stop();
   if (!log.blocked()) print_troubles(sampler, *devices.backend, printed);
   if (const std::string repeats = log.blocked() ? "" : log.repeats(); !repeats.empty())
-    print_message("profgpu: log: " + repeats);
+    print_note("profgpu: log: " + repeats);
   Outcome outcome = outcome_of(options, log, printed);
   if (sampler.any_stuck()) leave_stuck("log", outcome);
   return outcome;
@@ -347,7 +347,7 @@ Outcome log(const Arguments& arguments) {
   auto devices = open_shown("log", options->devices);
   if (!devices) return devices.error();
   for (const std::string& note : devices->notes)
-    print_message("profgpu: log: " + note + (options->devices.device.empty() ? " (--device all: every GPU)" : ""));
+    print_note("profgpu: log: " + note + (options->devices.device.empty() ? " (--device all: every GPU)" : ""));
   take_facts(*devices, options->rows);
   std::atomic<bool> closed = false;
   if (options->header) options->file.header = LogRows(options->rows, devices->backend->devices()).header();

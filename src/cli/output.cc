@@ -226,6 +226,13 @@ void print_message(std::string_view text) {
   write_all(STDERR_FILENO, line);
 }
 
+void print_note(std::string_view text) {
+  if (!stderr_is_terminal()) return print_message(text);
+  std::string lines = wrap(text, message_width(), "");
+  lines.pop_back();
+  print_message(lines);
+}
+
 void print_error(std::string_view command, const Error& error) {
   std::string text = "profgpu: ";
   if (!command.empty()) text += std::string(command) + ": ";

@@ -83,10 +83,13 @@ void print_error(std::string_view command, const Error& error);
 /// One line on standard error; control characters are shown, not sent.
 void print_message(std::string_view text);
 
+/// A sentence for a person: on a terminal as many lines as it takes.
+void print_note(std::string_view text);
+
 /// What is wrong with an input, as a message: the path stands before the text unless the text begins with it.
 void print_issue(std::string_view path, std::string_view text);
 
-/// Text that cannot move the cursor or change colours: control characters but line feeds become \xNN.
+/// Text that cannot move the cursor or change colors: control characters but line feeds become \xNN.
 std::string printable(std::string_view text);
 
 }  // namespace profgpu

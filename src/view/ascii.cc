@@ -30,6 +30,12 @@ std::string_view likeness(uint32_t c) {
   return it == kAscii.end() ? "?" : it->second;
 }
 
+// "DataLoader(…, num_workers=4)" is to be typed; "a_long_na…" was cut, and keeps its width. `before`: what was read.
+bool is_in_code(std::string_view before, std::string_view after) {
+  const bool begins = before.ends_with('(') || before.ends_with('=') || before.ends_with(", ");
+  return begins && (after.starts_with(',') || after.starts_with(')'));
+}
+
 }  // namespace
 
 std::string ascii_text(std::string_view text) {
@@ -38,6 +44,8 @@ std::string ascii_text(std::string_view text) {
     const Character c = first_character(text);
     if (c.code_point < 0x80 && c.valid) {
       out += static_cast<char>(c.code_point);
+    } else if (c.code_point == U'…' && is_in_code(out, text.substr(c.bytes))) {
+      out += "...";
     } else {
       const std::string_view like = likeness(c.code_point);
       // As wide as it was.

@@ -265,6 +265,7 @@ constexpr int kIndent = 2;
 constexpr int kBetween = 2;       // label to bar, bar to value
 constexpr int kGap = 4;           // panel to panel
 constexpr int kLongestLabel = 28;
+constexpr int kShortestLabel = 6;
 
 struct Columns {
   int label = 0;
@@ -298,9 +299,9 @@ Lines panel_lines(const Panel& panel, const Columns& columns, int bar_cells, dou
   Lines out{Line(panel.title, Style::kStrong)};
   for (const BarRow& row : panel.rows) {
     Line line;
-    line.skip(kIndent).add(padded_right(label_of(row), columns.label)).skip(kBetween);
-    line.add(padded_right(bar(row.pct / full_pct, bar_cells), bar_cells), row.style);
-    out.push_back(std::move(line.skip(kBetween).add(padded_left(row.value, columns.value))));
+    line.skip(kIndent).add(padded_right(truncated(label_of(row), columns.label), columns.label)).skip(kBetween);
+    if (bar_cells > 0) line.add(padded_right(bar(row.pct / full_pct, bar_cells), bar_cells), row.style).skip(kBetween);
+    out.push_back(std::move(line.add(padded_left(row.value, columns.value))));
   }
   append(out, note_lines(panel, columns.around_bar() + bar_cells));
   return out;
@@ -322,6 +323,8 @@ Lines stacked(const std::vector<const Panel*>& panels, int width) {
   // Without room for both, figures rather than bars.
   const int room = width - columns.around_bar();
   const int cells = room < kShortestStacked ? 0 : std::min(room, kLongestBar);
+  const int label = width - kIndent - kBetween - columns.value;
+  if (cells == 0) columns.label = std::min(columns.label, std::max(label, kShortestLabel));
   Lines out;
   for (const Panel* panel : panels) append_apart(out, panel_lines(*panel, columns, cells, longest(panels)));
   return out;

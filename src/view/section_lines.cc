@@ -53,9 +53,10 @@ class FindingLines {
   Lines take() { return std::move(out_); }
 
   void heading() {
-    Line& line = out_.emplace_back("Findings, most expensive first", Style::kStrong);
-    if (std::ranges::any_of(report_.findings, [](const Finding& f) { return f.cost_ns.has_value(); }))
-      line.to_column(text_end_).add(padded_left(per_step_ ? "cost per step" : "cost", kCostWidth), Style::kFaint);
+    Line line("Findings, most expensive first", Style::kStrong);
+    if (std::ranges::none_of(report_.findings, [](const Finding& f) { return f.cost_ns.has_value(); }))
+      return out_.push_back(std::move(line));
+    add_with_cost(std::move(line), Line(padded_left(per_step_ ? "cost per step" : "cost", kCostWidth), Style::kFaint));
   }
 
   void headline(const Finding& finding, int max_lines = kMaxLines) {
@@ -65,7 +66,7 @@ class FindingLines {
     const std::string ranks = ranks_concerned(report_, finding);
     const std::string what = ranks.empty() ? finding.what : ranks + ": " + finding.what;
     if (text_end_ - rule_ - 6 < kMinRoom) {   // the observation goes below the rule's name
-      out_.push_back(std::move(first.to_column(text_end_).add(cost_cell(finding))));
+      add_with_cost(std::move(first), cost_cell(finding));
       return append(out_, wrapped_after(Line().skip(2), what, width_, Style::kPlain, max_lines));
     }
     Lines lines =
@@ -98,6 +99,15 @@ class FindingLines {
   }
 
  private:
+  // Below the line if there is no room beside it.
+  void add_with_cost(Line line, const Line& cost) {
+    if (line.width() >= text_end_) {
+      out_.push_back(std::move(line));
+      line = Line();
+    }
+    out_.push_back(std::move(line.to_column(text_end_).add(cost)));
+  }
+
   [[nodiscard]] Line cost_cell(const Finding& finding) const {
     const std::optional<double> cost = cost_of_step(report_, finding);
     if (!cost || *cost == 0)
@@ -123,7 +133,7 @@ class FindingLines {
     add(Line().skip(kFindingIndent).add("→ ", Style::kGood), text, Style::kPlain);
   }
   void add_detail(const std::string& text) { add(Line().skip(kFindingIndent + 2), text, Style::kFaint); }
-  // "in normalize (image_transforms.py:390): 105.7 ms a step"
+  // "in normalize (image_transforms.py:390): 105.7 ms per step"
   void add_location(const Finding& finding, const Place& place) {
     const std::string time = format_duration(per_step(report_, finding, place.ns));
     add_detail("in " + location_text(place) + ": " + time + (per_step_ ? " per step" : ""));

@@ -93,6 +93,24 @@ TEST(Terminal, NoLineIsWiderThanTheScreen) {
   }
 }
 
+TEST(Terminal, OnANarrowScreenFiguresAreWhole) {
+  const auto is_cut = [](std::string_view line) {   // within a number or its unit
+    const size_t end = line.find_last_not_of(' ');
+    return end != line.npos && line.substr(0, end + 1).ends_with("…");
+  };
+  for (const int width : {30, 36, 44, 50}) {
+    const std::string text = show(sample_report(), width);
+    for (const char* cost : {"cost per step", "not estimated"})
+      EXPECT_NE(text.find(cost), std::string::npos) << width << '\n' << text;
+    const size_t begin = text.find("\nA step of "), end = text.find("Findings, most");
+    ASSERT_LT(begin, end) << text;
+    for (const std::string_view line : lines_of(text.substr(begin + 1, end - begin)))
+      if (line.starts_with("  ") && line.ends_with("%")) EXPECT_LE(display_width(line), width) << line;
+    for (const std::string_view line : lines_of(text.substr(begin + 1, end - begin)))
+      EXPECT_FALSE(line.starts_with("  ") && is_cut(line)) << width << ": " << line;
+  }
+}
+
 TEST(Terminal, OnANarrowScreenTheChecklistLeavesOutLimits) {
   Report report;
   report.checklist.push_back({"memory-headroom", "", Verdict::kPass, 99.9, 10, "memory headroom 99.9 % (over 10)"});
