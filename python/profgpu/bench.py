@@ -27,8 +27,8 @@ class BenchResult:
 
     @property
     def figures(self) -> List[Dict[str, Any]]:
-        """A dict a figure: benchmark, name, label, device, peer, value, best, unit ("GB/s", "TFLOP/s", "ns"), spread_pct,
-        runs, and what the device did meanwhile. What is not known is None."""
+        """A dict per figure: benchmark, name, label, device, peer, value, best, unit ("GB/s", "TFLOP/s", "ns"), spread_pct,
+        runs, and what the device did meanwhile. Unknown values are None."""
         return list(self.document["figures"])
 
     @property

@@ -20,7 +20,7 @@
 namespace profgpu {
 
 // A column as one array.
-/// Budget: an append a cell; of text, one look-up too, none where it is the text before it.
+/// Budget: an append per cell; of text also a lookup, none where it is the text before it.
 class ColumnValues {
  public:
   /// Of cells of any kind, whose text may be gone after add().
@@ -72,7 +72,7 @@ struct profgpu_text {
   std::string text;
 };
 
-/// Columns by number, laid out when they are asked for. It may be asked by several threads.
+/// Columns by number, laid out at the first request. Several threads may request them.
 struct profgpu_table {
   profgpu_table() = default;
   profgpu_table(const profgpu_table&) = delete;

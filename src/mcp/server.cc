@@ -107,7 +107,7 @@ McpServer::Answer McpServer::read_resource(const Record& parameters) {
 McpServer::Answer McpServer::dispatch(const std::string& method, const Record& parameters) {
   if (method == "initialize") return initialize(parameters);
   if (method == "ping") return Record();
-  // Every list is one page, so no cursor was given out.
+  // Every list is one page, so no cursor exists.
   if (method.ends_with("/list") && !parameters.at("cursor").is_null()) return Failure{kInvalidParams, "unknown cursor"};
   if (method == "tools/list") {
     List list;

@@ -187,7 +187,7 @@ Result<Record> section_with_rows(const ToolCall& call, const OpenRun& run, const
   return answer;
 }
 
-// Whether rows are asked for, and how.
+// Whether the call chooses rows.
 bool asks_for_rows(const ToolArguments& arguments) {
   constexpr std::array<std::string_view, 4> kOfPages = {"offset", "limit", "contains", "key"};
   return std::ranges::any_of(kOfPages, [&](std::string_view name) { return arguments.has(name); });

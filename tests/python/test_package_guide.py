@@ -277,7 +277,7 @@ def test_loader(workers):
         assert sorted(seen[:, 0].tolist()) == list(range(12))
     stats = loader.get_stats()
     assert len(loader) == 6 and len(loader.load_times) == len(loader.transfer_times) == 12
-    # Two items of 20 ms a batch, by one process or shared by two.
+    # Two items of 20 ms per batch, by one process or shared by two.
     assert (39 if workers == 0 else 10) <= stats['avg_load_ms'] < 80 and stats['avg_transfer_ms'] < 20
     assert stats['first_load_ms'] >= 39, 'with the start of the workers'
 

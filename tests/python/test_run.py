@@ -277,7 +277,7 @@ def eventually(check, seconds=60):
 
 
 class Terminal:
-    """The program in a terminal of its own, started by nobody's shell."""
+    """The program in a terminal of its own, without a shell."""
 
     def __init__(self, *words, env=None):
         self.pid, self.fd = pty.fork()
@@ -301,7 +301,7 @@ class Terminal:
             return False
         try:
             self.text += os.read(self.fd, 65536)
-        except OSError:  # nobody has the terminal open any more
+        except OSError:  # no process has the terminal open any more
             self.open = False
         return self.open
 
@@ -556,7 +556,7 @@ def test_hung_driver_does_not_hold_the_command(stage):
 def test_driver_that_hangs_while_it_is_opened(stage):
     process = subprocess.Popen([PROGRAM, '--', 'echo', 'ran'], env=stage(STEADY + 'hang nvmlDeviceGetName 0\n'),
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
-    assert b'waiting for the driver' in process.stderr.readline(), 'nobody waits for seconds without a word'
+    assert b'waiting for the driver' in process.stderr.readline(), 'no wait of seconds without a word'
     assert process.poll() is None
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=60)
@@ -646,7 +646,7 @@ def test_samples_come_as_the_run_goes(stage, tmp_path):
 
 
 def test_samples_to_a_pipe(stage, tmp_path):
-    """Whoever opens it late or never, or stops to read, does not hold the command up for ever."""
+    """Whoever opens it late or never, or stops to read, does not hold the command up forever."""
     pipe = tmp_path / 's.jsonl'
     os.mkfifo(pipe)
     reader = subprocess.Popen(['sh', '-c', 'sleep 0.3; cat "$0"', pipe], stdout=subprocess.PIPE)
@@ -677,7 +677,7 @@ def test_a_short_command_is_not_held_up(stage):
     """Sixteen devices with slow calls: what is read before and after is what the summary cannot do without."""
     scenario = 'driver 550.54.15\ndelay_us 50\ndevice 0..15\nutilization 80\nmemory_used 8589934592\npower 500\n'
     runs = []
-    # In full it is over 60 calls a device; a machine that stalls gives time for more, and for none at once.
+    # In full it is over 60 calls per device; a machine that stalls gives time for more, and for none at once.
     while len(runs) < 30 and not any(quick(d) for d in runs):
         runs.append(document(run('run', '--json', '--', 'true', env=stage(scenario))))
     assert any(quick(d) for d in runs), [(d['sampler']['calls'], d['sampler']['first_reading_ns']) for d in runs]

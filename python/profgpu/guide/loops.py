@@ -60,7 +60,7 @@ def auto_profile(warmup: Union[int, Callable[..., Any]] = 3, iterations: int = 1
 def quick_benchmark(
     model: Any, input_shape: Tuple[int, ...], num_iterations: int = 100, warmup: int = 10
 ) -> Tuple[float, float]:
-    """Prints and returns the mean time of a forward in ms and samples a second, on the GPU where there is one.
+    """Prints and returns the mean time of a forward in ms and samples per second, on the GPU if there is one.
 
     The model is put back to the device and mode that it was in. Further numbers are in ``quick_benchmark.timing``.
     """
