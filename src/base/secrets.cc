@@ -437,14 +437,14 @@ std::string masked(std::string_view text, TextOf of) {
 std::string masked_secrets(std::string_view text) { return masked(text, TextOf::kOthers); }
 
 std::string masked_message(std::string_view text) {
-  std::string out;
-  for (bool quoted = false;; quoted = !quoted) {
-    const size_t end = text.find('"');
-    out += masked(text.substr(0, end), quoted ? TextOf::kOthers : TextOf::kProgram);
-    if (end == text.npos) return out;
-    out += '"';
-    text.remove_prefix(end + 1);
-  }
+  // What is quoted may have quotes, too; a quote that was cut has no end.
+  const size_t first = text.find('"');
+  if (first == text.npos) return masked(text, TextOf::kProgram);
+  const bool closed = std::ranges::count(text, '"') % 2 == 0;
+  const size_t last = closed ? text.rfind('"') : text.size();
+  return masked(text.substr(0, first), TextOf::kProgram) + '"' +
+         masked(text.substr(first + 1, last - first - 1), TextOf::kOthers) +
+         masked(text.substr(last), TextOf::kProgram);
 }
 
 bool may_hold_secret(std::string_view text) {

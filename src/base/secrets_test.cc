@@ -116,6 +116,7 @@ TEST(Secrets, OrdinaryTextStays) {
 TEST(Secrets, OfAMessage) {
   const std::pair<const char*, const char*> all[] = {
       {"a.txt: starts with \"password: hunter2\"", "a.txt: starts with \"password: ***\""},
+      {"unknown option --{\"token\": \"abc\"}", "unknown option --{\"token\": \"***\"}"},
       {"\"HF_TOKEN=x\" is not FIELD", "\"HF_TOKEN=***\" is not FIELD"},
       {"unknown option --password=hunter2", "unknown option --password=***"},
       {"no such column: AKIAIOSFODNN7EXAMPLE", "no such column: ***"},

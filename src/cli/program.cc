@@ -116,7 +116,8 @@ Outcome help(const Arguments& arguments) {
   if (name == kAgentsTopic) return write_text(stdout_is_terminal() ? fitted_agents_text() : std::string(agents_text()));
   if (const Command* command = find_command(name)) return write_text(command_help(*command));
   if (const OwnWords own = own_words_for({name}); !own.notes.empty())
-    return Outcome::usage({"\"" + name + "\" is another tool's word", own.notes.front() + "; see profgpu help " + own.words.front()});
+    return Outcome::usage({"\"" + name + "\" is another tool's word",
+                           own.notes.front() + "; see profgpu help " + own.words.front()});
   if (explanation(name)) return Outcome::usage({"\"" + name + "\" is not a command", "profgpu explain " + name});
   return Outcome::usage({"there is no command \"" + name + "\"",
                          did_you_mean(name, help_topics(), "`profgpu help` lists the commands")});
