@@ -253,7 +253,9 @@ class RunsOfKernels {
     const OpArgs args = id.valid() ? trace_.op_args[id.value] : OpArgs();
     if (!args.shapes.valid()) return "no shapes recorded";
     if (find_family(trace_.name(op)) == nullptr) return "operator not known";
-    const bool in_tensors = args.values.valid() || attends_to_cache(trace_.name(op));
+    // A node of the backward pass has gradients alone.
+    const bool in_tensors = args.values.valid() || attends_to_cache(trace_.name(op)) ||
+                            trace_.name(op).starts_with("torch::autograd::CppNode<");
     return in_tensors ? "sizes not in the trace" : "no values recorded";
   }
 

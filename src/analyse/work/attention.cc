@@ -197,7 +197,7 @@ OpWork latent_attention(const OpInputs& in, const AttendedKeys& attended) {
   const int64_t heads = query[query.size() - 2];
   const int64_t tokens = product_of(std::span(query).first(query.size() - 2)).or_unknown();
   if (value <= 0 || value > size || tokens < attended.tokens) return {};
-  const Amount each = Amount(heads) * (size + value);
+  const Amount each = (Amount(size) + value) * heads;
   const Amount moved = bytes_of(in, 0) + bytes_of(Amount(tokens) * heads * value, in[0].element_bits()) +
                        bytes_of(Amount(attended.keys) * size, in[1].element_bits());
   OpWork work = multiplying(each * attended.pairs, moved, in[0]);

@@ -191,7 +191,8 @@ OpWork marlin(const OpInputs& in) {
 // awq_gemm(a [m, k], weights [k, n/8], ...), of 32-bit words with eight numbers.
 OpWork awq(const OpInputs& in) {
   const Sizes& weights = in[1].shape;
-  return weights.size() == 2 && weights[0] == last(in[0].shape, 0) ? packed(in, 8 * weights[1]) : OpWork();
+  if (weights.size() != 2 || weights[0] != last(in[0].shape, 0)) return {};
+  return packed(in, (Amount(weights[1]) * 8).or_unknown());
 }
 
 // gptq_gemm and machete_mm (a [m, k], weights [words of k, n], ...).

@@ -45,6 +45,7 @@ TEST(Products, OfQuantizedWeights) {
   EXPECT_EQ(gptq.flops, kFlops);
   EXPECT_EQ(work_of("_C::machete_mm", "[[8, 64], [8, 32], []]", half).flops, kFlops);
   EXPECT_EQ(work_of("_C::awq_gemm", "[[8, 64], [63, 4], [1, 32], [1, 4], []]", half), OpWork());
+  EXPECT_EQ(work_of("_C::awq_gemm", "[[8, 64], [64, 9000000000000000000], [1, 32], [1, 4], []]", half), OpWork());
   const OpWork fp4 = work_of("_C::cutlass_scaled_fp4_mm", "[[8, 32], [8, 32], [32, 32], [128, 4], [128, 4], [1]]",
                              R"(["c10::BFloat16", "unsigned char", "unsigned char", "c10::Float8_e4m3fn",
                                  "c10::Float8_e4m3fn", "float"])");
