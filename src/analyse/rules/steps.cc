@@ -33,7 +33,8 @@ void describe_low_gpu_utilization(const Measured& m, Finding& f) {
   const bool asked = m.idle_pct(IdleCause::kNoRequests) <= m.idle_pct(IdleCause::kUntracedWork);
   f.what = fmt::format("{} is busy {} of the {}", m.device_label(), format_percent(*f.value),
                        all ? "time" : asked ? "recorded time" : "time with requests");
-  f.why = "Nothing runs on it for the rest.";
+  f.why = fmt::format("Most of the idle time is {} ({} of the time).", words(idle_cause_name(m.largest_idle_cause())),
+                      format_percent(m.idle_pct(m.largest_idle_cause())));
   f.fix = {"see the idle time by cause: --section idle"};
   f.where = m.places_in_gaps(m.largest_idle_cause());
 }
@@ -76,6 +77,15 @@ std::optional<double> step_time_variance_value(const Measured& m) {
   return percentile(durations, 95).value_or(0) / median;
 }
 
+// What of a long step is work that other steps do not have.
+std::string rare_work(const Measured& m, const Step& longest) {
+  const double median_ns = percentile(measured_durations(m), 50).value_or(0);
+  const int64_t saving_ns = overlap_length(m.facts().get<Phases>().checkpoint, longest.elapsed);
+  const double beyond_ns = static_cast<double>(longest.elapsed.length()) - median_ns;
+  if (saving_ns == 0 || 2 * static_cast<double>(saving_ns) < beyond_ns) return "";
+  return fmt::format(", {} of it saving a checkpoint", format_duration(static_cast<double>(saving_ns)));
+}
+
 void describe_step_time_variance(const Measured& m, Finding& f) {
   f.what = "some steps take much longer than others";
   f.why = fmt::format("Slow steps (95th percentile) take {:.1f} times the median of {}.", *f.value,
@@ -85,8 +95,9 @@ void describe_step_time_variance(const Measured& m, Finding& f) {
            "batches"};
   const std::vector<const Step*> steps = compared_steps(m);
   const Step& longest = **std::ranges::max_element(steps, {}, [](const Step* s) { return s->elapsed.length(); });
-  f.evidence.push_back(fmt::format("longest: {} with {}", shortened(longest.name),
-                                   format_duration(static_cast<double>(longest.elapsed.length()))));
+  f.evidence.push_back(fmt::format("longest: {} with {}{}", shortened(longest.name),
+                                   format_duration(static_cast<double>(longest.elapsed.length())),
+                                   rare_work(m, longest)));
   f.seen.step = longest.index;
 }
 
@@ -153,6 +164,9 @@ void describe_python_gc(const Measured& m, Finding& f) {
   Removal removal;
   removal.host_time = collections;
   set_cost(f, m.wall_ns(), m.replay().saved_by(removal));
+  Intervals idle;
+  for (const Gap& gap : m.gaps()) append(idle, gap.time());
+  place_in_lane(m, intersect(collections, idle), f);
 }
 
 }  // namespace
