@@ -280,7 +280,8 @@ std::string change_words(const WhatIf& change) {
   constexpr std::array kNames = {Words{"communication_free", "without transfers"},
                                  Words{"input_free", "with input always ready"},
                                  Words{"host_bound_free", "if work were launched in time"},
-                                 Words{"even_ranks", "with all ranks alike in each step"}};
+                                 Words{"even_ranks", "with all ranks alike in each step"},
+                                 Words{"even_stages", "with even pipeline stages"}};
   if (change.change == "straggler_median") return "with " + ranks_text(change.ranks) + " like the others";
   for (const auto& [code, text] : kNames)
     if (code == change.change) return std::string(text);

@@ -53,7 +53,9 @@ class SimulatedJob {
       if (inputs_.ranks.size() > 1) digests.push_back(rank_digest(r.rank, f));
     }
     if (facts.size() > 1) {
-      job = analyse_job(digests, inputs_.samples);
+      std::vector<const RankDiagnosis*> diagnoses;
+      for (const RankDiagnosis& r : evidence.ranks) diagnoses.push_back(&r);
+      job = analyse_job(digests, inputs_.samples, own_savings(diagnoses));
       evidence.job = &job;
     }
     Diagnosis diagnosis = diagnose(evidence);

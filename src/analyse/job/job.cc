@@ -321,6 +321,21 @@ class OtherRunSearch {
   std::vector<OtherRun> found_;
 };
 
+// Ranks with fewer or more recorded steps than most: one sentence per number of steps.
+std::vector<std::string> other_step_counts(std::span<const RankDigest> ranks) {
+  std::map<size_t, std::vector<int>> by_count;
+  for (const RankDigest& r : ranks)
+    if (r.annotated && !r.steps.empty()) by_count[r.steps.size()].push_back(r.rank);
+  std::vector<std::string> notes;
+  if (by_count.size() < 2) return notes;
+  const auto usual = std::ranges::max_element(by_count, {}, [](const auto& c) { return c.second.size(); });
+  for (const auto& [count, of_count] : by_count)
+    if (count != usual->first)
+      notes.push_back(fmt::format("{}: {} {}, most others {}; what the ranks share is compared", ranks_text(of_count),
+                                  count, count == 1 ? "step" : "steps", usual->first));
+  return notes;
+}
+
 // What limits the comparison of ranks: one sentence each, without a full stop.
 std::vector<std::string> job_notes(const JobView& job) {
   const auto& [ranks, matches, clocks, all] = job;
@@ -341,6 +356,7 @@ std::vector<std::string> job_notes(const JobView& job) {
   };
   note(strangers, "no collective matches another rank's: another run, other steps, or groups whose other ranks have no "
                   "trace here");
+  std::ranges::move(other_step_counts(ranks), std::back_inserter(notes));
   note(by_steps, "no shared collective links the clock to rank {}'s; aligned by the starts of equal steps, so it is "
                  "unknown which rank waits for which");
   note(unknown, "neither a collective nor a step links the clock to rank {}'s; times are as in the files");
@@ -355,7 +371,7 @@ std::vector<std::string> job_notes(const JobView& job) {
 
 }  // namespace
 
-Job analyse_job(std::span<const RankDigest> ranks, const SampleLog& samples) {
+Job analyse_job(std::span<const RankDigest> ranks, const SampleLog& samples, std::span<const OwnSavings> savings) {
   Job job;
   for (const RankDigest& r : ranks) {
     job.ranks.push_back(r.rank);
@@ -401,9 +417,14 @@ Job analyse_job(std::span<const RankDigest> ranks, const SampleLog& samples) {
   for (const Straggler& s : job.stragglers) late.push_back(s.rank);
   const JobLanes lanes = join_lanes(view);
   job.critical_path = critical_path(lanes);
-  const LateRanks late_ranks{late, links, job.late_by_turns.has_value()};
+  LateRanks late_ranks{late, links, job.late_by_turns.has_value()};
+  std::vector<int64_t> even_stages;
+  if (late.empty() && !job.late_by_turns) job.uneven_stage = uneven_stage(ranks, job.parallelism);
+  if (job.uneven_stage) even_stages = less_with_even_stages(lanes, job.parallelism, *job.uneven_stage);
+  late_ranks.even_stages = even_stages;
   job.what_if = what_if(lanes, late_ranks);
   job.what_if_on_top = what_if_on_top(lanes, late_ranks);
+  job.what_if_less = what_if_less(lanes, late_ranks, savings);
   return job;
 }
 

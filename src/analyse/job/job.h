@@ -15,6 +15,7 @@
 #include "analyse/job/rank_digest.h"
 #include "analyse/job/stragglers.h"
 #include "analyse/job/traffic.h"
+#include "analyse/job/uneven_stage.h"
 #include "analyse/job/what_if.h"
 
 namespace profgpu {
@@ -55,9 +56,11 @@ struct Job {
   std::vector<OtherRun> other_runs;      ///< ranks that are left out of everything else
   std::vector<std::string> notes;        ///< what limits the comparison of ranks, one sentence each
   std::vector<Parallelism> parallelism;  ///< how the work is shared, most exposed first
+  std::optional<UnevenStage> uneven_stage;   ///< only if no rank is late
   CriticalPath critical_path;            ///< of the measured steps
   std::vector<WhatIf> what_if;           ///< step durations under changes; see find_what_if
   std::vector<WhatIf> what_if_on_top;    ///< likewise, once stragglers are like the others; empty without stragglers
+  std::vector<WhatIf> what_if_less;      ///< of rules' own changes; see what_if_less()
 
   /// Whether a rank never arrives at a collective in which the others wait.
   [[nodiscard]] bool hangs() const { return first_hang(missing) != nullptr; }
@@ -86,7 +89,8 @@ struct Job {
 };
 
 /// `ranks` are in ascending order; one rank gives no stragglers and no clocks. `samples`: of the ranks' devices, if
-/// any.
-Job analyse_job(std::span<const RankDigest> ranks, const SampleLog& samples = {});
+/// any. `savings`: of rules' changes, for Job::what_if_less.
+Job analyse_job(std::span<const RankDigest> ranks, const SampleLog& samples = {},
+                std::span<const OwnSavings> savings = {});
 
 }  // namespace profgpu

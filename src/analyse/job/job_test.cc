@@ -4,6 +4,7 @@
 
 #include <deque>
 
+#include "tests/support/hand_job.h"
 #include "tests/support/trace_rows.h"
 
 namespace profgpu {
@@ -341,6 +342,22 @@ TEST_F(JobTest, OneRankHasNoClocks) {
   EXPECT_TRUE(job.clocks.empty());
   EXPECT_TRUE(job.stragglers.empty());
   EXPECT_EQ(job.step_mean_ns.at(0), 1000);
+}
+
+TEST(Job, RanksWithOtherNumbersOfStepsAreNamed) {
+  test::HandJob job;
+  for (int r = 0; r < 3; ++r) job.add("a");
+  for (int64_t i = 0; i < 8; ++i)
+    job.call({.number = i, .step = i}, {{0, i * 1000 + 10, i * 1000 + 20}, {1, i * 1000 + 10, i * 1000 + 20},
+                                        {2, i * 1000 + 10, i * 1000 + 20}});
+  job.steps(8, 1000);
+  const auto tells = [&] {
+    return std::ranges::count(analyse_job(job.ranks).notes,
+                              "rank 2: 5 steps, most others 8; what the ranks share is compared");
+  };
+  EXPECT_EQ(tells(), 0);
+  job.ranks[2].steps.resize(5);
+  EXPECT_EQ(tells(), 1);
 }
 
 }  // namespace

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "analyse/rank/collectives.h"
 #include "analyse/rank/idle.h"
 #include "analyse/rank/names.h"
 #include "analyse/rank/phases.h"
 #include "analyse/rank/steps.h"
+#include "base/saturated.h"
 
 namespace profgpu {
 namespace {
@@ -376,6 +378,24 @@ Lane Lane::compute(const Facts& facts) {
   const Devices& devices = facts.get<Devices>();
   if (devices.busiest < 0) return {};
   return Builder(facts, devices.devices[static_cast<size_t>(devices.busiest)]).build();
+}
+
+std::vector<LaneSaving> Lane::savings(const Trace& trace, const Intervals& time, int64_t saved_ns) const {
+  std::vector<LaneSaving> all;
+  const auto whole = static_cast<double>(total_length(time));
+  int64_t from = INT64_MIN;
+  size_t at = 0;
+  for (uint32_t p = 0; p < points.size() && whole > 0; ++p) {
+    const int64_t to = saturated_sub(points[p].time_ns, trace.base_time_ns);
+    int64_t ns = 0;
+    for (; at < time.size() && time[at].start < to; ++at) {
+      ns += overlap_length(time[at], {from, to});
+      if (time[at].end > to) break;
+    }
+    from = to;
+    if (ns > 0) all.push_back({p, std::llround(static_cast<double>(saved_ns) * static_cast<double>(ns) / whole)});
+  }
+  return all;
 }
 
 std::string_view lane_time_name(LaneTime kind) {

@@ -12,6 +12,7 @@
 #include "analyse/rank/devices.h"
 #include "analyse/rank/facts.h"
 #include "analyse/rank/idle.h"
+#include "analyse/report/report.h"
 
 namespace profgpu {
 
@@ -56,6 +57,10 @@ struct Lane {
   std::vector<LanePart> parts;     ///< between two points by first appearance
   std::vector<LaneStep> steps;     ///< one per Steps::steps
   static Lane compute(const Facts& facts);
+
+  /// `saved_ns` in all, spread over the points by how much of `time` (sorted, disjoint, on the trace's clock) lies
+  /// before each; in the points' order.
+  [[nodiscard]] std::vector<LaneSaving> savings(const Trace& trace, const Intervals& time, int64_t saved_ns) const;
 };
 
 }  // namespace profgpu

@@ -36,11 +36,12 @@ struct Stage {
   std::vector<int> ranks;           ///< with a trace here, ascending
   int64_t bubble_ns_per_step = 0;   ///< mean over its ranks: the device only runs sends and receives
   double bubble_pct = 0;            ///< of the mean step
+  int64_t compute_ns_per_step = 0;  ///< mean over its ranks
   std::optional<int64_t> peak_allocated_bytes;   ///< the largest of its ranks
 
   void fields(auto&& v) const {
     v("stage", stage), v("ranks", ranks), v("bubble_ns_per_step", bubble_ns_per_step), v("bubble_pct", bubble_pct);
-    v("peak_allocated_bytes", peak_allocated_bytes);
+    v("compute_ns_per_step", compute_ns_per_step), v("peak_allocated_bytes", peak_allocated_bytes);
   }
 };
 
@@ -51,6 +52,8 @@ struct Pipeline {
   /// Bubble of (p - 1) / (m + p - 1) among forward and backward passes, as a share of the step.
   std::optional<double> ideal_bubble_pct;
   double bubble_pct = 0;                   ///< mean over ranks
+  /// Of the ideal bubble, what it would be shorter by with four micro-batches per stage; 0: there are as many.
+  int64_t avoidable_ns_per_step = 0;
   std::vector<Stage> by_stage;             ///< empty: stages are unknown
 
   void fields(auto&& v) const {

@@ -302,6 +302,33 @@ TEST(Parallelism, PipelineStagesAndBubbles) {
   EXPECT_EQ(ways(ranks[1])[0].pipeline->by_stage.at(0).stage, 1);
 }
 
+// As where each pair of stages has a communicator, and another one for the way back.
+TEST(Parallelism, StagesThatHaveAGroupPerPairAreOnePipeline) {
+  std::vector<HandRank> ranks;
+  for (int r = 0; r < 4; ++r) {
+    HandRank rank(r);
+    rank.d.world_size = 4;
+    const auto pair = [](int first, const char* way) {
+      return Group{.name = way + std::to_string(first), .members = "[" + std::to_string(first) + ", " +
+                   std::to_string(first + 1) + "]", .size = 2};
+    };
+    for (int m = 0; m < 4; ++m) {
+      if (r > 0) rank.call({"recv", pair(r - 1, "f"), kX, kMiB, 30'000 * m, 4'000});
+      if (r < 3) rank.call({"send", pair(r, "f"), kX, kMiB, 30'000 * m + 20'000, 1'000});
+      if (r < 3) rank.call({"recv", pair(r, "b"), kX, kMiB, 400'000 + 30'000 * m, 2'000});
+      if (r > 0) rank.call({"send", pair(r - 1, "b"), kX, kMiB, 420'000 + 30'000 * m, 1'000});
+    }
+    rank.backward(300'000, 500'000);
+    ranks.push_back(std::move(rank));
+  }
+  const auto all = ways(ranks);
+  const auto pipeline = std::ranges::find_if(all, [](const Parallelism& way) { return way.pipeline.has_value(); });
+  ASSERT_NE(pipeline, all.end());
+  EXPECT_EQ(pipeline->pipeline->stages, 4);
+  ASSERT_EQ(pipeline->pipeline->by_stage.size(), 4u);
+  for (int r = 0; r < 4; ++r) EXPECT_EQ(pipeline->pipeline->by_stage[static_cast<size_t>(r)].ranks, std::vector<int>{r});
+}
+
 TEST(Parallelism, TwoPipelinesInOneGroup) {
   std::vector<HandRank> ranks;   // 0 -> 2, 1 -> 3
   for (int r = 0; r < 4; ++r) {

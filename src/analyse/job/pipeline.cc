@@ -1,7 +1,9 @@
 #include "analyse/job/parallelism.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
+#include <set>
 
 #include "analyse/job/matched_collectives.h"
 #include "base/statistics.h"
@@ -107,6 +109,28 @@ std::optional<Staged> staged(const PairUses& pairs, uint32_t g, const GroupUse& 
   return out;
 }
 
+// Pipelines whose neighbors have a group of their own each, as chains of ranks, by number.
+std::optional<Staged> staged_by_pairs(std::span<const RankDigest> ranks, const GroupUses& uses,
+                                      const std::map<uint32_t, bool>& groups) {
+  std::map<int, std::set<std::vector<int>>> pairs_of;   // by rank
+  Neighbors joined;
+  for (const auto& [g, one_pipeline] : groups) {
+    const std::vector<int> members = member_ranks(uses.groups[g].members);
+    if (members.size() != 2) return std::nullopt;
+    joined.join(members[0], members[1]);
+    for (const int rank : members) pairs_of[rank].insert(members);
+  }
+  if (std::ranges::none_of(pairs_of, [](const auto& p) { return p.second.size() > 1; })) return std::nullopt;
+  Staged out;
+  for (const auto& [root, members] : joined.sets()) {
+    out.stages = std::max(out.stages, static_cast<int64_t>(members.size()));
+    for (uint32_t r = 0; r < ranks.size(); ++r)
+      if (const auto at = std::ranges::find(members, ranks[r].rank); at != members.end())
+        out.stage_of[r] = at - members.begin();
+  }
+  return out;
+}
+
 std::optional<double> micro_batches(std::span<const RankDigest> ranks, const PairUses& pairs,
                                     const std::map<uint32_t, bool>& groups) {
   std::vector<int64_t> thousandths;
@@ -119,6 +143,22 @@ std::optional<double> micro_batches(std::span<const RankDigest> ranks, const Pai
     }
   const auto median = percentile(std::move(thousandths), 50);
   return median ? std::optional(*median / 1000) : std::nullopt;
+}
+
+// Of the device in measured steps, mean.
+int64_t compute_ns_per_step(const RankDigest& rank) {
+  int64_t ns = 0, steps = 0;
+  for (size_t i = 0; i < std::min(rank.steps.size(), rank.work.steps.size()); ++i)
+    if (rank.steps[i].measured) ns += rank.work.steps[i].compute_ns, ++steps;
+  return ns / std::max<int64_t>(steps, 1);
+}
+
+constexpr double kEnoughPerStage = 4;   // micro-batches: the bubble is then at most a fifth of the passes
+
+double mean_step_ns(std::span<const RankDigest> ranks, const std::map<uint32_t, int64_t>& of) {
+  double ns = 0;
+  for (const auto& [r, unused] : of) ns += static_cast<double>(ranks[r].mean_step_ns());
+  return ns / static_cast<double>(std::max<size_t>(of.size(), 1));
 }
 
 // Percent of a step in forward and backward passes: without the bubble, data loading, the optimizer and the like.
@@ -190,17 +230,21 @@ Pipeline pipeline_of(std::span<const RankDigest> ranks, const GroupUses& uses, c
   }
   std::map<int64_t, Stage> stages;
   const bool whole_job = !ranks.empty() && ranks.front().world_size == static_cast<int>(ranks.size());
-  for (const auto& [g, one_pipeline] : groups) {
-    const auto found = staged(pairs, g, uses.groups[g], one_pipeline, whole_job);
-    if (!found) continue;
-    out.stages = std::max(out.stages.value_or(0), found->stages);
-    for (const auto& [r, stage] : found->stage_of) {
+  std::vector<Staged> all;
+  if (auto chains = staged_by_pairs(ranks, uses, groups)) all.push_back(*std::move(chains));
+  else
+    for (const auto& [g, one_pipeline] : groups)
+      if (auto found = staged(pairs, g, uses.groups[g], one_pipeline, whole_job)) all.push_back(*std::move(found));
+  for (const Staged& found : all) {
+    out.stages = std::max(out.stages.value_or(0), found.stages);
+    for (const auto& [r, stage] : found.stage_of) {
       if (!alone_ns.contains(r)) continue;
       Stage& s = stages[stage];
       s.stage = stage;
       s.ranks.push_back(ranks[r].rank);
       s.bubble_ns_per_step += alone_ns.at(r);
       s.bubble_pct += pct(r);
+      s.compute_ns_per_step += compute_ns_per_step(ranks[r]);
       const auto peak = ranks[r].memory.peak_allocated_bytes;
       if (peak) s.peak_allocated_bytes = std::max(s.peak_allocated_bytes.value_or(0), *peak);
     }
@@ -209,6 +253,7 @@ Pipeline pipeline_of(std::span<const RankDigest> ranks, const GroupUses& uses, c
     const auto n = static_cast<int64_t>(s.ranks.size());
     s.bubble_ns_per_step /= n;
     s.bubble_pct /= static_cast<double>(n);
+    s.compute_ns_per_step /= n;
     std::ranges::sort(s.ranks);
     out.by_stage.push_back(std::move(s));
   }
@@ -216,6 +261,9 @@ Pipeline pipeline_of(std::span<const RankDigest> ranks, const GroupUses& uses, c
   if (out.stages && out.micro_batches && *out.micro_batches > 0) {
     const double ideal = passes * static_cast<double>(*out.stages - 1) / *out.micro_batches;   // of the recorded step
     if (const double step = 100 - out.bubble_pct + ideal; step > 0) out.ideal_bubble_pct = 100 * ideal / step;
+    const double enough = kEnoughPerStage * static_cast<double>(*out.stages), avoidable = 1 - *out.micro_batches / enough;
+    if (avoidable > 0)
+      out.avoidable_ns_per_step = std::llround(ideal / 100 * avoidable * mean_step_ns(ranks, alone_ns));
   }
   return out;
 }

@@ -288,7 +288,7 @@ RankDigest calls_digest(int rank, const Facts& facts) {
 
 RankDigest rank_digest(int rank, const Facts& facts) {
   RankDigest d = calls_digest(rank, facts);
-  d.lane = Lane::compute(facts);
+  d.lane = facts.get<Lane>();
   d.work = facts.get<RankWork>();
   d.energy = facts.get<EnergyTimes>();
   return d;

@@ -137,7 +137,7 @@ class Player {
  public:
   Player(const JobLanes& lanes, const JobChange& change)
       : lanes_(lanes), change_(change), targets_(lanes, change), some_gone_(std::ranges::count(change.gone, true) > 0),
-        now_(lanes.ranks.size()), target_(lanes.ranks.size()), stretch_(lanes.ranks.size()) {
+        now_(lanes.ranks.size()), target_(lanes.ranks.size()), stretch_(lanes.ranks.size()), less_(lanes.ranks.size()) {
     for (const JobLanes::Call& c : lanes.calls) {
       ready_ns_.push_back(c.point != JobLanes::kNone ? lanes.points[c.point].time_ns : c.start_ns);
       end_ns_.push_back(c.end_ns);
@@ -178,6 +178,7 @@ class Player {
   void pass(uint32_t rank, uint32_t at) {
     const JobLanes::Point& p = lanes_.points[at];
     int64_t& now = now_[rank];
+    if (!change_.less_ns.empty()) less_[rank] = saturated_add(less_[rank], change_.less_ns[at]);
     if (p.what == What::kRestart || at == lanes_.ranks[rank].first_point) {
       now = p.time_ns;
       return;
@@ -195,6 +196,7 @@ class Player {
         bounds_[p.of].start = saturated_add(now, p.delay_ns);
         target_[rank] = targets_.changes(rank) ? targets_.find(p.of) : nullptr;
         stretch_[rank] = 0;
+        less_[rank] = 0;
         break;
       case What::kStepEnd: end_step(rank, p); break;
       default: break;
@@ -217,12 +219,19 @@ class Player {
     int64_t ns = target_[rank] != nullptr ? target_[rank]->host_ns : host.host_ns;
     if (change_.gone[kLoading]) ns -= host.loading_ns;
     if (change_.gone[kSaving]) ns -= host.saving_ns;
+    if (change_.less_on_host) ns = saturated_sub(ns, less_[rank]);
     const JobLanes::Step& recorded = lanes_.steps[step];
     return std::clamp<int64_t>(ns, 0, std::max<int64_t>(saturated_sub(recorded.end_ns, recorded.begin_ns), 0));
   }
 
-  // The rank's own time since the previous point, under the change.
+  // The rank's own time since the previous point, under the change. Where that scales it, it scales what is less too.
   [[nodiscard]] int64_t own_ns(uint32_t rank, uint32_t at) const {
+    const int64_t own = own_by_kind_ns(rank, at), recorded = lanes_.points[at].own_ns;
+    const int64_t less = change_.less_ns.empty() || recorded <= 0 ? 0 : change_.less_ns[at];
+    return less == 0 ? own : std::max<int64_t>(0, saturated_sub(own, scaled(less, own, recorded)));
+  }
+
+  [[nodiscard]] int64_t own_by_kind_ns(uint32_t rank, uint32_t at) const {
     const Target* target = target_[rank];
     if (target == nullptr && !some_gone_) return lanes_.points[at].own_ns;
     const bool whole = target != nullptr && target->own.size() == 1;
@@ -252,6 +261,7 @@ class Player {
   std::vector<int64_t> now_;       // by rank: its lane
   std::vector<const Target*> target_;   // by rank: of the step that it is in
   std::vector<size_t> stretch_;         // by rank: collectives that it arrived at in the step
+  std::vector<int64_t> less_;           // by rank: JobChange::less_ns so far in the step
   std::vector<int64_t> ready_ns_, end_ns_;   // by call
   std::vector<Interval> bounds_;   // by step of all ranks
   std::vector<int64_t> starts_;
@@ -316,7 +326,8 @@ class WhatIfEvaluator {
 /// Late ranks, and the changes that make them like the others.
 class Late {
  public:
-  Late(const JobLanes& lanes, LateRanks late) : by_turns(late.by_turns), lanes_(lanes) {
+  Late(const JobLanes& lanes, LateRanks late)
+      : by_turns(late.by_turns), lanes_(lanes), even_stages_(late.even_stages) {
     for (const int rank : late.ranks)
       for (uint32_t r = 0; r < lanes.ranks.size(); ++r) {
         if (lanes.digests[r].rank != rank || !lanes.ranks[r].joined) continue;
@@ -342,8 +353,11 @@ class Late {
   [[nodiscard]] JobChange like_others() const {
     JobChange change = like_others(0, names.size());
     change.even = by_turns;
+    change.less_ns.assign(even_stages_.begin(), even_stages_.end());
     return change;
   }
+
+  [[nodiscard]] bool any() const { return !names.empty() || by_turns || !even_stages_.empty(); }
 
   std::vector<int> names;
   bool by_turns;
@@ -357,6 +371,7 @@ class Late {
   }
 
   const JobLanes& lanes_;
+  std::span<const int64_t> even_stages_;
   std::vector<uint32_t> indices_;
   std::vector<const SlowLink*> links_;   // null: the rank itself is late
   std::unordered_map<uint32_t, uint32_t> group_of_;   // by matched collective
@@ -380,16 +395,37 @@ std::vector<WhatIf> what_if(const JobLanes& lanes, LateRanks late_ranks) {
   for (size_t i = 0; i < std::min(late.names.size(), kMaxApart); ++i)
     evaluator.evaluate("straggler_median", late.like_others(i, i + 1), {late.names[i]});
   if (late.by_turns) evaluator.evaluate("even_ranks", late.like_others());
+  if (!late_ranks.even_stages.empty()) evaluator.evaluate("even_stages", late.like_others());
   return std::move(evaluator.results);
 }
 
 std::vector<WhatIf> what_if_on_top(const JobLanes& lanes, LateRanks late_ranks) {
   const Late late(lanes, late_ranks);
-  if (lanes.job_steps.empty() || (late.names.empty() && !late.by_turns)) return {};
+  if (lanes.job_steps.empty() || !late.any()) return {};
   const JobChange like_others = late.like_others();
   WhatIfEvaluator evaluator(lanes);
   evaluator.begin_from(like_others);
   for (const CauseChange& c : kCauseChanges) evaluator.evaluate(c.change, without(c, like_others));
+  return std::move(evaluator.results);
+}
+
+std::vector<WhatIf> what_if_less(const JobLanes& lanes, LateRanks late_ranks, std::span<const OwnSavings> savings) {
+  if (lanes.job_steps.empty() || savings.empty()) return {};
+  const JobChange like_others = Late(lanes, late_ranks).like_others();
+  WhatIfEvaluator evaluator(lanes);
+  evaluator.begin_from(like_others);
+  for (const OwnSavings& s : savings) {
+    JobChange change = like_others;
+    change.less_ns.resize(lanes.points.size());
+    change.less_on_host = s.on_host;
+    bool known = true;
+    for (uint32_t r = 0; r < s.by_rank.size(); ++r) {
+      known &= lanes.ranks[r].joined || s.by_rank[r].empty();
+      for (const LaneSaving& saving : s.by_rank[r])
+        add_saturated(change.less_ns[lanes.ranks[r].first_point + saving.point], saving.ns);
+    }
+    if (known) evaluator.evaluate(s.rule, change);
+  }
   return std::move(evaluator.results);
 }
 

@@ -25,13 +25,16 @@ struct JobChange {
   std::vector<uint32_t> like_others;
   bool even = false;                 ///< all ranks' own time becomes the median over them, step by step
   std::vector<int64_t> shorter_ns;   ///< by JobLanes::groups: reduction of their transfers; empty: none
+  std::vector<int64_t> less_ns;      ///< by JobLanes::points: reduction of own time, below 0 more; empty: none
+  bool less_on_host = false;         ///< with that, the host's work shrinks as much
 };
 
 /// JobLanes::steps under the change. O(points and calls).
 std::vector<Interval> replayed(const JobLanes& lanes, const JobChange& change);
 
 struct WhatIf {
-  std::string change;               ///< communication_free, input_free, host_bound_free, straggler_median, even_ranks
+  /// communication_free, input_free, host_bound_free, straggler_median, even_ranks, even_stages; a rule's id
+  std::string change;
   std::vector<int> ranks;           ///< that change; empty: all
   int64_t step_ns = 0;              ///< mean over the job's measured steps
   int64_t saved_ns_per_step = 0;    ///< compared with the recorded mean
@@ -51,6 +54,14 @@ struct LateRanks {
   std::span<const int> ranks;
   std::span<const SlowLink> links = {};   ///< only of `ranks`
   bool by_turns = false;                  ///< no such ranks, but rotating stragglers
+  std::span<const int64_t> even_stages = {};   ///< JobChange::less_ns if stages of pipelines become even; empty: none
+};
+
+/// What a rule's change saves of the ranks' own time.
+struct OwnSavings {
+  std::string_view rule;
+  bool on_host = false;                          ///< JobChange::less_on_host
+  std::vector<std::vector<LaneSaving>> by_rank;  ///< by index of the rank
 };
 
 /// Free communication, free input, launches in time; then late ranks like the others: all together if there are
@@ -61,6 +72,10 @@ constexpr size_t kMaxApart = 8;
 /// Savings of each cause on top, once late ranks are like the others, so that no nanosecond counts twice. Empty if no
 /// rank is late.
 std::vector<WhatIf> what_if_on_top(const JobLanes& lanes, LateRanks late);
+
+/// Savings of rules' changes, a row each by the rule's id: on top of late ranks if there are any. Without those of ranks
+/// that are not joined.
+std::vector<WhatIf> what_if_less(const JobLanes& lanes, LateRanks late, std::span<const OwnSavings> savings);
 
 /// The row of a change of all ranks, or of `rank` alone; null: none.
 const WhatIf* find_what_if(std::span<const WhatIf> all, std::string_view change, int rank = -1);

@@ -170,6 +170,28 @@ TEST_F(WhatIfTest, EvenRanksDoWhatTheirMedianDoes) {
   EXPECT_EQ(ask("even_ranks"), nullptr);
 }
 
+// 100 us of each rank's compute; of rank 1, which is late, 100 of 700.
+TEST_F(WhatIfTest, LessWorkSavesWhatTheLastRankSaves) {
+  run({{}, {.compute = 700}, {}}, 3);
+  const auto savings_of = [&](std::vector<size_t> of_ranks) {
+    OwnSavings s{"some-rule", false, std::vector<std::vector<LaneSaving>>(ranks.size())};
+    for (const size_t r : of_ranks)
+      for (uint32_t p = 0; p < ranks[r].lane.points.size(); ++p)
+        if (ranks[r].lane.points[p].what == LanePoint::What::kArrive) s.by_rank[r].push_back({p, 100'000});
+    return s;
+  };
+  const auto saved = [&](std::vector<size_t> of_ranks, const std::vector<int>& late) {
+    const OwnSavings savings = savings_of(std::move(of_ranks));
+    return find_what_if(what_if_less(lanes, {late}, {&savings, 1}), "some-rule")->saved_ns_per_step;
+  };
+  EXPECT_EQ(saved({0, 1, 2}, {}), 100'000);
+  EXPECT_EQ(saved({0, 2}, {}), 0) << "rank 1 is the last all the same";
+  EXPECT_EQ(saved({1}, {}), 100'000);
+  EXPECT_EQ(saved({1}, {1}), 0) << "its lateness has a finding of its own";
+  EXPECT_EQ(saved({0, 1, 2}, {1}), 57'142) << "rank 1 like the others computes 400 us, and keeps the most of it";
+  EXPECT_TRUE(what_if_less(lanes, {}, {}).empty());
+}
+
 // What a straggler's own cause costs is blamed on nothing else; what all ranks do is what is left.
 TEST_F(WhatIfTest, OnTopOfStragglersACauseSavesWhatIsLeft) {
   run({{.loading = 100}, {.loading = 300}, {.loading = 100}}, 3);

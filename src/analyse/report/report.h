@@ -162,6 +162,12 @@ struct Place {
   }
 };
 
+/// What a change saves of a rank's own time before a point of its lane (analyse/job/lane.h).
+struct LaneSaving {
+  uint32_t point = 0;
+  int64_t ns = 0;
+};
+
 /// What costs time and what to change.
 struct Finding {
   std::string rule;
@@ -182,6 +188,7 @@ struct Finding {
   std::string verdict = {};         ///< the report's first sentence; empty: the rule's own
   bool own_fixes = false;           ///< frameworks' settings would not help
   int64_t steps = 0;                ///< measured steps of the rank that the figures are of; 0: of none
+  std::vector<LaneSaving> in_lane = {};   ///< for the job's replay, in order; empty: no cost, or known there
 
   void fields(auto&& v) const {
     v("rule", rule), v("severity", severity_name(severity)), v("ranks", ranks), v("value", value),

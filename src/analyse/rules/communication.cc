@@ -183,15 +183,29 @@ void account_for_bubble(const Rule& rule, const Job& job, double bubble, Finding
 void settle_one_rank(const RankMeasure& m, Finding& f) {
   f.fix.insert(f.fix.begin(), "pass the traces of all ranks: they show which rank the others wait for");
   f.evidence.push_back("one rank's trace can't tell waiting for late ranks from transfer");
-  if (2 * m.collectives.min_wait_ns <= m.collectives.exposed_ns) return;
-  f.verdict = fmt::format("Communication is the bottleneck: for {} of the time the GPU only communicates. It waits for "
-                          "ranks that arrive later, or the link is slow: one rank's trace cannot tell.",
+  const SizedCollectives& c = m.collectives;
+  const bool slow = 2 * c.min_wait_ns > c.exposed_ns, varies = 4 * c.beyond_shortest_ns > c.exposed_ns;
+  f.verdict = fmt::format("For {} of the time the GPU is only in collectives: waiting for other ranks or transfer, which "
+                          "one rank's trace cannot tell.",
                           format_percent(*f.value, 0));
+  if (f.cost_ns)
+    f.why += fmt::format(" Without it the steps would take at most {}{} less.",
+                         format_duration(static_cast<double>(*f.cost_ns / std::max<int64_t>(m.steps, 1))),
+                         m.annotated ? " each" : "");
+  f.cost_ns.reset(), f.cost_pct.reset();
+  if (varies) {
+    f.what = "collectives take longer than others of their size: waiting for other ranks, or uneven transfers";
+    f.why += fmt::format(" Calls of one size take {} to {}; {}{} is beyond the shortest.",
+                         format_duration(static_cast<double>(c.shortest_ns)),
+                         format_duration(static_cast<double>(c.longest_ns)),
+                         format_duration(static_cast<double>(c.beyond_shortest_ns / std::max<int64_t>(m.steps, 1))),
+                         m.annotated ? " per step" : "");
+  }
+  if (!slow) return;
   f.what = "collectives take far longer than their bytes need: late ranks or a slow link";
   f.why += fmt::format(" Over a 100 Gbit/s network their bytes would take {}{} less.",
-                       format_duration(static_cast<double>(m.collectives.min_wait_ns / std::max<int64_t>(m.steps, 1))),
+                       format_duration(static_cast<double>(c.min_wait_ns / std::max<int64_t>(m.steps, 1))),
                        m.annotated ? " per step" : "");
-  f.cost_ns.reset(), f.cost_pct.reset();
 }
 
 // Waiting for a late rank is not transfer, and for a missing one not communication. All ranks together also show the
@@ -216,6 +230,10 @@ bool settle_exposed_communication(const Rule& rule, const Evidence& evidence, co
     f.fix.insert(f.fix.begin(), fmt::format("pass the traces of all ranks: waiting for {}, missing here, looks like "
                                             "transfer",
                                             ranks_text(missing)));
+  if (!evidence.job->missing_ranks.empty())
+    f.verdict = fmt::format("For {} of the time the GPU is only in collectives: transfer, or waiting for ranks whose "
+                            "traces are missing.",
+                            format_percent(*f.value, 0));
   return rule.beyond(*f.value, *f.threshold);
 }
 
@@ -328,8 +346,8 @@ extern const Rule kExposedCommunication = {
         "Value: time in which communication kernels run and no compute does, as a share of the device's window; with "
         "all ranks' traces, without the time spent waiting for late ranks. Cost: replay of the trace with "
         "communication taking no time; at most the exposed time of the measured steps. For a job: what its steps would "
-        "save, without the pipeline stages' waits for each other; unknown if ranks or records are missing that others "
-        "may have waited for.",
+        "save, without the pipeline stages' waits for each other; unknown of one rank alone, and if ranks or records "
+        "are missing that others may have waited for.",
     .advice = {
         "DDP: bucket_cap_mb (default 25): larger for fast links, smaller to start earlier",
         "DDP: gradient_as_bucket_view=True, static_graph=True; find_unused_parameters=False",

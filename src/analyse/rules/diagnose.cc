@@ -108,6 +108,8 @@ void cost_of_job(const Evidence& evidence, std::vector<RuleFinding>& findings) {
     if (m == nullptr) continue;
     if (cost.first != nullptr)
       if (const WhatIf* w = cost.first(job)) set_job_cost(f, *w);
+    if (const WhatIf* less = find_what_if(job.what_if_less, rule->id))
+      set_cost(f, m->wall_ns, less->saved_ns_per_step * f.steps);
     if (cost.change.empty()) continue;
     const WhatIf* other = find_what_if(job.what_if, cost.change);
     const bool known_cost = other != nullptr ? known_well(*other) : !cost.required;
@@ -119,29 +121,64 @@ void cost_of_job(const Evidence& evidence, std::vector<RuleFinding>& findings) {
   }
 }
 
-// Why removing a cause may save nothing although it takes time.
-void explain_no_saving(std::vector<RuleFinding>& findings) {
-  for (auto& [rule, f] : findings)
-    if (f.cost_ns == 0 && !f.why.empty()) f.why += " Something else takes as long meanwhile: this alone saves nothing.";
+// Straggler::kind of ranks that are late for what the rule is about; empty: none.
+std::string_view lateness_of(const Rule& rule) {
+  if (rule.of_kernels) return "uneven_work";
+  if (rule.id == "python-gc") return "slow_host";
+  switch (rule.cause.value_or(IdleCause::kUnknown)) {
+    case IdleCause::kCheckpoint: return "checkpoint";
+    case IdleCause::kMemoryAllocation: return "memory_allocation";
+    case IdleCause::kDataLoading: return "slow_input";
+    case IdleCause::kHostBound: return "slow_host";
+    default: return "";
+  }
 }
 
-// A symptom refers to its cause: a finding with a cost, else the largest cause of idle time.
+// Whether the finding is why its rank is late: its cost is then that of the late rank.
+bool makes_late(const Evidence& evidence, const Rule& rule, const Finding& f) {
+  const RankMeasure* m = evidence.measure(f);
+  if (evidence.job == nullptr || m == nullptr) return false;
+  return std::ranges::any_of(evidence.job->stragglers, [&](const Straggler& s) {
+    return s.rank == m->rank && s.kind == lateness_of(rule);
+  });
+}
+
+// Why removing a cause may save nothing although it takes time.
+void explain_no_saving(const Evidence& evidence, std::vector<RuleFinding>& findings) {
+  const bool late = std::ranges::count(findings, "straggler-rank", [](const RuleFinding& f) { return f.rule->id; }) > 0;
+  for (auto& [rule, f] : findings) {
+    if (!f.cost_ns || f.why.empty()) continue;
+    if (late && *f.cost_pct < kNegligiblePct && makes_late(evidence, *rule, f))
+      f.why += " It is why the rank is late: its cost is in straggler-rank.";
+    else if (f.cost_ns == 0)
+      f.why += " Something else takes as long meanwhile: this alone saves nothing.";
+  }
+}
+
+// A symptom refers to its cause on the same device: a finding with a cost, else that of the largest cause of idle time.
+// Without one it says itself what that is.
 void explain_symptom(const Evidence& evidence, std::vector<RuleFinding>& findings) {
   RuleFinding* low = first_where(findings, [](const RuleFinding& f) { return f.rule->symptom; });
   if (low == nullptr) return;
   Finding& symptom = low->finding;
-  const RuleFinding* cause =
-      first_where(findings, [](const RuleFinding& f) { return f.finding.cost_ns && !f.rule->symptom; });
   const RankMeasure* of = evidence.measure(symptom);
+  if (of == nullptr) return;   // of samples
+  const auto same_device = [&](const RuleFinding& f) {
+    return !f.finding.seen.device || !symptom.seen.device || *f.finding.seen.device == *symptom.seen.device;
+  };
+  const RuleFinding* cause = first_where(
+      findings, [&](const RuleFinding& f) { return f.finding.cost_ns && !f.rule->symptom && same_device(f); });
   // Half of what the device idles, in the time that costs are of.
-  const double idle_ns = of != nullptr ? (100 - of->known_utilization_pct) / 100 * static_cast<double>(of->wall_ns) : 0;
-  if (cause != nullptr && static_cast<double>(*cause->finding.cost_ns) >= idle_ns / 2) {
-    symptom.why = fmt::format("{} explains most of it: {}.", cause->rule->id, cause->finding.what);
-    symptom.fix = {fmt::format("fix {} first", cause->rule->id)};
-  } else if (of != nullptr) {
-    symptom.why = fmt::format("Most of the idle time is {} ({} of the time).",
-                              words(idle_cause_name(of->largest_idle_cause)), format_percent(of->largest_idle_pct()));
-  }
+  const double idle_ns = (100 - *symptom.value) / 100 * static_cast<double>(of->wall_ns);
+  if (cause != nullptr && static_cast<double>(*cause->finding.cost_ns) < idle_ns / 2) cause = nullptr;
+  const bool of_first = symptom.seen.device && of->device_label == fmt::format("GPU {}", *symptom.seen.device);
+  if (cause == nullptr && of_first && 2 * of->largest_idle_pct() >= 100 - *symptom.value)
+    cause = first_where(findings, [&](const RuleFinding& f) {
+      return f.rule->cause == of->largest_idle_cause && f.finding.severity != Severity::kInfo && same_device(f);
+    });
+  if (cause == nullptr) return;
+  symptom.why = fmt::format("{} explains most of it: {}.", cause->rule->id, cause->finding.what);
+  symptom.fix = {fmt::format("fix {} first", cause->rule->id)};
 }
 
 // Lowered clocks may be why kernels are slow.
@@ -206,6 +243,24 @@ void add_framework_fixes(const Rule& rule, const Frameworks& with, Finding& f) {
   if (f.fix.empty()) f.fix = all;
 }
 
+// "from_pretrained(…," of "Transformers: from_pretrained(…, attn_implementation="sdpa")"; empty: it begins with none.
+std::string_view setting_of(std::string_view fix) {
+  if (const size_t name = fix.find(": "); name != fix.npos) fix.remove_prefix(name + 2);
+  fix = fix.substr(0, fix.find(' '));
+  return contains(fix, "(") ? fix : std::string_view();
+}
+
+// A framework's own words for a change stand for the general ones.
+void drop_repeated_settings(Finding& f) {
+  for (size_t i = 1; i < f.fix.size();) {
+    const std::string_view setting = setting_of(f.fix[i]);
+    const bool said = !setting.empty() && std::any_of(f.fix.begin(), f.fix.begin() + static_cast<ptrdiff_t>(i),
+                                                      [&](const std::string& x) { return setting_of(x) == setting; });
+    if (said) f.fix.erase(f.fix.begin() + static_cast<ptrdiff_t>(i));
+    else ++i;
+  }
+}
+
 void default_fix(const Rule& rule, Finding& f) {
   constexpr size_t kMost = 3;
   if (!f.fix.empty()) return;
@@ -253,6 +308,7 @@ std::optional<Finding> finding_of_rank(const Rule& rule, const std::vector<Measu
   default_fix(rule, f);
   leave_out_settings(*worst, f);
   if (!f.own_fixes) add_framework_fixes(rule, worst->facts().get<Frameworks>(), f);
+  if (!f.own_fixes) drop_repeated_settings(f);
   return f;
 }
 
@@ -385,6 +441,21 @@ RankDiagnosis diagnose_rank(const RankFacts& rank, const Thresholds& thresholds)
   return out;
 }
 
+std::vector<OwnSavings> own_savings(std::span<const RankDiagnosis* const> ranks) {
+  std::vector<OwnSavings> all;
+  for (size_t i = 0; i < rules().size(); ++i) {
+    OwnSavings savings{rules()[i]->id, !rules()[i]->of_kernels, {}};
+    bool any = false;
+    for (const RankDiagnosis* r : ranks) {
+      const bool has = i < r->findings.size() && r->findings[i];
+      savings.by_rank.push_back(has ? r->findings[i]->in_lane : std::vector<LaneSaving>());
+      any |= !savings.by_rank.back().empty();
+    }
+    if (any) all.push_back(std::move(savings));
+  }
+  return all;
+}
+
 Diagnosis diagnose(const Evidence& evidence) {
   std::vector<RuleFinding> findings;
   for (size_t i = 0; i < rules().size(); ++i) {
@@ -402,7 +473,7 @@ Diagnosis diagnose(const Evidence& evidence) {
   cap_costs(evidence, findings);
   sort_by_cost(findings);
   explain_symptom(evidence, findings);
-  explain_no_saving(findings);
+  explain_no_saving(evidence, findings);
   add_clock_loss(evidence, findings);
   if (const RankMeasure* m = evidence.main_rank(); m != nullptr && m->is_no_evidence()) {
     // Where the device's records are missing, what it seems to wait for is not known either.

@@ -80,11 +80,7 @@ struct Chosen {
 
 // What the steps save if these kernels take so much less.
 void price(const Measured& m, const Chosen& c, int64_t less_ns, Finding& f) {
-  Removal removal;
-  removal.activity.resize(m.trace().activity.size());
-  for (const ActivityId a : c.kernels) removal.activity[a.value] = true;
-  removal.left = 1 - static_cast<double>(less_ns) / static_cast<double>(std::max<int64_t>(c.ns, 1));
-  set_cost(f, m.wall_ns(), std::min(less_ns, m.replay().saved_by(removal)));
+  set_kernel_cost(m, c.kernels, c.ns, less_ns, f);
 }
 
 constexpr double kMinBusyPct = 50;   // kernels matter less on a device that mostly waits
@@ -487,6 +483,7 @@ extern const Rule kFusableElementwise = {
         {kDiffusers, "pipe.transformer = torch.compile(pipe.transformer), or pipe.unet", kTorchCompile},
         {kMegatron, "don't use --no-masked-softmax-fusion, --no-bias-gelu-fusion and similar"},
     },
+    .verdict = "{} of kernel time goes into elementwise kernels and copies that a compiler would fuse.",
     .rank = {.value = fusable_value, .describe = describe_fusable},
 };
 

@@ -208,6 +208,13 @@ std::string_view longest_word(std::string_view name) {
   return longest;
 }
 
+// What starts the program under a kernel profiler.
+std::string_view command_of(const Frameworks& with) {
+  if (with.has(kVllm)) return "vllm serve MODEL";
+  if (with.has(kSglang)) return "python -m sglang.launch_server --model-path MODEL";
+  return with.serves() ? "COMMAND" : "python train.py";
+}
+
 void describe_dominant_kernel(const Measured& m, Finding& f) {
   const KernelRow& k = *time_of(m, is_any).longest;
   std::vector<ActivityId> calls;
@@ -223,11 +230,11 @@ void describe_dominant_kernel(const Measured& m, Finding& f) {
   f.why = fmt::format("{} ({}). Making it faster makes the job faster.", calls_text, kernel_category_name(k.category));
   const std::string_view function = kernel_function(m.trace().strings[k.name]), word = longest_word(function);
   const std::string_view whole = word.size() == function.size() ? "" : "regex:";
+  const std::string_view command = command_of(m.facts().get<Frameworks>());
   f.fix = {contains(m.device().name, "TPU") ? "see what it computes: HLO Op Profile in XProf"
            : is_amd(m.trace(), m.device().id)
-               ? fmt::format("profile it: rocprof-compute profile -n train -k {} -- python train.py", word)
-               : fmt::format("profile it: ncu --set full --kernel-name {}{} --launch-count 5 python train.py", whole,
-                             word)};
+               ? fmt::format("profile it: rocprof-compute profile -n train -k {} -- {}", word, command)
+               : fmt::format("profile it: ncu --set full --kernel-name {}{} --launch-count 5 {}", whole, word, command)};
 }
 
 }  // namespace

@@ -114,15 +114,6 @@ std::optional<double> slow_pct(const Measured& m, const Rule& rule, Bound bound)
   return only_if(slow.ns > 0, m.wall_pct(slow.ns));
 }
 
-// What the steps save if these kernels take what good ones would.
-int64_t cost_of(const Measured& m, const SlowKernels& slow) {
-  Removal removal;
-  removal.activity.resize(m.trace().activity.size());
-  for (const ActivityId a : slow.kernels) removal.activity[a.value] = true;
-  removal.left = 1 - slow.lost_ns / static_cast<double>(std::max<int64_t>(slow.ns, 1));
-  return std::min(static_cast<int64_t>(slow.lost_ns), m.replay().saved_by(removal));
-}
-
 std::string op_text(const Measured& m, const SlowOp& op) {
   const Trace& trace = m.trace();
   std::string text(trace.name(op.op));
@@ -244,7 +235,7 @@ void show_and_price(const Measured& m, const SlowKernels& slow, Finding& f) {
   f.seen = {Locator::At::kLongestKernel, std::string(m.trace().name(kernel))};
   see(f, m.trace().activity.interval(kernel));
   show_kernels(m, slow.kernels, f);
-  set_cost(f, m.wall_ns(), cost_of(m, slow));
+  set_kernel_cost(m, slow.kernels, slow.ns, static_cast<int64_t>(slow.lost_ns), f);   // if they take what good ones do
 }
 
 /// Of products of one kind, or of several.

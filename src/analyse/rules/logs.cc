@@ -116,50 +116,6 @@ void describe_not_finite(const LogReport& log, Finding& f) {
   }
 }
 
-struct Schedule {
-  double stages = 0, micro_batches = 0;
-  [[nodiscard]] double bubble() const { return (stages - 1) / (micro_batches + stages - 1); }
-};
-
-std::optional<Schedule> schedule_of(const LogReport& log) {
-  const auto stages = log.setting("pipeline_parallel"), micro = log.setting("micro_batch_size");
-  auto data = log.setting("data_parallel");
-  const auto world = log.setting("world_size"), tensor = log.setting("tensor_parallel");
-  if (!data && stages && world && *stages > 0)
-    data = *world / std::max<int64_t>(*stages * tensor.value_or(1) * log.setting("context_parallel").value_or(1), 1);
-  auto batch = log.setting("global_batch_size");
-  for (const LogRank& r : log.log->ranks)
-    if (!r.steps.empty() && r.steps.back().figures.samples) batch = r.steps.back().figures.samples;
-  if (!stages || *stages < 2 || !micro || !data || !batch || *micro <= 0 || *data <= 0) return std::nullopt;
-  const double of_rank = static_cast<double>(*batch) / static_cast<double>(*micro) / static_cast<double>(*data);
-  return of_rank >= 1 ? std::optional(Schedule{static_cast<double>(*stages), of_rank}) : std::nullopt;
-}
-
-std::optional<double> bubble_pct(const LogReport& log) {
-  const auto schedule = schedule_of(log);
-  return schedule && log.has_steps() ? std::optional(100 * schedule->bubble()) : std::nullopt;
-}
-
-void describe_bubble(const LogReport& log, Finding& f) {
-  const Schedule s = *schedule_of(log);
-  f.what = fmt::format("{:.0f} pipeline stages have {:.0f} micro-batch{} per step: each stage idles {} of the passes",
-                       s.stages, s.micro_batches, s.micro_batches == 1 ? "" : "es", format_percent(*f.value));
-  f.why =
-      "A stage waits until the first micro-batch has come down to it, and again at the step's end: (p − 1) / (m + p − "
-      "1) "
-      "of the passes, for p stages and m micro-batches.";
-  f.fix = {
-      fmt::format("{:.0f} micro-batches or more per step (a larger global batch, or a smaller micro-batch): under 20 %",
-                  std::ceil(4 * (s.stages - 1))),
-      "interleaved stages (--num-layers-per-virtual-pipeline-stage), or fewer stages and more tensor or data "
-      "parallelism"};
-  const double waits_ns = stage_waits_ns(log), step_ns = static_cast<double>(log.throughput.mean_ns.value_or(0));
-  if (waits_ns <= 0 || step_ns <= 0) return;
-  f.evidence.push_back(fmt::format("the rank that prints waits {} per step for other stages ({})",
-                                   format_duration(waits_ns), format_percent(100 * waits_ns / step_ns)));
-  set_log_cost(f, log, std::min(waits_ns, *f.value / 100 * step_ns));
-}
-
 std::optional<double> offload_pct(const LogReport& log) {
   const std::string offload = log.setting_text("offload_optimizer");
   if (offload.empty() || offload == "none" || offload == "false") return std::nullopt;
@@ -273,23 +229,6 @@ extern const Rule kCacheFull = {
                "more GPUs per replica, so that weights take less memory of each, or more replicas"},
     .verdict = "Requests wait while the key-value cache is full, in {} of the engine's lines.",
     .log = {.value = full_cache_pct, .describe = describe_full_cache},
-};
-
-extern const Rule kPipelineBubble = {
-    .id = "pipeline-bubble",
-    .summary = "too few micro-batches for the stages of a pipeline",
-    .unit = "%",
-    .threshold = 20,
-    .severe = 50,
-    .meaning = "A pipeline fills and drains in each step. With few micro-batches that is most of it.",
-    .computation =
-        "Value: (p - 1) / (m + p - 1), for p stages and m micro-batches per step, which follow from the sizes that "
-        "the log states; interleaved stages make it smaller. Cost: what the rank that prints waits for other "
-        "stages by its timers, at most that share of the step; none without timers.",
-    .advice = {"at least four times as many micro-batches as stages", "interleaved or zero-bubble schedules",
-               "fewer stages where memory allows: more tensor parallelism within a node, sharded optimizer states"},
-    .verdict = "The pipeline has too few micro-batches: its stages idle {} of the passes.",
-    .log = {.value = bubble_pct, .describe = describe_bubble},
 };
 
 extern const Rule kOptimizerOffload = {

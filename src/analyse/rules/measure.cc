@@ -105,8 +105,36 @@ Verdict fused_optimizer(const Measured& m) {
 constexpr double kSlowNetwork_gbps = 10;
 constexpr int64_t kSlowCall_ns = 200'000;
 
+// How much longer calls take than the shortest of the same kind and size, where no compute hides it.
+void measure_beyond_shortest(const Measured& m, SizedCollectives& out) {
+  constexpr int64_t kMinCalls = 3;
+  const CollectiveCalls& all = m.facts().get<CollectiveCalls>();
+  struct Lengths {
+    int64_t calls = 0, shortest_ns = INT64_MAX, longest_ns = 0, beyond_ns = 0;
+  };
+  std::vector<Lengths> rows(all.rows.size());
+  const auto counts = [&](const CollectiveCall& c) {
+    return c.measured && c.message_bytes >= 0 && !all.kinds[c.kind].is_pair();
+  };
+  for (const CollectiveCall& c : all.calls) {
+    if (!counts(c)) continue;
+    Lengths& row = rows[c.row];
+    ++row.calls;
+    row.shortest_ns = std::min(row.shortest_ns, c.time().length());
+    row.longest_ns = std::max(row.longest_ns, c.time().length());
+  }
+  for (const CollectiveCall& c : all.calls)
+    if (Lengths& row = rows[c.row]; counts(c) && row.calls >= kMinCalls)
+      row.beyond_ns += std::min(c.exposed_ns, c.time().length() - row.shortest_ns);
+  const auto most = std::ranges::max_element(rows, {}, &Lengths::beyond_ns);
+  if (most == rows.end() || most->beyond_ns == 0) return;
+  out.beyond_shortest_ns = sum_of(rows, &Lengths::beyond_ns);
+  out.shortest_ns = most->shortest_ns, out.longest_ns = most->longest_ns;
+}
+
 // How much longer collectives of known size take than their bytes would on a slow network.
 void measure_collectives(const Measured& m, RankMeasure& out) {
+  measure_beyond_shortest(m, out.collectives);
   for (const CollectiveRow& row : m.facts().get<Collectives>().rows) {
     if (!row.message_bytes || row.group_size < 2 || row.total_ns == 0) continue;
     const double bytes = static_cast<double>(*row.message_bytes) * bus_factor(row.name, row.group_size);
@@ -375,6 +403,30 @@ void see(Finding& finding, const Interval& stretch) {
 void set_cost(Finding& finding, int64_t wall_ns, int64_t cost_ns) {
   finding.cost_ns = cost_ns;
   finding.cost_pct = percent_of(cost_ns, wall_ns);
+}
+
+void set_kernel_cost(const Measured& measured, const std::vector<ActivityId>& kernels, int64_t kernels_ns,
+                     int64_t less_ns, Finding& finding) {
+  const Trace& trace = measured.trace();
+  Removal removal;
+  removal.activity.resize(trace.activity.size());
+  for (const ActivityId a : kernels) removal.activity[a.value] = true;
+  removal.left = 1 - static_cast<double>(less_ns) / static_cast<double>(std::max<int64_t>(kernels_ns, 1));
+  set_cost(finding, measured.wall_ns(), std::min(less_ns, measured.replay().saved_by(removal)));
+  const std::vector<WorkKind>& kind = measured.facts().get<Devices>().kind;
+  Intervals own, others;   // compute
+  for (ActivityId a = measured.device().begin; a < measured.device().end; ++a)
+    if (kind[a.value] == WorkKind::kCompute)
+      (removal.activity[a.value] ? own : others).push_back(trace.activity.interval(a));
+  place_in_lane(measured, subtract(merged(std::move(own)), merged(std::move(others))), finding);
+}
+
+void place_in_lane(const Measured& measured, const Intervals& time, Finding& finding) {
+  const Facts& facts = measured.facts();
+  const Devices& devices = facts.get<Devices>();
+  const bool busiest = devices.busiest >= 0 && &measured.device() == &devices.devices[static_cast<size_t>(devices.busiest)];
+  if (!busiest || !finding.cost_ns || facts.get<CollectiveCalls>().calls.empty()) return;
+  finding.in_lane = facts.get<Lane>().savings(measured.trace(), time, *finding.cost_ns);
 }
 
 std::optional<double> reserved_pct(const Measured& measured) {

@@ -129,6 +129,12 @@ void see(Finding& finding, const Interval& stretch);
 /// Sets the cost, also as percent of `wall_ns`, the rank's measured steps.
 void set_cost(Finding& finding, int64_t wall_ns, int64_t cost_ns);
 
+/// Sets the cost of kernels that take `kernels_ns` together if they took `less_ns` less, and where in the rank's lane.
+void set_kernel_cost(const Measured& measured, const std::vector<ActivityId>& kernels, int64_t kernels_ns,
+                     int64_t less_ns, Finding& finding);
+/// Has the job's replay save the finding's cost within `time`, of the busiest device. A rank alone has no such replay.
+void place_in_lane(const Measured& measured, const Intervals& time, Finding& finding);
+
 /// The framework's peak reserved memory, percent of the device's.
 std::optional<double> reserved_pct(const Measured& measured);
 

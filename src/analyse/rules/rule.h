@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,6 +29,9 @@ class Tasks;
 struct SizedCollectives {
   int64_t exposed_ns = 0;
   int64_t min_wait_ns = 0;     ///< part of it that even a slow network does not explain: waiting for other ranks
+  /// Part of it beyond what the shortest call of the same size takes: waiting, or transfers that vary.
+  int64_t beyond_shortest_ns = 0;
+  int64_t shortest_ns = 0, longest_ns = 0;   ///< calls of the row with most of that
 };
 
 /// What a memory snapshot says.
@@ -265,6 +269,9 @@ struct ReportVerdict {
   VerdictKind kind = VerdictKind::kInconclusive;
   std::optional<StepSaving> saving = {};
 };
+
+/// For the job's replay: of each rule with a cost in the ranks' lanes. `ranks`: in the order of the job's.
+std::vector<OwnSavings> own_savings(std::span<const RankDiagnosis* const> ranks);
 
 struct Diagnosis {
   std::vector<Finding> findings;   ///< most expensive first; unknown costs last, by severity

@@ -35,7 +35,8 @@ void describe_low_gpu_utilization(const Measured& m, Finding& f) {
   const bool asked = m.idle_pct(IdleCause::kNoRequests) <= m.idle_pct(IdleCause::kUntracedWork);
   f.what = fmt::format("{} is busy {} of the {}", m.device_label(), format_percent(*f.value),
                        all ? "time" : asked ? "recorded time" : "time with requests");
-  f.why = "Nothing runs on it for the rest.";
+  f.why = fmt::format("Most of the idle time is {} ({} of the time).", words(idle_cause_name(m.largest_idle_cause())),
+                      format_percent(m.idle_pct(m.largest_idle_cause())));
   f.fix = {"see the idle time by cause: --section idle"};
   f.where = m.places_in_gaps(m.largest_idle_cause());
 }
@@ -190,6 +191,9 @@ void describe_python_gc(const Measured& m, Finding& f) {
   Removal removal;
   removal.host_time = collections;
   set_cost(f, m.wall_ns(), m.replay().saved_by(removal));
+  Intervals idle;
+  for (const Gap& gap : m.gaps()) append(idle, gap.time());
+  place_in_lane(m, intersect(collections, idle), f);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <span>
 
+#include "analyse/rules/host_work.h"
 #include "analyse/rules/measure.h"
 
 namespace profgpu {
@@ -122,6 +123,54 @@ std::vector<std::string> fixes_for(const Straggler& s, const std::vector<Paralle
   return fixes;
 }
 
+// A late rank's own findings; null: it has no trace here.
+const RankDiagnosis* diagnosis_of(const Evidence& evidence, int rank) {
+  return first_where(evidence.ranks, [&](const RankDiagnosis& r) { return r.measure.rank == rank; });
+}
+
+// Where the rank's host is while its device waits: of the rank's own finding that costs most.
+std::vector<Place> places_of(const Evidence& evidence, int rank) {
+  const RankDiagnosis* own = diagnosis_of(evidence, rank);
+  const Finding* most = nullptr;
+  for (size_t i = 0; own != nullptr && i < own->findings.size(); ++i) {
+    const std::optional<Finding>& f = own->findings[i];
+    if (f && rules()[i]->cause && !f->where.empty() && (most == nullptr || f->cost_ns > most->cost_ns)) most = &*f;
+  }
+  return most != nullptr ? most->where : std::vector<Place>();
+}
+
+/// What a late rank's host does, where that explains at least half of its lateness.
+struct HostReason {
+  std::string words;
+  std::vector<std::string> fixes;
+};
+
+std::optional<HostReason> host_reason(const Evidence& evidence, const Straggler& s) {
+  const RankDiagnosis* own = diagnosis_of(evidence, s.rank);
+  if (s.kind != "slow_host" || own == nullptr) return std::nullopt;
+  const int64_t late_ns = s.excess_ns_per_step * own->measure.steps;
+  for (const std::optional<Finding>& f : own->findings)
+    if (f && f->rule == "python-gc" && 2 * f->cost_ns.value_or(0) >= late_ns)
+      return HostReason{"Python's garbage collection", f->fix};
+  const std::vector<Place> places = places_of(evidence, s.rank);
+  const Place* place = main_place(places, late_ns);
+  if (place == nullptr || 2 * place->ns < late_ns) return std::nullopt;
+  const std::string text = place_text(*place);
+  return HostReason{text, {fmt::format("move the work of {} out of the step, to another thread or process, or share it "
+                                       "among the ranks: the others wait for rank {}",
+                                       text, s.rank)}};
+}
+
+std::string reason_words(const Evidence& evidence, const Straggler& s) {
+  const std::optional<HostReason> host = host_reason(evidence, s);
+  return host ? host->words : std::string(cause_of(s.kind).words);
+}
+
+std::vector<std::string> best_fixes(const Evidence& evidence, const Straggler& s) {
+  const std::optional<HostReason> host = host_reason(evidence, s);
+  return host ? host->fixes : fixes_for(s, evidence.job->parallelism);
+}
+
 std::string why(const Straggler& s) {
   const std::string time = duration_of(s.excess_ns_per_step), pct = format_percent(s.excess_pct);
   std::string text =
@@ -132,22 +181,37 @@ std::string why(const Straggler& s) {
   return s.evidence.empty() ? text : fmt::format("{} Rank {}: {}.", text, s.rank, s.evidence.front());
 }
 
-std::string what(const Straggler& s) {
+std::string what(const Evidence& evidence, const Straggler& s) {
   const std::string whose = who(s) + (s.host.empty() ? "" : " on " + s.host);
   if (s.kind == "slow_link") return "slow transfers with " + whose;
   return fmt::format("{} {} late at collectives: {}", whose, s.together.empty() ? "arrives" : "arrive",
-                     cause_of(s.kind).words);
+                     reason_words(evidence, s));
 }
 
-// Where the rank's host is while its device waits: of the rank's own finding that costs most.
-std::vector<Place> places_of(const Evidence& evidence, int rank) {
-  const auto* own = first_where(evidence.ranks, [&](const RankDiagnosis& r) { return r.measure.rank == rank; });
-  const Finding* most = nullptr;
-  for (size_t i = 0; own != nullptr && i < own->findings.size(); ++i) {
-    const std::optional<Finding>& f = own->findings[i];
-    if (f && rules()[i]->cause && !f->where.empty() && (most == nullptr || f->cost_ns > most->cost_ns)) most = &*f;
+// Late ranks, the latest of each cause.
+std::vector<const Straggler*> by_cause(const Evidence& evidence, double threshold) {
+  std::vector<const Straggler*> latest;
+  for (const Straggler& s : evidence.job->stragglers)
+    if (s.excess_pct > threshold && std::ranges::count(latest, s.kind, &Straggler::kind) == 0) latest.push_back(&s);
+  return latest;
+}
+
+// Ranks that are late for different reasons: each with its own change.
+void tell_apart(const Evidence& evidence, const std::vector<const Straggler*>& late, Finding& f) {
+  constexpr size_t kFixesEach = 2;
+  f.fix.clear(), f.why.clear();
+  std::string reasons;
+  for (const Straggler* s : late) {
+    reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", who(*s), reason_words(evidence, *s));
+    append_listed(f.why, fmt::format("The others wait {} per step for rank {} ({} of the step){}.",
+                                     duration_of(s->excess_ns_per_step), s->rank, format_percent(s->excess_pct),
+                                     s->evidence.empty() ? "" : ": " + s->evidence.front()),
+                  " ");
+    const std::vector<std::string> fixes = best_fixes(evidence, *s);
+    for (size_t i = 0; i < std::min(kFixesEach, fixes.size()); ++i)
+      f.fix.push_back(fmt::format("{}: {}", who(*s), fixes[i]));
   }
-  return most != nullptr ? most->where : std::vector<Place>();
+  f.what = fmt::format("{} arrive late at collectives, for different reasons: {}", ranks_text(f.ranks), reasons);
 }
 
 // Not what its device does.
@@ -175,18 +239,52 @@ std::optional<Finding> rotating(const Rule& rule, const LateByTurns& late, doubl
   return f;
 }
 
+// "rank 2, stage 2 of the pipeline,"
+std::string stage_text(const UnevenStage& s) {
+  return fmt::format("{}, stage {} of the pipeline,", ranks_text(s.ranks), s.stage);
+}
+
+std::optional<Finding> slow_stage(const Rule& rule, const Evidence& evidence, const UnevenStage& s, double threshold) {
+  if (s.excess_pct <= threshold) return std::nullopt;
+  Finding f = rule.finding(s.excess_pct, threshold);
+  f.ranks = s.ranks;
+  f.names_ranks = true;
+  f.seen.rank = s.ranks.front();
+  f.what = fmt::format("{} {} longer than the other stages: {}", stage_text(s),
+                       s.ranks.size() == 1 ? "computes" : "compute", s.more_work ? "more work" : "slower kernels");
+  f.why = fmt::format("It computes {} per step, the other stages {} (their median): they wait for it in each "
+                      "micro-batch.",
+                      duration_of(s.compute_ns_per_step), duration_of(s.others_ns_per_step));
+  if (s.more_work)
+    f.fix = {fmt::format("move layers from stage {} to the others, so that all compute equally long; embeddings and the "
+                         "loss count as layers",
+                         s.stage),
+             "Megatron: --decoder-first-pipeline-num-layers, --decoder-last-pipeline-num-layers; DeepSpeed: "
+             "PipelineModule(partition_method=…); PyTorch: other split points"};
+  else
+    for (const std::string_view fix : cause_of("slow_compute").fixes)
+      f.fix.push_back(fmt::format(fmt::runtime(fix), fmt::arg("on", "of " + ranks_text(s.ranks)),
+                                  fmt::arg("rank", s.ranks.front())));
+  if (const RankMeasure* m = evidence.measure(s.ranks.front())) {
+    f.steps = m->steps;
+    set_cost(f, m->wall_ns, (s.compute_ns_per_step - s.others_ns_per_step) * m->steps);
+  }
+  return f;
+}
+
 std::optional<Finding> check_straggler_rank(const Rule& rule, const Evidence& evidence) {
   if (evidence.job == nullptr) return std::nullopt;
   const double threshold = evidence.thresholds.of(rule);
   if (const auto& late = evidence.job->late_by_turns) return rotating(rule, *late, threshold);
+  if (const auto& stage = evidence.job->uneven_stage) return slow_stage(rule, evidence, *stage, threshold);
   const std::vector<Straggler>& all = evidence.job->stragglers;
   if (all.empty() || all.front().excess_pct <= threshold) return std::nullopt;
   const Straggler& worst = all.front();
   Finding f = rule.finding(worst.excess_pct, threshold);
-  f.what = what(worst);
+  f.what = what(evidence, worst);
   f.names_ranks = true;
   f.why = why(worst);
-  f.fix = fixes_for(worst, evidence.job->parallelism);
+  f.fix = best_fixes(evidence, worst);
   if (std::string steps = when(worst); !steps.empty()) f.evidence.push_back(std::move(steps));
   if (is_of_host(worst.kind)) f.where = places_of(evidence, worst.rank);
   f.seen.rank = worst.rank;
@@ -196,8 +294,10 @@ std::optional<Finding> check_straggler_rank(const Rule& rule, const Evidence& ev
   for (const Straggler& s : all) {
     if (s.excess_pct > threshold) f.ranks.push_back(s.rank);
     f.evidence.push_back(fmt::format("waiting for rank {}: {} per step ({})", s.rank, duration_of(s.excess_ns_per_step),
-                                     cause_of(s.kind).words));
+                                     reason_words(evidence, s)));
   }
+  if (const std::vector<const Straggler*> causes = by_cause(evidence, threshold); causes.size() > 1)
+    tell_apart(evidence, causes, f);
   if (const RankMeasure* late = evidence.measure(worst.rank)) {
     f.steps = late->steps;
     set_cost(f, late->wall_ns, std::min(worst.excess_ns_per_step * late->steps, late->wall_ns));
@@ -210,15 +310,19 @@ std::string verdict_on_stragglers(const Finding& f, const Job* job) {
   if (job->late_by_turns)
     return fmt::format("A different rank is late in each step and the others wait: {} of each step.", pct);
   std::string ranks = ranks_text(f.ranks);
+  if (const auto& stage = job->uneven_stage)
+    return fmt::format("Stage {} of the pipeline ({}) computes {:.1f} times as long as the others, which wait for it.",
+                       stage->stage, ranks,
+                       static_cast<double>(stage->compute_ns_per_step) / static_cast<double>(stage->others_ns_per_step));
   if (job->stragglers.front().kind == "slow_link")
     return fmt::format("Transfers with {} are slow: they cost {} of each step.", ranks, pct);
   ranks.front() = 'R';
   return fmt::format("{} {} late and the others wait: {} of each step.", ranks, f.ranks.size() > 1 ? "are" : "is", pct);
 }
 
-// All stragglers together, or the only one, or all ranks if they are late in turn.
+// All stragglers together, or the only one, or all ranks if they are late in turn, or a pipeline's stages.
 const WhatIf* without_stragglers(const Job& job) {
-  const WhatIf* found = find_what_if(job.what_if, "even_ranks");
+  const WhatIf* found = find_what_if(job.what_if, job.uneven_stage ? "even_stages" : "even_ranks");
   for (const WhatIf& w : job.what_if)
     if (w.change == "straggler_median" && (found == nullptr || w.ranks.size() > found->ranks.size())) found = &w;
   return found;
@@ -240,7 +344,9 @@ extern const Rule kStragglerRank = {
         "Value: time that the other ranks (their median) wait for the latest one in matched collectives while no "
         "compute runs, as a share of the mean step; for a slow link, exposed transfer beyond that of similar groups. "
         "If the late rank changes from step to step: what the median rank waits, from 10 %. Cost: replay of the job "
-        "with the late ranks like the others, with transfers as in similar groups, or with all ranks even.",
+        "with the late ranks like the others, with transfers as in similar groups, or with all ranks even. Of a "
+        "pipeline's stage that computes over a tenth longer than the others: the difference, as a share of the mean "
+        "step; cost: replay with even stages.",
     .advice = {
         "uneven input: DistributedSampler, drop_last, bucketing by length, the same number of tokens per rank",
         "a slow loader on one host: its disk, its CPU, its num_workers",

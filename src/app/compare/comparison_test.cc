@@ -126,6 +126,22 @@ TEST(Waterfall, PartsAddUpToTheMeansToTheNanosecond) {
   EXPECT_EQ(c->after_step_ns, 143);
 }
 
+// Two of eight steps save for 60: too few to tell from chance, yet nothing else differs.
+TEST(Compare, RunsThatDifferBySavesAlone) {
+  const auto saving = [](int64_t compute, int64_t save) {
+    std::vector<int64_t> steps(8, compute);
+    steps[2] += save, steps[6] += save;
+    std::vector<StepMakeup> makeup = {{"forward", "compute", 8 * compute}};
+    if (save > 0) makeup.push_back({"checkpoint", "idle: checkpoint", 2 * save});
+    return run("saves", std::move(steps), std::move(makeup));
+  };
+  EXPECT_EQ(compare(saving(4000, 6000), saving(4000, 0))->saves_delta_ns, -1500);
+  EXPECT_EQ(compare(saving(4000, 0), saving(4000, 6000))->saves_delta_ns, 1500);
+  EXPECT_FALSE(compare(saving(4000, 6000), saving(3800, 0))->saves_delta_ns) << "all else differs, too";
+  EXPECT_FALSE(compare(saving(4000, 100), saving(4000, 0))->saves_delta_ns) << "too little to matter";
+  EXPECT_FALSE(compare(saving(4000, 0), saving(4100, 0))->saves_delta_ns);
+}
+
 TEST(MatchedWork, ByNameThenByWhatLaunchedIt) {
   RunSummary a, b;
   a.work = {work("volta_gemm", "aten::mm", "[[8, 8]]", 4, 400), work("relu_old", "aten::relu", "", 2, 50),

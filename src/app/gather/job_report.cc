@@ -300,7 +300,9 @@ void analyse_ranks(JobRead& read) {
   leave_out(others, digests, read);
   std::unique_ptr<Job> job;
   if (digests.size() > 1) {
-    job = std::make_unique<Job>(analyse_job(digests, read.samples));
+    std::vector<const RankDiagnosis*> diagnoses;
+    for (const RankResult& r : read.ranks) diagnoses.push_back(&r.diagnosis);
+    job = std::make_unique<Job>(analyse_job(digests, read.samples, own_savings(diagnoses)));
     const std::vector<std::string> notes = notes_of(others);
     job->notes.insert(job->notes.begin(), notes.begin(), notes.end());
     job->other_runs = std::move(others);

@@ -83,7 +83,7 @@ const kMostSentences = 20;
 const kTellingPct = 3; // of a step: a change that gains less is no advice
 const kChanges: Record<string, string> = {
   communication_free: 'without transfers', input_free: 'with input always ready', host_bound_free: 'if work were launched in time',
-  even_ranks: 'with all ranks alike in each step',
+  even_ranks: 'with all ranks alike in each step', even_stages: 'with even pipeline stages',
 };
 
 // What the job is, what it lacks and what a step would take otherwise.

@@ -1,0 +1,202 @@
+// Rules on jobs and on one of their ranks, with figures written down by hand.
+#include <gtest/gtest.h>
+
+#include "analyse/rules/measure.h"
+#include "tests/support/hand_trace.h"
+#include "tests/support/trace_rows.h"
+
+namespace profgpu {
+namespace {
+
+constexpr int64_t kStep_ns = 50'000'000, kJobSteps = 8;
+
+size_t index_of(std::string_view rule) {
+  return static_cast<size_t>(std::ranges::find(rules(), rule, [](const Rule* r) { return r->id; }) - rules().begin());
+}
+
+/// Ranks on a device each, with findings and stragglers that are given.
+struct GivenJob {
+  explicit GivenJob(int ranks) {
+    for (int r = 0; r < ranks; ++r) {
+      RankDiagnosis& d = evidence.ranks.emplace_back();
+      d.measure.rank = r;
+      d.measure.has_device = true;
+      d.measure.annotated = true;
+      d.measure.activities = 1000;
+      d.measure.wall_ns = kJobSteps * kStep_ns, d.measure.steps = kJobSteps;
+      d.measure.waiting_ns = d.measure.wall_ns;
+      d.measure.utilization_pct = d.measure.known_utilization_pct = 90;
+      d.findings.resize(rules().size());
+      job.ranks.push_back(r);
+    }
+    evidence.job = &job;
+  }
+
+  void late(int rank, std::string kind, int64_t excess_ns) {
+    Straggler s;
+    s.kind = std::move(kind);
+    s.rank = rank;
+    s.excess_ns_per_step = excess_ns;
+    s.excess_pct = 100.0 * static_cast<double>(excess_ns) / kStep_ns;
+    job.stragglers.push_back(std::move(s));
+  }
+  /// A finding of one rank by itself, that costs so much per step.
+  Finding& finding(int rank, std::string_view rule, double value, int64_t cost_ns) {
+    std::optional<Finding>& f = evidence.ranks[static_cast<size_t>(rank)].findings[index_of(rule)];
+    f = find_rule(rule)->finding(value, find_rule(rule)->threshold);
+    f->ranks = {rank};
+    f->steps = kJobSteps;
+    f->why = "It is so.";
+    set_cost(*f, kJobSteps * kStep_ns, cost_ns * kJobSteps);
+    return *f;
+  }
+  std::optional<Finding> said(std::string_view rule) {
+    for (const Finding& f : diagnose(evidence).findings)
+      if (f.rule == rule) return f;
+    return std::nullopt;
+  }
+
+  Job job;
+  Evidence evidence;
+};
+
+bool tells(const std::string& text, std::string_view words) { return text.find(words) != text.npos; }
+
+TEST(StragglerRank, NamesWhatItsHostDoes) {
+  GivenJob given(4);
+  given.late(0, "slow_host", 14'000'000);
+  Place place;
+  place.name = "log_images", place.file = "train.py", place.line = 130, place.ns = kJobSteps * 13'000'000;
+  given.finding(0, "host-bound-launches", 30, 15'000'000).where = {place};
+  const auto f = given.said("straggler-rank");
+  ASSERT_TRUE(f);
+  EXPECT_EQ(f->what, "rank 0 arrives late at collectives: log_images (train.py:130)");
+  EXPECT_TRUE(tells(f->fix.front(), "move the work of log_images (train.py:130) out of the step")) << f->fix.front();
+}
+
+TEST(StragglerRank, APlaceThatExplainsLittleIsNotItsReason) {
+  GivenJob given(4);
+  given.late(0, "slow_host", 14'000'000);
+  Place place;
+  place.name = "log_images", place.file = "train.py", place.line = 130, place.ns = kJobSteps * 4'000'000;
+  given.finding(0, "host-bound-launches", 30, 15'000'000).where = {place};
+  EXPECT_EQ(given.said("straggler-rank")->what, "rank 0 arrives late at collectives: the host launches late");
+}
+
+TEST(StragglerRank, NamesPythonsCollector) {
+  GivenJob given(4);
+  given.late(1, "slow_host", 18'000'000);
+  given.finding(1, "python-gc", 36, 20'000'000).fix = {"gc.freeze()"};
+  const auto f = given.said("straggler-rank");
+  ASSERT_TRUE(f);
+  EXPECT_EQ(f->what, "rank 1 arrives late at collectives: Python's garbage collection");
+  EXPECT_EQ(f->fix.front(), "gc.freeze()");
+}
+
+TEST(StragglerRank, RanksThatAreLateForDifferentReasonsHaveTheirOwnFixes) {
+  GivenJob given(6);
+  given.late(3, "slow_compute", 6'500'000);
+  given.late(5, "slow_input", 6'300'000);
+  const auto f = given.said("straggler-rank");
+  ASSERT_TRUE(f);
+  EXPECT_EQ(f->ranks, (std::vector<int>{3, 5}));
+  EXPECT_EQ(f->what, "ranks 3, 5 arrive late at collectives, for different reasons: rank 3: the same kernels take longer "
+                     "on the GPU; rank 5: slow data loading");
+  const auto of_rank = [&](std::string_view rank) {
+    return std::ranges::count_if(f->fix, [&](const std::string& fix) { return fix.starts_with(rank); });
+  };
+  EXPECT_EQ(of_rank("rank 3: "), 2);
+  EXPECT_EQ(of_rank("rank 5: "), 2);
+}
+
+WhatIf row(std::string change, int64_t saved_ns) {
+  WhatIf w;
+  w.change = std::move(change);
+  w.step_ns = kStep_ns - saved_ns;
+  w.saved_ns_per_step = w.most_saved_ns_per_step = saved_ns;
+  return w;
+}
+
+// What makes a rank late costs what the rank is late by, once.
+TEST(JobCosts, OfWhatMakesARankLateAreInStragglerRank) {
+  GivenJob given(4);
+  given.late(0, "checkpoint", 8'000'000);
+  given.finding(0, "checkpoint-stall", 21, 8'500'000);
+  given.finding(0, "python-gc", 10, 5'000'000);
+  given.job.what_if_on_top = {row("checkpoint_free", 0)};
+  given.job.what_if_less = {row("python-gc", 0)};
+  const auto stall = given.said("checkpoint-stall"), gc = given.said("python-gc");
+  ASSERT_TRUE(stall && gc);
+  EXPECT_EQ(stall->cost_ns, 0);
+  EXPECT_TRUE(tells(stall->why, "its cost is in straggler-rank")) << stall->why;
+  EXPECT_EQ(gc->cost_ns, 0);
+  EXPECT_EQ(gc->severity, Severity::kInfo);
+  EXPECT_TRUE(tells(gc->why, "Something else takes as long meanwhile")) << gc->why;
+}
+
+TEST(JobCosts, OfKernelsComeFromTheJobsReplay) {
+  GivenJob given(4);
+  given.finding(0, "unfused-attention", 20, 5'000'000);
+  given.job.what_if_less = {row("unfused-attention", 3'000'000)};
+  EXPECT_EQ(given.said("unfused-attention")->cost_ns, kJobSteps * 3'000'000);
+}
+
+/// One rank of two; compute of 1 ms, then an all-reduce that takes so long in each step. Microseconds.
+std::optional<Finding> one_rank(const std::vector<int64_t>& transfers) {
+  test::TraceRows t;
+  int64_t at = 1000;
+  for (size_t i = 0; i < transfers.size(); ++i) {
+    const int64_t length = 1100 + transfers[i];
+    const auto correlation = static_cast<uint32_t>(10 * i);
+    t.annotation("ProfilerStep#" + std::to_string(i), at * 1000, length * 1000);
+    t.call("cudaLaunchKernel", at * 1000, 1000, correlation + 1).kernel("gemm", (at + 10) * 1000, 1'000'000, correlation + 1);
+    t.call("cudaLaunchKernel", at * 1000 + 2000, 1000, correlation + 2);
+    t.collective({.name = "allreduce", .in = 1 << 20, .out = 1 << 20}, (at + 1010) * 1000, transfers[i] * 1000,
+                 correlation + 2);
+    t.call("cudaDeviceSynchronize", at * 1000 + 4000, (length - 10) * 1000);
+    at += length;
+  }
+  const Trace trace = t.finish();
+  const Facts facts(trace, {});
+  Evidence evidence;
+  evidence.ranks.push_back(diagnose_rank({0, &facts}, {}));
+  for (const Finding& f : diagnose(evidence).findings)
+    if (f.rule == "exposed-communication") return f;
+  return std::nullopt;
+}
+
+TEST(ExposedCommunication, OfOneRankMayBeWaiting) {
+  const auto even = one_rank({600, 600, 600, 600, 600, 600}), uneven = one_rank({300, 4000, 300, 4000, 3000, 4000});
+  ASSERT_TRUE(even && uneven);
+  EXPECT_TRUE(tells(even->verdict, "one rank's trace cannot tell"));
+  EXPECT_FALSE(even->cost_ns) << "the last rank may be late by as much in each of them";
+  EXPECT_TRUE(tells(uneven->verdict, "one rank's trace cannot tell"));
+  EXPECT_FALSE(uneven->cost_ns);
+  EXPECT_TRUE(tells(uneven->why, "Calls of one size take 300 µs to 4.00 ms")) << uneven->why;
+}
+
+// The busier device launches late now and then; the other one waits for the host most of the time.
+TEST(LowGpuUtilization, IsExplainedByTheIdleTimeOfItsOwnDevice) {
+  test::TraceRows t;
+  for (int64_t i = 0; i < 10; ++i) {
+    const int64_t at = 1'000'000 + i * 1'000'000;
+    const auto correlation = static_cast<uint32_t>(10 * i);
+    t.annotation("ProfilerStep#" + std::to_string(i), at, 1'000'000);
+    t.call("cudaLaunchKernel", at, 1000, correlation + 1).kernel("gemm", at + 5000, 990'000, correlation + 1);
+    t.call("cudaLaunchKernel", at + 700'000, 1000, correlation + 2).kernel("gemm", at + 705'000, 250'000, correlation + 2, 1);
+  }
+  const Trace trace = t.finish();
+  const Facts facts(trace, {});
+  Evidence evidence;
+  evidence.ranks.push_back(diagnose_rank({0, &facts}, {}));
+  for (const Finding& f : diagnose(evidence).findings) {
+    if (f.rule != "low-gpu-utilization") continue;
+    EXPECT_EQ(f.seen.device, 1);
+    EXPECT_FALSE(tells(f.why, "(0.") || tells(f.why, "(1.")) << f.why;   // percent of the other device's time
+    return;
+  }
+  FAIL() << "not found";
+}
+
+}  // namespace
+}  // namespace profgpu
