@@ -81,7 +81,11 @@ class NsightReader {
     link_nsight_graphs(parts_, trace);
     add_memory_totals(trace);
     add_issues(trace, counts);
-    if (trace.host.size() + trace.activity.size() == 0 && trace.samples.empty())
+    std::vector<TraceIssue> cut;
+    source_.add_issues(cut);
+    const bool empty = trace.host.size() + trace.activity.size() == 0 && trace.samples.empty();
+    if (empty && !cut.empty()) return Error{cut.front().text, "export or copy it again"};
+    if (empty)
       return Error{source_.path() + ": an export of Nsight Systems without any events that profgpu reads",
                    "record again with nsys profile --trace=cuda,nvtx,osrt"};
     return trace;
