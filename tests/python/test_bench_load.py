@@ -225,7 +225,7 @@ def test_baselines_and_gates(profgpu, tmp_path):
     assert profgpu('diff', before, after, '--fail-on', 'figure:nothing < -5%', '--allow-inconclusive').returncode == 0
     gates = ('--fail-on', 'figure:host_to_device_memcpy < -5%', '--fail-on', 'figure:device_to_host_memcpy < -5%')
     for form, says in (('junit', '<failure message="host to device, pinned GPU 0 -20.0 %"/>'),
-                       ('github', '::error title=profgpu: figure:host_to_device_memcpy < -5%::'),
+                       ('github', '::error title=profgpu%3A figure%3Ahost_to_device_memcpy < -5%25::'),
                        ('markdown', '| host to device, pinned | GPU 0 | 55.0 GB/s | 44.0 GB/s | -20.0 % | worse |')):
         result = profgpu('diff', before, after, '--format', form, *gates, text=True)
         assert result.returncode == 3 and says in result.stdout, (form, result.stdout)
@@ -370,7 +370,7 @@ def test_the_slow_device_of_a_folders_machine(profgpu, tmp_path):
         path.write_text(json.dumps(document, indent=1, sort_keys=i == 1))
     result = profgpu('bench', '--compare', tmp_path, '--fail-on', 'worse', '--width', '200', text=True)
     assert result.returncode == 3, result.stderr
-    assert 'n1: GPU 3: bf16 8192³ 30 TFLOP/s, the other machines 100 TFLOP/s (70 % worse)' in result.stdout
+    assert 'n1: GPU 3: bf16 8192³ 30.0 TFLOP/s, the other machines 100 TFLOP/s (70 % worse)' in result.stdout
     assert result.stdout.count('worse)') == 2   # of two sizes
     (tmp_path / 'n1' / 'bench.json').write_text((tmp_path / 'n0' / 'bench.json').read_text()[:3000])
     result = profgpu('bench', '--compare', tmp_path, '--fail-on', 'worse', '--width', '200', text=True)

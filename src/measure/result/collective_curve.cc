@@ -66,7 +66,8 @@ std::vector<CollectiveCurve> collective_curves(const std::vector<Figure>& figure
     auto* one = first_where(all, [&](const CurveOfSizes& p) { return p.curve.name == name && p.curve.ranks == ranks; });
     if (!one) one = &all.emplace_back(CurveOfSizes{{name, label_without_size(f), ranks, 0, 0, std::nullopt}, 0, {}});
     const auto bytes = static_cast<double>(*f.size);
-    one->points.push_back({bytes, bytes / *f.algbw_gbps});
+    // Small messages are rounded up to whole values of each rank: their time is what was measured.
+    one->points.push_back({bytes, f.unit == "ns" ? f.value : bytes / *f.algbw_gbps});
     if (f.unit != "GB/s") continue;
     one->curve.busbw_gbps = std::max(one->curve.busbw_gbps, f.value);
     one->factor = f.value / *f.algbw_gbps;
