@@ -10,8 +10,8 @@ namespace profgpu {
 /// One field, quoted where it must be: commas, quotes, control characters, and blanks at its ends, which readers strip.
 /// Nothing for an empty text.
 void append_csv(std::string& row, std::string_view field);
-/// A text of others, for files that are read line by line and shown on terminals: control characters become blanks, and a
-/// formula of a spreadsheet becomes text.
+/// A text of others, for files that are read line by line and shown on terminals: control characters become blanks, and
+/// a formula of a spreadsheet becomes text.
 void append_csv_text(std::string& row, std::string_view field);
 /// Whether a spreadsheet would calculate it.
 bool is_formula(std::string_view field);

@@ -16,8 +16,8 @@ namespace profgpu {
 
 /// With "***" instead of each secret. JSON stays JSON.
 std::string masked_secrets(std::string_view text);
-/// The same for a message that quotes input. Before and behind its double quotes its own words stay: a file or an option may be called
-/// after a secret ("auth.json: not found", "--token-file needs a name").
+/// The same for a message that quotes input. Before and behind its double quotes its own words stay: a file or an
+/// option may be called after a secret ("auth.json: not found", "--token-file needs a name").
 std::string masked_message(std::string_view text);
 /// Whether masked_secrets() may change it, but for hexadecimal words, as names of commits are: for many texts of which
 /// hardly any has a secret. Budget: 2 ns a byte.

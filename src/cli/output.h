@@ -12,8 +12,8 @@
 
 namespace profgpu {
 
-/// From now on SIGINT, SIGTERM and SIGHUP, a terminal that is closed, end the program with 130, 143 or 129, after clearing
-/// a progress line and removing the file named below.
+/// From now on SIGINT, SIGTERM and SIGHUP, a terminal that is closed, end the program with 130, 143 or 129, after
+/// clearing a progress line and removing the file named below.
 void install_interrupt_handler();
 
 /// From now on lack of memory or threads ends the program with a message and code 1, as tidily.

@@ -261,7 +261,8 @@ Pipeline pipeline_of(std::span<const RankDigest> ranks, const GroupUses& uses, c
   if (out.stages && out.micro_batches && *out.micro_batches > 0) {
     const double ideal = passes * static_cast<double>(*out.stages - 1) / *out.micro_batches;   // of the recorded step
     if (const double step = 100 - out.bubble_pct + ideal; step > 0) out.ideal_bubble_pct = 100 * ideal / step;
-    const double enough = kEnoughPerStage * static_cast<double>(*out.stages), avoidable = 1 - *out.micro_batches / enough;
+    const double enough = kEnoughPerStage * static_cast<double>(*out.stages);
+    const double avoidable = 1 - *out.micro_batches / enough;
     if (avoidable > 0)
       out.avoidable_ns_per_step = std::llround(ideal / 100 * avoidable * mean_step_ns(ranks, alone_ns));
   }

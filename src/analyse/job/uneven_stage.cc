@@ -14,7 +14,8 @@ constexpr double kUneven = 1.1;   // of the others' compute; embeddings and the 
 
 const Pipeline* staged_pipeline(std::span<const Parallelism> ways) {
   for (const Parallelism& way : ways)
-    if (way.pipeline && way.pipeline->stages == static_cast<int64_t>(way.pipeline->by_stage.size())) return &*way.pipeline;
+    if (way.pipeline && way.pipeline->stages == static_cast<int64_t>(way.pipeline->by_stage.size()))
+      return &*way.pipeline;
   return nullptr;
 }
 

@@ -73,8 +73,8 @@ constexpr size_t kMaxApart = 8;
 /// rank is late.
 std::vector<WhatIf> what_if_on_top(const JobLanes& lanes, LateRanks late);
 
-/// Savings of rules' changes, a row each by the rule's id: on top of late ranks if there are any. Without those of ranks
-/// that are not joined.
+/// Savings of rules' changes, a row each by the rule's id: on top of late ranks if there are any. Without those of
+/// ranks that are not joined.
 std::vector<WhatIf> what_if_less(const JobLanes& lanes, LateRanks late, std::span<const OwnSavings> savings);
 
 /// The row of a change of all ranks, or of `rank` alone; null: none.

@@ -9,8 +9,8 @@
 
 namespace profgpu {
 
-/// Of one stack in a module's forward: as many tensors each time, all larger by the same bytes than those before, each of
-/// which is freed once the one that takes its place is made.
+/// Of one stack in a module's forward: as many tensors each time, all larger by the same bytes than those before, each
+/// of which is freed once the one that takes its place is made.
 void judge_growing_caches(const MemoryHistory& history, const StackBook& stacks, std::vector<CategoryOf>& categories);
 
 }  // namespace profgpu

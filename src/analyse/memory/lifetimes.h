@@ -33,8 +33,8 @@ struct MemoryHistory {
   int64_t initial_bytes = 0;            ///< allocated before the first event
   int64_t peak_bytes = 0;               ///< the highest level; the first time that it is reached
   std::optional<uint32_t> peak_row;     ///< none: before the first event
-  /// Reserved before the first event; none where the file ends early, so that what came later is not known, or where the
-  /// recording left out the events of segments.
+  /// Reserved before the first event; none where the file ends early, so that what came later is not known, or where
+  /// the recording left out the events of segments.
   std::optional<int64_t> initial_reserved_bytes;
   /// Of the allocations that no event makes or frees, in their order.
   std::vector<uint64_t> initial_addresses;

@@ -15,8 +15,8 @@ namespace profgpu {
 SnapshotPeak snapshot_peak(const MemorySnapshot& snapshot, const MemoryHistory& history, const StackBook& stacks,
                            const MemoryPhases& phases, const std::vector<CategoryOf>& categories);
 
-/// Of temporary tensors that live for at most a fiftieth of the events, or 64 of them, or that an optimizer's step makes,
-/// the line that holds most at the peak. None: no such tensors are there, or they have no stack.
+/// Of temporary tensors that live for at most a fiftieth of the events, or 64 of them, or that an optimizer's step
+/// makes, the line that holds most at the peak. None: no such tensors are there, or they have no stack.
 std::optional<PeakSpike> peak_spike(const MemorySnapshot& snapshot, const MemoryHistory& history,
                                     const StackBook& stacks, const std::vector<CategoryOf>& categories);
 

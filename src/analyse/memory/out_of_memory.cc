@@ -21,8 +21,8 @@ bool is_unchanged_since(const MemorySnapshot& snapshot, const MemoryHistory& his
   return !snapshot.cut;
 }
 
-// That the request may have: not those of other streams, of the pool of other sizes, of CUDA graphs and the program's own
-// pools.
+// That the request may have: not those of other streams, of the pool of other sizes, of CUDA graphs and the program's
+// own pools.
 struct FreeBlocks {
   int64_t largest = 0, all = 0;
 };

@@ -364,7 +364,7 @@ struct SnapshotSection {
   bool cut = false;                                  ///< the file ends early
   bool stacks_recorded = true;                       ///< else neither categories nor lines can be told
   bool truncated = false;                            ///< the history does not reach back to the first allocation
-  std::vector<std::string> left_out;                 ///< events that the recording skipped: "free_completed", "segments"
+  std::vector<std::string> left_out;   ///< events that the recording skipped: "free_completed", "segments"
   std::optional<int64_t> steps;                      ///< optimizer steps in the history
   std::optional<int64_t> duplicate_parameter_bytes;  ///< held at the peak beside other copies, in other types
   std::string allocator_settings;

@@ -70,7 +70,9 @@ constexpr Package kPackages[] = {
     {Framework::kTensorRtLlm, "tensorrt_llm/", {"_torch/", "runtime/", "executor/", "models/"}},
     {Framework::kXdit, "xfuser/", {"core/", "model_executor/"}},
     {Framework::kDiffusers, "diffusers/", {"models/", "pipelines/", "schedulers/"}},
-    {Framework::kTransformers, "transformers/", {"models/", "trainer", "generation/", "pipelines/", "modeling_", "image_"}},
+    {Framework::kTransformers,
+     "transformers/",
+     {"models/", "trainer", "generation/", "pipelines/", "modeling_", "image_"}},
     {Framework::kAccelerate, "accelerate/", {"accelerator.py", "data_loader.py", "optimizer.py", "hooks.py", "utils/"}},
     {Framework::kLightning, "lightning/", {"pytorch/", "fabric/"}},
     {Framework::kLightning, "pytorch_lightning/", {"trainer/", "core/", "loops/", "strategies/"}},
@@ -141,7 +143,8 @@ Frameworks Frameworks::compute(const Facts& facts) {
   const Trace& trace = facts.trace();
   const Names& names = facts.get<Names>();
   Frameworks all;
-  bool eager = false, tensorflow = false, vllm_kernels = false, vllm_steps = false, sglang_steps = false, pageable = false;
+  bool eager = false, tensorflow = false, pageable = false;
+  bool vllm_kernels = false, vllm_steps = false, sglang_steps = false;
   for (size_t i = 0; i < trace.strings.size(); ++i) {
     if (!names.on_host[i] && !names.on_device[i]) continue;
     const std::string_view name = trace.strings[StringId(i)];

@@ -361,7 +361,8 @@ int64_t Measured::cold_start_ns(IdleCause cause) const {
   constexpr int64_t kSeveral = 3;
   const std::vector<Gap>& edges = idle().edges;
   const bool of_host = cause == IdleCause::kHostBound || cause == IdleCause::kDataLoading;
-  if (!of_host || steps_ < kSeveral || edges.empty() || edges.front().before.valid() || !counts(edges.front(), cause)) return 0;
+  if (!of_host || steps_ < kSeveral || edges.empty()) return 0;
+  if (edges.front().before.valid() || !counts(edges.front(), cause)) return 0;
   const int64_t cold = edges.front().length(), in_other_steps = idle_ns(cause) - cold;
   return 4 * in_other_steps < cold * (steps_ - 1) ? cold : 0;
 }
@@ -424,7 +425,8 @@ void set_kernel_cost(const Measured& measured, const std::vector<ActivityId>& ke
 void place_in_lane(const Measured& measured, const Intervals& time, Finding& finding) {
   const Facts& facts = measured.facts();
   const Devices& devices = facts.get<Devices>();
-  const bool busiest = devices.busiest >= 0 && &measured.device() == &devices.devices[static_cast<size_t>(devices.busiest)];
+  const auto at = static_cast<size_t>(devices.busiest);
+  const bool busiest = devices.busiest >= 0 && &measured.device() == &devices.devices[at];
   if (!busiest || !finding.cost_ns || facts.get<CollectiveCalls>().calls.empty()) return;
   finding.in_lane = facts.get<Lane>().savings(measured.trace(), time, *finding.cost_ns);
 }

@@ -333,7 +333,8 @@ void add_helpers(const NsightScope& scope, std::vector<TraceIssue>& issues) {
 void add_missing_columns(SqliteSource& source, std::vector<TraceIssue>& issues) {
   int64_t all = 0;
   for (const auto& [name, columns] : source.tables())
-    if (source.has(name, "start") || source.has(name, "timestamp")) all += std::min(source.last_row(name), source.file_bytes());
+    if (source.has(name, "start") || source.has(name, "timestamp"))
+      all += std::min(source.last_row(name), source.file_bytes());
   for (const string_view table : kActivityTables) {
     std::string missing;
     for (const string_view column : {"start", "end", "deviceId", "correlationId"})
