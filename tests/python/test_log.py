@@ -232,7 +232,8 @@ def test_table_is_for_people(log, started):
 def test_a_narrow_screen_says_first_what_it_leaves_out(started):
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack('HHHH', 24, 40, 0, 0))
-    process = started('--backend', FAST, '--count', 1, stdout=theirs, stderr=theirs)
+    environment = {name: value for name, value in os.environ.items() if name != 'COLUMNS'}
+    process = started('--backend', FAST, '--count', 1, stdout=theirs, stderr=theirs, env={**environment, 'COLUMNS': '40'})
     assert process.wait(timeout=60) == 0
     lines = os.read(ours, 65536).decode().splitlines()
     os.close(ours), os.close(theirs)
