@@ -113,6 +113,21 @@ TEST(Roofline, MeasuredPeaksTakeThePlaceOfTheTable) {
   EXPECT_EQ(t.facts.get<Limits>().device->name, "NVIDIA H100 80GB HBM3");
 }
 
+TEST(Roofline, MeasuredPeaksOfTheVeryDeviceComeFirst) {
+  HandTrace hand = one_step();
+  hand.op("aten::mm", 10, 20).kernel("gemm", 11, 12, 100, 300);
+  Trace trace = hand.build();
+  WorkedTrace::add_device(trace);
+  trace.devices.back().uuid = "GPU-b";
+  AnalysisOptions options;
+  for (const auto& [uuid, memory_gbps] : {std::pair{"GPU-a", 3000.0}, {"GPU-b", 1500.0}}) {
+    DeviceLimits& device = options.peaks.devices.emplace_back();
+    device.name = trace.devices.back().name, device.uuid = uuid, device.memory_gbps = memory_gbps;
+  }
+  const Facts facts(trace, std::move(options));
+  EXPECT_EQ(facts.get<Limits>().device->memory_gbps, 1500);
+}
+
 // A library transposes the inputs of a convolution for longer than it convolves.
 TEST(Roofline, AnOperatorsWorkIsThatOfItsMainKernels) {
   HandTrace hand = one_step();
