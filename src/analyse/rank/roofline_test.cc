@@ -160,7 +160,7 @@ TEST(Roofline, MeasuredPeaksTakeThePlaceOfTheTable) {
 }
 
 TEST(Roofline, WhatAFileOfPeaksLacksIsSaid) {
-  const auto missing = [](const char* name, double memory_gbps) {
+  const auto missing = [](const char* name) {
     HandTrace hand = one_step();
     hand.op("aten::mm", 10, 20).kernel("gemm", 11, 12, 100, 300);
     AnalysisOptions options;
@@ -169,12 +169,25 @@ TEST(Roofline, WhatAFileOfPeaksLacksIsSaid) {
     options.peaks.devices[0].name = name;
     options.peaks.devices[0].source = "peaks.json";
     options.peaks.devices[0].tera[static_cast<size_t>(Precision::kBf16)] = 800;
-    options.peaks.devices[0].memory_gbps = memory_gbps;
     const WorkedTrace t(hand.build(), {kHundred}, std::move(options));
     return t.facts.get<Roofline>().missing.at(0);
   };
-  EXPECT_EQ(missing("H100", 3000), "peaks.json has no entry \"NVIDIA H100 80GB HBM3\", only \"H100\"");
-  EXPECT_EQ(missing("NVIDIA H100 80GB HBM3", 0), "no limits without the memory's rate: add memory_gbps to peaks.json");
+  EXPECT_EQ(missing("H100"), "peaks.json has no entry \"NVIDIA H100 80GB HBM3\", only \"H100\"");
+}
+
+TEST(Roofline, MeasuredPeaksOfTheVeryDeviceComeFirst) {
+  HandTrace hand = one_step();
+  hand.op("aten::mm", 10, 20).kernel("gemm", 11, 12, 100, 300);
+  Trace trace = hand.build();
+  WorkedTrace::add_device(trace);
+  trace.devices.back().uuid = "GPU-b";
+  AnalysisOptions options;
+  for (const auto& [uuid, memory_gbps] : {std::pair{"GPU-a", 3000.0}, {"GPU-b", 1500.0}}) {
+    DeviceLimits& device = options.peaks.devices.emplace_back();
+    device.name = trace.devices.back().name, device.uuid = uuid, device.memory_gbps = memory_gbps;
+  }
+  const Facts facts(trace, std::move(options));
+  EXPECT_EQ(facts.get<Limits>().device->memory_gbps, 1500);
 }
 
 // A library transposes the inputs of a convolution for longer than it convolves.

@@ -444,7 +444,7 @@ void describe_misaligned_gemm(const Measured& m, Finding& f) {
                                    shortened(list_on_one_line(trace.strings[args.shapes])),
                                    format_percent(100 * (all.padded - 1))));
   show_kernels(m, all.chosen.kernels, f);
-  if (const int64_t ns = cost_at_limit(m, all.chosen.kernels); ns > 0) set_cost(f, m.wall_ns(), ns);
+  set_cost_at_limit(m, all.chosen.kernels, f);
   if (m.known_utilization_pct() < kMinBusyPct) f.severity = Severity::kInfo;
 }
 

@@ -359,9 +359,9 @@ void describe_low_mfu(const Measured& m, Finding& f) {
 
 }  // namespace
 
-int64_t cost_at_limit(const Measured& m, const std::vector<ActivityId>& kernels) {
+void set_cost_at_limit(const Measured& m, const std::vector<ActivityId>& kernels, Finding& f) {
   SlowKernels below;
-  if (!is_busiest(m) || !m.facts().get<Limits>().device) return 0;
+  if (!is_busiest(m) || !m.facts().get<Limits>().device) return;
   const std::vector<int64_t>& exclusive = m.facts().get<ExclusiveTime>().ns;
   for (const ActivityId a : kernels) {
     const auto part = m.facts().get<RunLimits>().needed_part(m.trace(), m.facts().get<DeviceWork>(), a);
@@ -370,7 +370,7 @@ int64_t cost_at_limit(const Measured& m, const std::vector<ActivityId>& kernels)
     below.ns += exclusive[a.value];
     below.lost_ns += static_cast<double>(exclusive[a.value]) * (1 - *part / kGoodPart);
   }
-  return below.kernels.empty() ? 0 : cost_of(m, below);
+  if (!below.kernels.empty()) set_kernel_cost(m, below.kernels, below.ns, static_cast<int64_t>(below.lost_ns), f);
 }
 
 extern const Rule kSlowProducts = {

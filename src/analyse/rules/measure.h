@@ -155,8 +155,9 @@ std::string place_text(const Place& place);
 std::vector<Place> find_places_in_gaps(const Measured& measured, IdleCause cause);
 /// Measured::host_time_of_other_rules(), computed.
 Intervals find_host_time_of_other_rules(const Measured& measured);
-/// What the steps save if kernels below 90 % of their operators' limit reached that; 0: none, or no limit is known.
-int64_t cost_at_limit(const Measured& measured, const std::vector<ActivityId>& kernels);
+/// What the steps save if kernels below 90 % of their operators' limit reached that; unchanged: none, or no limit is
+/// known.
+void set_cost_at_limit(const Measured& measured, const std::vector<ActivityId>& kernels, Finding& finding);
 
 /// Measured::named_kernels(), computed.
 std::vector<bool> find_named_kernels(const Measured& measured);
