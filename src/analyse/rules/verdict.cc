@@ -136,8 +136,10 @@ constexpr double kFarFromLimit = 2.5;   // well-tuned training takes about twice
 
 // If no single cause has a cost worth mentioning.
 ReportVerdict verdict_of_use(const Evidence& evidence, const std::vector<RuleFinding>& findings, const RankMeasure& m) {
-  const RuleFinding* other =
-      first_where(findings, [](const RuleFinding& f) { return is_serious(f) && !f.rule->symptom; });
+  const RuleFinding* other = nullptr;   // the first of the most severe
+  for (const RuleFinding& f : findings)
+    if (is_serious(f) && !f.rule->symptom && (other == nullptr || f.finding.severity > other->finding.severity))
+      other = &f;
   if (other != nullptr && !other->finding.cost_ns && !other->finding.verdict.empty())
     return {other->finding.verdict, VerdictKind::kBottleneck};
   std::string also = other == nullptr ? "" : fmt::format(" Also: {}.", other->finding.what);
