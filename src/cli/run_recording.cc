@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/dyn_lib.h"
 #include "base/secrets.h"
+#include "base/text.h"
 #include "base/version.h"
 #include "cli/output.h"
 #include "devices/system_files.h"

@@ -9,6 +9,7 @@
 
 #include "analyse/report/quantity.h"
 #include "base/statistics.h"
+#include "base/text.h"
 #include "trace/sample.h"
 
 namespace profgpu {

@@ -15,6 +15,7 @@
 #include "analyse/rank/steps.h"
 #include "analyse/rank/work_per_step.h"
 #include "analyse/report/quantity.h"
+#include "base/text.h"
 
 namespace profgpu {
 namespace {

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "analyse/report/text.h"
+#include "base/text.h"
 
 namespace profgpu {
 namespace {

@@ -8,6 +8,7 @@
 #include "analyse/rank/roofline.h"
 #include "analyse/rules/log_checks.h"
 #include "analyse/rules/measure.h"
+#include "base/text.h"
 
 namespace profgpu {
 

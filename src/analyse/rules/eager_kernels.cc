@@ -18,6 +18,7 @@
 #include "analyse/report/quantity.h"
 #include "analyse/rules/measure.h"
 #include "analyse/work/op_sizes.h"
+#include "base/text.h"
 
 namespace profgpu {
 namespace {

@@ -6,6 +6,7 @@
 #include "analyse/rank/roofline.h"
 #include "analyse/rank/work.h"
 #include "analyse/rules/measure.h"
+#include "base/text.h"
 #include "trace/kernel_profile.h"
 
 namespace profgpu {

@@ -8,6 +8,7 @@
 #include "analyse/report/quantity.h"
 #include "analyse/rules/host_work.h"
 #include "analyse/rules/measure.h"
+#include "base/text.h"
 
 namespace profgpu {
 

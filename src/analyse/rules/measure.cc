@@ -282,7 +282,7 @@ constexpr double kMostLostPct = 50;
 
 // Of a server that computed nothing for requests while it was recorded.
 std::string without_requests(const Measured& m) {
-  constexpr double kMostlyPct = 80;
+  constexpr double kAlmostAllPct = 80;
   const Steps& steps = m.facts().get<Steps>();
   if (!steps.of_engine.empty() || !m.facts().get<Frameworks>().serves()) return {};
   const RequestWaits& waits = m.facts().get<RequestWaits>();
@@ -291,7 +291,7 @@ std::string without_requests(const Measured& m) {
     recorded += window.length();
     if (steps.thread.valid()) waited += waits.length(steps.thread.value, window);
   }
-  if (steps.without_requests.empty() && percent_of(waited, recorded) < kMostlyPct) return {};
+  if (steps.without_requests.empty() && percent_of(waited, recorded) < kAlmostAllPct) return {};
   return "The engine had no requests while this was recorded: there is nothing to evaluate. Record while requests are "
          "served.";
 }

@@ -7,6 +7,7 @@
 #include "analyse/rank/snapshot.h"
 #include "analyse/report/quantity.h"
 #include "analyse/rules/measure.h"
+#include "base/text.h"
 
 namespace profgpu {
 namespace {
