@@ -243,9 +243,12 @@ void add_framework_fixes(const Rule& rule, const Frameworks& with, Finding& f) {
   if (f.fix.empty()) f.fix = all;
 }
 
-// "from_pretrained(…," of "Transformers: from_pretrained(…, attn_implementation="sdpa")"; empty: it begins with none.
+// "from_pretrained(…," of "Transformers: from_pretrained(…, attn_implementation="sdpa")"; empty: it names no framework
+// and setting.
 std::string_view setting_of(std::string_view fix) {
-  if (const size_t name = fix.find(": "); name != fix.npos) fix.remove_prefix(name + 2);
+  const size_t name = fix.find(": ");
+  if (name == fix.npos) return {};
+  fix.remove_prefix(name + 2);
   fix = fix.substr(0, fix.find(' '));
   return contains(fix, "(") ? fix : std::string_view();
 }
