@@ -143,7 +143,8 @@ Quality Quality::compute(const Facts& facts) {
   else if (!steps.annotated)
     issues.push_back({TraceIssueKind::kNoSteps, 1,
                       fmt::format("no steps are marked ({}, or pass --step-pattern): the whole trace counts as one",
-                                  (trace.recorded ? recorder_advice(Recorder::kProfgpu) : recorder_advice(trace)).mark_steps)});
+                                  (trace.recorded ? recorder_advice(Recorder::kProfgpu) : recorder_advice(trace))
+                                      .mark_steps)});
   add_overruns(trace, issues);
   add_missing_activity(facts, issues);
   add_captured_graphs(facts, issues);

@@ -333,7 +333,8 @@ void add_helpers(const NsightScope& scope, std::vector<TraceIssue>& issues) {
 void add_missing_columns(SqliteSource& source, std::vector<TraceIssue>& issues) {
   int64_t all = 0;
   for (const auto& [name, columns] : source.tables())
-    if (source.has(name, "start") || source.has(name, "timestamp")) all += std::min(source.last_row(name), source.file_bytes());
+    if (source.has(name, "start") || source.has(name, "timestamp"))
+      all += std::min(source.last_row(name), source.file_bytes());
   for (const string_view table : kActivityTables) {
     std::string missing;
     for (const string_view column : {"start", "end", "deviceId", "correlationId"})
@@ -343,8 +344,8 @@ void add_missing_columns(SqliteSource& source, std::vector<TraceIssue>& issues) 
     const bool timed = source.has(table, "start") && source.has(table, "end");
     const double pct = 100 * static_cast<double>(rows) / static_cast<double>(std::max<int64_t>(all, rows));
     issues.push_back({timed ? TraceIssueKind::kOther : TraceIssueKind::kUnknownRows, rows,
-                      fmt::format("table {} has no column {}, perhaps because its schema is newer: its {} rows ({:.3g} % of the "
-                                  "file's rows of events) are {}",
+                      fmt::format("table {} has no column {}, perhaps because its schema is newer: its {} rows "
+                                  "({:.3g} % of the file's rows of events) are {}",
                                   table, missing, format_count(rows), pct,
                                   !timed ? "left out"
                                   : source.has(table, "deviceId") ? "read without their launching calls"

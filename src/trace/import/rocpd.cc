@@ -257,10 +257,12 @@ class RocpdReader {
   // Tables that may be added, by what they hold.
   void count_other_tables() {
     constexpr string_view kBegin = "rocpd_";
-    static const std::set<string_view> known = {"kernel_dispatch", "memory_copy", "region", "sample", "pmc_event", "string", "event",
-                                                "track", "timestamp", "metadata", "arg", "call_stack", "line_info"};
+    static const std::set<string_view> known = {"kernel_dispatch", "memory_copy", "region",    "sample",    "pmc_event",
+                                                "string",          "event",       "track",     "timestamp", "metadata",
+                                                "arg",             "call_stack",  "line_info"};
     for (const auto& [name, columns] : source_.tables()) {
-      if (!name.starts_with(kBegin) || name.size() <= kBegin.size() + suffix_.size() || !name.ends_with(suffix_)) continue;
+      if (!name.starts_with(kBegin) || !name.ends_with(suffix_)) continue;
+      if (name.size() <= kBegin.size() + suffix_.size()) continue;
       std::string kind = name.substr(kBegin.size(), name.size() - kBegin.size() - suffix_.size());
       const bool whole = suffix_of(name, std::string(kBegin) + kind) == suffix_;
       if (!whole || known.contains(kind) || kind.starts_with("info_")) continue;
@@ -277,7 +279,7 @@ class RocpdReader {
   std::unordered_map<int64_t, Track> tracks_;
   std::unordered_map<int64_t, Event> events_;
   std::unordered_map<int64_t, Symbol> symbols_;
-  std::unordered_map<int64_t, std::pair<int64_t, int64_t>> dispatched_;   // by event, where there are counters: start, agent
+  std::unordered_map<int64_t, std::pair<int64_t, int64_t>> dispatched_;   // start and agent by event, for counters
   std::map<std::string, std::string> problems_;
   std::map<std::string, int64_t> unread_;
   int64_t packed_texts_ = 0;

@@ -142,7 +142,8 @@ LogEvent& LogBuilder::event(LogEventKind kind, const LogLine& line) {
 }
 
 LogEvent* LogBuilder::newest_event(LogEventKind kind) {
-  const auto found = std::find_if(log_.events.rbegin(), log_.events.rend(), [&](const LogEvent& e) { return e.kind == kind; });
+  const auto found =
+      std::find_if(log_.events.rbegin(), log_.events.rend(), [&](const LogEvent& e) { return e.kind == kind; });
   return found != log_.events.rend() ? &*found : nullptr;
 }
 

@@ -290,7 +290,8 @@ class Megatron : public LogReading {
     const auto most = pair && rest.starts_with(',') ? leading_ms(rest.substr(1)) : least;
     if (!least || !most) return false;
     if (name.starts_with("rank ") && !heading_.empty()) {
-      listed_ = listed_ ? std::pair(std::min(listed_->first, *least), std::max(listed_->second, *most)) : std::pair(*least, *most);
+      if (!listed_) listed_.emplace(*least, *most);
+      listed_ = std::pair(std::min(listed_->first, *least), std::max(listed_->second, *most));
       return true;
     }
     if (!pair && !has(name, "..")) return false;
@@ -333,7 +334,8 @@ class Megatron : public LogReading {
     }
     if (name.starts_with("save-checkpoint")) return stop(LogEventKind::kCheckpoint, most, line, rows);
     if (name == "evaluate") return stop(LogEventKind::kEvaluation, most, line, rows);
-    if (!step_ || name == "eval-time" || name.starts_with("load-checkpoint") || name.ends_with("setup") || name == "interval-time") return;
+    if (!step_ || name == "eval-time" || name == "interval-time") return;
+    if (name.starts_with("load-checkpoint") || name.ends_with("setup")) return;
     const auto known = timer_phases().find(name);
     const auto phase = known != timer_phases().end() ? std::optional(known->second) : std::nullopt;
     LogSeries& series = rows.series(kName, line);
