@@ -104,9 +104,10 @@ TEST(Terminal, OnANarrowScreenFiguresAreWhole) {
       EXPECT_NE(text.find(cost), std::string::npos) << width << '\n' << text;
     const size_t begin = text.find("\nA step of "), end = text.find("Findings, most");
     ASSERT_LT(begin, end) << text;
-    for (const std::string_view line : lines_of(text.substr(begin + 1, end - begin))) {
-      if (line.starts_with("  ") && line.ends_with("%")) EXPECT_LE(display_width(line), width) << line;
-    }
+    for (const std::string_view line : lines_of(text.substr(begin + 1, end - begin)))
+      if (line.starts_with("  ") && line.ends_with("%")) {
+        EXPECT_LE(display_width(line), width) << line;
+      }
     for (const std::string_view line : lines_of(text.substr(begin + 1, end - begin)))
       EXPECT_FALSE(line.starts_with("  ") && is_cut(line)) << width << ": " << line;
   }
