@@ -28,7 +28,9 @@ Status set_options(Options& options, const std::string_view (&names)[N], const A
 
 bool names_one_file(const std::string& a, const std::string& b) {
   std::error_code error;
-  const auto whole = [&](const std::string& path) { return std::filesystem::weakly_canonical(path, error); };
+  const auto whole = [&](const std::string& path) {
+    return std::filesystem::weakly_canonical(std::filesystem::absolute(path, error), error);
+  };
   return a == b || (!a.empty() && a != "-" && whole(a) == whole(b));
 }
 

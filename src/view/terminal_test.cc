@@ -55,9 +55,9 @@ Checklist   ✗ GPU busy 60.6 % (over 80)   ✗ data loading 39.7 % (under 10)
             ✗ torch.compile   ✗ fused optimizer   ? gradient accumulation
 
 Top kernels                                       calls    total     mean  of kernels
-  volta_scudnn_128x128_relu_small_nn_v1             180   152 ms   846 µs      23.9 %
-  cudnn::bn_bw_1C11_kernel_new                      318  88.1 ms   277 µs      13.8 %
-  vectorized_elementwise: threshold               1,960  61.0 ms  31.1 µs       9.6 %
+  volta_scudnn_128x128_relu_small_nn                180   152 ms   846 µs      23.9 %
+  bn_bw_1C11_new                                    318  88.1 ms   277 µs      13.8 %
+  vectorized_elementwise threshold                1,960  61.0 ms  31.1 µs       9.6 %
   volta_sgemm_128x64_nt                              12  8.40 ms   700 µs       1.3 %
   … and 1 more: --section kernels
 
@@ -104,11 +104,12 @@ TEST(Terminal, OnANarrowScreenFiguresAreWhole) {
       EXPECT_NE(text.find(cost), std::string::npos) << width << '\n' << text;
     const size_t begin = text.find("\nA step of "), end = text.find("Findings, most");
     ASSERT_LT(begin, end) << text;
-    for (const std::string_view line : lines_of(text.substr(begin + 1, end - begin)))
+    const std::string step = text.substr(begin + 1, end - begin);
+    for (const std::string_view line : lines_of(step))
       if (line.starts_with("  ") && line.ends_with("%")) {
         EXPECT_LE(display_width(line), width) << line;
       }
-    for (const std::string_view line : lines_of(text.substr(begin + 1, end - begin)))
+    for (const std::string_view line : lines_of(step))
       EXPECT_FALSE(line.starts_with("  ") && is_cut(line)) << width << ": " << line;
   }
 }

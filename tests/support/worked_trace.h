@@ -25,6 +25,7 @@ struct WorkedTrace {
   WorkedTrace(Trace built, const std::vector<OpWork>& works, AnalysisOptions options = {})
       : trace(std::move(built)), facts((add_device(trace), trace), std::move(options)) {
     DeviceWork work;
+    work.by_name.assign(trace.strings.size(), Precision::kUnknown);
     for (uint32_t i = 0; i < trace.activity.size(); ++i) {
       const ActivityId a(i);
       const int64_t ns = trace.activity.duration_ns[i];

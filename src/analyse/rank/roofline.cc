@@ -397,10 +397,11 @@ class RooflineMaker {
     };
     add(masked_ns_, "operators that are faster than their FLOPs allow: they compute less than their shapes say, as with "
                     "masks and sliding windows, and do not count");
+    const std::string_view source = limits_.device->source;
     add(too_fast_ns_,
         limits_.measured
             ? fmt::format("products that are faster than the peak rates in {}, and do not count: measure these again",
-                          limits_.device->source)
+                          source.substr(0, source.find(';')))   // the file, without what the table adds
             : "products that are faster than the peak rate of their precision, as with sums in FP16, and do not count");
     if (limits_.device->clock_mhz > 0)
       add(boosted_ns_, fmt::format("products above the data sheet's rate: the clock was higher than its {} MHz",

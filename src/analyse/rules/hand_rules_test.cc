@@ -155,8 +155,8 @@ TEST(Verdict, OfHardwareCountersIsThatTimesAreNotThoseOfTheProgram) {
   const Diagnosis d = diagnose(evidence);
   EXPECT_EQ(d.verdict.kind, VerdictKind::kInconclusive);
   EXPECT_TRUE(contains(d.verdict.text, "Hardware counters")) << d.verdict.text;
-  ASSERT_FALSE(d.findings.empty());
   for (const Finding& f : d.findings) EXPECT_EQ(f.severity, Severity::kInfo) << f.rule;
+  EXPECT_EQ(std::ranges::count(d.findings, "first-use", &Finding::rule), 0) << "its times are not those of the program";
 }
 
 TEST(FirstUse, IsFoundWithoutADevice) {
@@ -536,10 +536,12 @@ TEST(GraphCapture, IsNamedWhereNothingRuns) {
 
 TEST(HostBoundLaunches, OfABarrierHasNoCost) {
   const auto frames = [](std::string_view frame) {
-    HandTrace h = steps_of([=](HandTrace& hand, int64_t t) {
-      hand.kernel("k", t + 1, t + 2, t + 5, t + 100).python(frame, t + 10, t + 900);
-      hand.kernel("k", t + 920, t + 925, t + 930, t + 990);
-    });
+    HandTrace h;
+    for (int64_t t = 0; t < 120'000; t += 10'000) {
+      h.range("ProfilerStep#" + std::to_string(t / 10'000), t, t + 10'000);
+      h.kernel("k", t + 1, t + 2, t + 5, t + 1000).python(frame, t + 10, t + 9000);
+      h.kernel("k", t + 9200, t + 9205, t + 9300, t + 9990);
+    }
     return h;
   };
   HandTrace barrier = frames("torch/distributed/distributed_c10d.py(4000): barrier");
