@@ -301,7 +301,8 @@ def test_a_bubble_is_no_transfer(simulate, alone):
     finding = exposed(document)
     assert finding['severity'] == 'warning' and finding['value'] > 40
     assert abs(finding['cost_pct'] - free['saved_pct']) < 0.1 and finding['cost_pct'] < 5
-    assert alone('--fail-on', 'critical', job).returncode == 0
+    # The last stage has the head as well.
+    assert {f['rule'] for f in document['findings'] if f['severity'] == 'critical'} == {'pipeline-bubble', 'straggler-rank'}
     (way,) = document['cluster']['parallelism']
     assert way['detail']['ideal_bubble_pct'] <= way['detail']['bubble_pct']
 
@@ -318,7 +319,8 @@ def test_waiting_for_what_is_not_here_is_no_transfer(simulate, alone, words):
         assert finding['cost_ns'] is None
     else:   # few records lack: the job's replay bounds it
         assert finding['cost_pct'] is None or finding['cost_pct'] < 5
-    assert 'as fast' not in document['verdict']
+    # What more micro-batches would gain is no transfer.
+    assert 'as fast' not in document['verdict'] or document['verdict'].startswith('Pipeline stages wait for each other')
     assert ('rank 1, missing here' in finding['fix'][0]) == ('--missing' in words)
 
 

@@ -187,6 +187,7 @@ const DataTable kOpNameData{
          {"device_total_ns", Kind::kInteger, "sum of durations of what was launched from inside", section_cell},
          {"device_self_ns", Kind::kInteger, "of what it launched itself", section_cell},
          {"flops", Kind::kInteger, "floating-point operations, as torch.utils.flop_counter counts them", section_cell},
+         {"flops_is_lower_bound", Kind::kInteger, "1: some calls have at least so many", section_cell},
          {"bytes", Kind::kInteger, "the least that they must move: inputs and outputs once", section_cell}},
     .rows = section_rows,
     .section = "ops",
