@@ -243,27 +243,6 @@ void add_framework_fixes(const Rule& rule, const Frameworks& with, Finding& f) {
   if (f.fix.empty()) f.fix = all;
 }
 
-// "from_pretrained(…," of "Transformers: from_pretrained(…, attn_implementation="sdpa")"; empty: it names no framework
-// and setting.
-std::string_view setting_of(std::string_view fix) {
-  const size_t name = fix.find(": ");
-  if (name == fix.npos) return {};
-  fix.remove_prefix(name + 2);
-  fix = fix.substr(0, fix.find(' '));
-  return contains(fix, "(") ? fix : std::string_view();
-}
-
-// A framework's own words for a change stand for the general ones.
-void drop_repeated_settings(Finding& f) {
-  for (size_t i = 1; i < f.fix.size();) {
-    const std::string_view setting = setting_of(f.fix[i]);
-    const bool said = !setting.empty() && std::any_of(f.fix.begin(), f.fix.begin() + static_cast<ptrdiff_t>(i),
-                                                      [&](const std::string& x) { return setting_of(x) == setting; });
-    if (said) f.fix.erase(f.fix.begin() + static_cast<ptrdiff_t>(i));
-    else ++i;
-  }
-}
-
 void default_fix(const Rule& rule, Finding& f) {
   constexpr size_t kMost = 3;
   if (!f.fix.empty()) return;
@@ -311,7 +290,6 @@ std::optional<Finding> finding_of_rank(const Rule& rule, const std::vector<Measu
   default_fix(rule, f);
   leave_out_settings(*worst, f);
   if (!f.own_fixes) add_framework_fixes(rule, worst->facts().get<Frameworks>(), f);
-  if (!f.own_fixes) drop_repeated_settings(f);
   return f;
 }
 

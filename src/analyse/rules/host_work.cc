@@ -72,11 +72,11 @@ const Place* main_place(const std::vector<Place>& places, int64_t idle_ns) {
 
 bool prepares_inputs(const Place& place) {
   constexpr std::string_view kParts[] = {
-      "image",      "video",         "audio",           "token",          "transforms",   "preprocess",  "processor",
-      "processing_", "PIL",          "resize",          "normalize",      "collate",      "next(iter)",  "dataloader",
-      "data_loader", "load_data",    "load_batch",      "get_batch",      "get_data",     "augment",     "webdataset",
-      "prepare_inputs", "prepare_batch", "feature_extraction", "input_pipeline", "nvidia/dali", "ffcv/", "datasets/",
-      "streaming/",  "h5py/",        "__getitem__",     "__next__",       "tfrecord",     "wait_for_batch"};
+      "__getitem__", "__next__", "audio", "augment", "collate", "data_loader", "dataloader", "datasets/",
+      "feature_extraction", "ffcv/", "get_batch", "get_data", "h5py/", "image", "input_pipeline", "load_batch",
+      "load_data", "next(iter)", "normalize", "nvidia/dali", "PIL", "prepare_batch", "prepare_inputs", "preprocess",
+      "processing_", "processor", "resize", "streaming/", "tfrecord", "token", "transforms", "video",
+      "wait_for_batch", "webdataset"};
   return contains_any(place.file, kParts) || contains_any(place.name, kParts) || (place.is_range && place.name == "data");
 }
 

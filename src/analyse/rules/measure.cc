@@ -289,7 +289,9 @@ std::string without_requests(const Measured& m) {
   int64_t waited = 0, recorded = 0;
   for (const Interval& window : m.trace().windows) {
     recorded += window.length();
-    if (steps.thread.valid()) waited += waits.length(steps.thread.value, window);
+    // Without steps nothing tells whether another process that it waits for is idle as well.
+    if (steps.thread.valid() && !waits.certain.empty())
+      waited += overlap_length(waits.certain[steps.thread.value], window);
   }
   if (steps.without_requests.empty() && percent_of(waited, recorded) < kAlmostAllPct) return {};
   return "The engine had no requests while this was recorded: there is nothing to evaluate. Record while requests are "
