@@ -83,7 +83,7 @@ typedef struct profgpu_option {
 } profgpu_option;
 
 /* Reads what the paths name (files or folders: traces, recordings, samples) and analyses it, as `profgpu analyze` does.
- * Options: steps, step-pattern, peaks, model-config, tokens-per-step, samples-per-step, price-kwh, gco2-kwh, samples,
+ * Options: steps, step-pattern, gpu, peaks, model-config, tokens-per-step, samples-per-step, price-kwh, gco2-kwh, samples,
  * threshold (the last two may be repeated), and format: with
  * {"format", "html"} the report keeps what the page shows of the events (html-steps says of which steps, html-ranks of which ranks);
  * without, it has no timeline. */

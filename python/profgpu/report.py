@@ -228,6 +228,7 @@ def analyze(
     step_pattern: str = "",
     samples: Sequence[_library.Path] = (),
     thresholds: Optional[Mapping[str, float]] = None,
+    gpu: str = "",
     peaks: Optional[_library.Path] = None,
     model_config: Optional[_library.Path] = None,
     tokens_per_step: Union[None, float, str] = None,
@@ -243,6 +244,7 @@ def analyze(
         step_pattern: ranges whose name matches are steps (POSIX extended regular expression).
         samples: samples of the devices of the same time.
         thresholds: what rules tolerate, by rule.
+        gpu: what the devices are, where the traces do not name them: "MI300X", "H100 SXM".
         peaks: a file of the devices' peak rates as measured, instead of their vendors'.
         model_config: a language model's config.json (Hugging Face), for the model's FLOPs and MFU without shapes.
         tokens_per_step: tokens of a step for each GPU, or "SEQUENCESxLENGTH".
@@ -255,6 +257,8 @@ def analyze(
         options.append(("steps", ":".join("" if end is None else str(end) for end in steps)))
     if step_pattern:
         options.append(("step-pattern", step_pattern))
+    if gpu:
+        options.append(("gpu", gpu))
     if peaks is not None:
         options.append(("peaks", os.fspath(peaks)))
     if model_config is not None:

@@ -97,6 +97,17 @@ Status read_pattern(const std::string& pattern, AnalyzeOptions& options) {
   return Error{"--step-pattern \"" + pattern + "\": " + text, "it is a POSIX extended regular expression"};
 }
 
+Status read_gpu(const std::string& name, AnalyzeOptions& options) {
+  if (name.empty()) return Error{"--gpu takes the name of a GPU", "--gpu MI300X, --gpu \"H100 SXM\""};
+  const FoundLimits found = find_limits({name});
+  options.analysis.gpu = name;
+  if (found.limits) return ok();
+  std::vector<std::string> names;
+  for (const DeviceLimits& known : known_limits()) names.push_back(known.name);
+  return Error{fmt::format("--gpu \"{}\": {}", name, found.why),
+               did_you_mean(name, names, "docs/roofline.md lists the devices whose peak rates are known")};
+}
+
 Status read_peaks(const std::string& path, AnalyzeOptions& options) {
   bool broken = false;
   auto text = whole_text(path, broken);
@@ -161,6 +172,7 @@ constexpr ReadingOption kReaders[] = {{"--steps", read_steps},
                                       {"--html-ranks", read_html_ranks},
                                       {"--threshold", read_threshold},
                                       {"--step-pattern", read_pattern},
+                                      {"--gpu", read_gpu},
                                       {"--peaks", read_peaks},
                                       {"--model-config", read_model},
                                       {"--tokens-per-step", read_tokens},

@@ -32,7 +32,7 @@ struct AnalyzeOptions {
 
 /// Options that set_option() knows, in the order in which they are looked at.
 constexpr std::string_view kReadingOptions[] = {"--steps", "--html-steps", "--html-ranks", "--threshold",
-                                                "--step-pattern", "--peaks", "--model-config", "--tokens-per-step",
+                                                "--step-pattern", "--gpu", "--peaks", "--model-config", "--tokens-per-step",
                                                 "--samples-per-step", "--price-kwh", "--gco2-kwh"};
 constexpr std::string_view kShowingOptions[] = {"--top", "--section", "--width", "--color", "--verbose"};
 constexpr std::string_view kReportSections[] = {"brief", "findings", "checklist", "devices", "use", "steps", "phases",

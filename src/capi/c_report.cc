@@ -43,8 +43,8 @@ Result<Report> analyzed(std::vector<std::string> paths, const profgpu_option* op
   if (paths.empty()) return Error{"a path is needed"};
   auto given = given_options(
       options, count,
-      {"--steps", "--step-pattern", "--samples", "--threshold", "--peaks", "--model-config", "--tokens-per-step",
-       "--samples-per-step", "--price-kwh", "--gco2-kwh", "--format", "--html-steps", "--html-ranks"});
+      {"--steps", "--step-pattern", "--samples", "--threshold", "--gpu", "--peaks", "--model-config",
+       "--tokens-per-step", "--samples-per-step", "--price-kwh", "--gco2-kwh", "--format", "--html-steps", "--html-ranks"});
   if (!given) return given.error();
   if (Status good = check_choices(*given); !good) return good.error();
   AnalyzeOptions read;

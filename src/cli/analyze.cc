@@ -165,6 +165,7 @@ const Command kAnalyze{
           {{"--steps A:B", "only steps A to B - 1"},
            {"--samples FILE...", "device samples of the same time (from profgpu log or run --samples)"},
            kStepPatternFlag,
+           {"--gpu NAME", "what the trace's devices are, where it does not name them: MI300X, \"H100 SXM\""},
            {"--peaks FILE", "peak rates of the devices as measured (JSON, see docs/roofline.md), instead of vendors'"},
            {"--model-config FILE", "a language model's config.json (Hugging Face): model FLOPs and MFU without shapes"},
            {"--tokens-per-step N",

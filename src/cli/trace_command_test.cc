@@ -32,7 +32,7 @@ TEST(AnalyzeOptions, ReadsEveryOption) {
   ASSERT_FALSE(rules().empty());
   const std::string rule(rules().front()->id);
   auto options = parse({"--json", "-o", "out", "--top", "0", "--section", "idle", "--fail-on", "warning", "--threshold",
-                        rule + "=2.5", "--step-pattern", "^it[0-9]+", "--steps", "3:7", "--width", "72", "--color",
+                        rule + "=2.5", "--step-pattern", "^it[0-9]+", "--gpu", "h100 sxm", "--steps", "3:7", "--width", "72", "--color",
                         "never", "-v", "--quiet"});
   ASSERT_TRUE(options);
   EXPECT_EQ(options->format, "json");
@@ -42,6 +42,7 @@ TEST(AnalyzeOptions, ReadsEveryOption) {
   EXPECT_EQ(options->fail_on, Severity::kWarning);
   EXPECT_EQ(options->read.thresholds.of(*find_rule(rule)), 2.5);
   EXPECT_EQ(options->read.analysis.step_pattern, "^it[0-9]+");
+  EXPECT_EQ(options->read.analysis.gpu, "h100 sxm");
   EXPECT_EQ(options->read.analysis.first_step, 3);
   EXPECT_EQ(options->read.analysis.end_step, 7);
   EXPECT_EQ(options->shown.width, 72);
@@ -59,7 +60,7 @@ TEST(AnalyzeOptions, RefusesWhatItCannotRead) {
   for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
            {"--top", "-1"}, {"--top", "many"}, {"--top", "99999999999"}, {"--steps", "7:3"}, {"--steps", "5"},
            {"--steps", "a:b"}, {"--steps=-1:4"}, {"--threshold", "nothing=1"}, {"--threshold", "low-gpu-utilization"},
-           {"--step-pattern", "("}, {"--json", "--format", "markdown"}, {"--color", "green"},
+           {"--step-pattern", "("}, {"--gpu", ""}, {"--gpu", "A100"}, {"--gpu", "Voodoo 2"}, {"--json", "--format", "markdown"}, {"--color", "green"},
            {"-o", "report", "--html", "./report"}})
     EXPECT_FALSE(parse(words)) << words[0] << " " << words.back();
 }

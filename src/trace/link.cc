@@ -1,5 +1,7 @@
 // Links within a trace, made once when it is built.
 #include <algorithm>
+#include <array>
+#include <map>
 
 #include "trace/radix_sort.h"
 #include "trace/trace_builder.h"
@@ -239,6 +241,27 @@ void link(Trace& trace, std::vector<FlowEnd> flows, int threads) {
   };
   side_by_side(threads, [&] { link_launches(trace); }, backward);
   join_collectives(trace);
+}
+
+// Many kernels have the same arguments and shape: rows of activity_args are few.
+void take_launch_shapes(Trace& trace, std::vector<LaunchShape> shapes) {
+  radix_sort(shapes);
+  using Sides = std::array<int32_t, 6>;
+  std::map<std::pair<uint32_t, Sides>, ActivityArgsId> known;
+  ActivityTable& a = trace.activity;
+  for (uint32_t i = 0; i < a.size() && !shapes.empty(); ++i) {
+    const auto shape = std::ranges::lower_bound(shapes, a.correlation[i], {}, &LaunchShape::correlation);
+    if (a.kind[i] != ActivityKind::kKernel || shape == shapes.end() || shape->correlation != a.correlation[i]) continue;
+    const ActivityArgsId own = a.args[i];
+    const auto& [correlation, grid, block] = *shape;
+    const Sides sides = {grid[0], grid[1], grid[2], block[0], block[1], block[2]};
+    const auto [at, added] = known.try_emplace({own.value, sides}, ActivityArgsId(trace.activity_args.size()));
+    a.args[i] = at->second;
+    if (!added) continue;
+    ActivityArgs args = own.valid() ? trace.activity_args[own.value] : ActivityArgs{};
+    std::ranges::copy(grid, args.grid), std::ranges::copy(block, args.block);
+    trace.activity_args.push_back(args);
+  }
 }
 
 }  // namespace profgpu

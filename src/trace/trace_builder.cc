@@ -408,6 +408,7 @@ void give_back_memory(size_t rows) {
 
 // In link.cc: joins launches to activity, forward to backward, and the two sides of a collective.
 void link(Trace& trace, std::vector<FlowEnd> flows, int threads);
+void take_launch_shapes(Trace& trace, std::vector<LaunchShape> shapes);
 
 std::map<TraceIssueKind, int64_t> TraceBuilder::issue_counts() const {
   std::map<TraceIssueKind, int64_t> all;
@@ -451,6 +452,9 @@ Trace TraceBuilder::finish(int threads) {
   });
   tasks.run(threads);
   build_host(rows, host.places, trace_, threads);
+  std::vector<LaunchShape> shapes;
+  for (const Shard& shard : shards_)
+    shapes.insert(shapes.end(), shard.launch_shapes.begin(), shard.launch_shapes.end());
   shards_.clear();   // before more columns are filled
   give_back_memory(host.places.size());
   host = {};
@@ -458,6 +462,7 @@ Trace TraceBuilder::finish(int threads) {
   for (const size_t t : all_threads) tasks.add([&, t] { nest(trace_.threads[t], trace_.host); });
   tasks.run(threads);
   link(trace_, std::move(flows), threads);
+  take_launch_shapes(trace_, std::move(shapes));
   return std::move(trace_);
 }
 

@@ -46,6 +46,13 @@ struct ActivityRow {
   uint32_t collective = UINT32_MAX;  ///< row of the shard's collectives
 };
 
+/// What a call launches, in blocks, where its kernel's own record has no grid or counts work items.
+struct LaunchShape {
+  uint32_t correlation = 0;
+  int32_t grid[3] = {0, 0, 0}, block[3] = {0, 0, 0};
+};
+inline uint64_t sort_key(const LaunchShape& shape) { return shape.correlation; }
+
 /// One end of a flow that joins a forward op to its backward op.
 struct FlowEnd {
   int64_t time_ns = 0;
@@ -72,6 +79,7 @@ class Shard {
   std::vector<ThreadSample> thread_samples;  ///< thread: of the shard
   std::vector<ThreadWait> thread_waits;      ///< likewise
   Blocks<FlowEnd> flows;
+  std::vector<LaunchShape> launch_shapes;
   std::map<TraceIssueKind, int64_t> issues;
   int64_t events = 0;
   int64_t unknown_ns = 0;                    ///< length of rows of kinds that are not known

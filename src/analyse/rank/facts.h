@@ -31,6 +31,7 @@ struct AnalysisOptions {
   std::string step_pattern;   ///< POSIX extended regular expression, --step-pattern; empty: built-in names
   int64_t first_step = 0;     ///< --steps a:b: step numbers a to b - 1
   int64_t end_step = INT64_MAX;
+  std::string gpu = {};       ///< --gpu: what the trace's devices are; empty: as the trace says
   MeasuredMachine machine = {};           ///< this one, by `profgpu bench --save`: for traces of devices with its UUIDs
   MeasuredMachine peaks = {};             ///< --peaks; without devices: the machine's, else known_limits()
   GivenLoad load = {};                    ///< --tokens-per-step, --samples-per-step
@@ -93,7 +94,8 @@ class Facts {
 struct TraceFacts {
   Trace trace;
   Facts facts;
-  TraceFacts(Trace read, AnalysisOptions options) : trace(std::move(read)), facts(trace, std::move(options)) {}
+  /// The trace's devices are what the options call them.
+  TraceFacts(Trace read, AnalysisOptions options);
 };
 
 struct RankFacts {

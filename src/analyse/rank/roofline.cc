@@ -127,6 +127,21 @@ std::string not_in_peaks(const MeasuredMachine& peaks, std::string_view device) 
                      names);
 }
 
+// Kernels of Tensile are called after the architecture that they are for: "…_ISA942_…".
+std::string unnamed_reason(const Trace& trace, const DeviceTime& device) {
+  constexpr std::string_view kMark = "_ISA";
+  for (ActivityId a = device.begin; a < device.end; ++a) {
+    const std::string_view name = trace.name(a);
+    const size_t at = name.find(kMark);
+    if (at == std::string_view::npos) continue;
+    const std::string_view from = name.substr(at + kMark.size());
+    const std::string architecture = "gfx" + lower_case(from.substr(0, from.find('_')));
+    if (const std::string_view devices = devices_of_architecture(architecture); !devices.empty())
+      return fmt::format("the trace does not name the device, whose kernels are for {}: {}", architecture, devices);
+  }
+  return "the trace does not name the device";
+}
+
 }  // namespace
 
 Limits Limits::compute(const Facts& facts) {
@@ -146,6 +161,8 @@ Limits Limits::compute(const Facts& facts) {
   }
   if (const DeviceLimits* own = limits_of_uuid(facts.options().machine.devices, properties.uuid))
     return {.device = measured_over(*own, found), .why = "", .measured = true};
+  if (properties.name.empty())
+    return {.device = std::nullopt, .why = unnamed_reason(facts.trace(), *device), .unnamed = true};
   return {std::move(found.limits), std::move(found.why)};
 }
 

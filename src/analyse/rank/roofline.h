@@ -30,11 +30,13 @@ struct Limits {
   std::optional<DeviceLimits> device;   ///< none: unknown
   std::string why;                      ///< then the reason
   bool measured = false;                ///< the peaks are those that were measured, or given, and no data sheet's
+  bool unnamed = false;                 ///< the trace does not say what the device is
   /// Mean SM clock over the measured steps, from samples; none: no samples, or the peaks' own clock is not known.
   std::optional<double> clock_mhz = {};
 
   [[nodiscard]] std::string why_with_advice() const {
-    return measured ? why : why + ": pass measured peaks with --peaks FILE";
+    if (measured) return why;
+    return why + (unnamed ? ": say what it is with --gpu" : ": pass measured peaks with --peaks FILE");
   }
   /// The clock that samples saw over that of the peaks.
   [[nodiscard]] std::optional<double> clock_ratio() const {

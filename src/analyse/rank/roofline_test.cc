@@ -145,6 +145,34 @@ TEST(Roofline, WithoutPeaksOrShapesItSaysWhatIsMissing) {
   EXPECT_FALSE(t.facts.get<Distance>().is_known());
 }
 
+TEST(Roofline, ADeviceWithoutANameIsLookedForInItsKernels) {
+  const auto missing = [](const char* kernel) {
+    HandTrace hand = one_step();
+    hand.op("aten::mm", 10, 20).kernel(kernel, 11, 12, 100, 300);
+    WorkedTrace t(hand.build(), {kHundred});
+    t.trace.devices.clear();
+    return t.facts.get<Roofline>().missing.at(0);
+  };
+  EXPECT_EQ(missing("Cijk_Ailk_Bljk_BBS_BH_MT256x128x64_ISA942_IU1"),
+            "the trace does not name the device, whose kernels are for gfx942: MI300A, MI300X or MI325X: say what it is "
+            "with --gpu");
+  EXPECT_EQ(missing("gemm"), "the trace does not name the device: say what it is with --gpu");
+}
+
+// --gpu names the device, whose multiprocessors are then known too.
+TEST(Roofline, TheDeviceMayBeNamedByTheUser) {
+  HandTrace hand = one_step();
+  hand.op("aten::mm", 10, 20).kernel("gemm", 11, 12, 100, 300);
+  Trace trace = hand.build();
+  trace.devices.clear();
+  AnalysisOptions options;
+  options.gpu = "MI300X";
+  const TraceFacts named(std::move(trace), std::move(options));
+  ASSERT_TRUE(named.facts.get<Limits>().device);
+  EXPECT_EQ(named.facts.get<Limits>().device->name, "MI300X");
+  EXPECT_EQ(named.trace.properties(named.trace.device_rows.at(0).device).multiprocessors, 304);
+}
+
 TEST(Roofline, MeasuredPeaksTakeThePlaceOfTheTable) {
   HandTrace hand = one_step();
   hand.op("aten::mm", 10, 20).kernel("gemm", 11, 12, 100, 300);

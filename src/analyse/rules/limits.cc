@@ -195,7 +195,9 @@ std::optional<SizeReason> size_reason(const Measured& m, const SlowOp& op) {
   const int64_t tiles = batch * ((rows + kTile - 1) / kTile) * ((columns + kTile - 1) / kTile);
   if (tiles < m.trace().properties(m.device().id).multiprocessors)
     return SizeReason{fmt::format("only {} tiles of {} x {}", tiles, kTile, kTile),
-                      "larger batches, so that every multiprocessor has a tile"};
+                      inner > std::max(rows, columns)
+                          ? "kernels that split the inner size (split-K, stream-K), or larger batches"
+                          : "larger batches, so that every multiprocessor has a tile"};
   return uneven_waves(m, op);
 }
 

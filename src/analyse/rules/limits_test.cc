@@ -77,6 +77,18 @@ TEST(SlowProducts, NameWavesThatAreMostlyEmpty) {
   EXPECT_EQ(evidence(264).find("waves"), std::string::npos) << evidence(264);
 }
 
+// Two tiles of 128 x 128 for 132 multiprocessors, each with a long sum.
+TEST(SlowProducts, WithFewTilesAndALongInnerSizeAreSplitAlongIt) {
+  HandTrace hand = steps_with("aten::mm", kGemm, 900);
+  OpWork work = kHundred;
+  work.product = {1, 128, 256, 131072};
+  const std::vector<Finding> findings = findings_of(hand, work);
+  const Finding* f = found(findings, "slow-products");
+  ASSERT_NE(f, nullptr);
+  EXPECT_TRUE(f->evidence.at(0).ends_with("only 2 tiles of 128 x 128")) << f->evidence.at(0);
+  EXPECT_NE(f->fix.at(0).find("split-K"), std::string::npos) << f->fix.at(0);
+}
+
 TEST(MisalignedGemm, IsLeftToItsRuleWithACost) {
   HandTrace hand;
   for (int64_t t = 0; t < kSteps * 1000; t += 1000)

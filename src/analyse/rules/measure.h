@@ -140,7 +140,8 @@ std::optional<double> reserved_pct(const Measured& measured);
 
 /// "gfx942" is the name of an architecture.
 inline bool is_amd_name(std::string_view device) {
-  return contains(device, "AMD") || contains(device, "Instinct") || device.starts_with("gfx");
+  return contains(device, "AMD") || contains(device, "Instinct") || device.starts_with("gfx") ||
+         device.starts_with("MI");
 }
 inline bool is_amd(const DeviceProperties& d) { return is_amd_name(d.name); }
 /// Of a device of a trace: also where its name was not recorded, by who recorded it or by calls of HIP.

@@ -197,6 +197,15 @@ static_assert(std::ranges::all_of(kParts, [](const KnownParts& parts) {
   return std::ranges::any_of(kKnown, [&](const Known& known) { return known.name == parts.name; });
 }));
 
+/// AMD's table "GPU specifications": which devices run the code of an architecture.
+struct Architecture {
+  std::string_view name, devices;
+};
+constexpr Architecture kArchitectures[] = {{"gfx908", "MI100"},
+                                           {"gfx90a", "MI210, MI250 or MI250X"},
+                                           {"gfx942", "MI300A, MI300X or MI325X"},
+                                           {"gfx950", "MI350X or MI355X"}};
+
 // Say nothing about the variant.
 constexpr std::string_view kIdleWords[] = {"NVIDIA", "TESLA", "GEFORCE", "AMD", "INSTINCT", "RADEON", "TM",
                                            "INTEL", "R", "GPU", "DATA", "CENTER", "HBM2", "HBM2E", "HBM3", "HBM3E",
@@ -212,6 +221,13 @@ std::vector<std::string> words_of_name(std::string_view name) {
     open = part;
   }
   return words;
+}
+
+// What a driver calls a device whose product it does not know.
+bool names_no_product(const std::vector<std::string>& words) {
+  return std::ranges::all_of(words, [](const std::string& w) {
+    return std::ranges::count(kIdleWords, std::string_view(w)) != 0;
+  });
 }
 
 // "80GB"
@@ -245,6 +261,12 @@ bool fits_size(const Known& known, const DeviceDescription& device) {
   return known.multiprocessors == 0 || device.multiprocessors == 0 || known.multiprocessors == device.multiprocessors;
 }
 
+// "AMD Radeon Graphics": memory and multiprocessors tell the product, where both are recorded.
+bool is_by_size(const Known& known, const std::vector<std::string>& words, const DeviceDescription& device) {
+  return names_no_product(words) && std::ranges::count(words, known.source.substr(0, known.source.find(' '))) != 0 &&
+         known.memory_gib > 0 && known.multiprocessors > 0 && device.memory_bytes > 0 && device.multiprocessors > 0;
+}
+
 DeviceLimits limits(const Known& known) {
   DeviceLimits all{std::string(known.name), {}, known.memory_gbps, known.multiprocessors, known.clock_mhz,
                    known.fp16_per_cycle, std::string(known.source), 0, 0, 0};
@@ -256,6 +278,18 @@ DeviceLimits limits(const Known& known) {
   if (parts == std::end(kParts)) return all;
   all.cache_bytes = std::llround(parts->cache_mib * (1 << 20));
   all.link_gbps = parts->link_gbps, all.host_link_gbps = parts->host_link_gbps;
+  return all;
+}
+
+// What holds for each of these, which are as fast.
+DeviceLimits any_of(const std::vector<DeviceLimits>& devices) {
+  DeviceLimits all = devices.front();
+  for (const DeviceLimits& d : devices) {
+    if (d.cache_bytes != all.cache_bytes) all.cache_bytes = 0;
+    if (d.link_gbps != all.link_gbps) all.link_gbps = 0;
+    if (d.host_link_gbps != all.host_link_gbps) all.host_link_gbps = 0;
+  }
+  all.name = joined(devices, " or ", &DeviceLimits::name);
   return all;
 }
 
@@ -377,18 +411,25 @@ const std::vector<DeviceLimits>& known_limits() {
   return all;
 }
 
+std::string_view devices_of_architecture(std::string_view name) {
+  const auto* const found = std::ranges::find(kArchitectures, name, &Architecture::name);
+  return found == std::end(kArchitectures) ? "" : found->devices;
+}
+
 FoundLimits find_limits(const DeviceDescription& device) {
-  if (device.name.empty()) return {std::nullopt, "the trace does not name the device"};
   const std::vector<std::string> words = words_of_name(device.name);
+  if (words.empty()) return {std::nullopt, "the trace does not name the device"};
   std::vector<DeviceLimits> fitting;
   bool named = false;
   for (const Known& known : kKnown) {
-    if (!is_named(known, words)) continue;
-    named = true;
+    if (words_of_name(known.name) == words && fits_size(known, device)) return {limits(known), ""};
+    const bool by_size = is_by_size(known, words, device);
+    if (!by_size && !is_named(known, words)) continue;
+    named = named || !by_size;
     if (fits_size(known, device)) fitting.push_back(limits(known));
   }
   const std::string name(device.name);
-  if (!named) return {std::nullopt, "no peak rates are known for " + name};
+  if (!named && fitting.empty()) return {std::nullopt, "no peak rates are known for " + name};
   if (fitting.empty())
     return {std::nullopt, name + " has other multiprocessors or memory than a whole one: a part of it, or a variant"};
   const auto differs = [&](const DeviceLimits& other) {
@@ -396,7 +437,7 @@ FoundLimits find_limits(const DeviceDescription& device) {
   };
   if (std::ranges::any_of(fitting, differs))
     return {std::nullopt, fmt::format("{} may be {}", name, joined(fitting, " or ", &DeviceLimits::name))};
-  return {fitting.front(), ""};
+  return {named ? fitting.front() : any_of(fitting), ""};
 }
 
 Result<MeasuredMachine> measured_machine(std::string text, std::string_view path) {

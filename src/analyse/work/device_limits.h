@@ -50,9 +50,13 @@ struct FoundLimits {
   std::optional<DeviceLimits> limits;
   std::string why;               ///< without limits: the reason, one clause
 };
-/// By name; memory size and multiprocessors choose among variants of the name, and rule out slices of a device. Unknown
-/// where several variants that differ are left.
+/// By name, that of a driver or of the table; memory size and multiprocessors choose among variants of the name, rule out
+/// slices of a device, and tell the product where the name does not ("AMD Radeon Graphics"). Unknown where several
+/// variants that differ are left.
 FoundLimits find_limits(const DeviceDescription& device);
+
+/// "gfx942": "MI300A, MI300X or MI325X"; empty: unknown.
+std::string_view devices_of_architecture(std::string_view name);
 
 /// All devices whose limits are known, by vendor and age.
 const std::vector<DeviceLimits>& known_limits();

@@ -98,13 +98,31 @@ TEST(DeviceLimits, AreFoundByTheNamesThatTracesHave) {
   EXPECT_EQ(name_found({"AMD Instinct MI250X/MI250", 68702699520, 104}), "MI250, one die");
 }
 
+// Drivers older than a product call it so.
+TEST(DeviceLimits, SizesTellTheProductWhereTheNameDoesNot) {
+  const FoundLimits found = find_limits({"AMD Radeon Graphics", 68702699520, 104});
+  ASSERT_TRUE(found.limits) << found.why;
+  EXPECT_EQ(found.limits->name, "MI210 or MI250, one die");
+  EXPECT_EQ(tera(*found.limits, Precision::kBf16), 181);
+  EXPECT_EQ(found.limits->link_gbps, 0) << "they differ in their links";
+  EXPECT_EQ(name_found({"AMD Radeon Graphics", 206141652992, 304}), "MI300X");
+}
+
+TEST(DeviceLimits, AreFoundByTheTablesOwnNames) {
+  for (const DeviceLimits& d : known_limits()) EXPECT_EQ(name_found({d.name, 0, 0}), d.name);
+  EXPECT_EQ(name_found({"mi300x", 0, 0}), "MI300X");
+  EXPECT_EQ(name_found({"MI300X", 0, 38}), "") << "a part of one";
+}
+
 TEST(DeviceLimits, WhatFitsSeveralOrNoneIsUnknown) {
   EXPECT_EQ(name_found({"NVIDIA A100-SXM4-80GB MIG 3g.40gb", 42000000000, 42}), "");
   EXPECT_EQ(name_found({"NVIDIA H100 80GB HBM3", 20 * kGiB, 32}), "");   // a slice under the whole one's name
   EXPECT_EQ(name_found({"AMD Instinct MI250X/MI250", 0, 0}), "");
   EXPECT_EQ(name_found({"NVIDIA GeForce RTX 4090 Laptop GPU", 0, 76}), "");
   EXPECT_EQ(name_found({"NVIDIA GeForce RTX 3080", 12 * kGiB, 70}), "");
-  EXPECT_EQ(name_found({"AMD Radeon Graphics", 68702699520, 104}), "");
+  EXPECT_EQ(name_found({"AMD Radeon Graphics", 68702699520, 0}), "");
+  EXPECT_EQ(name_found({"AMD Radeon Graphics", 16 * kGiB, 12}), "");
+  EXPECT_EQ(name_found({"NVIDIA Graphics Device", 68702699520, 104}), "");
   EXPECT_EQ(name_found({"Simulated GPU", 0, 0}), "");
   EXPECT_EQ(name_found({"", 0, 0}), "");
   EXPECT_EQ(find_limits({"AMD Instinct MI250X/MI250", 0, 0}).why,

@@ -201,7 +201,12 @@ class KinetoEvents::SlotTable {
 
 const KinetoEvents::SlotTable& KinetoEvents::slots_of(EventClass c) {
   using A = KinetoValues;
-  static constexpr KinetoSlot kCall[] = {{"correlation", &A::correlation}, {"External id", &A::external_id}};
+  static constexpr KinetoSlot kCall[] = {{"correlation", &A::correlation},
+                                         {"External id", &A::external_id},
+                                         {.key = "grid", .triple = &A::grid},
+                                         {.key = "grid dim", .triple = &A::grid},
+                                         {.key = "block", .triple = &A::block},
+                                         {.key = "block dim", .triple = &A::block}};
   static constexpr KinetoSlot kActivity[] = {{"device", &A::device},
                                              {"stream", &A::stream},
                                              {"context", &A::context},
@@ -390,6 +395,7 @@ void KinetoEvents::add_host(int64_t start, int64_t duration) {
   row.kind = host_kind(v.event_class);
   const bool call = row.kind == HostKind::kRuntime || row.kind == HostKind::kDriver;
   row.link = call ? launch_id(v) : id32(v.external_id);
+  if (call && v.grid[0] > 0 && v.block[0] > 0) add_launch_shape(row.link);
   if (!v.sequence.empty() || !v.shapes.empty() || !v.flops.empty()) {
     OpArgs args;
     args.sequence = number_or<int32_t>(v.sequence, -1);
@@ -405,6 +411,17 @@ void KinetoEvents::add_host(int64_t start, int64_t duration) {
     shard_.host_arguments.emplace_back(shard_.host.size(), shard_.strings.intern(function_number_text(number)));
   if (!v.collective.raw.empty()) shard_.host_collectives.emplace_back(shard_.host.size(), add_collective());
   shard_.host.push_back(row);
+}
+
+// This one call of HIP takes work items, and the record of its kernel repeats them.
+void KinetoEvents::add_launch_shape(uint32_t correlation) {
+  const bool items = values_.name.raw == "hipExtModuleLaunchKernel";
+  LaunchShape& shape = shard_.launch_shapes.emplace_back(correlation);
+  for (int i = 0; i < 3; ++i) {
+    shape.block[i] = std::max(values_.block[i], 1);
+    const int64_t rounded_up = (int64_t{values_.grid[i]} + shape.block[i] - 1) / shape.block[i];
+    shape.grid[i] = items ? static_cast<int32_t>(rounded_up) : values_.grid[i];
+  }
 }
 
 void KinetoEvents::add_activity(int64_t start, int64_t duration) {

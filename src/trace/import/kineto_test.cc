@@ -1,5 +1,6 @@
 #include "trace/import/kineto.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <gtest/gtest.h>
@@ -257,6 +258,33 @@ TEST_F(KinetoTest, OddRecordsAreLeftOutAndCounted) {
   EXPECT_EQ(issue(*trace, TraceIssueKind::kUnknownRows), 1);
   EXPECT_EQ(issue(*trace, TraceIssueKind::kHardwareCounters), 1);
   EXPECT_EQ(trace->name(ActivityId(size_t{2})), "bytes\uFFFD");
+}
+
+// PyTorch on ROCm records grids with the launch, later versions with the kernel as well; one call of HIP counts work items.
+TEST_F(KinetoTest, GridsAreOfBlocksWhoeverRecordsThem) {
+  const auto launch = [](const char* call, int id, const char* arguments) {
+    return fmt::format(R"({{"ph":"X","cat":"cuda_runtime","name":"{}","pid":9,"tid":9,"ts":{},"dur":2,"args":{{)"
+                       R"("correlation":{},{}}}}},)", call, 10 * id, id, arguments);
+  };
+  const auto kernel = [](int id, const char* arguments) {
+    return fmt::format(R"({{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":{},"dur":3,"args":{{"device":0,)"
+                       R"("stream":7,"correlation":{}{}}}}})", 10 * id + 5, id, arguments);
+  };
+  const auto trace = read(trace_of(
+      launch("hipLaunchKernel", 1, R"("grid dim":[3,2,1],"block dim":[128,1,1])") + kernel(1, "") + "," +
+      launch("hipExtModuleLaunchKernel", 2, R"("grid":[512,4,1],"block":[256,1,1])") +
+      kernel(2, R"(,"grid":[512,4,1],"block":[256,1,1])") + "," +
+      launch("hipModuleLaunchKernel", 3, R"("grid":[512,4,1],"block":[256,1,1])") +
+      kernel(3, R"(,"grid":[512,4,1],"block":[256,1,1])") + "," +
+      launch("hipExtModuleLaunchKernel", 4, R"("grid":[2147483647,1,1],"block":[256,1,1])") + kernel(4, "")));
+  ASSERT_TRUE(trace) << trace.error().message;
+  std::vector<std::vector<int32_t>> grids;
+  for (const ActivityArgsId args : trace->activity.args) {
+    const ActivityArgs& a = trace->activity_args[args.value];
+    grids.push_back({a.grid[0], a.grid[1], a.grid[2], a.block[0]});
+  }
+  EXPECT_EQ(grids, (std::vector<std::vector<int32_t>>{{3, 2, 1, 128}, {2, 4, 1, 256}, {512, 4, 1, 256},
+                                                      {8388608, 1, 1, 256}}));
 }
 
 TEST_F(KinetoTest, PairsNameTheOtherRank) {
