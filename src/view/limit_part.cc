@@ -122,7 +122,7 @@ ReportPart summary_part(const RankReport& rank, const std::string& suffix) {
   for (const DistancePart& p : rank.distance.parts)
     part.table.rows.push_back({part_words(p.name), p.total_ns, p.wall_pct});
   if (rank.distance.left_out_ns > 0)
-    part.table.rows.push_back({std::string(kLeftOutWords), rank.distance.left_out_ns, nullptr});
+    part.table.rows.push_back({std::string(kLeftOutWords), rank.distance.left_out_ns, Value()});
   return part;
 }
 

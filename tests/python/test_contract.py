@@ -227,6 +227,16 @@ def test_recorded_traces_equal_the_slow_reference(path, analyze, check):
     assert slow_reference.differences(document['ranks'][0], windows) == []
 
 
+@pytest.mark.parametrize('path', RECORDED or [None], ids=lambda p: os.path.basename(p) if p else 'none')
+def test_every_section_of_recorded_traces_can_be_shown(path, profgpu):
+    if path is None:
+        pytest.skip('no recorded traces beside the checkout')
+    hint = profgpu('analyze', path, '--section', 'none').stderr.decode().replace('\n', ' ')
+    for name in re.search(r'choose one of: (.*)', hint).group(1).split(','):
+        shown = profgpu('analyze', path, '--section', name.strip(), '--width', 100)
+        assert shown.returncode == 0 and shown.stdout.strip(), name
+
+
 def keys_of(value):
     """Of all objects within."""
     if isinstance(value, list):

@@ -43,6 +43,7 @@ class Value {
   Value(size_t v) : v_(static_cast<int64_t>(v)) {}
   Value(double v) : v_(v) {}
   Value(const char* v) : v_(std::string(v)) {}
+  Value(std::nullptr_t) = delete;   // Value() is null
   Value(std::string_view v) : v_(std::string(v)) {}
   Value(std::string v) : v_(std::move(v)) {}
   Value(Table v);
