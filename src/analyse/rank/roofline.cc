@@ -27,7 +27,8 @@ namespace {
 
 // Starting and draining a grid takes a few microseconds: shorter kernels reach no peak rate.
 constexpr int64_t kShort_ns = 5'000;
-// With few blocks a little longer ones don't, either. What takes longer has too few blocks for its work.
+// With few blocks longer ones don't, either, the longer the fewer of the device's multiprocessors have one. What takes
+// longer than that has too few blocks for its work.
 constexpr int64_t kShortOfFewBlocks_ns = 20'000;
 constexpr double kHalf = 0.5;
 
@@ -58,9 +59,10 @@ std::vector<ActivityId> main_kernels(const Facts& facts, const DeviceWork& work,
 // No mask leaves out any of it.
 bool is_whole_product(const WorkRun& run) { return run.work.product.batch > 0 && run.work.skipped_flops <= 0; }
 
-bool has_few_blocks(const Trace& trace, ActivityId a, int32_t multiprocessors) {
-  const int64_t blocks = block_count(trace, a);
-  return blocks > 0 && blocks < multiprocessors;
+bool is_too_short(const Trace& trace, ActivityId a, int64_t multiprocessors) {
+  const int64_t blocks = block_count(trace, a), ns = trace.activity.duration_ns[a.value];
+  if (blocks <= 0 || blocks >= multiprocessors) return ns < kShort_ns;
+  return ns < kShortOfFewBlocks_ns * std::max<int64_t>(1, multiprocessors / (4 * blocks));
 }
 
 /// Forward operators that run again in the backward pass, as activation checkpointing has them. Autograd numbers
@@ -227,10 +229,7 @@ RunLimits RunLimits::compute(const Facts& facts) {
     all.impossible[i] = pct > kImpossiblePct && !all.boosted[i];
     if (all.impossible[i]) continue;
     all.least_ns[i] = *least;
-    const int64_t ns = trace.activity.duration_ns[main[i].value];
-    const bool is_short =
-        ns < kShort_ns || (ns < kShortOfFewBlocks_ns && has_few_blocks(trace, main[i], multiprocessors));
-    if (is_short && *least < kHalf * static_cast<double>(all.main_ns[i])) all.bound[i] = Bound::kLatency;
+    if (is_too_short(trace, main[i], multiprocessors) && *least < kHalf * static_cast<double>(all.main_ns[i])) all.bound[i] = Bound::kLatency;
     else all.bound[i] = computes ? Bound::kCompute : Bound::kMemory;
   }
   return all;
@@ -389,8 +388,10 @@ class RooflineMaker {
         continue;
       }
       const uint32_t index = work_.run_of[a.value];
+      const double share = of_run_.share_of_run(trace_, work_, a);
       if (known) known_ns_ += ns;
-      sum.add(run->work, of_run_.share_of_run(trace_, work_, a), ns, of_run_.least_ns[index], of_run_.bound[index]);
+      if (share > 0) sum.add(run->work, share, ns, of_run_.least_ns[index], of_run_.bound[index]);
+      else sum.add(OpWork(), 1, ns, -1, Bound::kUnknown);
       if (row_of_run_[index] != SIZE_MAX) ops_[row_of_run_[index]].kernels[name.value] += ns;
     }
   }

@@ -72,6 +72,21 @@ TEST(Roofline, ShortKernelsAreBoundByLatency) {
   EXPECT_EQ(limits.bound[1], Bound::kMemory);
 }
 
+// 16 of 132 multiprocessors have a block: 30 us are short for them; with a block each they are not.
+TEST(Roofline, KernelsOfFewBlocksAreBoundByLatencyForLonger) {
+  const auto bound = [](int32_t blocks) {
+    HandTrace hand = one_step();
+    hand.op("aten::add", 10, 20).kernel("add", 11, 12, 100, 130);
+    Trace trace = hand.build();
+    for (ActivityArgs& args : trace.activity_args) args.grid[0] = blocks, args.grid[1] = args.grid[2] = 1;
+    const WorkedTrace t(std::move(trace), {{.flops = 0, .bytes = 3350, .precision = Precision::kFp32}});
+    return t.facts.get<RunLimits>().bound[0];
+  };
+  EXPECT_EQ(bound(16), Bound::kLatency);
+  EXPECT_EQ(bound(100), Bound::kMemory);
+  EXPECT_EQ(bound(1000), Bound::kMemory);
+}
+
 // A product of 100 us in 10 is masked, or of another precision than its inputs.
 TEST(Roofline, WorkThatIsFasterThanThePeakDoesNotCount) {
   HandTrace hand = one_step();
@@ -237,6 +252,10 @@ TEST(Roofline, AnOperatorsWorkIsThatOfItsMainKernels) {
   EXPECT_EQ(limits.needed_part(trace, work, ActivityId(0)), 0);
   EXPECT_NEAR(*limits.needed_part(trace, work, ActivityId(1)), 0.5, 1e-6);
   EXPECT_EQ(limits.share_of_run(trace, work, ActivityId(1)), 1);
+  const RooflineRow& transpose = facts.get<Roofline>().kernels.at(0);
+  EXPECT_EQ(transpose.name, "nchwToNhwcKernel");
+  EXPECT_FALSE(transpose.limit_pct());
+  EXPECT_FALSE(transpose.bytes);
 }
 
 // A forward operator that runs again in the backward pass, before the gradient that needs it.

@@ -123,6 +123,13 @@ void describe_late_launches(const Measured& m, Finding& f) {
                            per_step_text(m, broadcast->ns)));
 }
 
+// Clocks of host and device may differ.
+std::string latency_text(double median_ns) {
+  if (median_ns >= 0) return fmt::format("median launch latency {}", format_duration(median_ns));
+  return fmt::format("the median kernel starts {} before its launch: the clocks of host and device differ",
+                     format_duration(-median_ns));
+}
+
 void describe_host_bound_launches(const Measured& m, Finding& f) {
   const Launch& launch = m.facts().get<Launch>();
   const UnrecordedWork unrecorded = unrecorded_work(m, IdleCause::kHostBound);
@@ -132,9 +139,8 @@ void describe_host_bound_launches(const Measured& m, Finding& f) {
   else if (unrecorded.is_most()) describe_unrecorded_work(m, unrecorded.ns, f);
   else if (long_gaps) describe_long_gaps(m, f);
   else describe_late_launches(m, f);
-  f.evidence.push_back(fmt::format("{} launch{}; median launch latency {}", format_count(launch.launches),
-                                   launch.launches == 1 ? "" : "es",
-                                   format_duration(launch.median_latency_ns.value_or(0))));
+  f.evidence.push_back(fmt::format("{} launch{}; {}", format_count(launch.launches), launch.launches == 1 ? "" : "es",
+                                   latency_text(launch.median_latency_ns.value_or(0))));
   add_blocked_thread(f, m, IdleCause::kHostBound);
 }
 

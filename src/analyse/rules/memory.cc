@@ -133,11 +133,17 @@ std::optional<Advice> memory_now(const Rule&, const DeviceNow& d) {
 
 constexpr double kMinTightPct = 80;   // of the device: below, unused reserved memory does no harm
 
+constexpr int64_t kLittleOfDevice = 100;   // a hundredth of its memory hurts no one
+
 std::optional<double> memory_fragmentation_value(const Measured& m) {
+  const Memory& memory = m.facts().get<Memory>();
+  if (memory.peak_reserved_bytes && memory.capacity_bytes &&
+      *memory.peak_reserved_bytes < *memory.capacity_bytes / kLittleOfDevice)
+    return std::nullopt;
   const auto& snapshot = m.facts().get<Snapshot>().section;
   // What is cached when the snapshot is taken may all have been in use before.
   if (!snapshot || !snapshot->history_recorded || !snapshot->peak.reserved_bytes)
-    return m.facts().get<Memory>().fragmentation_pct;
+    return memory.fragmentation_pct;
   return percent_of(*snapshot->peak.unused_bytes, *snapshot->peak.reserved_bytes);
 }
 
@@ -242,7 +248,7 @@ extern const Rule kMemoryFragmentation = {
         "at the peak means fragmentation: free memory in pieces of the wrong size.",
     .computation =
         "Value: 100 (reserved - allocated) / reserved at the reserved peak; if the peak lasts, when most is allocated. "
-        "Of a memory snapshot: at the allocated peak. Above info only if over 80 % of the device's memory is reserved. No cost.",
+        "Of a memory snapshot: at the allocated peak. Silent where the peak is under a hundredth of the device's memory. Above info only if over 80 % of the device's memory is reserved. No cost.",
     .advice = {
         "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; max_split_size_mb:128 in older PyTorch",
         "pad or bucket batches to few shapes; run the largest batch first",

@@ -36,7 +36,7 @@ OpWork loss(const OpInputs& in) {
 OpWork loss_backward(const OpInputs& in) { return moving(bytes_of(in, 0, 3) + bytes_like(in, 1)); }
 
 constexpr OpForm kLossForms[] = {
-    {"aten::_softmax aten::_log_softmax aten::_safe_softmax", softmax},
+    {"aten::_softmax aten::_log_softmax aten::_safe_softmax aten::softmax aten::log_softmax", softmax},
     {"aten::_softmax_backward_data aten::_log_softmax_backward_data", softmax_backward},
     {"aten::nll_loss_forward aten::nll_loss2d_forward", nll_loss},
     {"aten::nll_loss_backward aten::nll_loss2d_backward", nll_loss_backward},

@@ -9,6 +9,7 @@
 #include "base/decimal.h"
 #include "base/text.h"
 #include "trace/import/execution_trace.h"
+#include "trace/import/kernel_symbol.h"
 
 namespace profgpu {
 namespace {
@@ -442,7 +443,9 @@ void KinetoEvents::add_activity(int64_t start, int64_t duration) {
   ActivityRow row;
   row.start_ns = start;
   row.duration_ns = duration;
-  row.name = text(v.name);
+  JsonString name = v.name;
+  name.raw = without_kd(name.raw);
+  row.name = text(name);
   row.correlation = launch_id(v);
   row.kind = activity_kind(v.event_class);
   row.queue = shard_.queue({static_cast<int32_t>(*device), stream, number_or<int64_t>(v.context, 0)});

@@ -287,6 +287,13 @@ TEST_F(KinetoTest, GridsAreOfBlocksWhoeverRecordsThem) {
                                                       {8388608, 1, 1, 256}}));
 }
 
+TEST_F(KinetoTest, KernelsAreNotCalledByTheirDescriptors) {
+  const auto trace = read(R"({"traceEvents": [{"ph":"X","cat":"kernel","name":"attn_fwd.kd","pid":0,"tid":7,"ts":1,)"
+                          R"("dur":2,"args":{"device":0,"stream":7}}]})");
+  ASSERT_TRUE(trace) << trace.error().message;
+  EXPECT_EQ(trace->name(ActivityId(0)), "attn_fwd");
+}
+
 TEST_F(KinetoTest, PairsNameTheOtherRank) {
   const auto event = [](const char* name, const char* peer) {
     return std::string(

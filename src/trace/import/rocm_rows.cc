@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "trace/import/kernel_symbol.h"
 #include "trace/import/recording_rows.h"
 
 namespace profgpu {
@@ -29,13 +30,6 @@ string_view copy_name_of(string_view direction) {
   if (has("device_to_device", "devicetodevice")) return "Memcpy DtoD (Device -> Device)";
   if (has("host_to_host", "hosttohost")) return "Memcpy HtoH (Host -> Host)";
   return "Memcpy Unknown (Unknown -> Unknown)";
-}
-
-// Symbols of code objects are "NAME.kd".
-std::string kernel_text(string_view name) {
-  if (name.ends_with(".kd")) name.remove_suffix(3);
-  if (name.ends_with(" [clone .kd]")) name.remove_suffix(12);
-  return demangled(name);
 }
 
 }  // namespace
@@ -94,7 +88,7 @@ void RocmRows::add(const RocmDispatch& dispatch) {
   ActivityRow row;
   row.start_ns = dispatch.start_ns;
   row.duration_ns = dispatch.end_ns - dispatch.start_ns;
-  row.name = name(kernel_text(dispatch.kernel));
+  row.name = name(demangled(without_kd(dispatch.kernel)));
   row.correlation = rocm_correlation(dispatch.correlation);
   row.queue = shard_.queue({device(dispatch.agent), dispatch.queue, 0});
   row.args = shard_.activity_args(args);
