@@ -171,9 +171,8 @@ ReportVerdict verdict_of_use(const Evidence& evidence, const std::vector<RuleFin
     return {fmt::format("{}, but takes {:.{}f} times as long as its work needs at the GPU's limit; {}.", busy,
                         *m.times_limit, *m.times_limit < 9.95 ? 1 : 0, m.mostly),
             VerdictKind::kBottleneck};
-  // Rates of work are known, and what the device could do is not.
   const std::string_view unnamed =
-      m.device_name.empty() ? " How near that is to the GPU's limit is not known: --gpu says which GPU it was." : "";
+      m.device_name.empty() ? " How near it comes to the GPU's limit is not known: name the GPU with --gpu." : "";
   return {fmt::format("{}, and there are no serious findings; {}.{}", busy, m.mostly, unnamed),
           VerdictKind::kHealthy};
 }
