@@ -198,9 +198,9 @@ RunLimits RunLimits::compute(const Facts& facts) {
   const Trace& trace = facts.trace();
   const DeviceWork& work = facts.get<DeviceWork>();
   const size_t runs = work.runs.size();
-  RunLimits all{std::vector<double>(runs, -1), std::vector<Bound>(runs),    std::vector<bool>(runs),
-                std::vector<bool>(runs),       std::vector<bool>(runs),     std::vector<StringId>(runs),
-                std::vector<int64_t>(runs)};
+  RunLimits all{std::vector<double>(runs, -1), std::vector<double>(runs, -1), std::vector<Bound>(runs),
+                std::vector<bool>(runs),       std::vector<bool>(runs),       std::vector<bool>(runs),
+                std::vector<StringId>(runs),   std::vector<int64_t>(runs)};
   const DeviceTime* device = device_of(facts);
   if (device == nullptr || runs == 0) return all;
   const std::optional<DeviceLimits>& limits = facts.get<Limits>().device;
@@ -227,6 +227,7 @@ RunLimits RunLimits::compute(const Facts& facts) {
     all.impossible[i] = pct > kImpossiblePct && !all.boosted[i];
     if (all.impossible[i]) continue;
     all.least_ns[i] = *least;
+    all.achievable_ns[i] = limits->achievable_ns(run.work).value_or(*least);
     const int64_t ns = trace.activity.duration_ns[main[i].value];
     const bool is_short =
         ns < kShort_ns || (ns < kShortOfFewBlocks_ns && has_few_blocks(trace, main[i], multiprocessors));
@@ -382,15 +383,15 @@ class RooflineMaker {
       const bool known = run != nullptr && run->device_ns > 0 && of_run_.least_ns[work_.run_of[a.value]] >= 0;
       const Precision precision = run != nullptr ? run->work.precision : Precision::kUnknown;
       const StringId name = trace_.activity.name[a.value];
-      RowSum& sum = kernels_[kernels_.index(name, StringId(), precision, known)];
+      const double share = of_run_.share_of_run(trace_, work_, a);
+      const bool works = run != nullptr && run->device_ns > 0 && share > 0;   // else it serves other kernels
+      RowSum& sum = kernels_[kernels_.index(name, StringId(), precision, known && works)];
       if (sum.row.count == 0) sum.row.name = trace_.strings[name];
-      if (run == nullptr || run->device_ns <= 0) {
-        sum.add(OpWork(), 1, ns, -1, Bound::kUnknown);
-        continue;
-      }
-      const uint32_t index = work_.run_of[a.value];
       if (known) known_ns_ += ns;
-      sum.add(run->work, of_run_.share_of_run(trace_, work_, a), ns, of_run_.least_ns[index], of_run_.bound[index]);
+      if (!works) sum.add(OpWork(), 1, ns, -1, Bound::kUnknown);
+      if (run == nullptr || run->device_ns <= 0) continue;
+      const uint32_t index = work_.run_of[a.value];
+      if (works) sum.add(run->work, share, ns, of_run_.least_ns[index], of_run_.bound[index]);
       if (row_of_run_[index] != SIZE_MAX) ops_[row_of_run_[index]].kernels[name.value] += ns;
     }
   }
