@@ -156,7 +156,7 @@ constexpr Known kKnown[] = {
     {"void ck::kernel_moe_gemm<ck::GridwiseMoeGemmBlockScale<ck::tensor_layout::gemm::RowMajor, ck::f8_fnuz_t> >", kGemm,
      true, "kernel_moe_gemm"},
     {"void ck_tile::kentry<1, ck_tile::MoeSortingKernel<ck_tile::MoeSortingProblemEx<int> > >", kReduction, false,
-     "MoeSortingKernel"},
+     "ck_tile"},
     {"void vllm::moe::topkGatingSoftmax<8, 256>", kReduction, false, "topkGatingSoftmax"},
     {"void aiter::kn_entry_2c_sbhd_cached_indirect_inplace<aiter::OpCachedFwd, 0, true>", kElementwise, false,
      "kn_entry_2c_sbhd_cached_indirect_inplace"},
