@@ -85,7 +85,7 @@ struct OpArgs {
   StringId shapes;
   StringId types;
   StringId values;         ///< of inputs that are no tensors, "["", "[1, 1]", "False"]"; invalid: none, or not recorded
-  StringId strides;        ///< of tensors, where any has a stride of 0, see has_zero_stride(); else invalid
+  StringId strides;        ///< of tensors, where these are not plain, see tells_layout(); else invalid
   int32_t sequence = -1;   ///< autograd sequence number; -1: none
   uint32_t forward_thread = 0;
   bool operator==(const OpArgs&) const = default;

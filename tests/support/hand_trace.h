@@ -19,8 +19,9 @@ class HandTrace {
   }
   /// With the shapes and dtypes of its inputs, as torch.profiler writes them.
   HandTrace& shaped_op(std::string_view name, int64_t start, int64_t end, std::string_view shapes,
-                       std::string_view types) {
+                       std::string_view types, std::string_view strides = "") {
     OpArgs args;
+    if (!strides.empty()) args.strides = shard_.strings.intern(strides);
     args.shapes = shard_.strings.intern(shapes);
     args.types = shard_.strings.intern(types);
     shard_.op_args.push_back(args);

@@ -1,4 +1,4 @@
-// A trace by hand on an H100, whose kernels have work by hand.
+// A trace by hand on an H100 or another device, whose kernels have work by hand.
 #pragma once
 
 #include <string>
@@ -17,13 +17,21 @@ inline DeviceProperties h100() {
   return d;
 }
 
-/// A trace on an H100 whose operators have the given work, in the order of their kernels.
+inline DeviceProperties mi300x() {
+  DeviceProperties d;
+  d.name = "AMD Instinct MI300X";
+  d.multiprocessors = 304;
+  return d;
+}
+
+/// A trace whose operators have the given work, in the order of their kernels.
 struct WorkedTrace {
   Trace trace;
   Facts facts;
 
-  WorkedTrace(Trace built, const std::vector<OpWork>& works, AnalysisOptions options = {})
-      : trace(std::move(built)), facts((add_device(trace), trace), std::move(options)) {
+  WorkedTrace(Trace built, const std::vector<OpWork>& works, AnalysisOptions options = {},
+              const DeviceProperties& device = h100())
+      : trace(std::move(built)), facts((add_device(trace, device), trace), std::move(options)) {
     DeviceWork work;
     work.by_name.assign(trace.strings.size(), Precision::kUnknown);
     for (uint32_t i = 0; i < trace.activity.size(); ++i) {
@@ -42,7 +50,7 @@ struct WorkedTrace {
     facts.provide<DeviceWork>(std::move(work));
     facts.provide<OpWorks>({{OpWork()}, std::vector<uint32_t>(trace.host.size()), true, true});
   }
-  static void add_device(Trace& trace) { trace.devices.push_back(h100()); }
+  static void add_device(Trace& trace, const DeviceProperties& device = h100()) { trace.devices.push_back(device); }
 };
 
 // 100 us at the peak rate of BF16, and hardly any bytes.

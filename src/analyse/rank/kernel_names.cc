@@ -64,9 +64,12 @@ std::string nccl_name(string_view base) {
   return out;
 }
 
-// Tensile names a GEMM by a hundred switches: Cijk_<A>_<B>_<types>_..._MT<tile>_MI<instruction>_...
+// Tensile names a GEMM by a hundred switches: Cijk_<A>_<B>_<types>_..._MT<tile>_MI<instruction>_...; what adds up the
+// parts of one that splits its inner size is Cijk_B_PostGSU2.
 std::string tensile_name(string_view name) {
   const std::vector<string_view> parts = pieces_of(name, '_');
+  if (std::ranges::any_of(parts, [](string_view part) { return part.starts_with("PostGSU"); }))
+    return "Tensile split-K sum";
   std::string out = "Tensile gemm";
   if (parts.size() > 3) {
     static constexpr std::pair<char, string_view> kTypes[] = {

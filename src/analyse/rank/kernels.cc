@@ -6,6 +6,7 @@
 
 #include "analyse/rank/averaged_time.h"
 #include "analyse/rank/names.h"
+#include "analyse/rank/work.h"
 #include "base/statistics.h"
 #include "base/text.h"
 #include "trace/radix_sort.h"
@@ -126,11 +127,15 @@ struct Group {
 // The first group with a part that the name contains decides, so special names come before general ones.
 const std::vector<Group>& groups() {
   static const std::vector<Group> all = {
-      {kCopy, {"reshape_and_cache", "copy_blocks", "swap_blocks"}},
-      {kElementwise, {"rotary_emb", "apply_rope", "fused_rope", "subtensorop"}},
-      // Attention
+      {kCopy, {"reshape_and_cache", "copy_blocks", "swap_blocks", "marlin_repack"}},
+      {kElementwise, {"rotary_emb", "apply_rope", "fused_rope", "qk_rope", "opcachedfwd", "subtensorop"}},
+      // Attention; in parts, of which the second adds up the first's
       {kAttention,
-       {"flash", "fmha", "attn", "attention", "_sdpa", "mha_fwd", "mha_bwd", "batchprefillwith", "batchdecodewith"}},
+       {"flash", "fmha", "attn", "attention", "_sdpa", "mha_fwd", "mha_bwd", "batchprefillwith", "batchdecodewith",
+        "sage_fwd", "mla_a16w", "mla_a8w", "mla_dec", "mla_pfl", "mla_reduce", "_fwd_grouped_kernel_stage",
+        "_fwd_kernel_stage", "pa_decode", "pa_bf16", "pa_fp16", "reduce_segments"}},
+      // What surrounds products: the choice of experts, and sums of split products
+      {kReduction, {"moesorting", "topkgating", "postgsu"}},
       // Embedding tables, and the bookkeeping of their indices
       {kEmbedding,
        {"embedding", "indexselect", "vectorized_gather", "pooled_embs", "bucketize_sparse", "permute_2d_",
@@ -147,11 +152,12 @@ const std::vector<Group>& groups() {
       {kConvolution,
        {"dgrad", "wgrad", "fprop", "scudnn", "884cudnn", "1688cudnn", "16816cudnn", "hcudnn", "convolve", "winograd",
         "convolution", "conv1d", "conv2d", "conv3d", "conv_", "depthwise", "asmconv", "bwd_weight", "im2col",
-        "im2d2col", "col2im", "igemm_fwd_", "igemm_bwd_", "igemm_wrw_", "fft2d_", "cask_cudnn", "cutlass_cudnn"}},
+        "im2d2col", "col2im", "miopenconv", "igemm_fwd_", "igemm_bwd_", "igemm_wrw_", "fft2d_", "cask_cudnn", "cutlass_cudnn"}},
       // Matrix products
       {kGemm,
        {"gemm", "gemv", "cijk_", "matmul", "nvjet", "splitkreduce", "cublaslt", "epilogue::impl", "wvsplitk",
-        "fused_moe", "fusedmoe", "cutlass_80", "cutlass3x"}},
+        "wv_splitk", "fused_moe", "fusedmoe", "fmoe", "moe1_", "moe2_", "grouped_mm", "scaled_mm", "bmm_", "flatmm",
+        "marlin", "cutlass_80", "cutlass3x"}},
       // Normalization
       {kNormalization,
        {"batch_norm", "batchnorm", "layer_norm", "layernorm", "rms_norm", "rmsnorm", "group_norm", "groupnorm",
@@ -218,11 +224,38 @@ bool has_instruction(string_view text) {
 bool is_bare(string_view name) { return name.find_first_of(" <(") == string_view::npos; }
 
 bool attention_on_tensor_cores(string_view text) {
-  constexpr string_view kAround[] = {"combine", "dot_do_o", "convert_dq", "preprocess", "paged_attention"};
+  constexpr string_view kAround[] = {"combine",    "dot_do_o",        "convert_dq",   "preprocess", "paged_attention",
+                                     "mla_reduce", "reduce_segments", "kernel_stage2"};
   if (contains_any(text, kAround)) return false;
   // Memory-efficient attention falls back to plain arithmetic for float on old devices.
   constexpr string_view kOldDevices[] = {"sm50", "sm60", "sm70"};
   return !(contains(text, "cutlass") && contains(text, "_f32_") && contains_any(text, kOldDevices));
+}
+
+// AMD's matrix instructions multiply FP32 no faster than its other units do: these are no tensor cores in the sense in
+// which they are asked for.
+bool is_amd_fp32(string_view name, string_view text) {
+  if (contains(text, "cijk_")) return precision_in_kernel_name(name) == Precision::kFp32;
+  constexpr string_view kMatrix[] = {"gtcx", "xdlops", "mfma"}, kNarrower[] = {"bf16", "fp16", "fp8", "int8"};
+  return contains_any(text, kMatrix) && contains(text, "fp32") && !contains_any(text, kNarrower);
+}
+
+// Tensile: a matrix instruction, MI16x16x1, or none. Nothing else multiplies FP8, nor do those written by hand use
+// anything else for narrow types.
+bool tensile_on_matrix_cores(string_view name, string_view text) {
+  const size_t at = text.find("_mi");
+  if (at != text.npos && at + 3 < text.size() && is_digit(text[at + 3])) return true;
+  const Precision precision = precision_in_kernel_name(name);
+  const bool narrow = precision == Precision::kBf16 || precision == Precision::kFp16;
+  return precision == Precision::kFp8 || (narrow && text.starts_with("custom_"));
+}
+
+// Triton's names are bare, and its tl.dot runs on tensor cores for every type but float64.
+bool is_triton_product(string_view name, string_view text) {
+  if (!is_bare(name) || name.starts_with("_Z") || contains(text, "finalize") || contains(text, "reduce")) return false;
+  constexpr string_view kProducts[] = {"matmul", "fused_moe_kernel", "scaled_mm"};
+  const bool private_name = text.starts_with('_') && (contains(text, "gemm") || contains(text, "grouped_mm"));
+  return private_name || contains_any(text, kProducts);
 }
 
 }  // namespace
@@ -238,6 +271,7 @@ KernelCategory kernel_category(string_view name) {
   if (is_communication_kernel(name)) return kCommunication;
   const std::string text = work_text(name);
   if (text.starts_with("triton_")) return inductor_category(text);
+  if (text.starts_with("dma")) return kCopy;   // of Meta's accelerators
   const Group* found = first_where(groups(), [&](const Group& g) { return contains_any(text, g.parts); });
   return found != nullptr ? found->category : kOther;
 }
@@ -252,18 +286,17 @@ int64_t block_count(const Trace& trace, ActivityId kernel) {
 bool uses_tensor_cores(string_view name, KernelCategory category) {
   if (category != kGemm && category != kConvolution && category != kAttention) return false;
   const std::string text = lower_case(name);
-  if (text.starts_with("cijk_")) {   // Tensile: a matrix instruction, MI16x16x1, or none
-    const size_t at = text.find("_mi");
-    return at != text.npos && at + 3 < text.size() && is_digit(text[at + 3]);
-  }
+  if (is_amd_fp32(name, text)) return false;
+  if (contains(text, "cijk_")) return tensile_on_matrix_cores(name, text);
   if (contains(text, "simt") || contains(text, "ffma")) return false;
   if (category == kAttention && attention_on_tensor_cores(text)) return true;
   if (contains(text, "xmma_")) return true;     // those without are named ffma
   constexpr string_view kParts[] = {"tensorop", "tfloat32", "tf32", "nvjet", "gmma", "_xdl", "xdlops", "gtcx",
-                                    "tcgen05", "triton_tem_", "triton_mm", "triton_bmm", "cooperative_tensor"};
-  if (contains_any(text, kParts) || has_instruction(text)) return true;
-  // A bare name is Triton's, whose tl.dot runs on tensor cores for every type but float64.
-  return is_bare(name) && contains(text, "matmul") && !contains(text, "finalize");
+                                    "tcgen05", "triton_tem_", "triton_mm", "triton_bmm", "cooperative_tensor",
+                                    // DeepGEMM, Marlin, TensorRT-LLM, AITER and Composable Kernel
+                                    "deep_gemm", "marlin", "bmm_e2m1", "bmm_e4m3", "bmm_bfloat16", "fmoe", "bf16gemm",
+                                    "f4gemm", "flatmm", "moe_gemm", "quantgemmkernel"};
+  return contains_any(text, kParts) || has_instruction(text) || is_triton_product(name, text);
 }
 
 }  // namespace profgpu

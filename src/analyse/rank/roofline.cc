@@ -200,9 +200,9 @@ RunLimits RunLimits::compute(const Facts& facts) {
   const Trace& trace = facts.trace();
   const DeviceWork& work = facts.get<DeviceWork>();
   const size_t runs = work.runs.size();
-  RunLimits all{std::vector<double>(runs, -1), std::vector<Bound>(runs),    std::vector<bool>(runs),
-                std::vector<bool>(runs),       std::vector<bool>(runs),     std::vector<StringId>(runs),
-                std::vector<int64_t>(runs)};
+  RunLimits all{std::vector<double>(runs, -1), std::vector<double>(runs, -1), std::vector<Bound>(runs),
+                std::vector<bool>(runs),       std::vector<bool>(runs),       std::vector<bool>(runs),
+                std::vector<StringId>(runs),   std::vector<int64_t>(runs)};
   const DeviceTime* device = device_of(facts);
   if (device == nullptr || runs == 0) return all;
   const std::optional<DeviceLimits>& limits = facts.get<Limits>().device;
@@ -229,7 +229,9 @@ RunLimits RunLimits::compute(const Facts& facts) {
     all.impossible[i] = pct > kImpossiblePct && !all.boosted[i];
     if (all.impossible[i]) continue;
     all.least_ns[i] = *least;
-    if (is_too_short(trace, main[i], multiprocessors) && *least < kHalf * static_cast<double>(all.main_ns[i])) all.bound[i] = Bound::kLatency;
+    all.achievable_ns[i] = limits->achievable_ns(run.work).value_or(*least);
+    const bool far_from_limit = *least < kHalf * static_cast<double>(all.main_ns[i]);
+    if (far_from_limit && is_too_short(trace, main[i], multiprocessors)) all.bound[i] = Bound::kLatency;
     else all.bound[i] = computes ? Bound::kCompute : Bound::kMemory;
   }
   return all;
@@ -381,17 +383,15 @@ class RooflineMaker {
       const bool known = run != nullptr && run->device_ns > 0 && of_run_.least_ns[work_.run_of[a.value]] >= 0;
       const Precision precision = run != nullptr ? run->work.precision : Precision::kUnknown;
       const StringId name = trace_.activity.name[a.value];
-      RowSum& sum = kernels_[kernels_.index(name, StringId(), precision, known)];
-      if (sum.row.count == 0) sum.row.name = trace_.strings[name];
-      if (run == nullptr || run->device_ns <= 0) {
-        sum.add(OpWork(), 1, ns, -1, Bound::kUnknown);
-        continue;
-      }
-      const uint32_t index = work_.run_of[a.value];
       const double share = of_run_.share_of_run(trace_, work_, a);
+      const bool works = run != nullptr && run->device_ns > 0 && share > 0;   // else it serves other kernels
+      RowSum& sum = kernels_[kernels_.index(name, StringId(), precision, known && works)];
+      if (sum.row.count == 0) sum.row.name = trace_.strings[name];
       if (known) known_ns_ += ns;
-      if (share > 0) sum.add(run->work, share, ns, of_run_.least_ns[index], of_run_.bound[index]);
-      else sum.add(OpWork(), 1, ns, -1, Bound::kUnknown);
+      if (!works) sum.add(OpWork(), 1, ns, -1, Bound::kUnknown);
+      if (run == nullptr || run->device_ns <= 0) continue;
+      const uint32_t index = work_.run_of[a.value];
+      if (works) sum.add(run->work, share, ns, of_run_.least_ns[index], of_run_.bound[index]);
       if (row_of_run_[index] != SIZE_MAX) ops_[row_of_run_[index]].kernels[name.value] += ns;
     }
   }

@@ -141,6 +141,7 @@ bool may_hold_more_flops(const Facts& facts, ActivityId a);
 /// Each run of an operator (DeviceWork::runs) beside the limits of its device. Only of the busiest device.
 struct RunLimits {
   std::vector<double> least_ns;      ///< by run; negative: unknown
+  std::vector<double> achievable_ns; ///< by run: the same at what products reach at most; see DeviceLimits
   std::vector<Bound> bound;          ///< by run
   std::vector<bool> recomputed;      ///< by run: a forward operator within the backward pass
   /// By run: faster than its FLOPs allow. It computes less than its shapes say, as with masks and windows, or in
@@ -164,6 +165,13 @@ struct RunLimits {
     if (run == DeviceWork::kNone || least_ns[run] < 0 || main_ns[run] <= 0) return std::nullopt;
     if (trace.activity.name[a.value] != main_name[run]) return 0;
     return std::min(1.0, least_ns[run] / static_cast<double>(main_ns[run]));
+  }
+  /// Likewise, at what products reach at most.
+  [[nodiscard]] std::optional<double> achievable_part(const Trace& trace, const DeviceWork& work, ActivityId a) const {
+    const std::optional<double> needed = needed_part(trace, work, a);
+    const uint32_t run = work.run_of[a.value];
+    if (!needed || *needed <= 0) return needed;
+    return std::min(1.0, achievable_ns[run] / static_cast<double>(main_ns[run]));
   }
   static RunLimits compute(const Facts& facts);
 };

@@ -72,6 +72,17 @@ std::optional<ProductTile> product_tile(std::string_view kernel) {
   return tile;
 }
 
+int64_t inner_parts(std::string_view kernel) {
+  constexpr std::string_view kMark = "GSU";
+  for (const std::string_view part : pieces_of(kernel, '_')) {
+    if (!part.starts_with(kMark) || part.size() == kMark.size() || !all_digits(part.substr(kMark.size()))) continue;
+    int64_t parts = 0;
+    std::from_chars(part.data() + kMark.size(), part.data() + part.size(), parts);
+    return std::clamp<int64_t>(parts, 1, kMostSide);
+  }
+  return 1;
+}
+
 TileBounds TileBounds::compute(const Facts& facts) {
   const Trace& trace = facts.trace();
   const DeviceWork& work = facts.get<DeviceWork>();

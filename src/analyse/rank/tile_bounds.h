@@ -26,6 +26,8 @@ struct ProductTile {
 /// "sm80_xmma_gemm_..._tilesize128x128x32_...", "Cijk_..._MT256x128x64_...". None: another name, or blocks of that
 /// kernel may have nothing to do (clusters, persistent and stream-K kernels).
 std::optional<ProductTile> product_tile(std::string_view kernel);
+/// Into how many parts Tensile's kernel of that name splits the inner size ("_GSU2_"); 1: it says nothing of it.
+int64_t inner_parts(std::string_view kernel);
 
 struct TileBoundRow {
   std::string name;                 ///< of the kernel

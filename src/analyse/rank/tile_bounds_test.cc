@@ -23,6 +23,11 @@ TEST(TileBounds, TilesAreInTheNamesOfProducts) {
   EXPECT_EQ(product_tile("Cijk_Alik_Bljk_B_BS_BH_UserArgs_MT256x128x64_MI16x16x1_SN_SK0"), tile(256, 128, 1));
 }
 
+TEST(TileBounds, PartsOfTheInnerSizeAreInTensilesNames) {
+  EXPECT_EQ(inner_parts("Cijk_Ailk_Bljk_BBS_BH_MT256x128x64_GRVWn1_GSU2_GSUAMB_GLS0"), 2);
+  EXPECT_EQ(inner_parts("Cijk_Ailk_Bljk_BBS_BH_MT256x128x64_GSUAMB"), 1);
+}
+
 TEST(TileBounds, WhereBlocksMayHaveNothingToDoThereIsNone) {
   EXPECT_FALSE(product_tile("sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_cga2x1x1_kernel"));
   EXPECT_FALSE(product_tile("nvjet_hsh_128x256_64x4_2x1_v_bz_coopA_TNT"));

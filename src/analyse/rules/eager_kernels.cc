@@ -17,6 +17,7 @@
 #include "analyse/rank/work.h"
 #include "analyse/report/quantity.h"
 #include "analyse/rules/measure.h"
+#include "analyse/rules/size_reasons.h"
 #include "analyse/work/op_sizes.h"
 #include "base/text.h"
 
@@ -328,9 +329,10 @@ std::optional<double> small_batch_value(const Measured& m) {
 
 void describe_small_batch(const Measured& m, Finding& f) {
   f.what = fmt::format("kernels are too small to fill the GPU: {:.0f} % of compute time", *f.value);
-  f.why = fmt::format("Their grids have fewer blocks than {} has multiprocessors ({}), and {:.0f} % of its memory is "
-                      "free.",
-                      m.device_label(), m.trace().properties(m.device().id).multiprocessors, 100 - *reserved_pct(m));
+  const DeviceWords& words = device_words(m);
+  f.why = fmt::format("Their grids have fewer {} than {} has {} ({}), and {:.0f} % of its memory is free.", words.blocks,
+                      m.device_label(), words.multiprocessors, m.trace().properties(m.device().id).multiprocessors,
+                      100 - *reserved_pct(m));
   show_kernels(m, small_grids(m).kernels, f);
 }
 
@@ -363,8 +365,12 @@ void describe_layout_copies(const Measured& m, Finding& f) {
   f.what = fmt::format("{:.1f} % of kernel time only changes tensor layouts", *f.value);
   f.why = fmt::format("{} kernels copy tensors into another order of dimensions.", c.kernels.size());
   if (std::ranges::any_of(c.kernels, [&](ActivityId a) { return is_transpose(m.trace().name(a)); }))
-    f.fix = {"model = model.to(memory_format=torch.channels_last), and inputs as well: convolutions on tensor cores "
-             "need NHWC and otherwise transpose internally"};
+    f.fix = {is_amd(m.trace(), m.device().id)
+                 ? "model = model.to(memory_format=torch.channels_last), and inputs as well, with "
+                   "PYTORCH_MIOPEN_SUGGEST_NHWC=1 and PYTORCH_MIOPEN_SUGGEST_NHWC_BATCHNORM=1: without these variables "
+                   "PyTorch hands MIOpen NCHW"
+                 : "model = model.to(memory_format=torch.channels_last), and inputs as well: convolutions on tensor "
+                   "cores need NHWC and otherwise transpose internally"};
   f.fix.emplace_back("fewer .contiguous() and permute(): write and keep tensors in the order in which they are read");
   f.evidence.push_back(fmt::format("{} in {} kernels", per_step_text(m, c.ns), c.kernels.size()));
   show_kernels(m, c.kernels, f);
@@ -389,6 +395,8 @@ struct Misaligned {
   explicit Misaligned(const Measured& m) : chosen(m) {}
   Chosen chosen;
   HostId longest;           // op of the longest
+  ActivityId kernel;        // the longest
+  Product product;          // its sizes
   int64_t step = 0;         // its sizes should be multiples of this
   double padded = 1;        // times as many FLOPs as it has with such sizes
 };
@@ -424,10 +432,35 @@ Misaligned misaligned_gemm(const Measured& m) {
       };
       const int64_t ns = trace.activity.duration_ns[a.value];
       all.chosen.take(a);
-      if (ns > longest_ns) longest_ns = ns, all.step = step, all.longest = op, all.padded = padded(p->k) * padded(p->n);
+      if (ns <= longest_ns) continue;
+      longest_ns = ns, all.step = step, all.longest = op, all.padded = padded(p->k) * padded(p->n);
+      all.kernel = a, all.product = *p;
     }
   }
   return all;
+}
+
+constexpr int64_t kVocabulary = 8192;   // columns of the product to it, at least
+constexpr double kMuchPadding = 0.1;    // of tiles
+
+// How fast the longest is, where its work and limit are known.
+std::string misaligned_rate(const Measured& m, const Misaligned& all) {
+  const DeviceWork& work = m.facts().get<DeviceWork>();
+  const RunLimits& limits = m.facts().get<RunLimits>();
+  const std::optional<double> part = limits.needed_part(m.trace(), work, all.kernel);
+  if (!part || *part <= 0 || limits.bound[work.run_of[all.kernel.value]] != Bound::kCompute) return "";
+  const OpWork& of = work.run(all.kernel)->work;
+  SlowOp op{.op = all.longest, .precision = of.precision, .kernel = all.kernel};
+  op.ns = m.trace().activity.duration_ns[all.kernel.value];
+  op.least_ns = *part * static_cast<double>(op.ns);
+  op.flops = limits.share_of_run(m.trace(), work, all.kernel) * static_cast<double>(of.needed_flops());
+  return rate_text(m, op) + "; ";
+}
+
+std::string padding_text(const Measured& m, const Misaligned& all) {
+  const WorkRun* const run = m.facts().get<DeviceWork>().run(all.kernel);
+  const double padding = run != nullptr ? tile_padding(m.trace().name(all.kernel), run->work.product) : 0;
+  return padding >= kMuchPadding ? fmt::format("; {} of its tiles is padding", format_percent(100 * padding, 0)) : "";
 }
 
 void describe_misaligned_gemm(const Measured& m, Finding& f) {
@@ -435,15 +468,22 @@ void describe_misaligned_gemm(const Measured& m, Finding& f) {
   const Misaligned all = misaligned_gemm(m);
   f.what = fmt::format("matrix products with sizes that aren't multiples of {} take {:.0f} % of kernel time", all.step,
                        *f.value);
-  f.why = "Tensor cores load 16 bytes at a time and work on whole tiles: other sizes are padded or use slower kernels.";
-  f.fix = {fmt::format("pad vocabulary, hidden and head sizes to a multiple of {}, better of 64: "
-                       "model.resize_token_embeddings(…, pad_to_multiple_of=64)",
-                       all.step),
+  const std::string_view cores = device_words(m).tensor_cores;
+  f.why = fmt::format("{}{} load 16 bytes at a time and work on whole tiles: other sizes are padded or use slower "
+                      "kernels.",
+                      upper(cores.front()), cores.substr(1));
+  const bool vocabulary = all.product.n >= kVocabulary;
+  f.fix = {fmt::format("pad {}hidden and head sizes to a multiple of {}, better of 64: {}",
+                       vocabulary ? "vocabulary, " : "", all.step,
+                       vocabulary ? "model.resize_token_embeddings(…, pad_to_multiple_of=64)"
+                                  : "other sizes of the layers, or torch.nn.functional.pad"),
            "torch.compile pads some sizes automatically (torch._inductor.config.shape_padding)"};
   const OpArgs& args = trace.op_args[trace.host.args[all.longest.value].value];
-  f.evidence.push_back(fmt::format("longest: {} {}; with padded sizes it has {} more FLOPs", trace.name(all.longest),
+  const std::string rate = misaligned_rate(m, all);
+  f.evidence.push_back(fmt::format("longest: {} {}{}with padded sizes it has {} more FLOPs{}", trace.name(all.longest),
                                    shortened(list_on_one_line(trace.strings[args.shapes])),
-                                   format_percent(100 * (all.padded - 1))));
+                                   rate.empty() ? "; " : ": " + rate, format_percent(100 * (all.padded - 1)),
+                                   padding_text(m, all)));
   show_kernels(m, all.chosen.kernels, f);
   set_cost_at_limit(m, all.chosen.kernels, f);
   if (m.known_utilization_pct() < kMinBusyPct) f.severity = Severity::kInfo;
@@ -579,7 +619,8 @@ extern const Rule kMisalignedGemm = {
     .computation =
         "Value: share of compute kernel time in 16- and 8-bit products with weights (mm, addmm, _scaled_mm) whose "
         "inner dimensions, as recorded, are not multiples of 8 (16 for 8 bits). Needs record_shapes=True. Cost: replay of "
-        "the trace with these kernels at 90 % of their limit; none where the device isn't known.",
+        "the trace with these kernels at 90 % of their limit, or of what products reach at most where the vendor "
+        "publishes that, times the part of the device that their grids fill; none where the device isn't known.",
     .advice = {
         "vocabulary: pad_to_multiple_of=64; hidden and feed-forward sizes as multiples of 64 or 128",
         "last layer: add a few unused classes and drop them after the product",

@@ -351,6 +351,22 @@ TEST(Verdict, SaysHowMuchOfSlowKernelsIsTheClock) {
 }
 
 // Two kernels in each step, of these operators and sizes.
+// It is pasted into a shell: the start of a long name tells it.
+TEST(DominantKernel, IsProfiledByAWordThatCanBePasted) {
+  HandTrace hand;
+  for (int64_t t = 0; t < kSteps * 1000; t += 1000)
+    hand.range("ProfilerStep#" + std::to_string(t / 1000), t, t + 1000)
+        .op("aten::mm", t + 10, t + 20)
+        .kernel("Cijk_Ailk_Bljk_BBS_BH_MT256x128x64_MI16x16x16x1_SN_1LDSB0_APM1_ABV0_ACED0_AF0EM8_AF1EM8_AMAS3", t + 11,
+                t + 12, t + 30, t + 900);
+  const auto f = found(hand, "dominant-kernel");
+  ASSERT_TRUE(f);
+  // No device is named, but the kernel is of AMD's library.
+  EXPECT_EQ(f->fix.at(0),
+            "profile it: rocprof-compute profile -n train -k Cijk_Ailk_Bljk_BBS_BH_MT256x128x64_MI16x16x16x1_SN_1LDSB0 -- "
+            "python train.py");
+}
+
 TEST(FusableElementwise, EndsWhereDataCannotFlow) {
   constexpr const char* kKernel = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>";
   const auto said = [&](const char* first, const char* second, const char* size) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "analyse/rank/ops.h"
 #include "analyse/rank/roofline.h"
 #include "analyse/rank/work.h"
 #include "analyse/rules/measure.h"
@@ -55,12 +56,20 @@ Precision shown_precision(std::string_view name) {
 class WantsTensorCores {
  public:
   explicit WantsTensorCores(const Measured& m)
-      : work_(m.facts().get<DeviceWork>()), limits_(m.facts().get<RunLimits>()), trace_(m.trace()) {}
+      : work_(m.facts().get<DeviceWork>()),
+        limits_(m.facts().get<RunLimits>()),
+        kernels_(m.facts().get<Kernels>()),
+        ops_(m.facts().get<Ops>().of_activity),
+        trace_(m.trace()),
+        amd_(is_amd(m.trace(), m.device().id)) {}
 
   bool operator()(ActivityId a) {
     const WorkRun* run = work_.run(a);
     if (run != nullptr && limits_.bound[work_.run_of[a.value]] == Bound::kMemory) return false;
+    if (run == nullptr && is_depthwise(a)) return false;
     const Precision of_data = run != nullptr ? run->work.precision : Precision::kUnknown;
+    // AMD's matrix instructions are no faster than its other units for FP32.
+    if (on_tensor_cores(a)) return amd_ && of_data == Precision::kFp32;
     const Precision precision = of_data != Precision::kUnknown ? of_data : shown(trace_.activity.name[a.value]);
     if (precision == Precision::kFp32) return true;
     return (precision == Precision::kBf16 || precision == Precision::kFp16) &&
@@ -68,6 +77,14 @@ class WantsTensorCores {
   }
 
  private:
+  [[nodiscard]] bool on_tensor_cores(ActivityId a) const {
+    return kernels_.tensor_cores[trace_.activity.name[a.value].value];
+  }
+  // Convolutions that compute little for what they move.
+  [[nodiscard]] bool is_depthwise(ActivityId a) const {
+    const HostId op = ops_[a.value];
+    return contains(trace_.name(a), "epthwise") || (op.valid() && contains(trace_.name(op), "epthwise"));
+  }
   Precision shown(StringId name) {
     const auto [it, added] = shown_.try_emplace(name, Precision::kUnknown);
     if (added) it->second = shown_precision(trace_.strings[name]);
@@ -76,7 +93,10 @@ class WantsTensorCores {
 
   const DeviceWork& work_;
   const RunLimits& limits_;
+  const Kernels& kernels_;
+  const std::vector<HostId>& ops_;
   const Trace& trace_;
+  const bool amd_;
   std::map<StringId, Precision> shown_;
 };
 
@@ -87,7 +107,7 @@ std::vector<ActivityId> full_precision_kernels(const Measured& m) {
   std::vector<ActivityId> all;
   for (ActivityId a = m.device().begin; a < m.device().end; ++a) {
     const StringId name = m.trace().activity.name[a.value];
-    if (multiplies(kernels.category[name.value]) && !kernels.tensor_cores[name.value] &&
+    if (multiplies(kernels.category[name.value]) &&
         m.counted(1, m.in_measured_step(m.trace().launched_ns(a))) != 0 && wants(a))
       all.push_back(a);
   }
@@ -131,12 +151,26 @@ void advise_half(const Frameworks& with, Finding& f) {
   f.fix.emplace_back("torch.autocast(\"cuda\", dtype=torch.float16) around forward and loss, with torch.amp.GradScaler");
 }
 
+// Matrix cores of AMD take float32 as well, at the rate of its other units.
+void describe_float32_on_amd(const Measured& m, Finding& f) {
+  const DeviceProperties d = m.trace().properties(m.device().id);
+  f.what = fmt::format("{:.0f} % of matrix and convolution time runs in float32", *f.value);
+  f.why = fmt::format("The matrix cores of {} are several times as fast in bf16 or fp16.", d.name);
+  const std::optional<DeviceLimits>& limits = m.facts().get<Limits>().device;
+  const double full = limits ? limits->operations_per_ns(Precision::kFp32) : 0;
+  const double half = limits ? limits->operations_per_ns(Precision::kBf16) : 0;
+  if (full > 0 && half > full)
+    f.why = fmt::format("{} multiplies {} TFLOP/s at most in float32, {} in bf16.", d.name, format_number(full / 1e3),
+                        format_number(half / 1e3));
+}
+
 void describe_full_precision_gemm(const Measured& m, Finding& f) {
   const DeviceProperties d = m.trace().properties(m.device().id);
   const bool half_alone = !is_amd(d) && d.compute_major < 8;
   f.what = fmt::format("{:.0f} % of matrix and convolution time runs without tensor cores", *f.value);
   f.why = fmt::format("{} has tensor cores, several times as fast at matrix products in {}.", d.name,
-                      half_alone ? "fp16" : is_amd(d) ? "bf16 or fp16" : "bf16, fp16 or TF32");
+                      half_alone ? "fp16" : "bf16, fp16 or TF32");
+  if (is_amd(d)) describe_float32_on_amd(m, f);
   if (half_alone) advise_half(m.facts().get<Frameworks>(), f);
   else f.fix = {"with torch.autocast(\"cuda\", dtype=torch.bfloat16): …"};
   if (!half_alone && !is_amd(d))
@@ -196,7 +230,9 @@ std::optional<double> dominant_kernel_value(const Measured& m) {
   return percent_of(time.longest_ns, time.ns);
 }
 
-// Of letters, digits and underscores: it is pasted into a shell.
+constexpr size_t kLongestWord = 60;
+
+// Of letters, digits and underscores: it is pasted into a shell. A part is enough, as profilers match parts of names.
 std::string_view longest_word(std::string_view name) {
   std::string_view longest;
   for (size_t at = 0; at < name.size();) {
@@ -206,7 +242,9 @@ std::string_view longest_word(std::string_view name) {
     if (end - begin > longest.size()) longest = name.substr(begin, end - begin);
     at = std::max(end, at + 1);
   }
-  return longest;
+  if (longest.size() <= kLongestWord) return longest;
+  const size_t cut = longest.rfind('_', kLongestWord);
+  return longest.substr(0, cut == 0 || cut == longest.npos ? kLongestWord : cut);
 }
 
 // What starts the program under a kernel profiler.
@@ -252,8 +290,9 @@ extern const Rule kFullPrecisionGemm = {
     .computation =
         "Value: share of the time of gemm, convolution and attention kernels whose names show no tensor-core "
         "instruction, and whose inputs, or else names, are of full precision, or of half precision on the ordinary "
-        "units. Those that memory limits do not count where shapes are recorded. No cost: the trace does not show how "
-        "much faster a kernel would be.",
+        "units; on AMD, also those whose matrix instructions multiply FP32, which are no faster than its other units. Those "
+        "that memory limits, and depthwise convolutions of unknown work, do not count. No cost: the trace does not show "
+        "how much faster a kernel would be.",
     .advice = {
         "torch.autocast(\"cuda\", dtype=torch.bfloat16) around forward and loss (Ampere, MI200 and newer)",
         "torch.autocast with float16 and torch.amp.GradScaler (Volta, Turing)",
@@ -344,7 +383,12 @@ extern const Rule kDominantKernel = {
 
 void name_full_precision_kernels(const Measured& measured, std::vector<bool>& named) {
   if (full_precision_gemm_value(measured).value_or(0) <= measured.threshold(kFullPrecisionGemm)) return;
-  for (const ActivityId a : full_precision_kernels(measured)) named[a.value] = true;
+  // Far below the limit of their precision, they have other reasons.
+  constexpr double kOtherReasons = 0.3;
+  const DeviceWork& work = measured.facts().get<DeviceWork>();
+  const RunLimits& limits = measured.facts().get<RunLimits>();
+  for (const ActivityId a : full_precision_kernels(measured))
+    if (limits.needed_part(measured.trace(), work, a).value_or(1) >= kOtherReasons) named[a.value] = true;
 }
 
 void name_unfused_optimizer(const Measured& measured, std::vector<bool>& named) {

@@ -5,6 +5,7 @@
 #include <cctype>
 #include <map>
 #include <numeric>
+#include <set>
 #include <tuple>
 
 #include "analyse/rank/distance.h"
@@ -15,6 +16,7 @@
 #include "analyse/rank/work.h"
 #include "analyse/report/quantity.h"
 #include "analyse/rules/measure.h"
+#include "analyse/rules/size_reasons.h"
 
 namespace profgpu {
 
@@ -25,16 +27,6 @@ namespace {
 constexpr double kSlowPart = 0.5;        // kernels at less than this of their limit are slow
 constexpr double kGoodPart = 0.9;        // what a cost takes for reachable
 constexpr size_t kNamedOps = 3;
-
-/// Calls of one operator with the same shapes and precision, of those that a rule is about.
-struct SlowOp {
-  HostId op;                   ///< one of them
-  Precision precision = Precision::kUnknown;
-  ActivityId kernel;           ///< the longest of its kernels
-  int64_t ns = 0;
-  double least_ns = 0, flops = 0, bytes = 0;
-  double lost_ns = 0;          ///< over a good kernel's time
-};
 
 /// Kernels at less than half of their limit that no other rule names.
 struct SlowKernels {
@@ -52,7 +44,7 @@ bool is_busiest(const Measured& m) {
 struct SlowKernel {
   ActivityId a;
   double part = 0;             ///< of its time, what the limit needs
-  double most_part = 0;        ///< likewise, at most
+  double most_part = 0;        ///< of its time, what it needs at achievable rates, at most
 };
 
 // Kernels that torch.compile made may write to arguments that they read: at most, all of them move twice.
@@ -60,7 +52,7 @@ double most_part(const Trace& trace, const WorkRun& run, double part) {
   return trace.name(run.op).starts_with("triton_") ? std::min(2 * part, 1.0) : part;
 }
 
-// Those with the bound and at less than half of their limit.
+// Those with the bound and at less than half of their limit, or of what is known to be achievable.
 std::vector<SlowKernel> below_half(const Measured& m, Bound bound) {
   std::vector<SlowKernel> below;
   if (!is_busiest(m) || !m.facts().get<Limits>().device) return below;
@@ -69,8 +61,9 @@ std::vector<SlowKernel> below_half(const Measured& m, Bound bound) {
   const std::vector<int64_t>& exclusive = m.facts().get<ExclusiveTime>().ns;
   for (ActivityId a = m.device().begin; a < m.device().end; ++a) {
     const std::optional<double> part = exclusive[a.value] > 0 ? limits.needed_part(m.trace(), work, a) : std::nullopt;
-    if (!part || *part >= kSlowPart || limits.bound[work.run_of[a.value]] != bound) continue;
-    const double most = most_part(m.trace(), *work.run(a), *part);
+    if (!part || limits.bound[work.run_of[a.value]] != bound) continue;
+    const double achievable = limits.achievable_part(m.trace(), work, a).value_or(*part);
+    const double most = most_part(m.trace(), *work.run(a), achievable);
     if (most < kSlowPart) below.push_back({a, *part, most});
   }
   return below;
@@ -122,107 +115,13 @@ std::string op_text(const Measured& m, const SlowOp& op) {
   return text;
 }
 
-double limit_part(const SlowOp& op) { return op.least_ns / static_cast<double>(op.ns); }
-
-/// Why a product may be slow, from its sizes and its grid.
-struct SizeReason {
-  std::string text;              ///< "k is only 64"
-  std::string_view fix;
-};
-
-constexpr int64_t kTile = 128;     // rows and columns that a block of threads computes at full rate
-constexpr int64_t kShortInner = 512;
-
-const OpWork& work_of(const Measured& m, const SlowOp& op) {
-  return m.facts().get<DeviceWork>().run(op.kernel)->work;
-}
-
-// Products, convolutions and attention have FLOPs; what only moves bytes has none.
-bool computes(const Measured& m, const SlowOp& op) { return work_of(m, op).flops > 0; }
-
-std::string_view family_of(const Measured& m, const SlowOp& op) {
-  const OpFamily* family = find_family(m.trace().name(op.op));
-  return family != nullptr ? family->name : "";
-}
-
-bool on_amd(const Measured& m) { return is_amd(m.trace(), m.device().id); }
-
-std::string_view faster_fp32(const Measured& m, const SlowOp& op) {
-  if (on_amd(m)) return "torch.autocast(\"cuda\", dtype=torch.bfloat16)";
-  return family_of(m, op) == "convolutions"
-             ? "torch.backends.cudnn.allow_tf32 = True, or torch.autocast with bfloat16"
-             : "torch.set_float32_matmul_precision(\"high\"), or torch.autocast with bfloat16";
-}
-
-// Blocks for less than three quarters of the multiprocessors: the others have nothing to do.
-std::optional<SizeReason> too_few_blocks(const Measured& m, const SlowOp& op) {
-  const int64_t blocks = block_count(m.trace(), op.kernel);
-  const int32_t multiprocessors = m.trace().properties(m.device().id).multiprocessors;
-  if (blocks <= 0 || 4 * blocks >= 3 * int64_t{multiprocessors}) return std::nullopt;
-  return SizeReason{fmt::format("{} blocks for {} multiprocessors", blocks, multiprocessors),
-                    "more work in each call (larger batches), or kernels that split the inner size (split-K, stream-K)"};
-}
-
-// In the last wave of blocks most multiprocessors have nothing to do, and there are few waves.
-std::optional<SizeReason> uneven_waves(const Measured& m, const SlowOp& op) {
-  const int64_t blocks = block_count(m.trace(), op.kernel);
-  const int64_t multiprocessors = m.trace().properties(m.device().id).multiprocessors;
-  if (blocks <= multiprocessors || multiprocessors <= 0) return std::nullopt;
-  const int64_t waves = (blocks + multiprocessors - 1) / multiprocessors;
-  if (4 * blocks >= 3 * waves * multiprocessors) return std::nullopt;
-  const double exact = static_cast<double>(blocks) / static_cast<double>(multiprocessors);
-  return SizeReason{fmt::format("{} blocks are {:.1f} waves on {} multiprocessors, which take as long as {}", blocks,
-                                exact, multiprocessors, waves),
-                    "sizes whose tiles fill whole waves, or kernels that split the inner size (split-K, stream-K)"};
-}
-
-std::optional<SizeReason> size_reason(const Measured& m, const SlowOp& op) {
-  const auto [batch, rows, columns, inner] = work_of(m, op).product;
-  if (batch == 0) return too_few_blocks(m, op);
-  const bool half = op.precision == Precision::kBf16 || op.precision == Precision::kFp16;
-  const bool eighth = op.precision == Precision::kFp8 || op.precision == Precision::kInt8;
-  const int64_t step = eighth ? 16 : 8;
-  if ((half || eighth) && (inner % step != 0 || columns % step != 0))
-    return SizeReason{fmt::format("sizes that aren't multiples of {}", step), "pad sizes to a multiple of 64"};
-  if (auto few = too_few_blocks(m, op)) return few;
-  if (std::min(rows, columns) < kTile)
-    return SizeReason{fmt::format("skinny: one side is {}", std::min(rows, columns)),
-                      "larger batches, or several small products in one (torch.bmm, grouped products)"};
-  if (inner < kShortInner)
-    return SizeReason{fmt::format("the inner size is only {}", inner),
-                      batch > 1 ? "a fused kernel for what surrounds these small products, such as attention"
-                                : "join products with small inner sizes: several heads, adapters or experts in one"};
-  const int64_t tiles = batch * ((rows + kTile - 1) / kTile) * ((columns + kTile - 1) / kTile);
-  if (tiles < m.trace().properties(m.device().id).multiprocessors)
-    return SizeReason{fmt::format("only {} tiles of {} x {}", tiles, kTile, kTile),
-                      inner > std::max(rows, columns)
-                          ? "kernels that split the inner size (split-K, stream-K), or larger batches"
-                          : "larger batches, so that every multiprocessor has a tile"};
-  return uneven_waves(m, op);
-}
-
-// Why a product that computing limits may be slow.
-std::optional<SizeReason> reason_of(const Measured& m, const SlowOp& op) {
-  const DeviceLimits& limits = *m.facts().get<Limits>().device;
-  if (op.precision == Precision::kFp32 && limits.operations_per_ns(Precision::kTf32) > 0)
-    return SizeReason{"computed in FP32 without TF32", faster_fp32(m, op)};
-  return size_reason(m, op);
-}
-
-// Has the library choose other kernels.
-std::string_view other_kernels(const Measured& m, const SlowOp& op) {
-  const std::string_view of = family_of(m, op);
-  if (of == "attention")
-    return on_amd(m) ? "other attention kernels: AITER's, or torch.backends.cuda.preferred_rocm_fa_library(\"ck\")"
-                     : "other attention kernels: flash-attn's newest, or sdpa_kernel(SDPBackend.CUDNN_ATTENTION)";
-  if (of == "convolutions") return "torch.backends.cudnn.benchmark = True tries kernels for each size";
-  if (of == "experts") return "tune the kernel's tile sizes for this device and number of experts";
-  return on_amd(m) ? "PYTORCH_TUNABLEOP_ENABLED=1 tries the libraries' kernels for each size"
-                   : "torch.compile(mode=\"max-autotune\") tries kernels for each size";
-}
-
 void add_fix(std::string_view fix, Finding& f) {
   if (std::ranges::count(f.fix, fix) == 0) f.fix.emplace_back(fix);
+}
+
+void add_fixes(const Measured& m, const SlowOp& op, const std::optional<SizeReason>& reason, Finding& f) {
+  if (!reason) add_fix(other_kernels(m, op), f);
+  else for (const std::string& fix : reason->fixes) add_fix(fix, f);
 }
 
 // Of these kernels' time, what their work needs at least.
@@ -254,38 +153,41 @@ ProductWords words_of(const Measured& m, const SlowKernels& slow) {
   return {"matrix products", "take", "their"};
 }
 
+// "708 TFLOP/s in bf16"; of the precisions of these whose achievable rate is known.
+std::string achievable_rates(const Measured& m, const SlowKernels& slow) {
+  std::set<Precision> known;
+  for (const SlowOp& op : slow.ops)
+    if (!measured_by(m, op.precision).empty()) known.insert(op.precision);
+  return joined(known, ", ", [&](Precision p) {
+    const double rate = m.facts().get<Limits>().device->achievable_per_ns(p);
+    return fmt::format("{} TFLOP/s in {}", format_number(rate / 1e3), precision_name(p));
+  });
+}
+
 void describe_slow_products(const Measured& m, Finding& f) {
   const SlowKernels slow = slow_kernels(m, kSlowProducts, Bound::kCompute);
   const DeviceLimits& limits = *m.facts().get<Limits>().device;
   const ProductWords w = words_of(m, slow);
-  f.what = fmt::format("{} at less than half of {} limit {} {:.0f} % of the time", w.name, w.their, w.takes, *f.value);
-  f.verdict = fmt::format("{} at less than half of the GPU's peak rate {} {} of the time.", w.name, w.takes,
-                          format_percent(*f.value, 0));
+  const std::string_view vendor = measured_by(m, slow.ops.front().precision);
+  const std::string most = vendor.empty() ? "" : fmt::format("the rate that {} measures at most", vendor);
+  f.what = fmt::format("{} at less than half of {} {} {:.0f} % of the time", w.name,
+                       most.empty() ? fmt::format("{} limit", w.their) : most, w.takes, *f.value);
+  f.verdict = fmt::format("{} at less than half of {} {} {} of the time.", w.name,
+                          most.empty() ? "the GPU's peak rate" : most, w.takes, format_percent(*f.value, 0));
   f.verdict.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(f.verdict.front())));
   f.why = fmt::format("For their FLOPs these kernels need {} of their time at the peak rates of {}.",
                       format_percent(least_pct(slow), 0), limits.name);
+  if (const std::string rates = achievable_rates(m, slow); !rates.empty())
+    f.why += fmt::format(" Products reach at most {} ({}).", rates, limits.achievable_source);
   for (size_t i = 0; i < std::min(kNamedOps, slow.ops.size()); ++i) {
     const SlowOp& op = slow.ops[i];
     const std::optional<SizeReason> reason = reason_of(m, op);
-    const auto ns = static_cast<double>(op.ns);
-    f.evidence.push_back(fmt::format("{}: at {} of its limit, {} of {} TFLOP/s, {}{}", op_text(m, op),
-                                     format_percent(100 * limit_part(op), 0), format_number(op.flops / ns / 1e3),
-                                     format_number(op.flops / op.least_ns / 1e3), per_step_text(m, op.ns),
-                                     reason ? "; " + reason->text : ""));
-    add_fix(reason ? reason->fix : other_kernels(m, op), f);
+    f.evidence.push_back(fmt::format("{}: {}, {}{}", op_text(m, op), rate_text(m, op), per_step_text(m, op.ns),
+                                     reason && !reason->text.empty() ? "; " + reason->text : ""));
+    add_fixes(m, op, reason, f);
   }
   f.fix.emplace_back("check the clocks during the job: profgpu log");
   show_and_price(m, slow, f);
-}
-
-// Of kernels that memory limits.
-std::string_view fix_of_moving(const Measured& m, const SlowOp& op) {
-  const std::optional<SizeReason> reason = size_reason(m, op);
-  if (computes(m, op)) return reason ? reason->fix : other_kernels(m, op);
-  if (m.facts().get<Kernels>().category[m.trace().activity.name[op.kernel.value].value] == KernelCategory::kEmbedding)
-    return "sorted indices, longer rows, or fused lookups of several tables (FBGEMM)";
-  if (!m.facts().get<Frameworks>().has(Framework::kTorchCompile)) return kMemoryBound.advice.front();
-  return reason ? reason->fix : kMemoryBound.advice[1];
 }
 
 // The operator, or the kernel, of the compute before or after a kernel on its stream.
@@ -313,6 +215,36 @@ std::string partners_of(const Measured& m, ActivityId kernel) {
   return partners;
 }
 
+// Of a kernel that memory limits and that computes nothing.
+void explain_moving(const Measured& m, const SlowOp& op, std::string& why, Finding& f) {
+  const std::string layout = layout_text(m, op);
+  const std::string partners = partners_of(m, op.kernel);
+  const bool compiled = m.facts().get<Frameworks>().has(Framework::kTorchCompile);
+  why = layout.empty() ? partners : layout;
+  if (!layout.empty()) add_fix(kMemoryBound.advice[1], f);
+  if (m.facts().get<Kernels>().category[m.trace().activity.name[op.kernel.value].value] == KernelCategory::kEmbedding)
+    add_fix("sorted indices, longer rows, or fused lookups of several tables (FBGEMM)", f);
+  else if (compiled) add_fix(kMemoryBound.advice[1], f);
+  else if (!partners.empty()) add_fix(kMemoryBound.advice.front(), f);
+  else if (layout.empty())
+    add_fix(fmt::format("see what its memory requests wait for: {}",
+                        is_amd(m.trace(), m.device().id) ? "rocprof-compute" : "ncu"),
+            f);
+}
+
+// Where most of this time is in products of few blocks, memory is not what is slow.
+void name_idle_multiprocessors(const Measured& m, const SlowKernels& slow, Finding& f) {
+  const SlowOp& first = slow.ops.front();
+  const std::optional<SizeReason> reason = computes(m, first) ? size_reason(m, first) : std::nullopt;
+  if (!reason || reason->busy_multiprocessors == 0 || 2 * first.ns <= slow.ns) return;
+  const ProductWords w = words_of(m, slow);
+  const DeviceWords& words = device_words(m);
+  f.what = fmt::format("{} that keep {} of {} {} busy {} {:.0f} % of the time", w.name, reason->busy_multiprocessors,
+                       m.trace().properties(m.device().id).multiprocessors, words.multiprocessors, w.takes, *f.value);
+  f.verdict = f.what + ".";
+  f.verdict.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(f.verdict.front())));
+}
+
 void describe_memory_bound(const Measured& m, Finding& f) {
   const SlowKernels slow = slow_kernels(m, kMemoryBound, Bound::kMemory);
   const DeviceLimits& limits = *m.facts().get<Limits>().device;
@@ -320,15 +252,21 @@ void describe_memory_bound(const Measured& m, Finding& f) {
       fmt::format("memory-bound kernels at less than half of the memory's rate take {:.0f} % of the time", *f.value);
   f.why = fmt::format("To read their inputs and write their outputs once they need {} of their time at {}.",
                       format_percent(least_pct(slow), 0), format_gbps(limits.memory_gbps));
+  name_idle_multiprocessors(m, slow, f);
   for (size_t i = 0; i < std::min(kNamedOps, slow.ops.size()); ++i) {
     const SlowOp& op = slow.ops[i];
-    const std::optional<SizeReason> reason = size_reason(m, op);
-    const std::string more = computes(m, op) ? reason ? reason->text : "" : partners_of(m, op.kernel);
+    std::string why;
+    if (computes(m, op)) {
+      const std::optional<SizeReason> reason = size_reason(m, op);
+      why = reason ? reason->text : "";
+      add_fixes(m, op, reason, f);
+    } else {
+      explain_moving(m, op, why, f);
+    }
     f.evidence.push_back(fmt::format("{}: at {} of its limit, {}, {}{}", op_text(m, op),
-                                     format_percent(100 * limit_part(op), 0),
+                                     format_percent(100 * op.limit_part(), 0),
                                      format_gbps(op.bytes / static_cast<double>(op.ns)), per_step_text(m, op.ns),
-                                     more.empty() ? "" : "; " + more));
-    add_fix(fix_of_moving(m, op), f);
+                                     why.empty() ? "" : "; " + why));
   }
   show_and_price(m, slow, f);
 }
@@ -359,6 +297,15 @@ void describe_low_mfu(const Measured& m, Finding& f) {
                       }));
 }
 
+// Of the multiprocessors' time, what a grid's blocks can use at most: the last wave may be a small one.
+double filled_part(const Measured& m, ActivityId a) {
+  const int64_t blocks = block_count(m.trace(), a);
+  const int64_t multiprocessors = m.trace().properties(m.device().id).multiprocessors;
+  if (blocks <= 0 || multiprocessors <= 0) return 1;
+  const int64_t waves = (blocks + multiprocessors - 1) / multiprocessors;
+  return static_cast<double>(blocks) / static_cast<double>(waves * multiprocessors);
+}
+
 }  // namespace
 
 void set_cost_at_limit(const Measured& m, const std::vector<ActivityId>& kernels, Finding& f) {
@@ -366,11 +313,12 @@ void set_cost_at_limit(const Measured& m, const std::vector<ActivityId>& kernels
   if (!is_busiest(m) || !m.facts().get<Limits>().device) return;
   const std::vector<int64_t>& exclusive = m.facts().get<ExclusiveTime>().ns;
   for (const ActivityId a : kernels) {
-    const auto part = m.facts().get<RunLimits>().needed_part(m.trace(), m.facts().get<DeviceWork>(), a);
-    if (exclusive[a.value] <= 0 || part.value_or(1) >= kGoodPart) continue;
+    const auto part = m.facts().get<RunLimits>().achievable_part(m.trace(), m.facts().get<DeviceWork>(), a);
+    const double reachable = kGoodPart * filled_part(m, a);
+    if (exclusive[a.value] <= 0 || part.value_or(1) >= reachable) continue;
     below.kernels.push_back(a);
     below.ns += exclusive[a.value];
-    below.lost_ns += static_cast<double>(exclusive[a.value]) * (1 - *part / kGoodPart);
+    below.lost_ns += static_cast<double>(exclusive[a.value]) * (1 - *part / reachable);
   }
   if (!below.kernels.empty()) set_kernel_cost(m, below.kernels, below.ns, static_cast<int64_t>(below.lost_ns), f);
 }
@@ -389,9 +337,10 @@ extern const Rule kSlowProducts = {
         "chose a slow kernel.",
     .computation =
         "Value: share of the measured steps' wall time in kernels of compute-bound operators that take more than twice "
-        "the least time for their FLOPs at the peak rate of their precision. Needs recorded shapes and a device whose "
-        "peak rates are known, or --peaks. Kernels that another finding names do not count. Cost: replay of the trace "
-        "with these kernels at 90 % of their limit.",
+        "the least time for their FLOPs at the peak rate of their precision, or at the rate that the vendor measures at "
+        "most, where it publishes that (MI300X: see docs/roofline.md). Needs recorded shapes and a device whose peak "
+        "rates are known, or --peaks. Kernels that another finding names do not count. Cost: replay of the trace with "
+        "these kernels at 90 % of that rate.",
     .advice = {
         "sizes in multiples of 64, better of 128 and 256; larger batches",
         "torch.autocast(\"cuda\", dtype=torch.bfloat16); TF32 for what stays in float32",

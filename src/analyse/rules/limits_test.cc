@@ -25,11 +25,12 @@ HandTrace steps_with(std::string_view op, std::string_view kernel, int64_t busy_
 }
 
 // `blocks`: of each kernel.
-std::vector<Finding> findings_of(HandTrace& hand, const OpWork& work, int32_t blocks = 0) {
+std::vector<Finding> findings_of(HandTrace& hand, const OpWork& work, int32_t blocks = 0,
+                                 const DeviceProperties& device = h100()) {
   Trace trace = hand.build();
   for (ActivityArgs& args : trace.activity_args)
     if (blocks > 0) args.grid[0] = blocks, args.grid[1] = args.grid[2] = 1;
-  const WorkedTrace t(std::move(trace), std::vector<OpWork>(kSteps, work));
+  const WorkedTrace t(std::move(trace), std::vector<OpWork>(kSteps, work), {}, device);
   Evidence evidence;
   evidence.ranks.push_back(diagnose_rank({0, &t.facts}, {}));
   return diagnose(evidence).findings;
@@ -89,6 +90,179 @@ TEST(SlowProducts, WithFewTilesAndALongInnerSizeAreSplitAlongIt) {
   EXPECT_NE(f->fix.at(0).find("split-K"), std::string::npos) << f->fix.at(0);
 }
 
+// On an MI300X; what it says first, with the first fix.
+std::pair<std::string, std::string> reason_on_mi300x(const OpWork& work, const char* op, const char* kernel,
+                                                     int64_t busy_us = 900, int32_t blocks = 0) {
+  HandTrace hand = steps_with(op, kernel, busy_us);
+  const std::vector<Finding> findings = findings_of(hand, work, blocks, mi300x());
+  const Finding* f = found(findings, "slow-products");
+  if (f == nullptr) f = found(findings, "memory-bound");
+  return f == nullptr ? std::pair<std::string, std::string>() : std::pair(f->evidence.at(0), f->fix.at(0));
+}
+
+constexpr const char* kTensile = "Cijk_Alik_Bljk_BBS_BH_MT256x128x64_MI16x16x1_SN_GSU2_GSUAMB_ISA942";
+
+OpWork bf16_of(double tflops, int64_t busy_us) {
+  return {.flops = static_cast<int64_t>(tflops * 1e6) * busy_us, .bytes = 1000, .precision = Precision::kBf16};
+}
+
+// AMD says that no product reaches the data sheet's 1307 TFLOP/s.
+TEST(SlowProducts, GoByWhatProductsAchieve) {
+  OpWork good = bf16_of(620, 900), slow = bf16_of(177, 900);
+  good.product = slow.product = {1, 8192, 8192, 8192};
+  EXPECT_EQ(reason_on_mi300x(good, "aten::mm", kTensile).first, "");
+  const std::string said = reason_on_mi300x(slow, "aten::mm", kTensile).first;
+  EXPECT_NE(said.find("at 14 % of its limit, 177 of 1,307 TFLOP/s (25 % of the 708 that AMD measures at most)"),
+            std::string::npos)
+      << said;
+  HandTrace hand = steps_with("aten::mm", kTensile, 900);
+  const std::vector<Finding> findings = findings_of(hand, slow, 0, mi300x());
+  const Finding* f = found(findings, "slow-products");
+  ASSERT_NE(f, nullptr);
+  EXPECT_TRUE(f->what.starts_with("matrix products at less than half of the rate that AMD measures at most take")) << f->what;
+  const double most_ns = kSteps * 900'000 * (1 - 0.25 / 0.9);
+  EXPECT_LE(static_cast<double>(*f->cost_ns), 1.01 * most_ns);
+  EXPECT_GT(static_cast<double>(*f->cost_ns), 0.8 * most_ns);
+}
+
+TEST(SlowProducts, OfFewTilesNameThoseOfTheKernel) {
+  OpWork work = bf16_of(32, 900);
+  work.product = {1, 256, 512, 131072};
+  const auto [said, fix] = reason_on_mi300x(work, "aten::mm", kTensile);
+  EXPECT_TRUE(said.ends_with("only 4 tiles of 256 x 128, in 2 parts each")) << said;
+  EXPECT_TRUE(fix.starts_with("kernels that split the inner size (split-K, stream-K): PYTORCH_TUNABLEOP_ENABLED=1")) << fix;
+  EXPECT_TRUE(reason_on_mi300x(work, "aten::mm", kTensile, 900, 8).first.ends_with("8 workgroups for 304 compute units"));
+  work.product = {1, 2048, 4096, 2048};   // 16 x 16 tiles, each in 2 parts
+  EXPECT_EQ(reason_on_mi300x(work, "aten::mm", kTensile).first.find("tiles"), std::string::npos);
+}
+
+// 131,072 rows by a weight of 32 x 32: the batch is the long side.
+TEST(SlowProducts, OfNarrowWeightsAreNotMadeFasterByLargerBatches) {
+  OpWork work = bf16_of(32, 900);
+  work.product = {1, 131072, 32, 1024};
+  const auto [said, fix] = reason_on_mi300x(work, "aten::mm", kTensile);
+  EXPECT_TRUE(said.ends_with("skinny: one side is 32, and 88 % of the kernel's tiles is padding")) << said;
+  EXPECT_TRUE(fix.starts_with("join products that read the same input")) << fix;
+  work.product = {1, 32, 4096, 1024};
+  EXPECT_TRUE(reason_on_mi300x(work, "aten::mm", kTensile).second.starts_with("larger batches"));
+}
+
+TEST(SlowProducts, OfConvolutionsNameWhatIsSpecialInTheirSizes) {
+  constexpr const char* kKernel = "igemm_fwd_gtcx3_nhwc_bf16_bx0_ex1_bt128x64x32_wt32x32x8_ws1x1";
+  const auto said = [&](const ConvolutionSizes& sizes, Precision precision = Precision::kBf16, int64_t busy_us = 900) {
+    OpWork work = bf16_of(20, 900);
+    work.convolution = sizes, work.precision = precision;
+    const std::string text = reason_on_mi300x(work, "aten::miopen_convolution", kKernel, busy_us).first;
+    return text.substr(std::min(text.rfind("; ") + 2, text.size()));
+  };
+  EXPECT_EQ(said({.channels = 256, .points = 32768, .dilation = 16}),
+            "dilation 16: its filter reads points that far apart");
+  EXPECT_EQ(said({.channels = 1, .groups = 256, .points = 32768}), "depthwise: each weight is used for one channel");
+  EXPECT_EQ(said({.channels = 3, .points = 32768}), "only 3 input channels");
+  EXPECT_EQ(said({.channels = 2048, .points = 64}),
+            "only 64 points in the result: less than a tile, while all weights are read");
+  EXPECT_EQ(said({.channels = 512, .points = 1024, .transposed = true}),
+            "transposed: it runs on the kernels of an input's gradient");
+  // At 12 % of FP32's limit; at 40 % it is the precision.
+  EXPECT_TRUE(said({.channels = 3, .points = 32768}, Precision::kFp32).starts_with("only 3 input channels"));
+}
+
+TEST(SlowProducts, OfMiopensNaiveKernelSaySo) {
+  OpWork work = bf16_of(3, 900);
+  work.convolution = {.channels = 256, .points = 32768, .dilation = 16};
+  const auto [said, fix] =
+      reason_on_mi300x(work, "aten::miopen_convolution", "naive_conv_ab_nonpacked_fwd_nchw_half_double_half");
+  EXPECT_TRUE(said.ends_with("MIOpen's naive kernel: it found no tuned one")) << said;
+  EXPECT_TRUE(fix.starts_with("MIOPEN_FIND_MODE=1")) << fix;
+}
+
+TEST(SlowProducts, OfAttentionNameLargeHeadsAndShortSequences) {
+  OpWork work = bf16_of(43, 900);
+  work.attention = {.head_size = 256, .queries = 2048, .keys = 2048};
+  EXPECT_NE(reason_on_mi300x(work, "aten::_scaled_dot_product_flash_attention", "attn_fwd.kd").first.find("head size 256"),
+            std::string::npos);
+  work.attention = {.head_size = 128, .queries = 16, .keys = 16};
+  EXPECT_NE(reason_on_mi300x(work, "aten::_scaled_dot_product_flash_attention", "attn_fwd.kd").first.find("only 16 queries"),
+            std::string::npos);
+}
+
+TEST(MemoryBound, OfProductsOfFewBlocksSaysWhatIsIdle) {
+  HandTrace hand = steps_with("aten::mm", kTensile, 900);
+  OpWork work = kBytes;
+  work.flops = 1'000'000'000, work.product = {1, 256, 512, 131072};
+  const std::vector<Finding> findings = findings_of(hand, work, 8, mi300x());
+  const Finding* f = found(findings, "memory-bound");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->verdict, "Matrix products that keep 8 of 304 compute units busy take 90 % of the time.");
+}
+
+TEST(MemoryBound, NamesInputsThatLieInDifferentOrders) {
+  const auto said = [](const char* strides) {
+    HandTrace hand;
+    for (int64_t t = 0; t < kSteps * 1000; t += 1000)
+      hand.range("ProfilerStep#" + std::to_string(t / 1000), t, t + 1000)
+          .shaped_op("aten::add", t + 10, t + 20, "[[8192, 8192], [8192, 8192], []]", "[\"float\", \"float\", \"Scalar\"]",
+                     strides)
+          .kernel("elementwise_kernel_add", t + 11, t + 12, t + 30, t + 930)
+          .call("cudaDeviceSynchronize", t + 22, t + 932);
+    const std::vector<Finding> findings = findings_of(hand, kBytes);
+    const Finding* f = found(findings, "memory-bound");
+    return f == nullptr ? std::pair<std::string, std::string>() : std::pair(f->evidence.at(0), f->fix.at(0));
+  };
+  const auto [orders, fix] = said("[[8192, 1], [1, 8192], []]");
+  EXPECT_TRUE(orders.ends_with("inputs in different orders: strides [8192, 1] and [1, 8192]")) << orders;
+  EXPECT_TRUE(fix.starts_with("contiguous inputs")) << fix;
+  EXPECT_TRUE(said("[[16384, 2], [8192, 1], []]").first.ends_with("an input is strided: [16384, 2]"));
+  // Both transposed: dense. Its neighbors are the same operator, which there is nothing to fuse with.
+  const auto [dense, other] = said("[[1, 8192], [1, 8192], []]");
+  EXPECT_EQ(dense.find("strides"), std::string::npos) << dense;
+  EXPECT_EQ(other.find("fuse"), std::string::npos) << other;
+}
+
+// 153 blocks for 304 compute units: with other sizes there are as many.
+TEST(MisalignedGemm, CostsNoMoreThanItsGridCanUse) {
+  HandTrace hand;
+  for (int64_t t = 0; t < kSteps * 1000; t += 1000)
+    hand.range("ProfilerStep#" + std::to_string(t / 1000), t, t + 1000)
+        .shaped_op("aten::mm", t + 10, t + 20, "[[1025, 8192], [8192, 1025]]", "[\"c10::BFloat16\", \"c10::BFloat16\"]")
+        .kernel("Cijk_Ailk_Bljk_BBS_BH_MT128x64x64_MI32x32x8x1_SN", t + 11, t + 12, t + 30, t + 930)
+        .call("cudaDeviceSynchronize", t + 22, t + 932);
+  OpWork work = bf16_of(161, 900);
+  work.product = {1, 1025, 1025, 8192};
+  const std::vector<Finding> findings = findings_of(hand, work, 153, mi300x());
+  const Finding* f = found(findings, "misaligned-gemm");
+  ASSERT_NE(f, nullptr);
+  const double most_ns = kSteps * 900'000 * (1 - 161 / (708 * 0.9 * 153 / 304));
+  EXPECT_LE(static_cast<double>(*f->cost_ns), 1.01 * most_ns);
+  EXPECT_NE(f->evidence.at(0).find(": at 12 % of its limit, 161 of 1,307 TFLOP/s (23 % of the 708 that AMD measures at "
+                                   "most); with padded sizes"),
+            std::string::npos)
+      << f->evidence.at(0);
+  EXPECT_TRUE(f->evidence.at(0).ends_with("16 % of its tiles is padding")) << f->evidence.at(0);
+  EXPECT_EQ(f->fix.at(0).find("vocabulary"), std::string::npos) << f->fix.at(0);
+}
+
+// AMD's matrix instructions multiply float32 at the rate of its other units.
+TEST(FullPrecisionGemm, IsOfFloat32OnAmdWhateverTheInstruction) {
+  HandTrace hand = steps_with("aten::mm", "Cijk_Alik_Bljk_S_B_Bias_HA_S_SAV_UserArgs_MT128x128x32_MI16x16x1_SN", 900);
+  OpWork work = bf16_of(110, 900);
+  work.precision = Precision::kFp32;
+  const std::vector<Finding> findings = findings_of(hand, work, 0, mi300x());
+  const Finding* f = found(findings, "full-precision-gemm");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->what, "100 % of matrix and convolution time runs in float32");
+  EXPECT_EQ(f->why, "AMD Instinct MI300X multiplies 163 TFLOP/s at most in float32, 1,307 in bf16.");
+  // Far below the limit of FP32 it has other reasons, too.
+  work.flops /= 20;
+  HandTrace slow = steps_with("aten::mm", "Cijk_Alik_Bljk_S_B_Bias_HA_S_SAV_UserArgs_MT128x128x32_MI16x16x1_SN", 900);
+  EXPECT_NE(found(findings_of(slow, work, 0, mi300x()), "slow-products"), nullptr);
+}
+
+TEST(FullPrecisionGemm, IsNotOfDepthwiseConvolutions) {
+  HandTrace hand = steps_with("aten::thing", "depthwise_conv2d_fwd_fp32_kernel", 900);
+  EXPECT_EQ(found(findings_of(hand, OpWork()), "full-precision-gemm"), nullptr);
+}
+
 TEST(MisalignedGemm, IsLeftToItsRuleWithACost) {
   HandTrace hand;
   for (int64_t t = 0; t < kSteps * 1000; t += 1000)
@@ -137,7 +311,7 @@ TEST(SlowProducts, AreSilentFromHalfOfTheLimitOn) {
 TEST(SlowProducts, AreSilentWhereTensorCoresAreMissing) {
   HandTrace hand = steps_with("aten::mm", "ampere_sgemm_128x64_tn", 900);
   OpWork work = kHundred;
-  work.precision = Precision::kFp32, work.flops = 6'700'000'000;   // 100 us without tensor cores
+  work.precision = Precision::kFp32, work.flops = 4 * 6'700'000'000;   // 400 us without tensor cores
   const std::vector<Finding> findings = findings_of(hand, work);
   EXPECT_NE(found(findings, "full-precision-gemm"), nullptr);
   EXPECT_EQ(found(findings, "slow-products"), nullptr);

@@ -240,12 +240,15 @@ bool shows_tensor_cores(const Measured& m) {
   const auto is_reduced = [](Precision p) {
     return p != Precision::kUnknown && p != Precision::kFp32 && p != Precision::kFp64;
   };
+  const bool amd = is_amd(m.trace(), m.device().id);
   for (ActivityId a = m.device().begin; a < m.device().end; ++a) {
     const StringId name = m.trace().activity.name[a.value];
     if (!multiplies(kernels.category[name.value])) continue;
     const WorkRun* run = work.run(a);
-    if (kernels.tensor_cores[name.value] || is_reduced(work.by_name[name.value])) return true;
     if (run != nullptr && is_reduced(run->work.precision)) return true;
+    // AMD's matrix instructions are no faster than its other units for FP32.
+    if (run != nullptr && run->work.precision == Precision::kFp32 && amd) continue;
+    if (kernels.tensor_cores[name.value] || is_reduced(work.by_name[name.value])) return true;
   }
   return false;
 }
@@ -446,9 +449,22 @@ bool is_amd(const Trace& trace, int32_t device) {
   const DeviceProperties d = trace.properties(device);
   if (!d.name.empty()) return is_amd(d);
   if (trace.recorder == Recorder::kRocprof) return true;
+  constexpr std::string_view kOfLibraries[] = {"Cijk_", "igemm_", "miopen", "_ZN2ck", "_ZN7ck_tile", "void ck::",
+                                               "void ck_tile::"};
+  const auto is_of_library = [&](std::string_view name) {
+    return std::ranges::any_of(kOfLibraries, [&](std::string_view begin) { return name.starts_with(begin); });
+  };
+  for (size_t i = 0; i < trace.strings.size(); ++i)
+    if (is_of_library(trace.strings[StringId(i)])) return true;
   return std::ranges::any_of(std::array{"hipLaunchKernel", "hipModuleLaunchKernel", "hipExtModuleLaunchKernel",
                                         "hipMemcpyWithStream", "hipMemcpyAsync", "hipGraphLaunch"},
                              [&](const char* call) { return trace.strings.find(call).valid(); });
+}
+
+const DeviceWords& device_words(const Measured& measured) {
+  static constexpr DeviceWords kAmd = {"compute unit", "compute units", "workgroups", "matrix cores"};
+  static constexpr DeviceWords kOthers = {"multiprocessor", "multiprocessors", "blocks", "tensor cores"};
+  return is_amd(measured.trace(), measured.device().id) ? kAmd : kOthers;
 }
 
 bool is_upload(const Trace& trace, ActivityId copy) {

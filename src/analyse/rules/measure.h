@@ -144,8 +144,16 @@ inline bool is_amd_name(std::string_view device) {
          device.starts_with("MI");
 }
 inline bool is_amd(const DeviceProperties& d) { return is_amd_name(d.name); }
-/// Of a device of a trace: also where its name was not recorded, by who recorded it or by calls of HIP.
+/// Of a device of a trace: also where its name was not recorded, by who recorded it, by calls of HIP, or by kernels of
+/// AMD's libraries.
 bool is_amd(const Trace& trace, int32_t device);
+/// What the parts of a device are called by its vendor.
+struct DeviceWords {
+  std::string_view multiprocessor, multiprocessors;   ///< AMD: compute units
+  std::string_view blocks;                            ///< AMD: workgroups
+  std::string_view tensor_cores;                      ///< AMD: matrix cores
+};
+const DeviceWords& device_words(const Measured& measured);
 /// Whether a copy goes from the host to the device.
 bool is_upload(const Trace& trace, ActivityId copy);
 /// Whether Python functions were recorded.
@@ -156,8 +164,8 @@ std::string place_text(const Place& place);
 std::vector<Place> find_places_in_gaps(const Measured& measured, IdleCause cause);
 /// Measured::host_time_of_other_rules(), computed.
 Intervals find_host_time_of_other_rules(const Measured& measured);
-/// What the steps save if kernels below 90 % of their operators' limit reached that; unchanged: none, or no limit is
-/// known.
+/// What the steps save if kernels below 90 % of their operators' limit, or of what products achieve at most, reached
+/// that with the grids that they have; unchanged: none, or no limit is known.
 void set_cost_at_limit(const Measured& measured, const std::vector<ActivityId>& kernels, Finding& finding);
 
 /// Measured::named_kernels(), computed.

@@ -127,6 +127,7 @@ OpWork attention(const OpInputs& in) {
   const int64_t skipped = (heads * masked_pairs(*h, mask_of(in, At), window_of(in, At)) * each * 2).or_unknown();
   work.skipped_flops = std::clamp<int64_t>(skipped, 0, std::max<int64_t>(work.flops, 0));
   work.lower_bound = h->lower_bound;
+  if (work.flops > 0) work.attention = {h->key_size, h->queries, h->keys};
   return work;
 }
 
@@ -239,6 +240,28 @@ constexpr AttentionPlaces kAiterBackward = {.layout = Layout::kSequenceFirst, .q
                                             .mask = Mask::kBottomRight, .window = 12};
 constexpr AttentionPlaces kAiterBackwardWithBias = {.layout = Layout::kSequenceFirst, .query = 1, .backward = true,
                                                     .causal = 12, .mask = Mask::kBottomRight, .window = 13};
+constexpr AttentionPlaces kSageSequenceFirst = {.layout = Layout::kSequenceFirst};
+constexpr AttentionPlaces kSageHeadsFirst = {.layout = Layout::kHeadsFirst};
+
+// AITER's SageAttention: query, key and value in either layout, whose name is one of the values; without it, no model
+// has so many heads as the longer dimension. Scores are of 8 bits and their sum is not, so that no rate limits both.
+OpWork sage_attention(const OpInputs& in) {
+  constexpr int64_t kMostHeads = 256;
+  const std::vector<int64_t>& q = in[0].shape;
+  if (q.size() != 4) return {};
+  const auto is_called = [&](std::string_view layout) {
+    return std::ranges::any_of(in.at, [&](const OpInput& input) { return input.value == layout; });
+  };
+  const bool named = is_called("bhsd") || is_called("bshd");
+  if (!named && std::max(q[1], q[2]) <= kMostHeads) return {};
+  const bool heads_first = named ? is_called("bhsd") : q[1] < q[2];
+  OpWork work = heads_first ? attention<kSageHeadsFirst>(in) : attention<kSageSequenceFirst>(in);
+  const auto flag = std::ranges::find_if(in.at, is_flag);   // the mask's is the first
+  if (flag != in.at.end() && flag->value == "True") return {};
+  work.precision = Precision::kUnknown;
+  return work;
+}
+
 // The autograd function of flash-attn before 2.6.
 constexpr AttentionPlaces kFlashFunction = {.layout = Layout::kSequenceFirst, .causal = 5, .mask = Mask::kBottomRight};
 
@@ -309,6 +332,7 @@ constexpr OpForm kAttentionForms[] = {
                 .mask = Mask::kBottomRight, .ends = 6, .window = 14}>},
     {"aiter::_flash_attn_backward", of_either_version<kAiterBackward, kAiterBackwardWithBias>},
     {"FlashAttnFunc", only_with_flag<kFlashFunction>},
+    {"_FAv3SageWrapperFunc", sage_attention},
     // Latent attention runs other products for prompts than for single tokens.
     {"vllm::unified_mla_attention vllm::unified_mla_attention_with_output", only_with_steps},
     {"_vllm_fa2_C::fwd_kvcache _C::paged_attention_v1 _C::paged_attention_v2 _rocm_C::paged_attention "

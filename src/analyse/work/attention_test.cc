@@ -278,5 +278,28 @@ TEST(Attention, XformersIsThatOfPyTorch) {
             4 * 2 * 8 * (64 * 65 / 2) * 32);
 }
 
+TEST(Attention, SaysItsHeadSizeAndQueries) {
+  const OpWork w = work_of("aten::_scaled_dot_product_flash_attention",
+                           "[[4, 8, 2048, 256], [4, 8, 2048, 256], [4, 8, 2048, 256]]", R"(["BFloat16", "BFloat16", "BFloat16"])",
+                           R"(["", "", "", "0.0", "False", "False", ""])");
+  EXPECT_EQ(w.attention, (AttentionSizes{.head_size = 256, .queries = 2048, .keys = 2048}));
+  EXPECT_EQ(w.precision, Precision::kBf16);
+}
+
+TEST(Attention, OfAitersSageHasFlopsOfNoOnePrecision) {
+  const auto sage = [](std::string_view shapes, std::string_view values = "") {
+    return work_of("_FAv3SageWrapperFunc", shapes, kThree, values);
+  };
+  const int64_t flops = int64_t{4} * 24 * 4608 * 4608 * 128;
+  const std::string_view heads_first = "[[1, 24, 4608, 128], [1, 24, 4608, 128], [1, 24, 4608, 128], [], [], [], []]";
+  EXPECT_EQ(sage(heads_first).flops, flops);
+  EXPECT_EQ(sage(heads_first).precision, Precision::kUnknown);
+  EXPECT_EQ(sage("[[1, 4608, 24, 128], [1, 4608, 24, 128], [1, 4608, 24, 128], [], [], [], []]").flops, flops);
+  // Either could be the heads.
+  const std::string_view small = "[[1, 24, 64, 128], [1, 24, 64, 128], [1, 24, 64, 128], [], [], [], []]";
+  EXPECT_EQ(sage(small).flops, -1);
+  EXPECT_EQ(sage(small, R"(["", "", "", "", "False", "", "bhsd"])").flops, int64_t{4} * 24 * 64 * 64 * 128);
+}
+
 }  // namespace
 }  // namespace profgpu

@@ -52,6 +52,19 @@ std::optional<Dims> result_space(const OpInputs& in, const ConvolutionPlaces& at
 
 bool fit(const Dims& x, const Dims& w) { return x.size() >= 3 && x.size() == w.size(); }
 
+// `channels`: of the input as a whole. Of a transposed one's filter the first size is that.
+ConvolutionSizes sizes_of(const Dims& w, int64_t channels, bool transposed, Amount points,
+                          const std::optional<Dims>& dilation, std::optional<int64_t> groups) {
+  if (!transposed && w[1] > 0 && channels % w[1] == 0) groups = channels / w[1];
+  const int64_t n = std::max<int64_t>(groups.value_or(1), 1);
+  const bool dilated = dilation && !dilation->empty();
+  return {.channels = channels / n,
+          .groups = n,
+          .points = std::max<int64_t>(points.or_unknown(), 0),
+          .dilation = dilated ? std::ranges::max(*dilation) : 1,
+          .transposed = transposed};
+}
+
 template <ConvolutionPlaces At>
 OpWork convolution(const OpInputs& in) {
   const Dims &x = in[0].shape, &w = in[1].shape;
@@ -69,13 +82,18 @@ OpWork convolution(const OpInputs& in) {
     const Amount channels = *transposed ? Amount(w[1]) * groups : Amount(w[0]);
     moved = bytes_of(in, 0, 3) + bytes_of(channels * x[0] * product_of(*space), in[0].element_bits());
   }
-  return multiplying(multiply_adds, moved, in[0]);
+  OpWork work = multiplying(multiply_adds, moved, in[0]);
+  const std::optional<int64_t> groups = At.groups != kNowhere ? whole_value(in[At.groups]) : std::nullopt;
+  const Amount results = space ? product_of(*space) * x[0] : Amount::unknown();
+  if (work.flops > 0) work.convolution = sizes_of(w, x[1], *transposed, results, list_value(in[At.dilation]), groups);
+  return work;
 }
 
 // Gradients of the input (grad_output with the filter) and of the weight (input with grad_output), as far as the mask
 // wants them. The counter has each of a group's products once for each group in the latter.
 OpWork gradients(const OpInputs& in, size_t grad, size_t input, size_t weight, std::optional<bool> transposed,
-                 std::optional<int64_t> groups, std::optional<std::vector<bool>> mask) {
+                 std::optional<int64_t> groups, std::optional<std::vector<bool>> mask,
+                 const std::optional<Dims>& dilation) {
   const Dims &g = in[grad].shape, &x = in[input].shape, &w = in[weight].shape;
   if (!fit(g, w) || !fit(x, w) || !transposed || !groups || *groups < 1 || !mask || mask->size() < 2) return {};
   const Amount points = product_after(*transposed ? x : g, 2);
@@ -90,15 +108,19 @@ OpWork gradients(const OpInputs& in, size_t grad, size_t input, size_t weight, s
   const Amount written = ((*mask)[0] ? bytes_like(in, input) : 0) + ((*mask)[1] ? bytes_like(in, weight) : 0);
   OpWork work = multiplying(all, read + written, in[grad]);
   work.skipped_flops = std::clamp<int64_t>((skipped * 2).or_unknown(), 0, std::max<int64_t>(work.flops, 0));
+  if (work.flops > 0)
+    work.convolution = sizes_of(w, x[1], *transposed, product_after(g, 2) * g[0], dilation, groups);
   return work;
 }
 
 OpWork convolution_backward(const OpInputs& in) {
-  return gradients(in, 0, 1, 2, flag_value(in[7]), whole_value(in[9]), flag_list_value(in[10]));
+  return gradients(in, 0, 1, 2, flag_value(in[7]), whole_value(in[9]), flag_list_value(in[10]),
+                   list_value(in[6]));
 }
 
 OpWork overrideable_backward(const OpInputs& in) {
-  return gradients(in, 0, 1, 2, flag_value(in[6]), whole_value(in[8]), flag_list_value(in[9]));
+  return gradients(in, 0, 1, 2, flag_value(in[6]), whole_value(in[8]), flag_list_value(in[9]),
+                   list_value(in[5]));
 }
 
 // Of PyTorch before 1.11, where cuDNN's and MIOpen's backward passes were operators of their own: grad_output and

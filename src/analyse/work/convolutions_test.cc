@@ -90,5 +90,33 @@ TEST(Convolutions, SizesThatMakeNoSenseAreUnknown) {
     EXPECT_EQ(work_of("aten::convolution", shapes, kForwardTypes, values).flops, -1) << values;
 }
 
+TEST(Convolutions, SayWhatDecidesWhichKernelsSuit) {
+  const std::string_view types =
+      R"(["c10::Half", "c10::Half", "", "ScalarList", "ScalarList", "ScalarList", "Scalar", "ScalarList", "Scalar"])";
+  const OpWork dilated = work_of("aten::convolution", "[[2, 256, 128, 128], [256, 256, 3, 3], [], [], [], [], [], [], []]", types,
+                                 R"(["", "", "", "[1, 1]", "[16, 16]", "[16, 16]", "False", "[0, 0]", "1"])");
+  EXPECT_EQ(dilated.convolution, (ConvolutionSizes{.channels = 256, .groups = 1, .points = 2 * 128 * 128, .dilation = 16}));
+  const OpWork depthwise = work_of("aten::convolution", "[[8, 64, 32, 32], [64, 1, 3, 3], [], [], [], [], [], [], []]", types,
+                                   R"(["", "", "", "[1, 1]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "64"])");
+  EXPECT_EQ(depthwise.convolution.groups, 64);
+  EXPECT_EQ(depthwise.convolution.channels, 1);
+  const OpWork transposed = work_of("aten::convolution", "[[4, 512, 8, 8], [512, 256, 4, 4], [], [], [], [], [], [], []]", types,
+                                    R"(["", "", "", "[2, 2]", "[1, 1]", "[1, 1]", "True", "[0, 0]", "1"])");
+  EXPECT_TRUE(transposed.convolution.transposed);
+  EXPECT_EQ(transposed.convolution.channels, 512);
+  EXPECT_EQ(transposed.convolution.points, 4 * 16 * 16);
+}
+
+// Sizes of the tensors alone, values as Python writes tuples, and types as ScalarType names them.
+TEST(Convolutions, OfRecordersThatWriteSizesOfTensorsAlone) {
+  const OpWork whole = work_of("aten::convolution", "[[8, 64, 32, 32], [64, 1, 3, 3], [], [], [], [], [], [], []]",
+                               R"(["float", "float", "", "ScalarList", "ScalarList", "ScalarList", "Scalar", "ScalarList", "Scalar"])",
+                               R"(["", "", "", "[1, 1]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "64"])");
+  const OpWork alone = work_of("aten::convolution", "[[8, 64, 32, 32], [64, 1, 3, 3]]", R"(["Float", "Float"])",
+                               R"v(["", "", "", "(1,1)", "(1,1)", "(1,1)", "False", "(0,0)", "64"])v");
+  EXPECT_GT(whole.flops, 0);
+  EXPECT_EQ(alone, whole);
+}
+
 }  // namespace
 }  // namespace profgpu

@@ -197,6 +197,20 @@ static_assert(std::ranges::all_of(kParts, [](const KnownParts& parts) {
   return std::ranges::any_of(kKnown, [&](const Known& known) { return known.name == parts.name; });
 }));
 
+/// What the vendor measured that products reach at most, in tera-operations a second. A data sheet's rate is that of
+/// the highest clock, which no power limit allows under such a load.
+struct KnownAchievable {
+  std::string_view name;
+  Precision precision;
+  double tera;
+};
+constexpr KnownAchievable kAchievable[] = {
+    {"MI300X", Precision::kBf16, 708}, {"MI300X", Precision::kFp16, 654}, {"MI300X", Precision::kFp8, 1273}};
+static_assert(std::ranges::all_of(kAchievable, [](const KnownAchievable& row) {
+  return std::ranges::any_of(kKnown, [&](const Known& known) { return known.name == row.name; });
+}));
+constexpr std::string_view kAchievableSource = "AMD ROCm blog, \"Measuring Max-Achievable FLOPs, part 2\", AMD MAF results";
+
 /// AMD's table "GPU specifications": which devices run the code of an architecture.
 struct Architecture {
   std::string_view name, devices;
@@ -274,6 +288,11 @@ DeviceLimits limits(const Known& known) {
   set(Precision::kFp64, known.fp64), set(Precision::kFp32, known.fp32), set(Precision::kTf32, known.tf32);
   set(Precision::kBf16, known.bf16), set(Precision::kFp16, known.fp16), set(Precision::kFp8, known.fp8);
   set(Precision::kFp4, known.fp4), set(Precision::kInt8, known.int8);
+  for (const KnownAchievable& row : kAchievable) {
+    if (row.name != known.name) continue;
+    all.achievable_tera[static_cast<size_t>(row.precision)] = row.tera;
+    all.achievable_source = kAchievableSource;
+  }
   const auto* const parts = std::ranges::find(kParts, known.name, &KnownParts::name);
   if (parts == std::end(kParts)) return all;
   all.cache_bytes = std::llround(parts->cache_mib * (1 << 20));
@@ -380,15 +399,27 @@ bool read_figure(JsonReader& in, MeasuredMachine& all) {
 
 }  // namespace
 
-std::optional<double> DeviceLimits::least_ns(const OpWork& work) const {
+namespace {
+
+// At `rate` operations and `memory_gbps` bytes per nanosecond.
+std::optional<double> shortest_ns(const OpWork& work, double rate, double memory_gbps) {
   const int64_t flops = work.needed_flops();
   const bool nothing = flops <= 0 && work.bytes <= 0;   // some inputs were not recorded: something must move
   if (flops < 0 || work.bytes < 0 || nothing || work.lower_bound) return std::nullopt;
   if (work.bytes > 0 && memory_gbps <= 0) return std::nullopt;
-  const double rate = operations_per_ns(work.precision);
   if (flops > 0 && rate <= 0) return std::nullopt;
   const double compute_ns = flops > 0 ? static_cast<double>(flops) / rate : 0;
-  return std::max(compute_ns, work.bytes > 0 ? static_cast<double>(work.bytes) / bytes_per_ns() : 0);
+  return std::max(compute_ns, work.bytes > 0 ? static_cast<double>(work.bytes) / memory_gbps : 0);
+}
+
+}  // namespace
+
+std::optional<double> DeviceLimits::least_ns(const OpWork& work) const {
+  return shortest_ns(work, operations_per_ns(work.precision), memory_gbps);
+}
+
+std::optional<double> DeviceLimits::achievable_ns(const OpWork& work) const {
+  return shortest_ns(work, achievable_per_ns(work.precision), memory_gbps);
 }
 
 bool DeviceLimits::computes_longer(const OpWork& work) const {

@@ -27,10 +27,20 @@ struct DeviceLimits {
   double link_gbps = 0;                      ///< to other devices, both directions and all links together; 0: unknown
   double host_link_gbps = 0;                 ///< to the host, both directions; 0: unknown
   std::string uuid = {};                     ///< of measured ones; empty: unknown
+  /// As `tera`: what products reach at most where the vendor measured that; 0: it published nothing.
+  std::array<double, kPrecisions> achievable_tera{};
+  std::string achievable_source = {};        ///< the document of these
 
   /// In operations and bytes per nanosecond; 0: unknown.
   [[nodiscard]] double operations_per_ns(Precision p) const { return tera[static_cast<size_t>(p)] * 1e3; }
   [[nodiscard]] double bytes_per_ns() const { return memory_gbps; }
+  /// What products reach at most, as far as that is published, else the peak; 0: unknown.
+  [[nodiscard]] double achievable_per_ns(Precision p) const {
+    const double tera_of = achievable_tera[static_cast<size_t>(p)];
+    return tera_of > 0 ? tera_of * 1e3 : operations_per_ns(p);
+  }
+  /// As least_ns(), at achievable rates.
+  [[nodiscard]] std::optional<double> achievable_ns(const OpWork& work) const;
   /// The shortest time for the work; none: unknown, since a rate or the work is.
   [[nodiscard]] std::optional<double> least_ns(const OpWork& work) const;
   /// Whether the work takes longer to compute than to move. Only where least_ns() is known.

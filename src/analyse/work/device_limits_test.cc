@@ -239,5 +239,27 @@ TEST(DeviceLimits, WhatIsWrongWithMeasuredRatesIsNamed) {
   EXPECT_EQ(error("3"), "peaks.json: not a file of peak rates");
 }
 
+TEST(Achievable, IsWhatTheVendorMeasuredAndElseThePeak) {
+  const DeviceLimits mi300x = *find_limits({"AMD Instinct MI300X", int64_t{192} << 30, 304}).limits;
+  EXPECT_EQ(mi300x.achievable_per_ns(Precision::kBf16), 708e3);
+  EXPECT_EQ(mi300x.achievable_per_ns(Precision::kFp32), mi300x.operations_per_ns(Precision::kFp32));
+  EXPECT_FALSE(mi300x.achievable_source.empty());
+  const OpWork work{.flops = 708'000'000, .bytes = 1000, .precision = Precision::kBf16};
+  EXPECT_NEAR(*mi300x.achievable_ns(work), 1000, 1e-6);
+  EXPECT_NEAR(*mi300x.least_ns(work), 1000 * 708 / 1307.4, 1e-6);
+  // Bytes may take longer than that.
+  EXPECT_NEAR(*mi300x.achievable_ns({.flops = 708, .bytes = 53'000, .precision = Precision::kBf16}), 10, 1e-6);
+  for (const DeviceLimits& device : known_limits())
+    for (size_t p = 0; p < device.tera.size(); ++p) EXPECT_LE(device.achievable_tera[p], device.tera[p]) << device.name;
+}
+
+TEST(Achievable, IsNotOfRatesThatWereMeasured) {
+  DeviceLimits measured;
+  measured.tera[static_cast<size_t>(Precision::kBf16)] = 650;
+  const DeviceLimits all = measured_over(measured, find_limits({"AMD Instinct MI300X", 0, 304}));
+  EXPECT_EQ(all.achievable_per_ns(Precision::kBf16), 650e3);
+  EXPECT_EQ(all.achievable_per_ns(Precision::kFp16), 654e3);
+}
+
 }  // namespace
 }  // namespace profgpu

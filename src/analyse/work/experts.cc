@@ -40,6 +40,19 @@ OpWork sorted_rows(const OpInputs& in) {
   return multiplying(weights * a[0], moved, in[1]);
 }
 
+// AITER's in one kernel: (result, a [m, size], w1 [experts, up, size], w2 [experts, size, down], four tensors of which
+// rows belong to which expert, choices of each row, ...).
+OpWork of_sorted_choices(const OpInputs& in) {
+  const auto &x = in[1].shape, &up = in[2].shape, &down = in[3].shape;
+  const auto choices = whole_value(in[8]);
+  if (x.size() != 2 || up.size() != 3 || down.size() != 3 || !choices || *choices < 1) return {};
+  if (up[2] != x[1] || down[1] != x[1] || up[0] != down[0] || up[0] < 1) return {};   // packed, or in another order
+  const Amount weights = Amount(up[1]) * up[2] + Amount(down[1]) * down[2];
+  const Amount moved = bytes_of(in, 0, 2) +
+                       bytes_of(weights * experts_reached(up[0], *choices, x[0]), in[2].element_bits());
+  return multiplying(weights * x[0] * *choices, moved, in[1]);
+}
+
 // moe_wna16_marlin_gemm(a [m, k], result, packed weights [experts, ...], ...): by version, the tensors that belong to
 // experts follow, then (block size, choices of each row, a flag, type, m, n, k, flags).
 OpWork marlin_experts(const OpInputs& in) {
@@ -65,6 +78,7 @@ OpWork weights_unknown(const OpInputs&) { return {}; }
 constexpr OpForm kExpertForms[] = {
     {"_C::cutlass_moe_mm", sorted_rows},
     {"_moe_C::moe_wna16_marlin_gemm sgl_kernel::moe_wna16_marlin_gemm", marlin_experts},
+    {"aiter::fmoe_fp8_blockscale_g1u1", of_sorted_choices},
     {"vllm::moe_forward vllm::moe_forward_shared", weights_unknown},
     {"vllm::inplace_fused_experts vllm::outplace_fused_experts sglang::inplace_fused_experts "
      "sglang::outplace_fused_experts",

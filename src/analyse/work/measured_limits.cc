@@ -8,7 +8,7 @@ DeviceLimits measured_over(const DeviceLimits& measured, const FoundLimits& vend
   bool lacks = measured.memory_gbps <= 0 && all.memory_gbps > 0, any = false;
   for (size_t p = 0; p < all.tera.size(); ++p) {
     any = any || measured.tera[p] > 0;
-    if (measured.tera[p] > 0) all.tera[p] = measured.tera[p];
+    if (measured.tera[p] > 0) all.tera[p] = measured.tera[p], all.achievable_tera[p] = 0;
     else lacks = lacks || all.tera[p] > 0;
   }
   if (measured.memory_gbps > 0) all.memory_gbps = measured.memory_gbps;

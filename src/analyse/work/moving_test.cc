@@ -184,5 +184,12 @@ TEST(Moving, QuantizationReadsAndWritesOnce) {
             8 * 64 * 3 + 4 * 8);
 }
 
+TEST(Moving, AitersNormalizationWritesItsFirstAndFourthInput) {
+  const OpWork w = work_of("aiter::rmsnorm2d_fwd_with_add_ck", "[[32, 2880], [32, 2880], [32, 2880], [32, 2880], [2880], [], []]",
+                           R"(["c10::BFloat16", "c10::BFloat16", "c10::BFloat16", "c10::BFloat16", "c10::BFloat16", "Scalar", "Scalar"])");
+  EXPECT_EQ(w.flops, 0);
+  EXPECT_EQ(w.bytes, 2 * (4 * 32 * 2880 + 2880));
+}
+
 }  // namespace
 }  // namespace profgpu

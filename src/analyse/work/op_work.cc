@@ -16,8 +16,8 @@ struct ElementType {
   Precision precision;
 };
 
-// As typeid and c10 name them, and as older profilers and execution traces do. The longer of two that begin alike comes
-// first.
+// As typeid and c10 name them, as ScalarType does, and as older profilers and execution traces do. The longer of two
+// that begin alike comes first.
 constexpr ElementType kElementTypes[] = {
     {"float", 32, Precision::kFp32},
     {"c10::BFloat16", 16, Precision::kBf16},
@@ -36,6 +36,17 @@ constexpr ElementType kElementTypes[] = {
     {"unsigned long", 64, Precision::kUnknown},
     {"c10::qint8", 8, Precision::kInt8},
     {"c10::quint8", 8, Precision::kInt8},
+    {"Float8", 8, Precision::kFp8},
+    {"Float", 32, Precision::kFp32},
+    {"BFloat16", 16, Precision::kBf16},
+    {"Half", 16, Precision::kFp16},
+    {"Double", 64, Precision::kFp64},
+    {"Char", 8, Precision::kInt8},
+    {"Byte", 8, Precision::kInt8},
+    {"Bool", 8, Precision::kUnknown},
+    {"Long", 64, Precision::kUnknown},
+    {"Int", 32, Precision::kUnknown},
+    {"Short", 16, Precision::kUnknown},
     {"c10::complex<float>", 64, Precision::kUnknown},
     {"c10::complex<double>", 128, Precision::kUnknown},
     {"c10::complex<c10::Half>", 32, Precision::kUnknown},
@@ -126,19 +137,24 @@ OpInputs op_inputs(std::string_view name, std::string_view shapes, std::string_v
                    std::string_view strides) {
   OpInputs inputs{.name = name, .at = {}};
   if (!read_shapes(shapes, inputs.at)) inputs.at.clear();
-  size_t place = 0;
-  const auto take = [&](std::string_view OpInput::*member) {
-    return [&, member](std::string_view text) {
-      if (place < inputs.at.size()) inputs.at[place++].*member = text;
-    };
-  };
-  each_text(types, take(&OpInput::type));
-  place = 0;
-  each_text(values, take(&OpInput::value));
+  constexpr size_t kMostInputs = 64;
+  size_t place = 0, values_seen = 0;
+  const size_t most = inputs.at.empty() ? 0 : kMostInputs;
+  each_text(types, [&](std::string_view text) {
+    if (place < inputs.at.size()) inputs.at[place++].type = text;
+  });
+  // Some recorders write sizes of tensors alone, and values of all inputs.
+  each_text(values, [&](std::string_view text) {
+    if (values_seen == inputs.at.size() && values_seen < most) inputs.at.emplace_back();
+    if (values_seen < inputs.at.size()) inputs.at[values_seen++].value = text;
+  });
   std::vector<OpInput> steps;
   if (!strides.empty() && read_shapes(strides, steps))
-    for (size_t i = 0; i < std::min(steps.size(), inputs.at.size()); ++i)
-      inputs.at[i].repeats = repeats_of(inputs.at[i].shape, steps[i].shape);
+    for (size_t i = 0; i < std::min(steps.size(), inputs.at.size()); ++i) {
+      OpInput& input = inputs.at[i];
+      input.repeats = repeats_of(input.shape, steps[i].shape);
+      if (steps[i].shape.size() == input.shape.size()) input.strides = std::move(steps[i].shape);
+    }
   return inputs;
 }
 
@@ -200,7 +216,8 @@ std::optional<bool> flag_value(const OpInput& input) {
 std::optional<std::vector<int64_t>> list_value(const OpInput& input) {
   if (const auto one = whole_value(input)) return std::vector{*one};
   std::string_view text = input.value;
-  if (!text.starts_with('[') || !text.ends_with(']')) return std::nullopt;
+  const bool tuple = text.starts_with('(') && text.ends_with(')');
+  if (!tuple && (!text.starts_with('[') || !text.ends_with(']'))) return std::nullopt;
   std::vector<int64_t> list;
   for (const std::string_view piece : pieces_of(text.substr(1, text.size() - 2), ',')) {
     const std::string_view number = without_blanks(piece);
@@ -212,7 +229,7 @@ std::optional<std::vector<int64_t>> list_value(const OpInput& input) {
 }
 
 std::optional<std::vector<bool>> flag_list_value(const OpInput& input) {
-  if (!input.value.starts_with('[')) return std::nullopt;
+  if (!input.value.starts_with('[') && !input.value.starts_with('(')) return std::nullopt;
   std::vector<bool> list;
   for (const std::string_view piece : pieces_of(input.value.substr(1), ',')) list.push_back(contains(piece, "True"));
   return list;

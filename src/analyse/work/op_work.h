@@ -22,6 +22,23 @@ struct ProductSizes {
   bool operator==(const ProductSizes&) const = default;
 };
 
+/// Of a convolution, forward or backward: what decides which kernels suit it.
+struct ConvolutionSizes {
+  int64_t channels = 0;       ///< of the input, in one group; 0: it is no convolution
+  int64_t groups = 1;
+  int64_t points = 0;         ///< of all results of the batch, without channels; 0: unknown
+  int64_t dilation = 1;       ///< the largest
+  bool transposed = false;
+  bool operator==(const ConvolutionSizes&) const = default;
+};
+
+/// Of an attention.
+struct AttentionSizes {
+  int64_t head_size = 0;      ///< 0: it is none
+  int64_t queries = 0, keys = 0;   ///< of one sequence, or of their mean
+  bool operator==(const AttentionSizes&) const = default;
+};
+
 /// Of one call of an operator.
 struct OpWork {
   /// As torch.utils.flop_counter counts: 2 for each multiply-add of products, convolutions and attention, 0 for
@@ -35,6 +52,8 @@ struct OpWork {
   Precision precision = Precision::kUnknown;
   bool lower_bound = false;     ///< flops are at least this: some sizes are not in the trace
   ProductSizes product = {};
+  ConvolutionSizes convolution = {};
+  AttentionSizes attention = {};
 
   /// What a kernel has to compute; -1: unknown. Rates and limits are of these.
   [[nodiscard]] int64_t needed_flops() const { return flops < 0 ? -1 : flops - skipped_flops; }
@@ -47,6 +66,7 @@ struct OpInput {
   std::vector<std::vector<int64_t>> list;    ///< of a list of tensors
   std::string_view type;                     ///< "c10::BFloat16", "Scalar", "ScalarList", "TensorList", ""
   std::string_view value;                    ///< of a number or a list of them: "True", "[1, 1]"; empty: not recorded
+  std::vector<int64_t> strides;              ///< as many as `shape` has sizes; empty: not recorded
   int64_t repeats = 1;                       ///< how many of its elements share one place in memory: it is expanded
 
   /// Of one element; 0: no tensor, or of an unknown type.

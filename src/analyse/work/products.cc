@@ -298,6 +298,7 @@ constexpr OpForm kForms[] = {
     {"_C::gptq_marlin_gemm _C::marlin_gemm sgl_kernel::gptq_marlin_gemm", marlin},
     {"_C::awq_gemm", awq},
     {"_C::gptq_gemm sgl_kernel::gptq_gemm _C::machete_mm", packed_rows},
+    {"aiter::gemm_a8w8_blockscale vllm::rocm_aiter_gemm_a8w8_blockscale", engine_linear<4>},
     {"vllm::w8a8_triton_block_scaled_mm_func", engine_linear<5>},
     {"vllm::apply_w8a8_block_fp8_linear", rounded_to_weights},
     {"trtllm::cublas_scaled_mm", scaled<5>},

@@ -216,5 +216,23 @@ TEST(Products, RecurrentLayers) {
             2 * 14 * (60 + 36));
 }
 
+TEST(Products, OfAiterWithScalesOfBlocks) {
+  const OpWork w = work_of("aiter::gemm_a8w8_blockscale", "[[64, 7168], [2112, 7168], [64, 56], [17, 56], []]",
+                           R"(["c10::Float8_e4m3fnuz", "c10::Float8_e4m3fnuz", "float", "float", "Scalar"])");
+  EXPECT_EQ(w.flops, int64_t{2} * 64 * 7168 * 2112);
+  EXPECT_EQ(w.precision, Precision::kFp8);
+}
+
+TEST(Experts, OfAiterInOneKernel) {
+  const std::string_view shapes = "[[64, 7168], [64, 7168], [256, 512, 7168], [256, 7168, 256], [1], [1], [1], [1], []]";
+  const std::string_view types = R"(["c10::BFloat16", "c10::Float8_e4m3fnuz", "c10::Float8_e4m3fnuz",
+                                     "c10::Float8_e4m3fnuz", "int", "float", "int", "int", "Scalar"])";
+  const OpWork w = work_of("aiter::fmoe_fp8_blockscale_g1u1", shapes, types, R"(["", "", "", "", "", "", "", "", "8"])");
+  EXPECT_EQ(w.flops, int64_t{2} * 64 * 8 * (512 * 7168 + 7168 * 256));
+  EXPECT_EQ(w.precision, Precision::kFp8);
+  // How many experts a token has is a value.
+  EXPECT_EQ(work_of("aiter::fmoe_fp8_blockscale_g1u1", shapes, types).flops, -1);
+}
+
 }  // namespace
 }  // namespace profgpu

@@ -204,7 +204,7 @@ void describe_inputs(const ExecutionNode& node, Shard& shard, OpArgs& args) {
   if (is_json("[" + types + "]")) args.types = shard.strings.intern("[" + types + "]");
   if (const std::string values = profiler_values(node, names); !values.empty())
     args.values = shard.strings.intern(values);
-  if (const std::string strides = of_tensors(node.strides, names); has_zero_stride(strides))
+  if (const std::string strides = of_tensors(node.strides, names); tells_layout(strides))
     args.strides = shard.strings.intern(strides);
 }
 
@@ -333,5 +333,16 @@ const Importer kExecutionTrace = {.name = "execution-trace",
                                   .sniff = sniff_execution,
                                   .read = read_execution,
                                   .join = joined_execution};
+
+bool tells_layout(std::string_view strides) {
+  if (has_zero_stride(strides)) return true;
+  for (size_t end = strides.find(']'); end != strides.npos; end = strides.find(']', end + 1)) {
+    const size_t begin = strides.find_last_of("[],", end > 0 ? end - 1 : 0);
+    if (begin == strides.npos || begin >= end || strides[begin] != ',') continue;
+    const std::string_view last = without_blanks(strides.substr(begin + 1, end - begin - 1));
+    if (all_digits(last) && last != "1") return true;
+  }
+  return false;
+}
 
 }  // namespace profgpu

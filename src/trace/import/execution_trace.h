@@ -30,4 +30,8 @@ ExecutionJoin join_execution(const Trace& execution, Trace& profiled);
 /// The same as Importer::join.
 TraceIssue joined_execution(const Trace& execution, const std::string& path, Trace& profiled);
 
+/// Whether strides as profilers write them, "[[512, 1, 0, 0], []]", tell more than that tensors are dense: one is 0, as
+/// several elements lie in one place of memory, or the last of several is not 1, as neighbors lie apart.
+bool tells_layout(std::string_view strides);
+
 }  // namespace profgpu

@@ -405,7 +405,7 @@ void KinetoEvents::add_host(int64_t start, int64_t duration) {
     if (!v.shapes.empty()) args.shapes = raw_text(v.shapes);
     if (!v.types.empty()) args.types = raw_text(v.types);
     if (!v.shapes.empty() && has_values(v.concrete.text)) args.values = raw_text(v.concrete);
-    if (!v.shapes.empty() && has_zero_stride(v.strides.text)) args.strides = raw_text(v.strides);
+    if (!v.shapes.empty() && tells_layout(v.strides.text)) args.strides = raw_text(v.strides);
     row.args = shard_.op_arguments(args);
   }
   if (const uint32_t number = id32(v.function_number); number != 0)

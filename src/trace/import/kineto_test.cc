@@ -151,11 +151,12 @@ TEST_F(KinetoTest, ArgumentsOfEachCallAreItsOwn) {
   EXPECT_LE(trace->op_args.size(), shapes.size()) << "the second and third time nothing is new";
 }
 
-// Strides are kept where elements share a place in memory, which nothing else shows.
-TEST_F(KinetoTest, StridesOfExpandedInputsAreKept) {
+// Strides are kept where elements share a place in memory, or lie apart, which nothing else shows.
+TEST_F(KinetoTest, StridesOfExpandedAndTransposedInputsAreKept) {
   const std::pair<std::string, bool> strides[] = {
       {"[[512, 1, 0, 0], []]", true}, {"[[0], []]", true}, {"[[], [8, 0]]", true}, {"[[[4, 0], [1]], []]", true},
-      {"[[10, 1], [100]]", false},    {"[[], []]", false}};
+      {"[[10, 1], [100]]", false},    {"[[], []]", false},         {"[[8192, 1], [1, 8192], []]", true},
+      {"[[1, 10], [100]]", true},     {"[[[4, 1], [1]], []]", false}};
   std::string list;
   for (const auto& [text, kept] : strides)
     list += R"({"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 9, "tid": 9, "ts": )" +
