@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 
 #include "analyse/report/quantity.h"
@@ -59,6 +60,12 @@ void describe_steps(const Comparison& c, const Diff& diff, DiffView& view) {
                     after = format_duration(static_cast<double>(c.after_step_ns));
   const std::string change = signed_percent(100 * (s.mean.value - 1));
   const size_t a = diff.runs.front().steps_ns.size(), b = diff.runs.back().steps_ns.size();
+  if (!c.without_device.empty()) {
+    view.headline = fmt::format("Comparable only if {} used no GPU, since it has no GPU activity: a step takes {} instead "
+                                "of {} ({}).",
+                                c.without_device, after, before, change);
+    return;
+  }
   switch (s.change) {
     case Change::kFaster:
       view.headline = fmt::format("Faster: a step takes {} instead of {} ({}).", after, before, change);
@@ -168,6 +175,25 @@ std::map<std::string_view, std::string> shown_kernels(const std::vector<Differen
   return by_name;
 }
 
+// Rows of the same names, which differ in shapes that no column has, as one; the largest change first.
+std::vector<Difference> joined_rows(const std::vector<Difference>& rows) {
+  std::vector<Difference> joined;
+  std::map<std::pair<std::string_view, std::string_view>, size_t> row_of;
+  for (const Difference& d : rows) {
+    const auto [it, fresh] = row_of.try_emplace({d.name, d.name_after}, joined.size());
+    if (fresh) {
+      joined.push_back(d);
+      continue;
+    }
+    Difference& sum = joined[it->second];
+    sum.calls_before += d.calls_before, sum.calls_after += d.calls_after;
+    sum.before_ns += d.before_ns, sum.after_ns += d.after_ns;
+    if (sum.change == "same") sum.change = d.change;
+  }
+  std::ranges::stable_sort(joined, std::greater(), [](const Difference& d) { return std::abs(d.delta_ns()); });
+  return joined;
+}
+
 // Names are from a trace where calls of them are counted, else ours.
 DiffTable difference_table(std::string title, const char* first, const std::vector<Difference>& rows, int top,
                            bool calls) {
@@ -216,7 +242,9 @@ DiffTable finding_table(const std::vector<FindingChange>& rows) {
     const Style style = f.change == "new" || f.change == "dearer" ? Style::kBad
                         : f.change == "gone" || f.change == "cheaper" ? Style::kGood
                                                                        : Style::kFaint;
-    const std::string shown = f.change == "dearer" ? "costs more" : f.change == "cheaper" ? "costs less" : f.change;
+    const std::string shown = f.change == "dearer"    ? "costs more"
+                              : f.change == "cheaper" ? "costs less"
+                                                      : words(f.change);
     t.grid.add_row({{shown, style}, {f.rule}, {cost(f.before_cost_ns)}, {cost(f.after_cost_ns)}, {f.what}});
     if (f.change == "new" && !f.fix.empty()) t.grid.add_row({{""}, {""}, {""}, {""}, {"→ " + f.fix}});
   }
@@ -336,11 +364,11 @@ DiffView diff_view(const Diff& diff, int top) {
     if (!t.grid.empty()) view.tables.push_back(std::move(t));
   };
   if (diff.runs.size() > 2) add(sweep_table(diff));
-  if (c.steps) add(waterfall_table(c, top));
+  if (c.steps && c.without_device.empty()) add(waterfall_table(c, top));
   add(difference_table("Distance from the limit, per step", "part", c.distance, top, false));
   add(finding_table(c.findings));
   add(difference_table("Kernels by kind, per step", "kind", c.categories, top, false));
-  add(difference_table("Kernels, per step", "kernel", c.kernels, top, true));
+  add(difference_table("Kernels, per step", "kernel", joined_rows(c.kernels), top, true));
   add(difference_table("Ops on the host, per step", "op", c.ops, top, true));
   add(difference_table("Collectives, per step", "collective", c.collectives, top, true));
   add(number_table("Throughput", c.throughput));

@@ -93,6 +93,20 @@ Result<std::unique_ptr<TraceFacts>> facts_of(LoadedRun& run, std::optional<int64
                 : Error{"the trace has no kernels", "was ProfilerActivity.CUDA on?"};
 }
 
+// None: of NVIDIA's, or it is not known.
+std::optional<Error> other_tool(Vendor vendor) {
+  constexpr std::string_view kOnly = "Nsight Compute profiles NVIDIA GPUs only, and this trace is of ";
+  switch (vendor) {
+    case Vendor::kAmd: return Error{fmt::format("{}an AMD GPU", kOnly), "use rocprof-compute"};
+    case Vendor::kIntel: return Error{fmt::format("{}an Intel GPU", kOnly), "use vtune -collect gpu-hotspots"};
+    case Vendor::kGoogle: return Error{fmt::format("{}a TPU", kOnly), "use XProf"};
+    case Vendor::kMeta: return Error{fmt::format("{}an MTIA accelerator", kOnly), "use the tools of that device"};
+    case Vendor::kNvidia:
+    case Vendor::kUnknown: break;
+  }
+  return std::nullopt;
+}
+
 Outcome ncu_command(const Arguments& arguments) {
   auto options = trace_command(arguments);
   if (!options) return Outcome::usage(options.error());
@@ -110,12 +124,13 @@ Outcome ncu_command(const Arguments& arguments) {
   auto facts = facts_of(*run, rank);
   if (!facts) return facts.error();
   const Devices& devices = (*facts)->facts.get<Devices>();
-  if (devices.busiest >= 0 && is_amd((*facts)->trace, devices.devices[static_cast<size_t>(devices.busiest)].id))
-    return Error{"Nsight Compute profiles NVIDIA GPUs only, and this trace is of an AMD GPU", "use rocprof-compute"};
+  if (devices.busiest >= 0)
+    if (auto other = other_tool(vendor((*facts)->trace, devices.devices[static_cast<size_t>(devices.busiest)].id)))
+      return std::move(*other);
   const ProfileTargets targets = ProfileTargets::of((*facts)->facts, static_cast<size_t>(kernels));
   if (targets.targets.empty())
     return Error{"no compute kernel ran in the measured steps", "choose steps with --steps, or record for longer"};
-  const std::string program = arguments.value("--program", "python train.py");
+  const std::string program = arguments.value("--program", std::string(program_command((*facts)->facts)));
   return options->write(ncu_text(targets, program, options->read.paths));
 }
 
@@ -130,7 +145,7 @@ const Command kNcuCommand{
     .groups = {{"What to profile",
                 {{"--kernels N", "so many kernels (default 3)"},
                  {"--rank N", "those of this rank (default: the first one with a GPU)"},
-                 {"--program COMMAND", "the program to run under ncu (default: python train.py)"},
+                 {"--program COMMAND", "the program to run under ncu (default: a placeholder, such as python train.py)"},
                  {"--steps A:B", "count only steps A to B-1"},
                  kStepPatternFlag}},
                {"Output",

@@ -112,6 +112,50 @@ def test_a_rank_without_anything_of_its_device_is_left_out(profgpu, simulate, tm
     adds_up(document)
 
 
+def test_a_run_without_its_device_mends_nothing(profgpu, simulate, tmp_path):
+    seen = simulate('--steps', '10', '--fault', 'excessive-synchronization')
+    document = json.loads(seen.read_bytes())
+    on_device = ('kernel', 'gpu_memcpy', 'gpu_memset', 'gpu_user_annotation')
+    document['traceEvents'] = [e for e in document['traceEvents'] if e.get('cat') not in on_device]
+    blind = tmp_path / 'blind.json'
+    blind.write_text(json.dumps(document))
+    told = diff(profgpu, seen, blind, '--fail-on', 'finding:excessive-synchronization', '--allow-inconclusive')
+    assert told['verdict'] is None and told['kernels'] == []
+    changes = {row['rule']: row['change'] for row in told['findings']}
+    assert changes['excessive-synchronization'] == 'not_seen'
+    assert told['gates'][0]['verdict'] == 'unknown'
+    text = ' '.join(profgpu('diff', seen, blind, text=True).stdout.split())
+    assert f'Comparable only if {blind} used no GPU' in text and 'no GPU activity in the file' in text
+    assert 'not seen excessive-synchronization' in text and 'gone excessive-synchronization' not in text
+
+
+def products(path, kernel, each):
+    """A trace of steps with products of two sizes, by one kernel."""
+    events = []
+    for step in range(3):
+        at = 1000 * step
+        events.append({'ph': 'X', 'cat': 'user_annotation', 'name': f'ProfilerStep#{step}', 'pid': 1, 'tid': 1, 'ts': at, 'dur': 990})
+        for i, size in enumerate((64, 128)):
+            number = 10 * step + i + 1
+            begin = at + 100 * i
+            events.append({'ph': 'X', 'cat': 'cpu_op', 'name': 'aten::mm', 'pid': 1, 'tid': 1, 'ts': begin, 'dur': 20,
+                           'args': {'External id': number, 'Input Dims': [[size, size], [size, size]], 'Input type': ['float', 'float']}})
+            events.append({'ph': 'X', 'cat': 'cuda_runtime', 'name': 'cudaLaunchKernel', 'pid': 1, 'tid': 1, 'ts': begin + 5, 'dur': 5,
+                           'args': {'correlation': number}})
+            events.append({'ph': 'X', 'cat': 'kernel', 'name': kernel, 'pid': 0, 'tid': 7, 'ts': at + 300 + 300 * i, 'dur': each,
+                           'args': {'device': 0, 'stream': 7, 'correlation': number}})
+    path.write_text(json.dumps({'schemaVersion': 1, 'traceEvents': events}))
+    return path
+
+
+def test_rows_that_would_look_alike_are_one(profgpu, tmp_path):
+    runs = products(tmp_path / 'a.json', 'volta_sgemm', 100), products(tmp_path / 'b.json', 'ampere_sgemm', 200)
+    assert len(diff(profgpu, *runs)['kernels']) == 2
+    text = profgpu('diff', *runs, text=True).stdout
+    rows = [line for line in text.splitlines() if 'volta_sgemm' in line]
+    assert len(rows) == 1 and '200 µs' in rows[0] and '400 µs' in rows[0], text
+
+
 def test_more_than_two(profgpu, simulated):
     runs = [simulated('--steps', 10), simulated('--steps', 10, '--fault', 'data-loading-bound'), simulated('--steps', 10, '--seed', 2)]
     document = diff(profgpu, *runs)

@@ -120,6 +120,7 @@ std::optional<EngineStep> bracketed(string_view text) {
     EngineStep step{kind, after(inside, "bs="), after(inside, "toks="), {}};
     if (!bare && !step.sequences) return std::nullopt;
     if (!step.tokens) step.tokens = after(inside, "tok=");
+    if (!step.tokens) add(step.tokens, after(inside, "c_sq=")), add(step.tokens, after(inside, "g_sq="));
     if (!step.tokens && begin == "step[DECODE ") step.tokens = step.sequences;
     add(step.context_tokens, after(inside, "c_sk="));
     add(step.context_tokens, after(inside, "g_sk="));
@@ -133,13 +134,18 @@ std::optional<EngineStep> bracketed(string_view text) {
   return std::nullopt;
 }
 
+// "capture_32_DECODE" is of 32 sequences, "capture_32_draft_FULL" of 32 tokens.
 std::optional<EngineStep> captured(string_view text) {
   NameReader name(text);
   if (!name.take("capture_")) return std::nullopt;
-  const auto sequences = name.number();
-  if (!sequences || !name.take("_")) return std::nullopt;
+  const auto count = name.number();
+  if (!count || !name.take("_")) return std::nullopt;
   for (const string_view mode : {"DECODE", "EXTEND", "PREFILL", "TARGET_VERIFY", "DRAFT_EXTEND", "MIXED"})
-    if (name.rest() == mode) return EngineStep{StepKind::kCapture, sequences, {}, {}};
+    if (name.rest() == mode) return EngineStep{StepKind::kCapture, count, {}, {}};
+  if (!name.take("draft_")) name.take("encoder_");
+  for (const string_view mode : {"FULL", "PIECEWISE", "FULL_AND_PIECEWISE", "FULL_DECODE_ONLY", "NONE", "decode",
+                                 "prefill", "mixed_prefill"})
+    if (name.rest() == mode) return EngineStep{StepKind::kCapture, {}, count, {}};
   return std::nullopt;
 }
 

@@ -26,9 +26,10 @@ struct EngineStep {
   std::optional<int64_t> pairs = std::nullopt, query_pairs = std::nullopt;
 };
 
-/// Reads vLLM's "execute_context_0(0)_generation_32(32)" as its versions spell it, SGLang's "step[DECODE bs=32]" and
-/// "capture_32_DECODE", ATOM's "prefill[bs=2 tok=4096]", TensorRT-LLM's "[Executor] _forward_step 12: 3 ctx reqs, 4 gen
-/// reqs", xDiT's "execute_diffusion_1_256x256". A truncated name gives what is left. None: not an engine's name.
+/// Reads vLLM's "execute_context_0(0)_generation_32(32)" as its versions spell it and "capture_32_FULL", SGLang's
+/// "step[DECODE bs=32]" and "capture_32_DECODE", ATOM's "prefill[bs=2 tok=4096]", TensorRT-LLM's "[Executor]
+/// _forward_step 12: 3 ctx reqs, 4 gen reqs", xDiT's "execute_diffusion_1_256x256". A truncated name gives what is
+/// left. None: not an engine's name.
 std::optional<EngineStep> engine_step(std::string_view name);
 
 }  // namespace profgpu

@@ -46,12 +46,24 @@ TEST(EngineStep, other_engines) {
   EXPECT_EQ(read("step[TARGET_VERIFY bs=4]"), "decode 4 ? ?");
   EXPECT_EQ(read("step[IDLE bs=0]"), " 0 ? ?");
   EXPECT_EQ(read("prefill[bs=2 tok=16384]"), "prefill 2 16384 ?");
+  EXPECT_EQ(read("step[DECODE bs=1 g_sq=4 g_sqsq=16 g_sqsk=32768 g_sk=8192]"), "decode 1 4 8192") << "checks drafts";
+  EXPECT_EQ(read("step[MIXED bs=2 c=1 g=1 c_sq=5 c_sk=8 c_sqsq=25 c_sqsk=40 g_sq=1 g_sk=12]"), "mixed 2 6 20");
+  EXPECT_EQ(read("step[DECODE bs=2 toks=8 g_sq=4]"), "decode 2 8 ?");
   EXPECT_EQ(read("capture_32_DECODE"), "capture 32 ? ?");
   EXPECT_EQ(read("[Executor] _forward_step 12: 3 ctx reqs, 4 gen reqs"), "mixed 7 ? ?");
   EXPECT_EQ(read("[Executor] _forward_step: 0 ctx reqs, 32 gen reqs"), "decode 32 ? ?") << "older versions";
   EXPECT_EQ(read("[Executor] _forward_step 7: 2 ctx reqs, 1024 ctx tokens, 32 gen reqs"), "mixed 34 1056 ?");
   EXPECT_EQ(read("[Executor] _forward_step 8: 0 ctx reqs, 0 ctx tokens, 32 gen reqs"), "decode 32 32 ?");
   EXPECT_EQ(read("execute_diffusion_1_256x256"), " 1 ? ?");
+}
+
+TEST(EngineStep, captures_of_graphs) {
+  for (const char* name : {"capture_32_FULL", "capture_32_PIECEWISE", "capture_32_draft_FULL", "capture_32_encoder_NONE",
+                           "capture_32_FULL_DECODE_ONLY", "capture_32_decode", "capture_32_mixed_prefill"})
+    EXPECT_EQ(read(name), "capture ? 32 ?") << name;
+  EXPECT_EQ(read("capture_8_DRAFT_EXTEND"), "capture 8 ? ?");
+  for (const char* name : {"capture_32_images_FULL", "capture_32_FULLY", "capture_32_draft", "capture_FULL"})
+    EXPECT_EQ(read(name), "none") << name;
 }
 
 TEST(EngineStep, what_is_left_of_a_name_that_is_cut_short) {

@@ -101,8 +101,15 @@ constexpr std::array<std::string_view, kFrameworks> kFrameworkNames = {
     "Diffusers", "Transformers", "Trainer", "Transformers pipeline", "Accelerate", "Lightning", "DDP", "FSDP", "FSDP2",
     "DeepSpeed", "Megatron", "TorchRec", "JAX"};
 
+// Engines other than vLLM mark steps as "execute_16_context_…", with a number.
 bool is_vllm_step(std::string_view name) {
   return name.starts_with("execute_context_") || name.starts_with("execute_new_");
+}
+
+bool marks_served_steps(const Facts& facts) {
+  const auto serves = [](const auto& step) { return is_served(step.batch.kind); };
+  const Steps& steps = facts.get<Steps>();
+  return std::ranges::any_of(steps.of_engine, serves) || std::ranges::any_of(steps.steps, serves);
 }
 
 bool replays_all(const Facts& facts) {
@@ -167,6 +174,7 @@ Frameworks Frameworks::compute(const Facts& facts) {
   if (vllm_steps && !sglang_steps) all.seen[static_cast<size_t>(Framework::kSglang)] = false;
   if (pageable) all.seen[static_cast<size_t>(Framework::kPinnedUploads)] = false;
   if (is_xla_profile(trace) && !tensorflow) all.seen[static_cast<size_t>(Framework::kJax)] = true;
+  all.seen[static_cast<size_t>(Framework::kMarkedEngine)] = marks_served_steps(facts);
   all.seen[static_cast<size_t>(Framework::kAllGraphs)] = replays_all(facts);
   const bool captured = all.has(Framework::kTorchCompile) || all.has(Framework::kCudaGraphs);
   all.seen[static_cast<size_t>(Framework::kEager)] = eager && !captured && trace.activity.size() > 0;

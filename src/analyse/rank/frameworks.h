@@ -22,13 +22,15 @@ enum class Framework : uint8_t {
   kFusedOptimizer,
   kHalfReductions,     ///< all-reduces of 16-bit types
   kGenerate,           ///< Transformers' generation loop runs
+  kMarkedEngine,       ///< ranges mark prefill or decode steps: an engine, whichever it is
 };
-constexpr size_t kFrameworks = 28;
+constexpr size_t kFrameworks = 29;
 /// "vLLM", "CUDA graphs"
 std::string_view framework_name(Framework framework);
 /// Whether it serves requests: its users change the server's settings, not the model.
 constexpr bool is_engine(Framework f) {
-  return f == Framework::kVllm || f == Framework::kSglang || f == Framework::kTensorRtLlm;
+  using enum Framework;
+  return f == kVllm || f == kSglang || f == kTensorRtLlm || f == kMarkedEngine;
 }
 
 /// From names of ops, ranges, kernels, modules and Python files.

@@ -131,7 +131,8 @@ class OpWalk {
       both.device_inside_ns += twin->device_inside_ns;
       add_device_time(open_.size(), twin->device_self_ns);
     }
-    const Call call = open_.back();
+    Call call = open_.back();
+    call.self_ns = std::max<int64_t>(0, call.self_ns);   // children that overlap, where clocks are coarse
     open_.pop_back();
     if (open_.empty()) return add(call);
     Open& parent = open_.back();

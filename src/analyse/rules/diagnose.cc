@@ -217,14 +217,10 @@ bool is_done(std::string_view fix, const Frameworks& with) {
   if (fix.starts_with("DataLoader(…, pin_memory=True)") && with.has(Framework::kPinnedUploads)) return true;
   const bool fuses = fix.starts_with("fused=True") || fix.starts_with("foreach=True or fused=True");
   if (fuses && with.has(Framework::kFusedOptimizer)) return true;
-  if (contains_any(fix, std::array{"--async-scheduling", "overlap scheduler on"}))
+  if (contains_any(fix, std::array{"--async-scheduling", "overlap scheduler on", "overlapping scheduling"}))
     return with.has(Framework::kOverlapScheduler);
   return with.serves() && fix.starts_with("DataLoader(");
 }
-
-// Nothing is left to advise: what the trace shows is done, or the users of an engine do not change its model.
-constexpr std::string_view kEngineFix = "this is the engine's own code: compare another version, attention backend or "
-                                        "quantization";
 
 void add_framework_fixes(const Rule& rule, const Frameworks& with, Finding& f) {
   const std::vector<std::string> all = std::exchange(f.fix, {});
@@ -239,7 +235,7 @@ void add_framework_fixes(const Rule& rule, const Frameworks& with, Finding& f) {
   if ((f.fix.empty() && last.empty()) || !with.serves())
     std::ranges::copy_if(all, std::back_inserter(f.fix), [&](const std::string& fix) { return !is_done(fix, with); });
   f.fix.insert(f.fix.end(), last.begin(), last.end());
-  if (f.fix.empty() && with.serves()) f.fix.emplace_back(kEngineFix);
+  if (f.fix.empty() && with.serves()) f.fix.emplace_back(kEngineFix);   // what the trace shows is done
   if (f.fix.empty()) f.fix = all;
 }
 

@@ -216,9 +216,17 @@ class Following {
   const Tensors unknown_;
 };
 
+// A normalization over the whole batch: every element is read before any is written.
+bool sums_over_batch(std::string_view kernel) {
+  constexpr std::string_view kParts[] = {"collect_statistics", "bn_fw_tr", "bn_bw", "BatchNormFwdTrain", "BatchNormBwd",
+                                         "batch_norm_reduce", "batch_norm_backward"};
+  return contains_any(kernel, kParts);
+}
+
 struct Fusable {
   explicit Fusable(const Measured& m) : chosen(m) {}
   Chosen chosen;
+  bool in_one_kernel = true;   // a chain needs no more, as far as the kinds of its kernels tell
   int64_t longest_ns = 0;   // of the longest kernel of each chain: a kernel for the whole chain moves as much
   int64_t between_ns = 0;   // at the memory's rate, for what each kernel leaves to the next; at most the others' time
 };
@@ -232,7 +240,7 @@ Fusable fusable(const Measured& m) {
   const std::vector<HostId>& ops = m.facts().get<Ops>().of_activity;
   const std::optional<DeviceLimits>& limits = m.facts().get<Limits>().device;
   const double bytes_per_ns = limits ? limits->memory_gbps : 0;
-  NameTest triton(trace, is_of_triton), product(trace, is_product);
+  NameTest triton(trace, is_of_triton), product(trace, is_product), over_batch(trace, sums_over_batch);
   const auto fits = [&](ActivityId a) {
     return is_memory_bound(category_of(m, a)) && phase[a.value] != Phase::kOptimizer && !of_attention[a.value] &&
            !triton(trace.activity.name[a.value]) &&
@@ -242,12 +250,16 @@ Fusable fusable(const Measured& m) {
   const auto take_chain = [&](std::span<const ActivityId> chain) {
     int64_t ns = 0, longest_ns = 0;
     double bytes = 0;
+    int normalizations = 0;
     for (size_t k = 0; k < chain.size(); ++k) {
       all.chosen.take(chain[k]);
+      normalizations += category_of(m, chain[k]) == KernelCategory::kNormalization;
+      if (over_batch(trace.activity.name[chain[k].value])) all.in_one_kernel = false;
       ns += trace.activity.duration_ns[chain[k].value];
       longest_ns = std::max(longest_ns, trace.activity.duration_ns[chain[k].value]);
       if (k > 0) bytes += follows.bytes_between(chain[k - 1], chain[k]);
     }
+    if (normalizations > 1) all.in_one_kernel = false;
     all.longest_ns += longest_ns;
     if (bytes_per_ns > 0)
       all.between_ns += static_cast<int64_t>(std::min(static_cast<double>(ns - longest_ns), bytes / bytes_per_ns));
@@ -269,15 +281,38 @@ std::optional<double> fusable_value(const Measured& m) {
   return fusable(m).chosen.pct();
 }
 
+// "elementwise and reduction kernels and copies": those with a part of the time that is worth a word.
+std::string kinds_text(const Measured& m, const Chosen& c) {
+  constexpr std::pair<KernelCategory, std::string_view> kKinds[] = {
+      {KernelCategory::kElementwise, "elementwise"},
+      {KernelCategory::kNormalization, "normalization"},
+      {KernelCategory::kReduction, "reduction"}};
+  constexpr double kWorthAWordPct = 5;
+  std::map<KernelCategory, int64_t> ns;
+  for (const ActivityId a : c.kernels) ns[category_of(m, a)] += c.trace.activity.duration_ns[a.value];
+  const auto counts = [&](KernelCategory kind) { return percent_of(ns[kind], c.ns) >= kWorthAWordPct; };
+  std::vector<std::string_view> kinds;
+  for (const auto& [kind, word] : kKinds)
+    if (counts(kind)) kinds.push_back(word);
+  std::string text;
+  for (size_t i = 0; i < kinds.size(); ++i)
+    text += (i == 0 ? "" : i + 1 == kinds.size() ? " and " : ", ") + std::string(kinds[i]);
+  if (kinds.empty()) return "copies";
+  return text + (counts(KernelCategory::kCopy) ? " kernels and copies" : " kernels");
+}
+
 void describe_fusable(const Measured& m, Finding& f) {
-  const auto [c, longest_ns, between_ns] = fusable(m);
+  const auto [c, in_one_kernel, longest_ns, between_ns] = fusable(m);
   const std::string kernels = format_count(static_cast<int64_t>(c.kernels.size()));
-  f.what = fmt::format("{:.0f} % of kernel time is in chains of elementwise kernels and copies", *f.value);
+  f.what = fmt::format("{:.0f} % of kernel time is in chains of {}", *f.value, kinds_text(m, c));
   f.why = fmt::format("Each of these {} kernels reads its input from memory and writes its result back for the next. "
-                      "A fused kernel keeps it in registers.",
-                      kernels);
-  f.evidence.push_back(fmt::format("{} in {} kernels; one kernel for each chain could take as little as {}",
-                                   per_step_text(m, c.ns), kernels, per_step_text(m, longest_ns)));
+                      "{}",
+                      kernels, in_one_kernel ? "A fused kernel keeps it in registers."
+                                             : "Fused kernels read and write it less often.");
+  const std::string least = in_one_kernel ? fmt::format("; one kernel for each chain could take as little as {}",
+                                                        per_step_text(m, longest_ns))
+                                          : "";
+  f.evidence.push_back(fmt::format("{} in {} kernels{}", per_step_text(m, c.ns), kernels, least));
   show_kernels(m, c.kernels, f);
   if (between_ns > 0) price(m, c, between_ns, f);
   if (m.known_utilization_pct() < kMinBusyPct) f.severity = Severity::kInfo;
@@ -524,7 +559,7 @@ extern const Rule kFusableElementwise = {
         {kDiffusers, "pipe.transformer = torch.compile(pipe.transformer), or pipe.unet", kTorchCompile},
         {kMegatron, "don't use --no-masked-softmax-fusion, --no-bias-gelu-fusion and similar"},
     },
-    .verdict = "{} of kernel time goes into elementwise kernels and copies that a compiler would fuse.",
+    .verdict_of = [](const Finding& f, const Job*) { return f.what + " that a compiler would fuse."; },
     .rank = {.value = fusable_value, .describe = describe_fusable},
 };
 

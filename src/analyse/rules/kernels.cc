@@ -247,11 +247,22 @@ std::string_view longest_word(std::string_view name) {
   return longest.substr(0, cut == 0 || cut == longest.npos ? kLongestWord : cut);
 }
 
-// What starts the program under a kernel profiler.
-std::string_view command_of(const Frameworks& with) {
-  if (with.has(kVllm)) return "vllm serve MODEL";
-  if (with.has(kSglang)) return "python -m sglang.launch_server --model-path MODEL";
-  return with.serves() ? "COMMAND" : "python train.py";
+// With the tool of the device's vendor.
+std::string profile_kernel(const Measured& m, std::string_view function) {
+  const std::string_view word = longest_word(function), command = program_command(m.facts());
+  switch (contains(m.device().name, "TPU") ? Vendor::kGoogle : vendor(m.trace(), m.device().id)) {
+    case Vendor::kNvidia:
+      return fmt::format("profile it: ncu --set full --kernel-name {}{} --launch-count 5 {}",
+                         word.size() == function.size() ? "" : "regex:", word, command);
+    case Vendor::kAmd:
+      return fmt::format("profile it: rocprof-compute profile -n {} -k {} -- {}", trains(m.facts()) ? "train" : "run",
+                         word, command);
+    case Vendor::kIntel: return fmt::format("profile it: vtune -collect gpu-hotspots -- {}", command);
+    case Vendor::kGoogle: return "see what it computes: HLO Op Profile in XProf";
+    case Vendor::kMeta:
+    case Vendor::kUnknown: break;
+  }
+  return "profile it with the kernel profiler of the device's vendor: is it bound by memory, compute or latency?";
 }
 
 void describe_dominant_kernel(const Measured& m, Finding& f) {
@@ -267,13 +278,7 @@ void describe_dominant_kernel(const Measured& m, Finding& f) {
       k.count == 1 ? "One call of " + format_duration(k.mean_ns)
                    : fmt::format("{} calls of {} each", format_count(k.count), format_duration(k.mean_ns));
   f.why = fmt::format("{} ({}). Making it faster makes the job faster.", calls_text, kernel_category_name(k.category));
-  const std::string_view function = kernel_function(m.trace().strings[k.name]), word = longest_word(function);
-  const std::string_view whole = word.size() == function.size() ? "" : "regex:";
-  const std::string_view command = command_of(m.facts().get<Frameworks>());
-  f.fix = {contains(m.device().name, "TPU") ? "see what it computes: HLO Op Profile in XProf"
-           : is_amd(m.trace(), m.device().id)
-               ? fmt::format("profile it: rocprof-compute profile -n train -k {} -- {}", word, command)
-               : fmt::format("profile it: ncu --set full --kernel-name {}{} --launch-count 5 {}", whole, word, command)};
+  f.fix = {profile_kernel(m, kernel_function(m.trace().strings[k.name]))};
 }
 
 }  // namespace

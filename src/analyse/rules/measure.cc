@@ -195,6 +195,14 @@ std::array<int64_t, kMaxPhases> time_by_phase(const Measured& m) {
   return ns;
 }
 
+// Of work in no known phase, on the device of no known kind either.
+std::string unknown_part(const Measured& m) {
+  if (m.has_device())
+    return m.device().compute_ns > 0 ? "most kernel time goes into kernels of no known kind" : "no compute kernels ran";
+  if (!m.facts().get<Steps>().of_engine.empty()) return "most time goes into the engine's steps";
+  return trains(m.facts()) ? "most time is in no known phase of training" : "no phase of the program was recognized";
+}
+
 std::string largest_part(const Measured& m) {
   constexpr std::array<std::string_view, kPhases> kPhaseWords = {
       "data loading", "the forward pass", "the backward pass", "the optimizer", "waiting for communication",
@@ -208,7 +216,7 @@ std::string largest_part(const Measured& m) {
   const bool one_phase = pct > 95 && (phase == Phase::kForward || phase == Phase::kOther);
   const std::string kernels = one_phase && m.has_device() ? largest_category(m) : "";
   if (!kernels.empty()) return "most kernel time goes into " + kernels;
-  if (one_phase && phase == Phase::kOther) return "no training phase was recognized";
+  if (one_phase && phase == Phase::kOther) return unknown_part(m);
   const auto index = static_cast<size_t>(phase);
   const std::string_view words = index < kPhases ? kPhaseWords[index] : m.facts().get<Phases>().name(phase);
   return fmt::format("most {}time goes into {} ({})", m.has_device() ? "GPU " : "", words, format_percent(pct, 0));
@@ -269,6 +277,7 @@ void measure_device(const Measured& m, RankMeasure& out) {
   if (const Distance& distance = m.facts().get<Distance>(); distance.is_known()) out.times_limit = distance.times_limit;
   for (size_t c = 0; c < kIdleCauses; ++c) out.idle_pct[c] = m.idle_pct(static_cast<IdleCause>(c));
   out.largest_idle_cause = m.largest_idle_cause();
+  out.largest_idle_words = largest_idle_words(m);
   out.on_tensor_cores = shows_tensor_cores(m);
   out.with = m.facts().get<Frameworks>();
   out.fused_optimizer = fused_optimizer(m);
@@ -447,18 +456,102 @@ std::optional<double> reserved_pct(const Measured& measured) {
 
 bool is_amd(const Trace& trace, int32_t device) {
   const DeviceProperties d = trace.properties(device);
-  if (!d.name.empty()) return is_amd(d);
-  if (trace.recorder == Recorder::kRocprof) return true;
-  constexpr std::string_view kOfLibraries[] = {"Cijk_", "igemm_", "miopen", "_ZN2ck", "_ZN7ck_tile", "void ck::",
-                                               "void ck_tile::"};
-  const auto is_of_library = [&](std::string_view name) {
-    return std::ranges::any_of(kOfLibraries, [&](std::string_view begin) { return name.starts_with(begin); });
+  return d.name.empty() ? vendor(trace, device) == Vendor::kAmd : is_amd(d);
+}
+
+namespace {
+
+// "A100-SXM4-40GB", "GH200 480GB"
+bool is_nvidia_model(std::string_view name) {
+  const size_t letters = name.starts_with("GB") || name.starts_with("GH") ? 2 : 1;
+  return name.size() > letters && std::string_view("ABGHKLPTV").find(name.front()) != std::string_view::npos &&
+         is_digit(name[letters]);
+}
+
+Vendor vendor_called(std::string_view device) {
+  constexpr std::string_view kNvidia[] = {"NVIDIA", "GeForce", "Tesla", "Quadro", "RTX", "GTX", "TITAN", "Orin"};
+  if (is_amd_name(device)) return Vendor::kAmd;
+  if (contains_any(device, kNvidia) || is_nvidia_model(device)) return Vendor::kNvidia;
+  if (contains(device, "Intel")) return Vendor::kIntel;
+  if (contains(device, "TPU")) return Vendor::kGoogle;
+  return contains(device, "MTIA") ? Vendor::kMeta : Vendor::kUnknown;
+}
+
+/// How names of a vendor's calls and kernels begin, the surest first: some write HIP's calls with CUDA's names.
+struct VendorName {
+  std::string_view begin;
+  Vendor vendor;
+};
+constexpr VendorName kVendorNames[] = {
+    {"Cijk_", Vendor::kAmd},               {"igemm_", Vendor::kAmd},            {"miopen", Vendor::kAmd},
+    {"_ZN2ck", Vendor::kAmd},              {"_ZN7ck_tile", Vendor::kAmd},       {"void ck::", Vendor::kAmd},
+    {"void ck_tile::", Vendor::kAmd},
+    {"hipLaunch", Vendor::kAmd},           {"hipModuleLaunch", Vendor::kAmd},   {"hipExtModuleLaunch", Vendor::kAmd},
+    {"hipExtLaunch", Vendor::kAmd},        {"hipGraphLaunch", Vendor::kAmd},    {"hipMemcpy", Vendor::kAmd},
+    {"hipStreamSynchronize", Vendor::kAmd},
+    {"cudaLaunch", Vendor::kNvidia},       {"cuLaunch", Vendor::kNvidia},       {"cudaGraphLaunch", Vendor::kNvidia},
+    {"cudaMemcpy", Vendor::kNvidia},       {"cudaStreamSynchronize", Vendor::kNvidia},
+    {"cudaDeviceSynchronize", Vendor::kNvidia}, {"volta_", Vendor::kNvidia},    {"turing_", Vendor::kNvidia},
+    {"ampere_", Vendor::kNvidia},          {"sm80_", Vendor::kNvidia},          {"sm90_", Vendor::kNvidia},
+    {"nvjet_", Vendor::kNvidia},           {"urEnqueue", Vendor::kIntel},       {"piEnqueue", Vendor::kIntel},
+    {"zeCommandList", Vendor::kIntel},     {"mtia", Vendor::kMeta},
+    {"runFunction - job_prep_and_submit_for_execution", Vendor::kMeta}};
+
+}  // namespace
+
+Vendor vendor(const Trace& trace, int32_t device) {
+  if (const Vendor named = vendor_called(trace.properties(device).name); named != Vendor::kUnknown) return named;
+  if (trace.recorder == Recorder::kRocprof) return Vendor::kAmd;
+  if (trace.recorder == Recorder::kNsight) return Vendor::kNvidia;
+  for (const VendorName& name : kVendorNames)
+    for (size_t i = 0; i < trace.strings.size(); ++i)
+      if (trace.strings[StringId(i)].starts_with(name.begin)) return name.vendor;
+  return contains(trace.distributed.backend, "mtia:") ? Vendor::kMeta : Vendor::kUnknown;
+}
+
+bool trains(const Facts& facts) {
+  const Phases& phases = facts.get<Phases>();
+  if (phases.backward_passes > 0 || phases.optimizer_steps > 0) return true;
+  for (const Phase phase : {Phase::kBackward, Phase::kOptimizer})
+    if (phases.wall_ns[static_cast<size_t>(phase)] > 0) return true;
+  return std::ranges::count(facts.get<Kernels>().rows, KernelCategory::kOptimizer, &KernelRow::category) > 0;
+}
+
+std::string_view program_command(const Facts& facts) {
+  const Frameworks& with = facts.get<Frameworks>();
+  if (with.has(Framework::kVllm)) return "vllm serve MODEL";
+  if (with.has(Framework::kSglang)) return "python -m sglang.launch_server --model-path MODEL";
+  if (with.serves()) return "COMMAND";
+  return trains(facts) ? "python train.py" : "python SCRIPT.py";
+}
+
+std::string largest_idle_words(const Measured& m) {
+  const IdleCause largest = m.largest_idle_cause();
+  return largest == IdleCause::kDependency && long_launch(m) ? "launching calls" : words(idle_cause_name(largest));
+}
+
+std::optional<LongLaunch> long_launch(const Measured& m) {
+  const Trace& trace = m.trace();
+  struct Calls {
+    int64_t waited_ns = 0, ns = 0, count = 0;
   };
-  for (size_t i = 0; i < trace.strings.size(); ++i)
-    if (is_of_library(trace.strings[StringId(i)])) return true;
-  return std::ranges::any_of(std::array{"hipLaunchKernel", "hipModuleLaunchKernel", "hipExtModuleLaunchKernel",
-                                        "hipMemcpyWithStream", "hipMemcpyAsync", "hipGraphLaunch"},
-                             [&](const char* call) { return trace.strings.find(call).valid(); });
+  std::map<StringId, Calls> by_name;
+  int64_t all_ns = 0, in_calls_ns = 0;
+  HostId last;
+  for (const Gap& gap : m.gaps()) {
+    if (!m.counts(gap, IdleCause::kDependency)) continue;
+    all_ns += gap.length();
+    if (!gap.launch.valid()) continue;
+    const Interval call = trace.host.interval(gap.launch);
+    const int64_t waited_ns = std::max<int64_t>(0, std::min(call.end, gap.end_ns) - gap.start_ns);
+    Calls& calls = by_name[trace.host.name[gap.launch.value]];
+    in_calls_ns += waited_ns, calls.waited_ns += waited_ns;
+    if (gap.launch != last) calls.ns += call.length(), ++calls.count;
+    last = gap.launch;
+  }
+  if (all_ns == 0 || 2 * in_calls_ns <= all_ns) return std::nullopt;
+  const auto most = std::ranges::max_element(by_name, {}, [](const auto& row) { return row.second.waited_ns; });
+  return LongLaunch{trace.strings[most->first], most->second.ns / most->second.count};
 }
 
 const DeviceWords& device_words(const Measured& measured) {

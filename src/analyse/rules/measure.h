@@ -154,6 +154,31 @@ struct DeviceWords {
   std::string_view tensor_cores;                      ///< AMD: matrix cores
 };
 const DeviceWords& device_words(const Measured& measured);
+/// Who makes a device: each has tools of its own.
+enum class Vendor : uint8_t { kUnknown, kNvidia, kAmd, kIntel, kGoogle, kMeta };
+/// By the device's name, else by who recorded the trace, by its calls, or by names of kernels.
+Vendor vendor(const Trace& trace, int32_t device);
+
+/// Whether there is a backward pass or an optimizer.
+bool trains(const Facts& facts);
+/// What starts the program, for advice: "python train.py".
+std::string_view program_command(const Facts& facts);
+
+/// Users of an engine do not change its code.
+inline constexpr std::string_view kEngineFix =
+    "this is the engine's own code: compare another version, attention backend or quantization";
+
+/// A call that takes long to launch.
+struct LongLaunch {
+  std::string_view name;
+  int64_t mean_ns = 0;   ///< before the gaps
+};
+/// Of waits of cause dependency: the call with most of that time, if calls still ran for most of it. The device then
+/// waits for the host, although the call had begun before the gap.
+std::optional<LongLaunch> long_launch(const Measured& measured);
+/// What most of the idle time is: "host bound".
+std::string largest_idle_words(const Measured& measured);
+
 /// Whether a copy goes from the host to the device.
 bool is_upload(const Trace& trace, ActivityId copy);
 /// Whether Python functions were recorded.

@@ -70,6 +70,7 @@ struct RankMeasure {
   double least_utilization_pct = 100;    ///< the lowest of all devices that the rank works on
   std::array<double, kIdleCauses> idle_pct{};
   IdleCause largest_idle_cause = IdleCause::kUnknown;   ///< not untraced work, not a lack of requests
+  std::string largest_idle_words = {};   ///< "host bound"
   SizedCollectives collectives;
   std::optional<double> times_limit;     ///< Distance, if the work of enough kernels is known
   int64_t activities = 0;                ///< kernels, copies and sets of the whole trace

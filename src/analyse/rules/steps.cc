@@ -35,7 +35,7 @@ void describe_low_gpu_utilization(const Measured& m, Finding& f) {
   const bool asked = m.idle_pct(IdleCause::kNoRequests) <= m.idle_pct(IdleCause::kUntracedWork);
   f.what = fmt::format("{} is busy {} of the {}", m.device_label(), format_percent(*f.value),
                        all ? "time" : asked ? "recorded time" : "time with requests");
-  f.why = fmt::format("Most of the idle time is {} ({} of the time).", words(idle_cause_name(m.largest_idle_cause())),
+  f.why = fmt::format("Most of the idle time is {} ({} of the time).", largest_idle_words(m),
                       format_percent(m.idle_pct(m.largest_idle_cause())));
   f.fix = {"see the idle time by cause: --section idle"};
   f.where = m.places_in_gaps(m.largest_idle_cause());

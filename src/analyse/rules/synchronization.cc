@@ -15,7 +15,22 @@ namespace {
 
 using enum Framework;
 
+// The device waits for the host: what the calls launch starts when they are done.
+void describe_long_launch(const Measured& m, const LongLaunch& launch, Finding& f) {
+  const std::string call = shortened(launch.name), each = format_duration(static_cast<double>(launch.mean_ns));
+  f.verdict = fmt::format("Launching calls take long: the GPU idles {} of the time, mostly while {} runs, {} each time.",
+                          format_percent(*f.value, 0), call, each);
+  f.what = fmt::format("launching calls take long: {}, {} each time", call, each);
+  f.why = fmt::format("{} idles {} of the time although the next launching call has begun: the host is still in it for "
+                      "most of that time.",
+                      m.device_label(), format_percent(*f.value));
+  f.fix = {"fewer, larger launches: larger batches, fused operators",
+           "record the host with stacks or a CPU profiler: what does that call do?"};
+  f.cost_ns.reset(), f.cost_pct.reset();
+}
+
 void describe_device_waits(const Measured& m, Finding& f) {
+  if (const std::optional<LongLaunch> launch = long_launch(m)) return describe_long_launch(m, *launch, f);
   f.what = "launched work waits on the device for something else";
   f.why = fmt::format("{} idles {} of the time with work queued: it waits for another stream's event, another device "
                       "or a host function.",
@@ -96,14 +111,23 @@ void describe_work_after_waits(const Measured& m, const Place& place, Finding& f
   if (saves_checkpoint(place)) f.fix.insert(f.fix.begin(), std::string(kSaveInBackground));
 }
 
+std::vector<std::string> wait_less(const Measured& m) {
+  if (m.facts().get<Frameworks>().serves())
+    return {"the engine's asynchronous or overlapping scheduling, if it has one: it prepares the next step while one runs",
+            "more requests in each step: the scheduler's time is per step"};
+  return {trains(m.facts())
+              ? "keep losses and metrics on the device; call .item() or .cpu() every N steps, not every step"
+              : "keep results on the device; call .item() or .cpu() once at the end, not in every step",
+          "no torch.cuda.synchronize() and no print(tensor) in the loop",
+          "avoid ops whose output size depends on the data: nonzero, masked_select, unique, tensor.tolist(), if "
+          "tensor:"};
+}
+
 void describe_excessive_synchronization(const Measured& m, Finding& f) {
   f.what = "the host waits for the GPU within the step, then the GPU for the host";
   f.why = fmt::format("After each wait nothing is queued: {} idles {} of the time until the next launch.",
                       m.device_label(), format_percent(*f.value));
-  f.fix = {"keep losses and metrics on the device; call .item() or .cpu() every N steps, not every step",
-           "no torch.cuda.synchronize() and no print(tensor) in the loop",
-           "avoid ops whose output size depends on the data: nonzero, masked_select, unique, tensor.tolist(), if "
-           "tensor:"};
+  f.fix = wait_less(m);
   add_waiting_calls(m, f);
   const std::vector<Place> working = std::exchange(f.where, waiting_places(m));
   const Place* main = main_place(working, m.idle_ns(IdleCause::kSynchronization));
@@ -170,6 +194,12 @@ void describe_redundant_sync_copies(const Measured& m, Finding& f) {
                        m.facts().get<Steps>().marked() ? " per step" : "");
   f.why = "Each read waits until the GPU has caught up. The GPU does not idle yet, but the host can't get ahead, and "
           "graphs can't be captured.";
+  if (m.facts().get<Frameworks>().serves())
+    f.fix = {std::string(kEngineFix)};
+  else if (!trains(m.facts()))
+    f.fix = {"keep results, counts and masks on the device; read them once at the end, with one copy of one tensor",
+             "torch.cuda.set_sync_debug_mode(\"warn\") shows every line that waits",
+             "torch.where and masks instead of nonzero and boolean indexing"};
 }
 
 }  // namespace
@@ -185,7 +215,8 @@ extern const Rule kDeviceWaits = {
     .computation =
         "Value: idle time of cause dependency as a share of the device's window. Cost: replay of the trace without "
         "those waits; at most that idle time. Gaps from a millisecond in which no recorded stream or host "
-        "function can delay the work are untraced work instead.",
+        "function can delay the work are untraced work instead. If the launching calls themselves still ran for most of "
+        "that time, the finding is about them: the host launches too slowly.",
     .advice = {
         "move each stream.wait_event / wait_stream to the first use of what it waits for; record the event right after "
         "the work that matters",

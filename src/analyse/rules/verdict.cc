@@ -157,7 +157,7 @@ ReportVerdict verdict_of_use(const Evidence& evidence, const std::vector<RuleFin
     record = untraced >= kMuchUntracedPct ? missing_work_advice(findings) : host_advice(m);
   if (!busy_enough)
     return {fmt::format("{}; most of the idle time is {} ({} of the time).{}{}", busy,
-                        words(idle_cause_name(m.largest_idle_cause)), format_percent(m.largest_idle_pct(), 0), also,
+                        m.largest_idle_words, format_percent(m.largest_idle_pct(), 0), also,
                         record),
             if_unclear};
   double least = 100;

@@ -225,8 +225,8 @@ std::vector<FindingChange> finding_changes(const RunSummary& before, const RunSu
     FindingChange c{shown.rule, "same", shown.severity, shown.what, {}, {}};
     if (a) c.before_cost_ns = a->cost_ns;
     if (b) c.after_cost_ns = b->cost_ns, c.fix = b->fix;
-    if (!a) c.change = "new";
-    if (!b) c.change = "gone";
+    if (!a) c.change = !before.no_device.empty() ? "not_seen_before" : "new";
+    if (!b) c.change = !after.no_device.empty() ? "not_seen" : "gone";
     if (a && b && a->cost_ns && b->cost_ns) {
       if (*b->cost_ns > *a->cost_ns * (1 + kNoticeable)) c.change = "dearer";
       if (*b->cost_ns < *a->cost_ns * (1 - kNoticeable)) c.change = "cheaper";
@@ -269,6 +269,7 @@ std::vector<std::string> comparison_notes(const RunSummary& before, const RunSum
     if (run.held_only)
       notes.push_back(run.label + " has no history: what it held when the snapshot was taken is known, not its peak");
     if (run.only_snapshot) return;
+    if (!run.no_device.empty()) notes.push_back(run.label + ": " + run.no_device);
     if (run.step_count > 0 && !run.annotated)
       notes.push_back(run.label + " marks no steps: the whole run counts as one");
     else if (run.steps_ns.size() == 1)
@@ -298,6 +299,15 @@ std::optional<int64_t> saves_delta(const Comparison& c) {
   return alike && 100 * std::abs(saves) > 3 * step ? std::optional(saves) : std::nullopt;
 }
 
+void compare_devices(const RunSummary& before, const RunSummary& after, Comparison& c) {
+  c.states = of_sums(before.states, after.states);
+  c.kernels = matched_work(before, after);
+  sort_by_change(c.kernels, [](const Difference& d) { return d.delta_ns(); });
+  c.categories = of_sums(category_sums(before), category_sums(after));
+  c.collectives =
+      differences_by_name(before.collectives, after.collectives, [](const CollectiveTime& x) { return x.total_ns; });
+}
+
 }  // namespace
 
 Result<Comparison> compare(const RunSummary& before, const RunSummary& after) {
@@ -312,6 +322,8 @@ Result<Comparison> compare(const RunSummary& before, const RunSummary& after) {
         "compare two traces, or two sample logs, or add samples with --samples to profgpu analyze"};
   c.telemetry = telemetry ? numbers(before.telemetry, after.telemetry) : std::vector<NumberChange>();
   c.findings = finding_changes(before, after);
+  if (before.no_device.empty() != after.no_device.empty())
+    c.without_device = before.no_device.empty() ? after.label : before.label;
   c.after_inconclusive = after.inconclusive;
   c.notes = comparison_notes(before, after);
   c.memory_lines = line_changes(before, after);
@@ -324,13 +336,8 @@ Result<Comparison> compare(const RunSummary& before, const RunSummary& after) {
   c.waterfall = waterfall(before, after);
   c.saves_delta_ns = saves_delta(c);
   c.phases = of_sums(before.phases, after.phases);
-  c.states = of_sums(before.states, after.states);
-  c.kernels = matched_work(before, after);
-  sort_by_change(c.kernels, [](const Difference& d) { return d.delta_ns(); });
-  c.categories = of_sums(category_sums(before), category_sums(after));
   c.ops = differences_by_name(before.ops, after.ops, [](const OpTime& op) { return op.cpu_self_ns; });
-  c.collectives =
-      differences_by_name(before.collectives, after.collectives, [](const CollectiveTime& x) { return x.total_ns; });
+  if (c.without_device.empty()) compare_devices(before, after, c);
   c.distance = distance_changes(before, after);
   if (!c.distance.empty()) {
     c.before_times_limit = before.times_limit, c.after_times_limit = after.times_limit;

@@ -65,7 +65,8 @@ struct NumberChange {
 };
 
 struct FindingChange {
-  std::string rule, change;   ///< new, gone, dearer, cheaper, same
+  /// new, gone, dearer, cheaper, same; not_seen, not_seen_before: that run has no activity of a device to tell.
+  std::string rule, change;
   std::string severity, what; ///< of the run after where it has it
   std::optional<double> before_cost_ns, after_cost_ns;   ///< a step
   std::string fix = {};   ///< the first change that the run after asks for; empty: none
@@ -88,6 +89,7 @@ struct Comparison {
   std::vector<NumberChange> memory_lines;  ///< bytes at the peak by line of the program, largest change first
   bool held_only = false;  ///< snapshots without a history: what they held, in place of the peak
   std::vector<FindingChange> findings;
+  std::string without_device;        ///< label of the only run without activity of a device; empty: both or none
   std::string after_inconclusive;    ///< why the run after may lack findings; empty: its verdict is decided
   std::vector<std::string> notes;    ///< what makes the runs hard to compare
 };

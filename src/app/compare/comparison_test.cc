@@ -142,6 +142,30 @@ TEST(Compare, RunsThatDifferBySavesAlone) {
   EXPECT_FALSE(compare(saving(4000, 0), saving(4100, 0))->saves_delta_ns);
 }
 
+// A finding is not gone where no device was recorded: most rules need one, and all know less without.
+TEST(Compare, ARunWithoutADeviceTellsNothingOfIt) {
+  const auto make = [](std::string no_device) {
+    RunSummary r = run("x", {100, 110, 105}, {{"other", "outside", 315}});
+    r.no_device = std::move(no_device);
+    return r;
+  };
+  RunSummary seen = make(""), blind = make("no GPU activity in the file");
+  seen.findings = {{"excessive-synchronization", "warning", "waits", 10}};
+  seen.work = {work("gemm", "aten::mm", "", 1, 50)};
+  blind.label = "blind";
+  const Comparison c = *compare(seen, blind);
+  EXPECT_EQ(c.without_device, "blind");
+  EXPECT_EQ(c.findings.at(0).change, "not_seen");
+  EXPECT_TRUE(c.kernels.empty());
+  EXPECT_TRUE(std::ranges::any_of(c.notes, [](const std::string& n) { return n == "blind: no GPU activity in the file"; }));
+  EXPECT_EQ(check_gate(*parse_gate("finding:excessive-synchronization"), c).verdict, GateVerdict::kUnknown);
+  EXPECT_EQ(check_gate(*parse_gate("step_time > +3%"), c).verdict, GateVerdict::kUnknown);
+  const Comparison back = *compare(blind, seen);
+  EXPECT_EQ(back.findings.at(0).change, "not_seen_before");
+  EXPECT_EQ(compare(seen, make(""))->findings.at(0).change, "gone");
+  EXPECT_EQ(compare(blind, blind)->without_device, "") << "hosts alone are compared";
+}
+
 TEST(MatchedWork, ByNameThenByWhatLaunchedIt) {
   RunSummary a, b;
   a.work = {work("volta_gemm", "aten::mm", "[[8, 8]]", 4, 400), work("relu_old", "aten::relu", "", 2, 50),

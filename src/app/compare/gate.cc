@@ -100,8 +100,9 @@ std::optional<Measured> of_numbers(const std::vector<NumberChange>& all, std::st
   return std::nullopt;
 }
 
+// Without a device, steps end when the host is done.
 std::optional<Measured> of_steps(const Gate& gate, const Comparison& c) {
-  if (!c.steps) return std::nullopt;
+  if (!c.steps || !c.without_device.empty()) return std::nullopt;
   const Ratio& ratio = gate.metric == "step_time" ? c.steps->mean : c.steps->median;
   Measured m{static_cast<double>(c.before_step_ns), static_cast<double>(c.before_step_ns) * ratio.value, {}};
   if (ratio.low) m.real = *ratio.low > 1 || *ratio.high < 1;
@@ -159,6 +160,8 @@ GateResult check_finding(const Gate& gate, const Comparison& c) {
     if (c.after_inconclusive.empty()) return {gate, GateVerdict::kPass, "the run after does not have it"};
     return {gate, GateVerdict::kUnknown, "the run after is inconclusive. " + c.after_inconclusive};
   }
+  if (it->change == "not_seen") return {gate, GateVerdict::kUnknown, "the run after has no GPU activity to tell"};
+  if (it->change == "not_seen_before") return {gate, GateVerdict::kUnknown, "the run before has no GPU activity to tell"};
   if (!gate.limited) {
     if (it->change == "new") return {gate, GateVerdict::kFail, "new: " + it->what};
     return {gate, GateVerdict::kPass, "the run before has it too"};
@@ -292,7 +295,7 @@ void add_ratio(Record& r, const Comparison& c) {
     return;
   }
   const StepRatio& s = *c.steps;
-  r.add("verdict", change_name(s.change));
+  r.add("verdict", c.without_device.empty() ? Value(change_name(s.change)) : Value());
   r.add("ratio", s.mean.value).add("ratio_low", s.mean.low).add("ratio_high", s.mean.high);
   r.add("median_ratio", s.median.value).add("median_ratio_low", s.median.low).add("median_ratio_high", s.median.high);
   r.add("resolution_pct", s.resolution_pct).add("steps_needed", s.steps_needed);

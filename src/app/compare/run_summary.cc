@@ -269,6 +269,13 @@ void read_throughput(const std::vector<Row>& logs, RunSummary& run) {
   if (is_number(t.at("samples_per_s")) && batch >= 1) run.throughput["samples_per_step"] = batch;
 }
 
+std::string no_device_reason(const std::vector<Row>& inputs) {
+  for (const Row& input : inputs)
+    for (const Row& issue : rows_of(input.at("issues")))
+      if (text_of(issue.at("kind")) == "no_device_activity") return text_of(issue.at("text"));
+  return {};
+}
+
 void read_findings(const Record& document, RunSummary& run) {
   const auto steps = static_cast<double>(std::max<int64_t>(whole_of(document.at("measured_steps")), 1));
   for (const Row& f : rows_of(document.at("findings"))) {
@@ -313,6 +320,7 @@ Result<RunSummary> run_summary(const Value& document, std::string label) {
   read_throughput(rows_of(d.at("logs")), run);
   read_findings(d, run);
   const auto inputs = rows_of(d.at("inputs"));
+  if (!any_device) run.no_device = no_device_reason(inputs);
   run.only_snapshot = !inputs.empty() && std::all_of(inputs.begin(), inputs.end(), [](const Row& input) {
     return text_of(input.at("format")) == "memory-snapshot" || text_of(input.at("format")) == "memory-timeline";
   });

@@ -48,6 +48,7 @@ struct RunSummary {
   std::vector<std::string> devices;   ///< different names
   int64_t ranks = 0;
   std::vector<int> without_device;   ///< ranks left out: what their devices did is unknown, others' is known
+  std::string no_device;              ///< why no rank has activity of a device; empty: some has, or it is no trace
   bool annotated = true;              ///< false: the trace marks no steps, and all of it counts as one
   std::vector<int64_t> steps_ns;      ///< measured steps of the job: means over the ranks that have them
   int64_t step_count = 0;             ///< measured steps of all ranks
