@@ -38,7 +38,7 @@ constexpr std::string_view kShowingOptions[] = {"--top", "--section", "--width",
 constexpr std::string_view kReportSections[] = {"brief", "findings", "checklist", "devices", "use", "steps", "phases",
                                                 "serving", "idle", "kernels", "ops", "work", "limits",
                                                 "roofline", "counters", "distance", "model", "energy", "launch", "collectives",
-                                                 "memory", "snapshot",
+                                                 "mpi", "memory", "snapshot",
                                                 "threads", "cluster", "log", "hang"};
 constexpr std::string_view kColours[] = {"auto", "always", "never"};
 

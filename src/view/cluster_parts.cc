@@ -263,9 +263,10 @@ void drop_unknown(Table& table) {
 }  // namespace
 
 Table rank_table(const std::vector<RankStanding>& ranks) {
-  Table table{{"rank", "host", "mean_step_ns", "gpu_busy_pct", ""}, {}};
+  Table table{{"rank", "host", "mean_step_ns", "gpu_busy_pct", "in_mpi_pct", "most_in", ""}, {}};
   for (const RankStanding& r : ranks)
-    table.rows.push_back({r.rank, unless_empty(r.host), r.step_ns, r.busy_pct, unless_empty(late_text(r))});
+    table.rows.push_back({r.rank, unless_empty(r.host), r.step_ns, r.busy_pct, r.mpi_pct, unless_empty(r.mpi_function),
+                          unless_empty(late_text(r))});
   return table;
 }
 

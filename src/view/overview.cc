@@ -30,6 +30,16 @@ void add_note(DeviceOverview& device, const char* name, double pct, double expos
 
 constexpr double kNotableUntracedPct = 3;   // of the window
 
+// Of a step of a program without a device: its own work, and the calls.
+std::vector<Share> mpi_shares(const MpiTime& mpi, double step_ns) {
+  const double outside_pct = percent_of(mpi.outside_ns, mpi.wall_ns);
+  std::vector<Share> all = {{"outside MPI", step_ns * outside_pct / 100, outside_pct},
+                            {"in MPI", step_ns * mpi.pct() / 100, mpi.pct()}};
+  if (const double rest = 100 - outside_pct - mpi.pct(); rest >= kVisiblePct)
+    all.push_back({"starting MPI", step_ns * rest / 100, rest});
+  return all;
+}
+
 DeviceOverview device_overview(const DeviceUse& use) {
   DeviceOverview out;
   out.name = "GPU " + format_count(use.device);
@@ -81,6 +91,13 @@ StepOverview step_overview(const RankReport& rank) {
     out.title = fmt::format("A step of {}, 100 % = {} {}", elapsed, format_duration(mean_ns),   // the phases' shares
                             rank.average_step->works_between ? "in its range" : "on the host");
   if (rank.average_step->includes_hang) out.title += " with the one that hangs";
+  const bool no_phase = std::ranges::all_of(rank.average_step->phases, [](const PhaseShare& phase) {
+    return phase.name == phase_name(Phase::kOther) || phase.wall_pct < kVisiblePct;
+  });
+  if (no_phase && rank.mpi && rank.devices.empty()) {
+    out.phases = mpi_shares(*rank.mpi, mean_ns);
+    return out;
+  }
   for (const PhaseShare& phase : rank.average_step->phases)
     if (phase.wall_pct >= kVisiblePct)
       out.phases.push_back({phase_words(phase.name), mean_ns * phase.wall_pct / 100, phase.wall_pct});
@@ -126,7 +143,8 @@ std::string way_text(const Parallelism& way) {
 }
 
 // Only where exposed communication is transfers: in a pipeline it is the bubble, with a late rank the waiting for it.
-std::string hidden_text(const Job& job) {
+std::string hidden_text(const Report& report, const Job& job) {
+  if (std::ranges::all_of(report.ranks, &std::vector<DeviceRow>::empty, &RankReport::devices)) return {};
   if (job.hangs() || !job.stragglers.empty() || job.late_by_turns) return {};
   double communication = 0, exposed = 0;
   for (const Parallelism& way : job.parallelism) {
@@ -150,7 +168,7 @@ std::string job_title(const Report& report, const Job& job) {
   std::vector<std::string> facts;
   for (const Parallelism& way : job.parallelism)
     if (way.kind != ParallelKind::kUnknown && facts.size() < kMaxWays) facts.push_back(way_text(way));
-  if (const std::string hidden = hidden_text(job); !hidden.empty()) facts.push_back(hidden);
+  if (const std::string hidden = hidden_text(report, job); !hidden.empty()) facts.push_back(hidden);
   if (job.step_spread_pct >= kSpreadPct) facts.push_back("steps differ by " + format_percent(job.step_spread_pct));
   return facts.empty() ? title : title + ": " + joined(facts);
 }

@@ -225,15 +225,25 @@ Panel device_panel(const DeviceOverview& device) {
   return panel;
 }
 
-// A bar per device; why it idles only for the busiest, which sets the pace.
-Panel devices_panel(const RankReport& rank, const std::vector<DeviceOverview>& devices) {
+// The device that the most expensive finding of the rank names, else the busiest, which sets the pace.
+size_t telling_device(const Report& report, const RankReport& rank) {
+  for (const Finding& f : report.findings) {
+    if (!f.seen.device || (f.seen.rank && *f.seen.rank != rank.rank)) continue;
+    const auto named = std::ranges::find(rank.devices, *f.seen.device, &DeviceRow::id);
+    if (named != rank.devices.end()) return static_cast<size_t>(named - rank.devices.begin());
+  }
+  return static_cast<size_t>(rank.busiest() - rank.devices.data());
+}
+
+// A bar per device; why it idles only for one.
+Panel devices_panel(const Report& report, const RankReport& rank, const std::vector<DeviceOverview>& devices) {
   Panel panel{plural(static_cast<int64_t>(devices.size()), "GPU", "GPUs"), {}, {}};
   for (size_t i = 0; i < devices.size() && i < kMaxPanelDevices; ++i)
     if (const auto& pct = devices[i].busy_pct)
       panel.rows.push_back({devices[i].name + " busy", *pct, format_percent(*pct), Style::kBusy});
-  const DeviceOverview& busiest = devices[static_cast<size_t>(rank.busiest() - rank.devices.data())];
-  add_idle(panel, busiest, busiest.name + " idle");
-  panel.notes = busiest.notes;
+  const DeviceOverview& telling = devices[telling_device(report, rank)];
+  add_idle(panel, telling, telling.name + " idle");
+  panel.notes = telling.notes;
   if (devices.size() > kMaxPanelDevices)
     panel.notes.push_back("and " + format_count(static_cast<int64_t>(devices.size() - kMaxPanelDevices)) +
                           " more: --section devices");
@@ -301,7 +311,7 @@ Lines time_lines(const Report& report, const PresentOptions& options) {
   const std::vector<DeviceOverview> devices = device_overviews(*rank);
   std::vector<Panel> panels{step_panel(report, *rank)};
   if (devices.size() == 1) panels.push_back(device_panel(devices.front()));
-  if (devices.size() > 1) panels.push_back(devices_panel(*rank, devices));
+  if (devices.size() > 1) panels.push_back(devices_panel(report, *rank, devices));
   return panels_lines(panels, layout_width(options));
 }
 

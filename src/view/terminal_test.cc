@@ -217,6 +217,15 @@ TEST(Terminal, ShowsTheRankThatIsLate) {
   EXPECT_NE(text.find("! run7/rank1.json.gz ends"), std::string::npos);
 }
 
+TEST(Terminal, TellsWhyTheDeviceIdlesThatTheFirstFindingNames) {
+  Report report = cluster_report();
+  EXPECT_NE(show(report, 100).find("GPU 1 idle"), std::string::npos) << "the busiest";
+  report.findings.front().seen.device = 0;
+  const std::string text = show(report, 100);
+  EXPECT_NE(text.find("GPU 0 idle"), std::string::npos) << text;
+  EXPECT_EQ(text.find("GPU 1 idle"), std::string::npos) << text;
+}
+
 TEST(Section, IsAWholeTable) {
   EXPECT_EQ(show(sample_report(), 100, "idle"), R"(Idle time by cause
 device  cause             total  count  at the ends  of window  longest        edges

@@ -25,6 +25,7 @@ constexpr std::array kTitles = {
     Title{"utilization_pct", "busy"},   Title{"busy_ns", "busy time"},  Title{"idle_ns", "idle time"},
     Title{"file_bytes", "size"},        Title{"warmup", "warm-up"},     Title{"short_kernel_pct", "short ones"},
     Title{"limit_pct", "of limit"},     Title{"tflops", "TFLOP/s"},     Title{"memory_gbps", "memory"},
+    Title{"in_mpi_pct", "in MPI"},      Title{"outside_mpi_ns", "outside MPI"},
     Title{"sm_clock_mhz", "SM clock, MHz"}, Title{"on_gpu_ns", "on GPU"},
 };
 

@@ -279,7 +279,7 @@ def test_every_key_of_a_report_is_documented(words, simulate, analyze, report_ke
     assert ranks and keys_of(document) - named == set()
     for rank in ranks:
         sections_of_rank = {key: value for key, value in rank.items() if isinstance(value, (dict, list)) and key != 'frameworks'}   # texts
-        assert set(rank) - set(sections_of_rank) <= sections[''] | {'serving', 'snapshot', 'counters', 'energy', 'model'}   # null: nothing of the kind in the input
+        assert set(rank) - set(sections_of_rank) <= sections[''] | {'serving', 'snapshot', 'counters', 'energy', 'model', 'mpi'}   # null: nothing of the kind in the input
         for section, value in sections_of_rank.items():
             assert keys_of(value) - sections[section] == set(), section
     assert {'ranks', 'cluster'} <= named

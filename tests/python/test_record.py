@@ -398,10 +398,10 @@ def test_mode_builds_the_launcher_s_command(tmp_path):
     assert built('--mode', 'auto', '--gpus', '8', SLURM_NNODES='3', SLURM_NODEID='1', MASTER_ADDR='n0') == many
 
 
-def mpirun(*words):
+def mpirun(*words, count=3):
     if shutil.which('mpirun') is None:
         pytest.skip('mpirun is not installed')
-    return ['mpirun', '--allow-run-as-root', '--oversubscribe', '--bind-to', 'none', '-n', '3', *map(str, words)]
+    return ['mpirun', '--allow-run-as-root', '--oversubscribe', '--bind-to', 'none', '-n', str(count), *map(str, words)]
 
 
 def ranks_of(folder):

@@ -127,6 +127,49 @@ def test_the_late_rank_of_an_mpi_program_is_named(mpi_program, tmp_path):
     assert straggler['rank'] == 1 and straggler['excess_ns_per_step'] > 250e6
     (finding,) = (f for f in report['findings'] if f['rule'] == 'straggler-rank')
     assert finding['ranks'] == [1] and 'rank 1' in finding['what'], finding['what']
+    assert straggler['kind'] == 'longer_between_calls' and 'between calls of MPI' in finding['what']
+    waiting, works, _ = (rank['mpi'] for rank in report['ranks'])
+    assert waiting['functions'][0]['name'] == 'MPI_Allreduce' and waiting['total_ns'] > works['total_ns'] + 250e6
+    assert works['outside_ns'] > waiting['outside_ns'] + 250e6
+    assert 'GPU activity' not in report['verdict']
+    assert not [i for file in report['inputs'] for i in file['issues'] if i['kind'] == 'no_device_activity']
+
+
+MESSAGES = r'''
+#include <mpi.h>
+#include <stdlib.h>
+#include <unistd.h>
+int main(int argc, char** argv) {
+  int rank;
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  char* data = calloc(1000, 1);
+  for (int i = 0; i < 20; ++i) {
+    if (rank == 1) usleep(20000);
+    if (rank == 1) MPI_Send(data, 1000, MPI_CHAR, 0, 7, MPI_COMM_WORLD);
+    if (rank == 0) MPI_Recv(data, 1000, MPI_CHAR, 1, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  }
+  return MPI_Finalize();
+}
+'''
+
+
+def test_a_late_sender_of_an_mpi_program_is_named(mpi_program, tmp_path):
+    (tmp_path / 'm.c').write_text(MESSAGES)
+    subprocess.run(['mpicc', '-o', tmp_path / 'm', tmp_path / 'm.c'], check=True, timeout=60)
+    record('-o', tmp_path / 'x', '--preload', command=mpirun(tmp_path / 'm', count=2))
+    report = report_of(tmp_path / 'x')
+    assert [way['kind'] for way in report['cluster']['parallelism']] == ['unknown'], 'messages do not make a pipeline'
+    assert 'pipeline-bubble' not in [f['rule'] for f in report['findings']]
+    (finding,) = (f for f in report['findings'] if f['rule'] == 'mpi-imbalance')
+    assert finding['ranks'] == [1] and 'MPI_Recv' in finding['what'], finding['what']
+    assert finding['cost_ns'] > 250e6
+    assert any('rank 0 is in MPI_Recv' in text and 'in 20 calls of ' in text for text in finding['evidence']), finding
+    assert any('until rank 1 sends' in text for text in finding['evidence']), finding
+    text = subprocess.run([PROGRAM, 'analyze', tmp_path / 'x'], env=environment(), capture_output=True, text=True,
+                          timeout=60).stdout
+    assert 'No GPU' not in text and 'no GPU' not in text
+    assert 'outside MPI' in text and 'MPI_Recv' in text
 
 
 def test_profgpu_that_starts_mpirun(mpi_program, tmp_path):

@@ -783,6 +783,21 @@ export interface CollectiveRow {
   wait_ns: number | null;
   wait_is_lower_bound: boolean | null;
 }
+export interface MpiFunction {
+  name: string;
+  calls: number;
+  total_ns: number;
+  wall_pct: number;
+  bytes: number | null;
+  median_bytes: number | null;
+  where: string | null;
+}
+export interface MpiTime {
+  total_ns: number;
+  wall_pct: number;
+  outside_ns: number;
+  functions: MpiFunction[];
+}
 export interface MemoryPoint {
   time_ns: number;
   allocated_bytes: number | null;
@@ -1093,6 +1108,7 @@ export interface RankSections {
   energy: EnergySection | null;
   launch: Launch;
   collectives: CollectiveRow[];
+  mpi: MpiTime | null;
   memory: Memory;
   snapshot: SnapshotSection | null;
   measured: MeasuredSteps;

@@ -30,6 +30,8 @@ class Grouping {
       GroupUse& group = out.groups[group_of[i]];
       out.trains |= call.phase == Phase::kBackward || call.phase == Phase::kOptimizer;
       out.phased |= call.phase == Phase::kForward || call.phase == Phase::kBackward;
+      out.of_host = call.host.valid() && (out.of_host || is_first_);
+      is_first_ = false;
       if (!call.measured) continue;
       group.counts.at(op_of(rank, i), step_part(rank, i)).add(call);
       if (!counted.insert(group_of[i]).second) continue;
@@ -46,6 +48,7 @@ class Grouping {
   GroupUses out;
 
  private:
+  bool is_first_ = true;   // no call was seen
   uint32_t place(const CollectiveKind& kind, const CollectiveCall& call) {
     const auto [it, fresh] = places_.try_emplace(group_key(kind, call), static_cast<uint32_t>(out.groups.size()));
     if (fresh) {
@@ -125,11 +128,7 @@ class Claims {
       : group_(group), all_(all), ring_(ring), purpose_(purpose_of(group.description)) {}
 
   std::vector<GroupClaim> claims() {
-    pairs();
-    exchanges();
-    shards();
-    reductions();
-    nameless();
+    if (!all_.of_host) recognize();
     // Other operations belong to the group's purpose, if that is a single one.
     std::vector<Op> rest;
     for (int op = 0; op < kCollectiveOps; ++op)
@@ -140,6 +139,13 @@ class Claims {
   }
 
  private:
+  void recognize() {
+    pairs();
+    exchanges();
+    shards();
+    reductions();
+    nameless();
+  }
   [[nodiscard]] Count of(Op op) const { return group_.counts.of(op); }
   [[nodiscard]] Count of(Op op, StepPart part) const { return group_.counts.of(op, part); }
   [[nodiscard]] bool a_step(const Count& c, int64_t calls) const {

@@ -55,6 +55,7 @@ struct GroupUses {
   std::vector<GroupUse> groups;
   std::vector<std::vector<uint32_t>> group_of_call;   ///< by rank's index, then call
   JobLibraries libraries;     ///< of any rank
+  bool of_host = false;       ///< all are calls of MPI that block a program without a device
   bool trains = false;        ///< a backward pass or an optimizer was seen
   bool phased = false;        ///< some calls are known to be in forward or backward
 };

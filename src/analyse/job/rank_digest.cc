@@ -7,6 +7,7 @@
 #include "analyse/rank/devices.h"
 #include "analyse/rank/kernels.h"
 #include "analyse/rank/memory.h"
+#include "analyse/rank/mpi.h"
 #include "analyse/rank/phases.h"
 #include "analyse/rank/steps.h"
 #include "analyse/rank/work.h"
@@ -129,6 +130,12 @@ void add_idle(const DeviceIdle& idle, const std::vector<Step>& steps, std::vecto
     for (size_t i = first; i < steps.size() && steps[i].start_ns < gap.end_ns; ++i)
       out[i].idle_ns[static_cast<size_t>(gap.cause)] += overlap_length(gap.time(), steps[i].interval());
   }
+}
+
+void add_time_outside_mpi(const Intervals& calls, const std::vector<Step>& steps, std::vector<StepWork>& out) {
+  if (calls.empty()) return;
+  for (size_t i = 0; i < steps.size(); ++i)
+    out[i].outside_mpi_ns = steps[i].interval().length() - overlap_length(calls, steps[i].interval());
 }
 
 // A device's kernels by step, and by name, grid and block.
@@ -318,7 +325,10 @@ RankWork RankWork::compute(const Facts& facts) {
     work.steps[s.step].phase_ns[p] += s.end_ns - s.start_ns;
   }
   const Devices& devices = facts.get<Devices>();
-  if (devices.busiest < 0) return work;
+  if (devices.busiest < 0) {
+    add_time_outside_mpi(facts.get<MpiCalls>().time, steps, work.steps);
+    return work;
+  }
   const auto busiest = static_cast<size_t>(devices.busiest);
   const DeviceTime& device = devices.devices[busiest];
   add_idle(facts.get<Idle>().devices[busiest], steps, work.steps);

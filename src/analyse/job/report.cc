@@ -11,7 +11,9 @@ constexpr double kAlikePct = 2;     // ranks whose steps differ by less are not 
 constexpr double kHangRatio = 1.01; // beyond rounding: the mean includes the step in which the job hangs
 
 RankStanding standing(const Job* job, const RankReport& rank, const std::map<int, const Straggler*>& stragglers) {
-  RankStanding out{rank.rank, rank.host, {}, {}, nullptr};
+  RankStanding out;
+  out.rank = rank.rank;
+  out.host = rank.host;
   if (rank.average_step) out.step_ns = rank.average_step->elapsed_ns;
   if (job && (job->hangs() || !rank.average_step))   // without the step that hangs
     if (const auto mean = job->step_mean_ns.find(rank.rank); mean != job->step_mean_ns.end())
@@ -19,6 +21,10 @@ RankStanding standing(const Job* job, const RankReport& rank, const std::map<int
   if (const DeviceRow* busiest = rank.busiest()) {
     const DeviceUse* use = first_where(rank.use, [&](const DeviceUse& u) { return u.device == busiest->id; });
     if (use != nullptr && use->window_ns > 0) out.busy_pct = use->busy_pct();
+  }
+  if (rank.mpi && rank.devices.empty()) {
+    out.mpi_pct = rank.mpi->pct();
+    if (const MpiFunction* longest = rank.mpi->longest()) out.mpi_function = longest->name;
   }
   if (const auto late = stragglers.find(rank.rank); late != stragglers.end()) out.straggler = late->second;
   return out;

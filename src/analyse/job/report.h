@@ -23,6 +23,8 @@ struct RankStanding {
   std::string host;                       ///< empty: unknown
   std::optional<int64_t> step_ns;         ///< mean
   std::optional<double> busy_pct;         ///< of its busiest device
+  std::optional<double> mpi_pct;          ///< in calls of MPI; none: it has a device, or does not call MPI
+  std::string mpi_function;               ///< that takes most of that time; may be empty
   const Straggler* straggler = nullptr;   ///< of Report::job
 };
 

@@ -123,7 +123,8 @@ double figure(const StepWork& s) {
 // Means over steps.
 enum Measure : uint8_t {
   kCompute, kKernelTime, kKernels, kInputElements, kDataLoading, kCheckpoint, kIdleDataLoading, kIdleCheckpoint,
-  kIdleAllocation, kIdleHost, kIdleOther, kExposedMemory, kExposedCommunication, kMeasures
+  kIdleAllocation, kIdleHost, kIdleOther, kExposedMemory, kExposedCommunication,
+  kOutsideMpi, kMeasures
 };
 constexpr std::pair<const char*, double (*)(const StepWork&)> kFigures[kMeasures] = {
     {"compute_ns", figure<&StepWork::compute_ns>},
@@ -139,7 +140,8 @@ constexpr std::pair<const char*, double (*)(const StepWork&)> kFigures[kMeasures
     {"idle_host_ns", idle<IdleCause::kHostBound, IdleCause::kLaunchLatency, IdleCause::kSynchronization>},
     {"idle_other_ns", idle<IdleCause::kUnknown, IdleCause::kDependency>},
     {"exposed_memory_ns", figure<&StepWork::exposed_memory_ns>},
-    {"exposed_communication_ns", figure<&StepWork::exposed_communication_ns>}};
+    {"exposed_communication_ns", figure<&StepWork::exposed_communication_ns>},
+    {"outside_mpi_ns", figure<&StepWork::outside_mpi_ns>}};
 using Profile = std::array<double, kMeasures>;
 
 // A rank's chosen steps: means over them, and the work of each.
@@ -230,6 +232,7 @@ class Comparison {
         {"memory_allocation", more(kIdleAllocation)},
         {"compute", more(kCompute)},
         {"slow_host", more(kIdleHost)},
+        {"longer_between_calls", more(kOutsideMpi)},
         {"late", std::max(more(kIdleOther), more(kExposedMemory))}};
     const auto* largest = std::ranges::max_element(parts, {}, &std::pair<const char*, double>::second);
     if (largest->second < kExplains * late_.excess_ns || largest->second <= 0) return "late";
@@ -325,7 +328,9 @@ class Comparison {
     const double step_ns = static_cast<double>(ranks_[late_.rank].mean_step_ns());
     for (size_t m = 0; m < kMeasures; ++m) {
       const bool time = m != kKernels && m != kInputElements;
-      const bool always = m == kCompute || m == kKernels || m == kExposedCommunication;
+      const bool of_host = own_.mean[kOutsideMpi] > 0 || others_[kOutsideMpi] > 0;
+      const bool of_device = m == kCompute || m == kKernels || m == kExposedCommunication;
+      const bool always = of_host ? m == kOutsideMpi : of_device;
       const bool unknown = m == kInputElements && (own_.mean[m] < 0 || others_[m] < 0);
       const double difference = std::abs(own_.mean[m] - others_[m]);
       const bool differs = time ? difference >= kShownPct / 100 * step_ns : difference > 0.01 * others_[m];
@@ -352,7 +357,8 @@ class Comparison {
     if (k == "slow_compute" || k == "low_clocks") add_slow_kernels(out);
     if (k == "uneven_work") add_amounts(out);
     if (k == "low_clocks") add_clocks(out);
-    add("exposed communication", kExposedCommunication);
+    if (own_.mean[kOutsideMpi] > 0) add("time outside MPI", kOutsideMpi);
+    else add("exposed communication", kExposedCommunication);
   }
 
   void add_slow_kernels(WorkComparison& out) {

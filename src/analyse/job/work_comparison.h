@@ -52,7 +52,8 @@ struct SideBySide {
 };
 
 struct WorkComparison {
-  /// slow_compute, low_clocks, slow_input, uneven_work, slow_host, checkpoint, memory_allocation; late: unexplained.
+  /// slow_compute, low_clocks, slow_input, uneven_work, slow_host, checkpoint, memory_allocation,
+  /// longer_between_calls (of MPI, without a device); late: unexplained.
   std::string kind = "late";
   std::vector<SideBySide> side_by_side;   ///< means over the late steps
   std::vector<std::string> evidence;      ///< short texts

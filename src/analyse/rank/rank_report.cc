@@ -134,7 +134,9 @@ Quality Quality::compute(const Facts& facts) {
   if (trace.only_snapshots()) return quality;
   const auto captures = [](const Intervals& of_thread) { return !of_thread.empty(); };
   const bool captured = std::ranges::any_of(facts.get<Captures>().time, captures);
-  if (trace.activity.size() == 0)
+  // An MPI program without a GPU is whole as it is.
+  const bool of_host = trace.recorded && !facts.get<MpiCalls>().time.empty();
+  if (trace.activity.size() == 0 && !of_host)
     issues.push_back({TraceIssueKind::kNoDeviceActivity, 1,
                       "no GPU activity in the file: device figures are missing" +
                           (captured ? " (a graph is captured, and nothing runs)" : where_activity_may_be(trace))});

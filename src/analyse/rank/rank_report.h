@@ -22,6 +22,7 @@
 #include "analyse/rank/measured.h"
 #include "analyse/rank/memory.h"
 #include "analyse/rank/model.h"
+#include "analyse/rank/mpi.h"
 #include "analyse/rank/ops.h"
 #include "analyse/rank/phases.h"
 #include "analyse/rank/roofline.h"
@@ -76,6 +77,7 @@ struct RankReport {
   std::optional<EnergySection> energy;      ///< none without samples of devices
   Launch launch;
   std::vector<CollectiveRow> collectives;
+  std::optional<MpiTime> mpi;               ///< none without calls of MPI
   Memory memory;
   std::optional<SnapshotSection> snapshot;  ///< of PyTorch's allocator, where one was taken
   MeasuredSteps measured;
@@ -108,6 +110,7 @@ struct RankReport {
           self.energy);
     visit(Section{"launch", "Launches", "cost and latency of launches"}, self.launch);
     visit(Section{"collectives", "Collectives", "collectives by name, dtype, group and size", true}, self.collectives);
+    visit(Section{"mpi", "MPI", "time in calls of MPI, by function"}, self.mpi);
     visit(Section{"memory", "Memory", "device memory according to the framework's allocator"}, self.memory);
     visit(Section{"snapshot", "Memory snapshot", "memory at its peak by category and line; growth, out of memory"},
           self.snapshot);

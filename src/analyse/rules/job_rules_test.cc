@@ -109,6 +109,57 @@ TEST(StragglerRank, RanksThatAreLateForDifferentReasonsHaveTheirOwnFixes) {
   EXPECT_EQ(of_rank("rank 5: "), 2);
 }
 
+/// Ranks of an MPI program without a device: time between the calls, and in them.
+struct GivenMpiJob : GivenJob {
+  explicit GivenMpiJob(const std::vector<std::pair<int64_t, int64_t>>& times) : GivenJob(static_cast<int>(times.size())) {
+    for (size_t r = 0; r < times.size(); ++r) {
+      RankMeasure& m = evidence.ranks[r].measure;
+      m.has_device = false;
+      MpiTime& mpi = m.mpi.emplace();
+      mpi.wall_ns = m.wall_ns;
+      std::tie(mpi.outside_ns, mpi.total_ns) = times[r];
+      MpiFunction recv;
+      recv.name = "MPI_Recv", recv.calls = 30, recv.total_ns = mpi.total_ns, recv.median_bytes = 512 << 10;
+      recv.pct = mpi.pct();
+      mpi.functions.push_back(std::move(recv));
+    }
+  }
+  [[nodiscard]] ReportVerdict verdict() const { return diagnose(evidence).verdict; }
+};
+
+TEST(MpiImbalance, NamesTheRankThatTheOthersWaitFor) {
+  GivenMpiJob given({{100'000'000, 300'000'000}, {320'000'000, 80'000'000}, {120'000'000, 280'000'000}});
+  Pair pair;
+  pair.from = 1, pair.to = 0, pair.calls = 30, pair.receiver_wait_ns = 190'000'000;
+  given.job.pairs = {pair};
+  const auto f = given.said("mpi-imbalance");
+  ASSERT_TRUE(f);
+  EXPECT_EQ(f->ranks, (std::vector<int>{1}));
+  EXPECT_EQ(f->what, "rank 1 works longer between calls of MPI than the others, which wait in MPI_Recv");
+  EXPECT_EQ(f->cost_ns, 200'000'000);
+  ASSERT_EQ(f->evidence.size(), 2u);
+  EXPECT_EQ(f->evidence[0], "rank 0 is in MPI_Recv for 300 ms (75 % of the time), in 30 calls of 512 KiB");
+  EXPECT_EQ(f->evidence[1], "rank 0 waits 190 ms until rank 1 sends: 30 messages");
+  EXPECT_TRUE(given.verdict().text.starts_with("Rank 1 works longer than the others, which wait for it in MPI_Recv"))
+      << given.verdict().text;
+}
+
+TEST(MpiImbalance, EvenRanksAreSilentAndTheVerdictSaysHowLongTheyAreInMpi) {
+  const GivenMpiJob given({{200'000'000, 200'000'000}, {210'000'000, 190'000'000}});
+  EXPECT_FALSE(GivenMpiJob(given).said("mpi-imbalance"));
+  EXPECT_EQ(given.verdict().text, "Rank 0 is in calls of MPI 50 % of the time, most of it in MPI_Recv; rank 1 48 %.");
+  const GivenMpiJob busy({{390'000'000, 8'000'000}, {392'000'000, 4'000'000}});
+  EXPECT_TRUE(busy.verdict().text.starts_with("Calls of MPI take at most 2 % of the time")) << busy.verdict().text;
+}
+
+TEST(MpiImbalance, LeavesToStragglersWhatCollectivesShow) {
+  GivenMpiJob given({{100'000'000, 300'000'000}, {320'000'000, 80'000'000}});
+  given.late(1, "longer_between_calls", 20'000'000);
+  EXPECT_FALSE(given.said("mpi-imbalance"));
+  EXPECT_EQ(given.said("straggler-rank")->what,
+            "rank 1 arrives late at collectives: it computes longer between calls of MPI");
+}
+
 WhatIf row(std::string change, int64_t saved_ns) {
   WhatIf w;
   w.change = std::move(change);

@@ -659,7 +659,7 @@ RankMeasure rank_measure(const Measured& m) {
     out.snapshot.peak_bytes = snapshot->peak.allocated_bytes, out.snapshot.peak_known = snapshot->history_recorded;
   out.snapshot.alone = m.trace().only_snapshots();
   if (m.has_device()) measure_device(m, out);
-  else out.host_places = host_places(m);
+  else out.host_places = host_places(m), out.mpi = MpiTime::compute(m.facts());
   return out;
 }
 

@@ -12,7 +12,7 @@ extern const Rule kLowGpuUtilization, kDataLoadingBound, kHostBoundLaunches, kDe
     kSlowTransport, kNcclWarnings,
     kWrongResults, kOom, kPeakSpike, kRetainedGraph, kReferenceCycle, kDuplicateWeights, kOversizedWorkspace,
     kHostPinnedGrowth,
-    kSlowProducts, kMemoryBound, kLowMfu;
+    kSlowProducts, kMemoryBound, kLowMfu, kMpiImbalance;
 
 const std::vector<const Rule*>& rules() {
   static const std::vector<const Rule*> all = {
@@ -28,7 +28,7 @@ const std::vector<const Rule*>& rules() {
       &kNcclWarnings,
       &kWrongResults, &kOom,
       &kPeakSpike, &kRetainedGraph, &kReferenceCycle, &kDuplicateWeights, &kOversizedWorkspace, &kHostPinnedGrowth,
-      &kSlowProducts, &kMemoryBound, &kLowMfu};
+      &kSlowProducts, &kMemoryBound, &kLowMfu, &kMpiImbalance};
   return all;
 }
 

@@ -14,6 +14,7 @@
 #include "analyse/job/job.h"
 #include "analyse/rank/facts.h"
 #include "analyse/rank/frameworks.h"
+#include "analyse/rank/mpi.h"
 #include "analyse/rank/idle.h"
 #include "analyse/rank/phases.h"
 #include "analyse/rank/telemetry.h"
@@ -60,6 +61,8 @@ struct RankMeasure {
   bool cut_off = false;                  ///< a file of it ends early
   std::string no_evidence;               ///< why its times say little about the program, in sentences; empty: they do
   SnapshotMeasure snapshot;
+
+  std::optional<MpiTime> mpi;            ///< of a program without a device that calls MPI
 
   bool has_device = false;               ///< the rest is about the busiest device
   std::string device_label, device_name; ///< "GPU 0"; empty: unknown name

@@ -85,8 +85,30 @@ bool is_serious(const RuleFinding& f) { return f.finding.severity != Severity::k
 // What a reader must answer first; empty: nothing.
 std::string device_question(const RankMeasure& m) {
   const std::string_view reason = recorder_advice(m.recorder).device_activity;
-  const bool asks = !m.has_device && !m.cut_off && !reason.empty();
+  const bool asks = !m.has_device && !m.mpi && !m.cut_off && !reason.empty();
   return asks ? fmt::format("This trace has no GPU activity: {} ", reason) : "";
+}
+
+// How much of the time the ranks of a program without a device are in MPI.
+ReportVerdict verdict_of_mpi(const Evidence& evidence) {
+  constexpr double kNotableMpiPct = 10;
+  const RankMeasure *most = nullptr, *least = nullptr;
+  for (const RankDiagnosis& r : evidence.ranks) {
+    if (!r.measure.mpi) continue;
+    if (most == nullptr || r.measure.mpi->pct() > most->mpi->pct()) most = &r.measure;
+    if (least == nullptr || r.measure.mpi->pct() < least->mpi->pct()) least = &r.measure;
+  }
+  const MpiFunction* longest = most->mpi->longest();
+  const double pct = most->mpi->pct();
+  if (pct < kNotableMpiPct || longest == nullptr)
+    return {fmt::format("Calls of MPI take {}{} of the time; the rest is the program's own work, which this recording "
+                        "does not show.",
+                        most == least ? "" : "at most ", format_percent(pct, 0)),
+            VerdictKind::kInconclusive};
+  std::string text = fmt::format("Rank {} is in calls of MPI {} of the time, most of it in {}", most->rank,
+                                 format_percent(pct, 0), longest->name);
+  if (most != least) text += fmt::format("; rank {} {}", least->rank, format_percent(least->mpi->pct(), 0));
+  return {text + ".", VerdictKind::kBottleneck};
 }
 
 // A CPU program's trace looks like one in which GPU activity was not recorded.
@@ -231,7 +253,8 @@ ReportVerdict verdict_of_steps(const Evidence& evidence, const std::vector<RuleF
     return {device_question(of) + where(*costly, evidence.job) + gain(saving, of), VerdictKind::kBottleneck,
             std::move(saving)};
   }
-  return with_device == nullptr ? verdict_of_host(m) : verdict_of_use(evidence, findings, m);
+  if (with_device != nullptr) return verdict_of_use(evidence, findings, m);
+  return m.mpi ? verdict_of_mpi(evidence) : verdict_of_host(m);
 }
 
 constexpr std::string_view kRecordDevice =

@@ -1,6 +1,6 @@
 // What samples say of the devices, on the time axis of the trace, under what the kernels did.
 
-import { element, shown } from './dom';
+import { button, element, shown } from './dom';
 import { isEventTrack } from './evidence';
 import { count, duration, inUnit, kUnknown, number, percent } from './quantity';
 import { seriesPlot, zoomTools, type Line, type SeriesPlot } from './series_plot';
@@ -24,6 +24,9 @@ const kLanes: Lane[] = [
 
 const kBins = 600;
 const kPlotHeight = 130;
+// Drawn at once; a click draws as many more.
+const kMostPlotted = 12;
+const kMostColumns = 24;
 
 type Record_ = Record<string, unknown>;
 
@@ -50,7 +53,8 @@ function busyShares(data: PageData, group: string, rank: number): number[] {
   return sums.map((sum) => Math.min(100, (100 * sum) / bin_ns));
 }
 
-function mergedEvents(data: PageData, tracks: EventTrack[]): [number, number][] {
+/** The time in which any of the tracks has an event. */
+export function mergedEvents(data: PageData, tracks: EventTrack[]): [number, number][] {
   const all = tracks.flatMap((track) => {
     const starts = data.column(track.start, 'delta');
     const durations = data.column(track.duration);
@@ -187,11 +191,14 @@ function scalar(value: unknown, unit: string): string {
   return unit ? inUnit(value, unit) : number(value);
 }
 
-function telemetryTable(devices: Record_[]): HTMLElement {
+function telemetryTable(all: Record_[]): HTMLElement {
+  const devices = all.slice(0, kMostColumns);
+  const rest = all.length - devices.length;
   const rows = kTelemetryRows.filter(([field]) => devices.some((d) => d[field] !== null && d[field] !== undefined));
   const held = devices.map((device) => (Array.isArray(device.throttle) ? (device.throttle as Record_[]) : []));
   const reasons = [...new Set(held.flat().map((row) => String(row.words ?? row.reason)))];
-  return element('div', { class: 'scroll plain' }, element('table', { class: 'data static' },
+  return element('div', { class: 'scroll plain' }, rest > 0 && element('p', { class: 'quiet' },
+    `The first ${count(devices.length)} of ${count(all.length)} GPUs; profgpu analyze --json has all of them under telemetry.`), element('table', { class: 'data static' },
     element('thead', {}, element('tr', {}, element('td'), ...devices.map((d) =>
       element('th', { class: 'num', scope: 'col' }, shown(`GPU ${String(d.device)}${d.name ? `  ${String(d.name)}` : ''}`, 80))))),
     element('tbody', {},
@@ -228,12 +235,23 @@ export const devices: View = {
     const { data } = context;
     const plots: SeriesPlot[] = [];
     const telemetry = telemetryOf(context);
-    for (const device of [...new Set(data.samples.map((s) => s.device))]) {
-      const made = devicePlots(context, device, data.samples.filter((s) => s.device === device));
-      if (made.length === 0) continue;
-      root.append(element('h2', {}, `GPU ${shown(device, 60)}`, element('span', { class: 'quiet' }, 'over time')), zoomTools(context, made[0]!), ...made.map((p) => p.root));
-      plots.push(...made);
-    }
+    const series = new Map<string, SampleSeries[]>();
+    for (const one of data.samples) series.set(one.device, [...(series.get(one.device) ?? []), one]);
+    const left = [...series.keys()];
+    const plotted = element('div');
+    const more = button('', { class: 'more-devices' }, () => plotMore());
+    const plotMore = () => {
+      for (const device of left.splice(0, kMostPlotted)) {
+        const made = devicePlots(context, device, series.get(device)!);
+        if (made.length === 0) continue;
+        plotted.append(element('h2', {}, `GPU ${shown(device, 60)}`, element('span', { class: 'quiet' }, 'over time')), zoomTools(context, made[0]!), ...made.map((p) => p.root));
+        plots.push(...made);
+      }
+      more.hidden = left.length === 0;
+      more.textContent = `Plot ${count(Math.min(left.length, kMostPlotted))} more of ${count(series.size)} GPUs`;
+    };
+    root.append(plotted, more);
+    plotMore();
     if (telemetry.length > 0) root.append(element('h2', {}, 'Samples', element('span', { class: 'quiet' }, 'over the time of the trace')), telemetryTable(telemetry));
     const slowed = slowedKernels(data);
     if (slowed.length > 0) root.append(...slowedTable(slowed, context));

@@ -1,10 +1,11 @@
 // Under the verdict: what a step takes and would take, and one typical step with what the host and the GPU do in it.
 
 import { cssColour, cssInk } from './colours';
+import { mergedEvents } from './devices';
 import { button, element, shown } from './dom';
 import { isEventTrack, stepStretches } from './evidence';
 import { duration, percent } from './quantity';
-import { isLeftOut, isWholeTrace, ofRange, words } from './report';
+import { devicesOfFindings, isLeftOut, isWholeTrace, ofRange, words, type RankReport } from './report';
 import { categoryTitle } from '../categories';
 import type { EventTrack } from '../page_data';
 import type { Context, Stretch } from './view';
@@ -97,14 +98,27 @@ function typical({ data, rank }: Context): { index: number; stretch: Stretch } |
   return inner.sort((a, b) => length(a) - length(b))[Math.floor((inner.length - 1) / 2)];
 }
 
+// The busiest device, and the one that the most expensive finding names.
+function lanesOf({ analysis, rank }: Context): number[] {
+  const busiest = rank.devices.reduce<RankReport['devices'][0] | undefined>((a, b) => (!a || b.busy_ns > a.busy_ns ? b : a), undefined);
+  const named = devicesOfFindings(analysis, rank).slice(0, 1);
+  return [...new Set([...(busiest ? [busiest.id] : []), ...named])].sort((a, b) => a - b);
+}
+
+// Streams side by side count once.
+function busyWithin({ data }: Context, tracks: EventTrack[], { start_ns, end_ns }: Stretch): number {
+  const merged = mergedEvents(data, tracks.filter((track) => track.kind === 'stream'));
+  return merged.reduce((sum, [start, end]) => sum + Math.max(0, Math.min(end, end_ns) - Math.max(start, start_ns)), 0);
+}
+
 function typicalStep(context: Context): HTMLElement | null {
   const { data, rank, analysis } = context;
   const step = typical(context);
-  const device = rank.devices.reduce((a, b) => (!a || b.busy_ns > a.busy_ns ? b : a), rank.devices[0]);
   const of_rank = data.tracks.filter(isEventTrack).filter((track) => track.rank === rank.rank);
   const phases = of_rank.filter((track) => track.kind === 'phase');
-  const on_device = device ? of_rank.filter((track) => ['idle', 'stream'].includes(track.kind) && track.group === `GPU ${device.id}`) : [];
-  if (!step || phases.length + on_device.length === 0) return null;
+  const on_devices = lanesOf(context).map((id) => [`GPU ${id}`, of_rank.filter((track) => ['idle', 'stream'].includes(track.kind) && track.group === `GPU ${id}`)] as const)
+    .filter(([, tracks]) => tracks.length > 0);
+  if (!step || phases.length + on_devices.length === 0) return null;
   const named = rank.steps[step.index]!;
   const length_ns = step.stretch.end_ns - step.stretch.start_ns;
   const whose = analysis.ranks.length > 1 ? `, rank ${rank.rank}` : '';
@@ -113,7 +127,7 @@ function typicalStep(context: Context): HTMLElement | null {
     element('h2', {}, one, element('span', { class: 'quiet' }, `${duration(length_ns)}${duration(named.elapsed_ns) === duration(length_ns) ? '' : ` ${ofRange(rank)}`}${whose}`),
       button('Open in timeline', { class: 'see', 'aria-label': `Open in timeline: ${shown(named.name, 60)}` }, () => context.show(step.stretch))),
     element('div', { class: 'lanes' }, ...(phases.length > 0 ? lane('host', pieces(context, phases, step.stretch, 'other_phase')) : []),
-      ...(on_device.length > 0 ? lane(`GPU ${device!.id}`, pieces(context, on_device, step.stretch, 'idle', named.device_busy_ns ?? 0)) : [])));
+      ...on_devices.flatMap(([title, tracks]) => lane(title, pieces(context, tracks, step.stretch, 'idle', busyWithin(context, tracks, step.stretch))))));
 }
 
 export function hero(context: Context): HTMLElement[] {

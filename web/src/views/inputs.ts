@@ -29,20 +29,21 @@ function issueItem(issue: Issue, path: string, rank: number | null = null): HTML
       element('p', { class: 'quiet' }, `${issue.severity}, ${issue.kind.replace(/_/g, ' ')}${issue.count > 1 ? `, ${count(issue.count)} times` : ''}, in ${shown(path, 200)}${rank === null ? '' : `, rank ${rank}`}`)));
 }
 
+// More rows than anybody reads one by one: the JSON document has them all.
+const kMostDevices = 500;
+
 function machine(context: Context): HTMLElement {
-  const rows = context.analysis.ranks.flatMap((rank) => {
-    const devices = rank.devices.length > 0 ? rank.devices : [undefined];
-    return devices.map((device) => element('tr', {},
-      element('td', { class: 'num' }, rank.rank), element('td', {}, shown(rank.host ?? kUnknown, 80)),
-      element('td', { class: 'num' }, device ? device.id : kUnknown), element('td', {}, shown(device?.name ?? kUnknown, 80)),
-      element('td', { class: 'num' }, device ? duration(device.window_ns) : kUnknown), element('td', { class: 'num' }, percent(device?.window_utilization_pct)),
-      element('td', { class: 'num' }, rank.world_size === null ? kUnknown : String(rank.world_size))));
-  });
+  const all = context.analysis.ranks.flatMap((rank) => (rank.devices.length > 0 ? rank.devices : [undefined]).map((device) => ({ rank, device })));
+  const rows = all.slice(0, kMostDevices).map(({ rank, device }) => element('tr', {},
+    element('td', { class: 'num' }, rank.rank), element('td', {}, shown(rank.host ?? kUnknown, 80)),
+    element('td', { class: 'num' }, device ? device.id : kUnknown), element('td', {}, shown(device?.name ?? kUnknown, 80)),
+    element('td', { class: 'num' }, device ? duration(device.window_ns) : kUnknown), element('td', { class: 'num' }, percent(device?.window_utilization_pct)),
+    element('td', { class: 'num' }, rank.world_size === null ? kUnknown : String(rank.world_size))));
   const head = ['Rank', 'Host', 'GPU', 'Device', 'Window', 'Busy', 'Ranks of the job'];
   const numeric = new Set(['Rank', 'GPU', 'Window', 'Busy', 'Ranks of the job']);
   return element('div', { 'class': 'scroll plain', 'tabindex': 0, 'role': 'region', 'aria-label': 'Machine, table' }, element('table', { class: 'data static' },
     element('thead', {}, element('tr', {}, ...head.map((name) => element('th', { scope: 'col', class: numeric.has(name) ? 'num' : '' }, name)))),
-    element('tbody', {}, ...rows)));
+    element('tbody', {}, ...rows)), all.length > rows.length && element('p', { class: 'quiet' }, `… and ${count(all.length - rows.length)} more`));
 }
 
 function keptNote(context: Context): string {

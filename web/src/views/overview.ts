@@ -9,7 +9,7 @@ import { logSections } from './log';
 import { peakCategories } from './memory_peak';
 import { bytes, count, counted, duration, inUnit, percent } from './quantity';
 import { distanceSentence } from './roofline';
-import { categoryOfKernel, isOfOtherRanks, isPhase, isWholeTrace, ofRange, words, type AverageStep, type Check, type Cluster, type Input, type RankReport, type Use } from './report';
+import { categoryOfKernel, devicesOfFindings, isOfOtherRanks, isPhase, isWholeTrace, ofRange, words, type AverageStep, type Check, type Cluster, type Input, type RankReport, type Use } from './report';
 import { categoryTitle, causeTitle } from '../categories';
 import { rankName, type Context, type View } from './view';
 
@@ -141,8 +141,21 @@ function kernelParts(rank: RankReport, device: number): Part[] {
   return [...sums].map(([category, ns]) => ({ name: categoryTitle(category), ns, pct: share(ns, whole), category })).sort((a, b) => b.ns - a.ns);
 }
 
-function deviceSections(rank: RankReport): HTMLElement[] {
-  return rank.use.flatMap((use) => {
+// Of many devices: those that findings name, then the least busy.
+const kMostDevices = 8;
+
+function devicesShown({ analysis, rank }: Context): Use[] {
+  const named = devicesOfFindings(analysis, rank);
+  const place = (use: Use) => (named.includes(use.device) ? named.indexOf(use.device) : named.length);
+  const first = [...rank.use].sort((a, b) => place(a) - place(b) || (a.busy_pct ?? 0) - (b.busy_pct ?? 0)).slice(0, kMostDevices);
+  return rank.use.filter((use) => first.includes(use));
+}
+
+function deviceSections(context: Context): HTMLElement[] {
+  const { rank } = context;
+  const shown_here = devicesShown(context);
+  const rest = rank.use.length - shown_here.length;
+  const sections = shown_here.flatMap((use) => {
     const kernels = kernelParts(rank, use.device);
     const idle = use.idle.map((share) => {
       const all = rank.idle.find((row) => row.device === use.device && row.cause === share.cause);
@@ -161,6 +174,11 @@ function deviceSections(rank: RankReport): HTMLElement[] {
         element('h2', {}, `Idle by cause`, element('span', { class: 'quiet' }, `GPU ${use.device}; of ${duration(use.window_ns)}${withoutWarmup(use)}${isWholeTrace(rank) ? ', the whole trace' : ', from the first step’s start to the last one’s end or the last activity'}`)), barList(idle)),
     ].filter((part): part is HTMLElement => part instanceof HTMLElement);
   });
+  if (rest > 0) {
+    sections.unshift(element('p', { class: 'quiet more-devices' },
+      `${count(shown_here.length)} of ${counted(rank.use.length, 'GPU')}: those that findings name, then the least busy. All are in `, element('code', {}, 'profgpu analyze --section use'), '.'));
+  }
+  return sections;
 }
 
 function provenance(context: Context): string {
@@ -231,7 +249,7 @@ export const overview: View = {
     const checks = checklist(context);
     const after = next(context);
     const sums = element('div', { class: 'sums' });
-    for (const part of [turns, peakSection(rank), step, servingSection(rank), ...deviceSections(rank), checks, after]) if (part) sums.append(part);
+    for (const part of [turns, peakSection(rank), step, servingSection(rank), ...deviceSections(context), checks, after]) if (part) sums.append(part);
     root.append(element('div', { class: 'columns' }, element('div', {}, findingList(context), ...logSections(analysis), ...insteadOfWarnings(context)), sums));
   },
 };

@@ -23,7 +23,7 @@ export type Check = CheckRow & { verdict: 'pass' | 'fail' | 'unknown' };
 
 /** What a rank has; an older report may lack what is optional here. */
 export interface RankReport extends Omit<RankSections, 'average_step' | 'serving' | 'launch' | 'memory' | 'measured' | 'threads' | 'work' | 'limits' |
-  'roofline' | 'counters' | 'distance' | 'model' | 'energy'> {
+  'roofline' | 'counters' | 'distance' | 'model' | 'energy' | 'mpi'> {
   rank: number; world_size: number | null; host: string | null; frameworks: string[]; serving?: Serving | null;
   average_step?: AverageStep | null; launch: Launch | null; memory: Memory | null;
   limits?: Limits | null; roofline?: Roofline | null; distance?: Distance | null;
@@ -81,6 +81,12 @@ export function analysisOf(document: Record<string, unknown>): Analysis {
 /** Whether a check has no answer because only one of several ranks could be compared. */
 export function isOfOtherRanks(check: Check, ranks: number): boolean {
   return check.verdict === 'unknown' && check.id === 'communication' && check.record === null && ranks === 1;
+}
+
+/** Devices of a rank that findings name, those of the most expensive first. */
+export function devicesOfFindings({ findings, ranks }: Analysis, { rank }: RankReport): number[] {
+  const of_rank = findings.filter(({ seen, ranks: named }) => (seen.rank === null ? ranks.length === 1 || named.includes(rank) : seen.rank === rank));
+  return [...new Set(of_rank.map(({ seen }) => seen.device).filter((device) => device !== null))];
 }
 
 /** As the timeline has it: copies and sets by the device's engines are no copy kernels. */
