@@ -27,7 +27,7 @@ class BenchResult:
 
     @property
     def figures(self) -> List[Dict[str, Any]]:
-        """A dict per figure: benchmark, name, label, device, peer, value, best, unit ("GB/s", "TFLOP/s", "ns"), spread_pct,
+        """A dict per figure: benchmark, name, label, device, peer, value, best, unit ("GB/s", "TFLOP/s", "ns", "B"), spread_pct,
         runs, and what the device did meanwhile. Unknown values are None."""
         return list(self.document["figures"])
 

@@ -60,6 +60,7 @@ Result<BenchCommand> bench_command(const Arguments& arguments) {
   // Of several processes each would measure this machine; collectives are over all of them.
   if (c.bench.names == std::vector<std::string>{"collectives"}) c.bench.launched = launched_rank();
   c.bench.rendezvous = arguments.value("--rendezvous");
+  c.bench.lock_clocks = arguments.has("--lock-clocks");
   c.bench.full = arguments.has("--full"), c.bench.path = arguments.value("--path");
   c.output = arguments.value("--output"), c.saved = arguments.value("--saved");
   c.compare = arguments.value("--compare");
@@ -70,6 +71,9 @@ Result<BenchCommand> bench_command(const Arguments& arguments) {
   c.from = arguments.value("--from"), c.saves = arguments.has("--save");
   if (!c.from.empty() && c.bench.names != std::vector<std::string>{"matmul"})
     return Error{"--from is for the benchmark matmul", "profgpu bench matmul --from trace.json.gz"};
+  if (c.bench.lock_clocks && c.saves)
+    return Error{"--lock-clocks measures at clocks that jobs do not run at: --save is for the clocks that they have",
+                 "-o FILE saves it for comparisons"};
   OptionReader read(arguments);
   read.time("--duration", kSecond_ns, 24 * 3600 * kSecond_ns, c.bench.duration_ns);
   read.whole("--width", 0, 10'000, c.width).time("--timeout", kSecond_ns, 3600 * kSecond_ns, c.bench.patience_ns);
@@ -300,6 +304,7 @@ const Command kBench{
                  {"--path PATH", "a file or folder, as of a data set, for storage"},
                  {"--from TRACE", "matmul: the products of this job, each alone"},
                  {"--duration TIME", "burn: how long (default 600)"},
+                 {"--lock-clocks", "hold the clocks still meanwhile, so that runs are alike; needs the right to, as root has"},
                  {"--rendezvous FILE", "where the ranks of a job find each other, if the launcher does not say"},
                  {"--timeout TIME", "give up on a call that takes longer (default 60)"}}},
                device_flags(kVisibleDevices),

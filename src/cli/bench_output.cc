@@ -114,6 +114,8 @@ std::string conditions_of(const Figure& f) {
   if (r.power_w) append_listed(text, fmt::format("{:.0f} W", *r.power_w));
   if (r.temperature_c) append_listed(text, fmt::format("{:.0f} °C", *r.temperature_c));
   if (!r.held_back_by.empty()) append_listed(text, "clocks limited by " + r.held_back_by);
+  if (const auto share = f.link_share_pct())
+    append_listed(text, fmt::format("{} of {}", format_percent(*share, 0), f.link_text()));
   if (!r.pcie_link.empty() && f.node) append_listed(text, r.pcie_link);
   if (f.outliers > 0) append_listed(text, plural(f.outliers, "outlier", "outliers"));
   if (!f.used_by.empty()) append_listed(text, "beside " + f.used_by);

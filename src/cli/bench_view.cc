@@ -74,14 +74,18 @@ std::string near_text(const Quantity& q) {
   return all ? "the GPU's own node" : "own node of " + own;
 }
 
+// "93 % of 18 NVLinks": the median of what is known.
+std::string link_share_text(const Quantity& q) {
+  std::vector<double> shares;
+  const Figure* known = nullptr;
+  for (const Figure* f : q.figures)
+    if (const auto share = f->link_share_pct()) shares.push_back(*share), known = known ? known : f;
+  return known ? fmt::format("{} of {}", format_percent(median_of(shares), 0), known->link_text()) : "";
+}
+
 std::string note_of(const Quantity& q) {
   std::string note;
   const Figure& f = q.first();
-  if (f.unit == "GB/s" && f.link_gbps && *f.link_gbps > 0 && f.link.starts_with("NV"))
-    note = fmt::format("{} of {} NVLinks", format_percent(100 * q.median() / *f.link_gbps, 0), f.link.substr(2));
-  else if (f.unit == "GB/s" && f.readings.pcie_gbps && f.name.find("memcpy_ce") != std::string::npos && !f.peer)
-    note = fmt::format("{} of the PCIe link{}", format_percent(100 * q.median() / *f.readings.pcie_gbps, 0),
-                       contains(f.readings.pcie_link, " of ") ? ", " + f.readings.pcie_link : "");
   if (f.near) append_listed(note, near_text(q));
   if (f.algbw_gbps) append_listed(note, "algbw " + format_measured(*f.algbw_gbps, "GB/s"));
   std::string held;
@@ -128,6 +132,10 @@ Lines table_lines(const BenchResult& result, std::string_view benchmark, const s
   if (changed) grid.add_column("change", true);
   if (several) grid.add_column("worst");
   grid.add_column("spread", true), grid.add_column("runs", true);
+  const bool cached = std::ranges::any_of(all, [](const Quantity& q) { return !q.first().cache.empty(); });
+  const bool linked = std::ranges::any_of(all, [](const Quantity& q) { return !link_share_text(q).empty(); });
+  if (cached) grid.add_column("cache");
+  if (linked) grid.add_column("of the link");
   if (of_devices) grid.add_column("SM clock", true), grid.add_column("power", true);
   const bool noted = std::ranges::any_of(all, [](const Quantity& q) { return !note_of(q).empty(); });
   if (noted) grid.add_column("");
@@ -145,6 +153,8 @@ Lines table_lines(const BenchResult& result, std::string_view benchmark, const s
     if (several) row.push_back({worst_text(q)});
     row.push_back({format_percent(spread_pct), spread_pct > 5 ? Style::kWarn : Style::kPlain});
     row.push_back({std::to_string(runs)});
+    if (cached) row.push_back({q.first().cache});
+    if (linked) row.push_back({link_share_text(q)});
     if (of_devices) {
       row.push_back({mean_text(q, &DeviceReadings::sm_clock_mhz, "MHz")});
       row.push_back({mean_text(q, &DeviceReadings::power_w, "W")});

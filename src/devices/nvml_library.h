@@ -35,6 +35,7 @@ constexpr uint64_t kNotAvailable = ~uint64_t{0};
 constexpr uint32_t kNotAvailable32 = ~uint32_t{0};
 constexpr uint32_t kAllLinks = ~uint32_t{0};  ///< scope of NVLink fields: the sum
 constexpr uint32_t kMaxLinks = 18;
+constexpr uint32_t kTdpClock = 0xffffff01;   ///< in place of MHz: what the device holds within its power limit
 
 struct PciInfo {
   char bus_id_legacy[16];
@@ -251,6 +252,8 @@ class Api {
   Return (*clock_max)(Device, uint32_t, uint32_t*) = find("nvmlDeviceGetMaxClockInfo");
   Return (*clock_reasons)(Device, uint64_t*) =
       find("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons");
+  Return (*lock_clocks)(Device, uint32_t least_mhz, uint32_t most_mhz) = find("nvmlDeviceSetGpuLockedClocks");
+  Return (*unlock_clocks)(Device) = find("nvmlDeviceResetGpuLockedClocks");
   GetUint pcie_generation = find("nvmlDeviceGetCurrPcieLinkGeneration");
   GetUint pcie_width = find("nvmlDeviceGetCurrPcieLinkWidth");
   GetUint pcie_generation_max = find("nvmlDeviceGetMaxPcieLinkGeneration");

@@ -114,6 +114,8 @@ TEST(BenchResult, IsTheSameAfterAFile) {
   r.figures[1].node = 1, r.figures[1].near = false, r.figures[0].used_by = "python (pid 7)";
   r.not_measured = {{"matmul", "fp8 8192³", 3, "cuBLASLt has no kernel", "a hint"},
                     {"launch", "", 1, "lost", "", MissKind::kLost}};
+  r.figures[0].cache = "warm", r.clocks_locked = {0, 2};
+  r.figures[1].link = "NV18", r.figures[1].link_gbps = 450, r.figures[1].unit = "GB/s";
   r.interrupted = r.selected = true, r.benchmarks = {"launch", "matmul"}, r.machine.governor = "powersave";
   r.notes = {"GPU 0 is used by python (pid 7) as well"};
   const std::string json = bench_json(r);
@@ -122,6 +124,59 @@ TEST(BenchResult, IsTheSameAfterAFile) {
   EXPECT_EQ(bench_json(*read), json);
   EXPECT_EQ(read->figures[0].readings.held_back_by, "the power limit");
   EXPECT_EQ(read->not_measured[0].device, 3);
+  EXPECT_EQ(read->clocks_locked, (std::vector<int64_t>{0, 2}));
+  EXPECT_EQ(read->figures[0].cache, "warm");
+}
+
+TEST(Figure, IsAShareOfItsLink) {
+  Figure f;
+  f.benchmark = "bandwidth", f.name = "device_to_device_memcpy_write_ce", f.unit = "GB/s", f.value = 360;
+  f.device = 0, f.peer = 1, f.link = "NV18", f.link_gbps = 450;
+  EXPECT_DOUBLE_EQ(f.link_share_pct().value_or(0), 80);
+  EXPECT_EQ(f.link_text(), "18 NVLinks");
+  // Of a pair over PCIe the sender's link alone says nothing: the receiver's may be the slower.
+  f.link = "SYS", f.link_gbps.reset(), f.readings.pcie_gbps = 400;
+  EXPECT_FALSE(f.link_share_pct());
+  f.peer.reset(), f.link = "", f.name = "host_to_device_memcpy_ce", f.readings.pcie_link = "Gen5 ×8 of ×16";
+  EXPECT_DOUBLE_EQ(f.link_share_pct().value_or(0), 90);
+  EXPECT_EQ(f.link_text(), "the PCIe link, Gen5 ×8 of ×16");
+  f.unit = "ns";
+  EXPECT_FALSE(f.link_share_pct());
+  Figure collective;
+  collective.benchmark = "collectives", collective.unit = "GB/s", collective.value = 200;
+  collective.link = "8 NICs", collective.link_gbps = 400;
+  EXPECT_DOUBLE_EQ(collective.link_share_pct().value_or(0), 50);
+  EXPECT_EQ(collective.link_text(), "a host's 8 NICs");
+  EXPECT_EQ(collective.link_class(), "") << "older results have no link there: both are compared";
+}
+
+TEST(Figure, LessMemoryIsBetter) {
+  Figure f;
+  f.unit = "B", f.value = 536870912;
+  EXPECT_FALSE(f.higher_is_better());
+  EXPECT_EQ(f.text_of(f.value), "512 MiB");
+}
+
+TEST(BenchResult, LockedClocksAreNotComparedWithFreeOnes) {
+  BenchResult before = of({rate(0, 700), rate(1, 700)}), after = of({rate(0, 500), rate(1, 500)});
+  after.clocks_locked = {1};
+  const BenchComparison found = compare_results(before, after);
+  ASSERT_EQ(found.figures.size(), 2U);
+  EXPECT_EQ(found.figures[0].verdict, -1);
+  EXPECT_EQ(found.figures[1].verdict, 0);
+  EXPECT_EQ(found.not_judged, std::vector<std::string>{"GPU 1: its clocks were locked in the newer result only"});
+  before.clocks_locked = {1};
+  EXPECT_EQ(compare_results(before, after).figures[1].verdict, -1);
+}
+
+TEST(BenchResult, OfASumOverBothWaysEachWayIsJudged) {
+  const auto sum = [](int64_t from, int64_t to, double gbps) {
+    Figure f = rate(from, gbps);
+    f.benchmark = "bandwidth", f.name = "device_to_device_bidirectional_memcpy_write_ce_total", f.precision.clear();
+    f.peer = to, f.unit = "GB/s";
+    return f;
+  };
+  EXPECT_TRUE(slow_figures(of({sum(0, 1, 600), sum(0, 2, 420), sum(1, 2, 600)})).empty());
 }
 
 TEST(BenchResult, WhatIsNoResultIsRefused) {
@@ -261,6 +316,14 @@ TEST(BenchResult, MachinesThatCannotBeComparedAreNot) {
 
 std::vector<Figure> four(double first, double other) {
   return {rate(0, first), rate(1, other), rate(2, other), rate(3, other)};
+}
+
+TEST(BenchResult, MachinesWithLockedClocksAreComparedAmongThemselves) {
+  BenchResult a = machine("a", {rate(0, 700)}), b = machine("b", {rate(0, 500)});
+  b.clocks_locked = {0};
+  EXPECT_FALSE(compare_machines({a, b}));
+  a.clocks_locked = {0};
+  EXPECT_EQ(slow_machines({a, b}).size(), 1U);
 }
 
 TEST(BenchResult, OneBadDeviceOfAMachineIsNamed) {

@@ -24,7 +24,7 @@ constexpr int64_t kSecond_ns = 1'000'000'000;
 constexpr int64_t kDeadlines = 4;   // more than those of an exchange one after the other
 constexpr int64_t kShortSet_ns = 55 * kSecond_ns;     // after which the short set begins no figure
 constexpr int64_t kShortFigures_ns = 30 * kSecond_ns; // shared by the figures of the short set
-constexpr int64_t kFiguresOfDevice = 32;              // about so many
+constexpr int64_t kFiguresOfDevice = 48, kFiguresOfPair = 2;   // about so many
 constexpr int64_t kMinFigure_ns = 30'000'000, kMaxFigure_ns = 400'000'000, kFullFigure_ns = 2 * kSecond_ns;
 
 MachineDescription this_machine() {
@@ -114,7 +114,14 @@ void Bench::open_device(int index) {
   if (!is_wanted(**found, watched)) return;
   BenchDevice device{std::move(*found), watched};
   note_others(device);
-  if (const Status started = device.cuda->start(); !started) return miss(opening, started.error());
+  const bool of_context = std::ranges::count(result_.benchmarks, "launch") > 0 && watched;
+  const auto before = of_context ? watch_->memory_used_now(*watched) : std::nullopt;
+  Status started = device.cuda->create_context();
+  if (started && before)
+    if (const auto after = watch_->memory_used_now(*watched); after && *after > *before)
+      device.context_bytes = *after - *before;
+  if (started) started = device.cuda->start();
+  if (!started) return miss(opening, started.error());
   const cuda::Device& c = *device.cuda;
   {
     const std::lock_guard lock(mutex_);
@@ -122,7 +129,23 @@ void Bench::open_device(int index) {
                                c.multiprocessors});
   }
   note_placement(c);
+  if (options.lock_clocks) lock_clocks(c);
   devices.push_back(std::move(device));
+}
+
+void Bench::lock_clocks(const cuda::Device& device) {
+  const Status locked = clocks->lock(device.uuid, device.pci_bus_id);
+  std::string why_not;
+  if (!locked) append_listed(why_not, locked.error().message);
+  if (!locked && !locked.error().hint.empty()) why_not += "; " + locked.error().hint;
+  std::string& devices_alike = lock_notes_[why_not];
+  append_listed(devices_alike, fmt::format("GPU {}", device.index));
+  note(locked ? fmt::format("the clocks of {} were locked at what the power limit lets them keep up, and released at the "
+                            "end", devices_alike)
+              : fmt::format("the clocks of {} are not locked: {}", devices_alike, why_not), "clocks " + why_not);
+  if (!locked) return;
+  const std::lock_guard lock(mutex_);
+  result_.clocks_locked.push_back(device.index);
 }
 
 // Where this process may not run on the device's node, each copy and launch crosses what joins the processors.
@@ -149,8 +172,11 @@ std::string Bench::others_on(const Figure& figure) const {
     const bool own = figure.device ? figure.device == d.cuda->index || figure.peer == d.cuda->index
                                    : figure.of_group();
     if (!own || !d.watched) continue;
-    for (const std::string& other : watch_->others(*d.watched))
+    for (const std::string& other : watch_->others(*d.watched)) {
+      // Ranks of a job map each other's memory, and are then on each other's device as well.
+      if (options.launched && other.starts_with("profgpu ")) continue;
       if (!contains(who, other)) append_listed(who, other);
+    }
   }
   return who;
 }
@@ -203,6 +229,23 @@ bool Bench::has_time_for(const Figure& figure) {
   return false;
 }
 
+// A device that does not work any more fails at everything: that is reported once.
+bool Bench::found_lost(const Figure& figure, const Error& failure) {
+  for (BenchDevice& d : devices) {
+    const bool own = figure.device == d.cuda->index || (figure.device && figure.peer == d.cuda->index);
+    if (!own || d.lost) continue;
+    Status alive = d.cuda->use();
+    if (alive) alive = d.cuda->api.synchronize();
+    if (alive) continue;
+    Figure of_device = figure;
+    of_device.device = d.cuda->index;
+    miss(of_device, {failure.message + "; the device does not work any more",
+                     "`profgpu doctor` and `dmesg | grep -i xid` look for the reason"}, MissKind::kLost);
+    return d.lost = true;
+  }
+  return false;
+}
+
 std::optional<Figure> Bench::measure(Figure figure, double amount, const TimedRun& run, Clock clock) {
   BenchDevice* device = device_of(figure);
   if (device && device->lost) return std::nullopt;
@@ -211,8 +254,8 @@ std::optional<Figure> Bench::measure(Figure figure, double amount, const TimedRu
   const auto count = static_cast<int64_t>(devices.size());
   const int64_t budget_ns =
       options.full ? kFullFigure_ns
-                   : std::clamp(kShortFigures_ns / (count * kFiguresOfDevice + count * count + 1), kMinFigure_ns,
-                                kMaxFigure_ns);
+                   : std::clamp(kShortFigures_ns / (count * kFiguresOfDevice + kFiguresOfPair * count * count + 1),
+                                kMinFigure_ns, kMaxFigure_ns);
   const int64_t from_ns = unix_ns();
   const auto timed = [&](int64_t calls) {
     begin(figure);   // --timeout is of one repetition, not of the whole figure
@@ -220,12 +263,7 @@ std::optional<Figure> Bench::measure(Figure figure, double amount, const TimedRu
   };
   const auto timing = repeat(timed, budget_ns, [&] { return clock == Clock::kHost ? monotonic_ns() : now_ns(); });
   if (!timing) {
-    // A device that does not work any more fails at everything: that is reported once.
-    const Status alive = device ? device->cuda->api.synchronize() : ok();
-    if (alive) return miss(figure, timing.error()), std::nullopt;
-    miss(figure, {timing.error().message + "; the device does not work any more",
-                  "`profgpu doctor` and `dmesg | grep -i xid` look for the reason"}, MissKind::kLost);
-    device->lost = true;
+    if (!found_lost(figure, timing.error())) miss(figure, timing.error());
     return std::nullopt;
   }
   if (timing->best_ns <= 0) return miss(figure, {"too short to be timed"}), std::nullopt;
@@ -233,9 +271,21 @@ std::optional<Figure> Bench::measure(Figure figure, double amount, const TimedRu
   figure.best = amount > 0 ? amount / timing->best_ns : timing->best_ns;
   figure.spread_pct = timing->spread_pct, figure.runs = timing->runs, figure.outliers = timing->outliers;
   if (device) figure.readings = readings(*device, from_ns), note_link_lanes(*device, figure);
+  note_pcie_pair(figure, from_ns);
   figure.used_by = others_on(figure);
   add(figure);
   return figure;
+}
+
+// Between two devices the slower of their PCIe links counts.
+void Bench::note_pcie_pair(Figure& figure, int64_t from_ns) {
+  if (figure.link_class() != "PCIe" || !figure.readings.pcie_gbps) return;
+  const BenchDevice* peer = first_where(devices, [&](const BenchDevice& d) { return figure.peer == d.cuda->index; });
+  const DeviceReadings other = peer ? readings(*peer, from_ns) : DeviceReadings{};
+  if (!other.pcie_gbps) return;
+  if (*other.pcie_gbps < *figure.readings.pcie_gbps)
+    figure.readings.pcie_gbps = other.pcie_gbps, figure.readings.pcie_link = other.pcie_link;
+  figure.link_gbps = figure.readings.pcie_gbps;
 }
 
 DeviceReadings Bench::readings(const BenchDevice& device, int64_t from_ns) const {
@@ -247,7 +297,7 @@ DeviceFaults Bench::faults(const BenchDevice& device, int64_t from_ns) const {
 }
 
 void Bench::put(Figure figure) {
-  figure.used_by = others_on(figure);
+  if (figure.used_by.empty()) figure.used_by = others_on(figure);
   const std::lock_guard lock(mutex_);
   for (Figure& f : result_.figures)
     if (f.same_quantity(figure)) {
@@ -265,6 +315,7 @@ void Bench::note_link(Figure& figure, const BenchDevice& from, const BenchDevice
 }
 
 void Bench::add(Figure figure) {
+  if (figure.used_by.empty()) figure.used_by = others_on(figure);
   const std::lock_guard lock(mutex_);
   result_.figures.push_back(std::move(figure));
 }
@@ -345,6 +396,9 @@ BenchEnd run_benchmarks(const BenchOptions& options, std::shared_ptr<Backend> ba
                      MissKind::kHang);
     if (stuck || end.stopped) left_in_driver = true;
   }
+  // Of what is stuck or was stopped too: nothing else does it.
+  if (options.lock_clocks)
+    if (std::string locked = released_in_time(bench->clocks); !locked.empty()) bench->note(std::move(locked));
   end.result = bench->result();
   end.result.interrupted = end.stopped;
   left_in_driver = left_in_driver || bench->any_stuck();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "measure/clock_lock.h"
 #include "measure/cuda_library.h"
 #include "measure/device_watch.h"
 #include "measure/rank_exchange.h"
@@ -37,6 +39,7 @@ struct BenchOptions {
   std::vector<WantedProduct> products;    ///< of a job: matmul measures these
   int64_t patience_ns = 60'000'000'000;   ///< a call that takes longer hangs
   std::optional<LaunchedRank> launched;   ///< one of a job's ranks: collectives are over all of them
+  bool lock_clocks = false;         ///< while devices are measured, where this user may
   std::string rendezvous;           ///< a file that these see; empty: the launcher says where rank 0 is
   std::string wanted;               ///< devices, as --device names them; empty: all that CUDA shows
   std::vector<uint32_t> only;       ///< the same by position in the backend; empty: it has none of them
@@ -60,6 +63,7 @@ struct BenchDevice {
   std::unique_ptr<cuda::Device> cuda;
   std::optional<uint32_t> watched;  ///< position in the watch
   bool lost = false;
+  std::optional<double> context_bytes = {};   ///< what its context took of its memory; none: unknown
 };
 
 class Bench {
@@ -81,6 +85,14 @@ class Bench {
   void wait_for_others(bool waits);
   /// How copies of `from` reach `to`: fills in the figure's link.
   void note_link(Figure& figure, const BenchDevice& from, const BenchDevice& to);
+  /// What the devices at these positions in the watch have in common.
+  [[nodiscard]] GroupLink link_of_group(const std::vector<uint32_t>& all) const { return watch_->link_of_group(all); }
+  /// Position of a device in the watch.
+  [[nodiscard]] std::optional<uint32_t> watched(const std::string& uuid) const {
+    return watch_ ? watch_->find(uuid, "") : std::nullopt;
+  }
+  /// What computes on the figure's devices beside this program; of several devices together on any of them.
+  [[nodiscard]] std::string others_on(const Figure& figure) const;
   /// Adds a figure that was measured otherwise.
   void add(Figure figure);
   void add(MeasuredRank rank);
@@ -120,6 +132,7 @@ class Bench {
 
   const BenchOptions options;
   std::vector<BenchDevice> devices;
+  const std::shared_ptr<ClockLock> clocks = std::make_shared<ClockLock>();   ///< released by the thread that waits
 
  private:
   Status open_devices();
@@ -128,7 +141,9 @@ class Bench {
   void note_others(const BenchDevice& device);
   void note_placement(const cuda::Device& device);
   void note_link_lanes(const BenchDevice& device, const Figure& figure);
-  [[nodiscard]] std::string others_on(const Figure& figure) const;
+  void lock_clocks(const cuda::Device& device);
+  void note_pcie_pair(Figure& figure, int64_t from_ns);
+  bool found_lost(const Figure& figure, const Error& failure);
   BenchDevice* device_of(const Figure& figure);
   [[nodiscard]] bool out_of_time() const;
   [[nodiscard]] int64_t now_ns() const { return library_ ? library_->now_ns() : monotonic_ns(); }
@@ -137,6 +152,7 @@ class Bench {
   std::shared_ptr<Backend> backend_;
   std::unique_ptr<DeviceWatch> watch_;
   std::string benchmark_;           // that runs
+  std::map<std::string, std::string> lock_notes_;   // devices, by why their clocks are not locked; empty: they are
   std::optional<Status> opened_;    // devices: none: not tried yet
   int64_t begun_ns_;                // monotonic
 

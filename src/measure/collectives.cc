@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <cstring>
+#include <map>
+#include <set>
 #include <span>
 
 #include "analyse/rank/collectives.h"
@@ -13,6 +16,7 @@
 #include "devices/host_process.h"
 #include "measure/benchmark.h"
 #include "measure/collective_calls.h"
+#include "measure/host_nics.h"
 #include "measure/rank_exchange.h"
 
 namespace profgpu {
@@ -37,6 +41,7 @@ struct Reply {
   double ns = 0;
   int64_t wrong = 0;
   std::string error;
+  std::string others = {};         // what else computes on the rank's device; of all ranks: with the ranks
 };
 
 // As messages: the numbers' bytes, since all ranks run the same program.
@@ -52,20 +57,23 @@ Order order_of(const std::string& text) {
 std::string text_of(const Reply& reply) {
   std::string text(reinterpret_cast<const char*>(&reply.ns), sizeof reply.ns);
   text.append(reinterpret_cast<const char*>(&reply.wrong), sizeof reply.wrong);
-  return text + reply.error;
+  return text + reply.others + '\n' + reply.error;
 }
 Reply reply_of(const std::string& text) {
   Reply reply;
-  if (text.size() < sizeof reply.ns + sizeof reply.wrong) return {0, 0, "no answer"};
+  constexpr size_t kNumbers = sizeof reply.ns + sizeof reply.wrong;
+  const size_t end = text.size() < kNumbers ? text.npos : text.find('\n', kNumbers);
+  if (end == text.npos) return {0, 0, "no answer"};
   std::memcpy(&reply.ns, text.data(), sizeof reply.ns);
   std::memcpy(&reply.wrong, text.data() + sizeof reply.ns, sizeof reply.wrong);
-  reply.error = text.substr(sizeof reply.ns + sizeof reply.wrong);
+  reply.others = text.substr(kNumbers, end - kNumbers), reply.error = text.substr(end + 1);
   return reply;
 }
 
-// In four lines, none of which is empty.
+// In five lines, none of which is empty.
 std::string description_of(const cuda::Device& d) {
-  return fmt::format("{}\n{}\n{}\n{}", host_name(), d.index, d.uuid.empty() ? "-" : d.uuid, d.name);
+  return fmt::format("{}\n{}\n{}\n{}\n{}", host_name(), d.index, d.uuid.empty() ? "-" : d.uuid, d.name,
+                     host_nics().word());
 }
 
 /// The ranks: those of this process, and by messages the others.
@@ -78,9 +86,14 @@ class Team {
   [[nodiscard]] bool of_processes() const { return exchange_ != nullptr; }
   [[nodiscard]] const World& world() const { return world_; }
   [[nodiscard]] const std::vector<MeasuredRank>& ranks() const { return ranks_; }
+  /// What all ranks share: NVLink or PCIe of one machine's devices, or the NICs of the host with the slowest.
+  const GroupLink& shared_link();
+  [[nodiscard]] bool of_hosts() const { return nics_.size() > 1; }
 
   /// Of all ranks: the longest time, and all wrong values. The error names the rank that has it.
   Result<Reply> all_do(const Order& order);
+  /// Measures how long all take for it. What else computes on the device of any rank is in the figure.
+  std::optional<Figure> measure(const Figure& figure, double amount, Order order);
   /// Carries out what rank 0 orders, until it ends.
   void follow();
   void dismiss() {
@@ -96,12 +109,16 @@ class Team {
     return all;
   }
   Status open_world();
+  [[nodiscard]] GroupLink link_of_hosts() const;
+  [[nodiscard]] GroupLink link_of_devices() const;
   Reply carry_out(const Order& order) const;
 
   Bench& bench_;
   std::unique_ptr<RankExchange> exchange_;   // null: all ranks are in this process
   World world_;
   std::vector<MeasuredRank> ranks_;          // of processes
+  std::map<std::string, HostNics> nics_;     // of their hosts
+  std::optional<GroupLink> link_;            // none: not asked yet
   std::optional<Error> broken_;              // why the ranks do not hear of each other any more
 };
 
@@ -154,9 +171,10 @@ Status Team::connect(std::shared_ptr<nccl::Library> library, int64_t buffer_byte
     if (!all) return all.error();
     for (size_t r = 0; r < all->size(); ++r) {
       const std::vector<std::string_view> parts = pieces_of((*all)[r], '\n');
-      if (parts.size() != 4) return Error{fmt::format("rank {} does not say what it is", r)};
+      if (parts.size() != 5) return Error{fmt::format("rank {} does not say what it is", r)};
       ranks_.push_back({static_cast<int64_t>(r), std::string(parts[0]), std::atoll(std::string(parts[1]).c_str()),
                         std::string(parts[3]), std::string(parts[2])});
+      nics_.emplace(std::string(parts[0]), HostNics::of_word(parts[4]));
     }
   }
   if (world_.devices.empty() || (!exchange_ && world_.devices.size() < 2)) return Error{"collectives need two GPUs"};
@@ -168,6 +186,35 @@ Status Team::connect(std::shared_ptr<nccl::Library> library, int64_t buffer_byte
   for (const std::string& bytes : *all)
     world_.buffer_bytes = std::min<int64_t>(world_.buffer_bytes, std::atoll(bytes.c_str()));
   return ok();
+}
+
+GroupLink Team::link_of_hosts() const {
+  GroupLink least;
+  for (const auto& [host, nics] : nics_) {
+    if (nics.count == 0) return {};
+    if (least.gbps && *least.gbps <= nics.gbps) continue;
+    least.link = fmt::format("{} NIC{}", nics.count, nics.count == 1 ? "" : "s"), least.gbps = nics.gbps;
+  }
+  return least;
+}
+
+// PCIe is asked again after each figure: a link at rest runs slower.
+const GroupLink& Team::shared_link() {
+  if (link_ && link_->link != "PCIe") return *link_;
+  link_ = of_hosts() ? link_of_hosts() : link_of_devices();
+  return *link_;
+}
+
+GroupLink Team::link_of_devices() const {
+  std::vector<uint32_t> devices;
+  if (!exchange_)
+    for (const BenchDevice& d : bench_.devices)
+      if (!d.lost && d.watched) devices.push_back(*d.watched);
+  for (const MeasuredRank& r : ranks_)
+    if (const auto at = bench_.watched(r.uuid)) devices.push_back(*at);
+  const std::set<uint32_t> each(devices.begin(), devices.end());
+  const bool all_known = devices.size() == world_.ranks && each.size() == world_.ranks;
+  return all_known ? bench_.link_of_group(devices) : GroupLink{};
 }
 
 Reply Team::carry_out(const Order& order) const {
@@ -189,7 +236,8 @@ Reply Team::carry_out(const Order& order) const {
   if (done && order.what == Order::kPair)
     done = send_between(world_, static_cast<size_t>(order.from), static_cast<size_t>(order.to), bytes, order.calls);
   if (!done) return {0, 0, done.error().message};
-  return {static_cast<double>(clock.now_ns() - begin_ns), 0, ""};
+  Figure own = bench_.figure("", "", &clock);
+  return {static_cast<double>(clock.now_ns() - begin_ns), 0, "", exchange_ ? bench_.others_on(own) : ""};
 }
 
 Result<Reply> Team::all_do(const Order& order) {
@@ -211,10 +259,27 @@ Result<Reply> Team::all_do(const Order& order) {
     const std::string who = fmt::format("rank {} ({}, GPU {})", r, ranks_[r].host, ranks_[r].device);
     if (!one.error.empty()) return broken_ = Error{who + ": " + one.error}, *broken_;
     sum.ns = std::max(sum.ns, one.ns), sum.wrong += one.wrong;
+    const bool takes_part = order.what != Order::kPair || std::cmp_equal(order.from, r) || std::cmp_equal(order.to, r);
+    if (takes_part && !one.others.empty()) append_listed(sum.others, fmt::format("{} of rank {}", one.others, r));
     if (one.wrong > 0) append_listed(wrong, who);
   }
   if (sum.wrong > 0) sum.error = wrong;
   return sum;
+}
+
+std::optional<Figure> Team::measure(const Figure& figure, double amount, Order order) {
+  std::string others;
+  auto measured = bench_.measure(figure, amount, [&](int64_t calls) -> Result<double> {
+    order.calls = calls;
+    auto took = all_do(order);
+    if (!took) return took.error();
+    if (!took->others.empty()) others = std::move(took->others);
+    return took->ns;
+  });
+  if (!measured || others.empty()) return measured;
+  measured->used_by = others;
+  bench_.put(*measured);
+  return measured;
 }
 
 void Team::follow() {
@@ -227,6 +292,16 @@ void Team::follow() {
     if (const auto all = gather(text_of(carry_out(order))); !all)
       return bench_.miss(bench_.figure("", ""), all.error());
   }
+}
+
+// What the bus bandwidth cannot exceed without help of switches. Between hosts only rings move as much over the NICs as
+// within a host; what else does is not known.
+void set_link(Figure& f, std::string_view name, Team& team) {
+  constexpr std::array kRings = {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce"};
+  if (team.of_hosts() && std::ranges::count(kRings, name) == 0) return;
+  const GroupLink& link = team.shared_link();
+  f.link = link.link;
+  f.link_gbps = name == "send_recv" ? link.next_gbps : link.gbps;
 }
 
 // Small messages by their time, larger ones by their rate.
@@ -255,13 +330,9 @@ void collective(Bench& bench, Team& team, int64_t kind, int64_t size, bool in_pl
   order.what = Order::kRun;
   const double factor = bus_factor(c.name, ranks);
   const auto amount = static_cast<double>(bytes);
-  auto measured = bench.measure(f, rate ? amount * factor : 0, [&](int64_t calls) -> Result<double> {
-    order.calls = calls;
-    const auto took = team.all_do(order);
-    if (!took) return took.error();
-    return took->ns;
-  });
+  auto measured = team.measure(f, rate ? amount * factor : 0, order);
   if (!measured) return;
+  if (rate) set_link(*measured, c.name, team);
   measured->algbw_gbps = rate ? measured->value / factor : amount / measured->value;
   bench.put(*std::move(measured));
 }
@@ -269,12 +340,7 @@ void collective(Bench& bench, Team& team, int64_t kind, int64_t size, bool in_pl
 void barrier(Bench& bench, Team& team) {
   Figure f = bench.figure("barrier", "barrier: all-reduce of one value, waited for");
   f.ranks = static_cast<int64_t>(team.world().ranks);
-  bench.measure(f, 0,
-                [&](int64_t calls) -> Result<double> {
-                  const auto took = team.all_do({Order::kBarrier, 0, 0, 0, calls});
-                  if (!took) return took.error();
-                  return took->ns;
-                });
+  team.measure(f, 0, {Order::kBarrier});
 }
 
 // Both ways of each pair, of many ranks one, of very many only neighbors.
@@ -299,13 +365,14 @@ void pairs(Bench& bench, Team& team) {
       f.link = one_host ? "within a host" : "between hosts", f.label += ", " + f.link;
     } else {
       f.device = team.world().devices[from]->index, f.peer = team.world().devices[to]->index;
+      const auto at = [&](size_t rank) -> const BenchDevice* {
+        const cuda::Device* cuda = team.world().devices[rank];
+        return first_where(bench.devices, [&](const BenchDevice& d) { return d.cuda.get() == cuda; });
+      };
+      if (at(from) && at(to)) bench.note_link(f, *at(from), *at(to));
     }
-    bench.measure(f, static_cast<double>(bytes), [&, a = from, b = to](int64_t calls) -> Result<double> {
-      const auto took = team.all_do({Order::kPair, 0, bytes, 0, calls, static_cast<int64_t>(a),
-                                     static_cast<int64_t>(b)});
-      if (!took) return took.error();
-      return took->ns;
-    });
+    team.measure(f, static_cast<double>(bytes),
+                 {Order::kPair, 0, bytes, 0, 0, static_cast<int64_t>(from), static_cast<int64_t>(to)});
   }
 }
 

@@ -1,5 +1,6 @@
 #include "measure/cuda_library.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <cstring>
@@ -117,10 +118,12 @@ Status Device::identify() {
                                       {hip ? int{kHipComputeMinor} : int{kComputeMinor}, &minor}})
     if (status = api.attribute(to, attribute, handle_); !status) return status;
   compute_capability = fmt::format("{}.{}", major, minor);
+  int cache = 0;
+  if (api.attribute(&cache, hip ? int{kHipCacheBytes} : int{kCacheBytes}, handle_)) cache_bytes = std::max(cache, 0);
   return ok();
 }
 
-Status Device::start() {
+Status Device::create_context() {
   const int64_t begin_ns = now_ns();
   // HIP makes its context with the first call that needs one.
   Status status = library_->hip() ? use() : api.retain(&context_, handle_);
@@ -128,7 +131,11 @@ Status Device::start() {
   if (!status) return context_ = nullptr, status;
   started_ = true;
   context_ns = now_ns() - begin_ns;
-  if (status = use(); !status) return status;
+  return use();
+}
+
+Status Device::start() {
+  Status status = ok();
   if (status = api.create_stream(&stream_, kNonBlockingStream); !status) return status;
   for (Event* event : {&begin_, &end_})
     if (status = api.create_event(event, 0U); !status) return status;

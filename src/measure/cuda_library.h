@@ -21,9 +21,9 @@ using Graph = struct OpaqueGraph*;
 using GraphExec = struct OpaqueGraphExec*;
 using Address = uint64_t;
 
-enum Attribute : int { kMultiprocessors = 16, kComputeMajor = 75, kComputeMinor = 76 };
+enum Attribute : int { kMultiprocessors = 16, kCacheBytes = 38, kComputeMajor = 75, kComputeMinor = 76 };
 /// The same of HIP (hip_runtime_api.h since 4.3).
-enum HipAttribute : int { kHipComputeMajor = 23, kHipComputeMinor = 61, kHipMultiprocessors = 63 };
+enum HipAttribute : int { kHipCacheBytes = 19, kHipComputeMajor = 23, kHipComputeMinor = 61, kHipMultiprocessors = 63 };
 constexpr unsigned kNonBlockingStream = 1;
 constexpr int kCaptureThreadLocal = 1;
 constexpr int kNoDevice = 100;   ///< of cuInit
@@ -118,6 +118,8 @@ class Device {
   /// Asks the driver what it is. It can be used after start().
   static Result<std::unique_ptr<Device>> find(std::shared_ptr<Library> library, int index);
   /// Creates its context; it is the current one then.
+  Status create_context();
+  /// Creates what else it needs, after its context.
   Status start();
   ~Device();
   Device(const Device&) = delete;
@@ -157,6 +159,7 @@ class Device {
   std::string name, uuid, pci_bus_id;   ///< uuid: "GPU-…"
   int64_t memory_bytes = 0;
   int32_t multiprocessors = 0;
+  int64_t cache_bytes = 0;         ///< of its level-2 cache; 0: the driver does not say
   std::string compute_capability;  ///< "9.0"
   int64_t context_ns = 0;          ///< how long its context took to create
 

@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <set>
 #include <thread>
 
 #include "base/clock.h"
@@ -56,7 +58,7 @@ DeviceWatch::DeviceWatch(std::shared_ptr<Backend> backend) : backend_(std::move(
   SamplerOptions options{.interval_ns = kInterval_ns};
   for (const Metric m : {Metric::kSmClock, Metric::kPower, Metric::kTemperature, Metric::kClockEventReasons,
                          Metric::kPcieGeneration, Metric::kPcieWidth, Metric::kEccCorrected, Metric::kEccUncorrected,
-                         Metric::kXidErrors, Metric::kXidLast})
+                         Metric::kXidErrors, Metric::kXidLast, Metric::kMemoryUsed})
     options.wanted.set(static_cast<size_t>(m));
   sampler_ = std::make_unique<Sampler>(backend_, options, [this](const Reading& reading) { take(reading); });
   sampler_->start();
@@ -160,6 +162,63 @@ std::optional<double> DeviceWatch::link_gbps(uint32_t from, std::string_view lin
     if (f.id == "nvlink_speed_mb_per_second")
       if (const auto speed = whole_number(f.value); speed && *speed > 0)
         return static_cast<double>(*links * *speed) / 1e3;
+  return std::nullopt;
+}
+
+std::optional<double> DeviceWatch::memory_used_now(uint32_t device) const {
+  const int64_t from_ns = unix_ns(), until_ns = monotonic_ns() + kFirstReading_ns;
+  for (; monotonic_ns() < until_ns; std::this_thread::sleep_for(std::chrono::milliseconds(5))) {
+    const std::lock_guard lock(mutex_);
+    for (const Reading& r : readings_[device])
+      for (const Sample& s : r.samples)
+        if (r.time_ns >= from_ns && s.metric == Metric::kMemoryUsed) return s.value;
+  }
+  return std::nullopt;
+}
+
+// NVLinks to another device; 0: it is reached over PCIe; none: that is unknown, or by another way.
+std::optional<int64_t> DeviceWatch::nvlinks_to(uint32_t from, uint32_t to) {
+  const std::string kind = link(from, to);
+  if (kind.starts_with("NV")) return whole_number(kind.substr(2));
+  const bool pcie = std::ranges::count(std::array{"PIX", "PXB", "PHB", "NODE", "SYS"}, kind) > 0;
+  return pcie ? std::optional<int64_t>(0) : std::nullopt;
+}
+
+GroupLink DeviceWatch::link_of_group(const std::vector<uint32_t>& devices) {
+  if (devices.size() < 2) return {};
+  std::vector<int64_t> links;              // of each device to all others
+  std::set<bool> kinds;
+  for (const uint32_t from : devices) {
+    int64_t& sum = links.emplace_back(0);
+    for (const uint32_t to : devices) {
+      if (to == from) continue;
+      const auto count = nvlinks_to(from, to);
+      if (!count) return {};
+      kinds.insert(*count > 0), sum += *count;
+    }
+  }
+  if (kinds.size() != 1) return {};
+  const bool nvlink = *kinds.begin();
+  GroupLink group{nvlink ? "" : "PCIe", {}, {}};
+  for (size_t i = 0; i < devices.size(); ++i) {
+    const uint32_t from = devices[i];
+    // Over switches all links of a device reach each other one; without, each pair has its own.
+    if (nvlink) links[i] = std::min(links[i], active_links(from).value_or(links[i]));
+    const auto pcie_gbps = nvlink ? std::nullopt : since(from, 0).pcie_gbps;
+    const auto all = nvlink ? link_gbps(from, fmt::format("NV{}", links[i])) : pcie_gbps;
+    const auto next = nvlink ? link_gbps(from, link(from, devices[(i + 1) % devices.size()])) : pcie_gbps;
+    if (!all || !next) return {};
+    group.gbps = std::min(group.gbps.value_or(*all), *all);
+    group.next_gbps = std::min(group.next_gbps.value_or(*next), *next);
+  }
+  if (nvlink) group.link = fmt::format("NV{}", *std::ranges::min_element(links));
+  return group;
+}
+
+// "18 of 18" as facts have it.
+std::optional<int64_t> DeviceWatch::active_links(uint32_t device) {
+  for (const Fact& f : backend_->device_facts(device))
+    if (f.id == "nvlinks_active") return whole_number(f.value.substr(0, f.value.find(' ')));
   return std::nullopt;
 }
 

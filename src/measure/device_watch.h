@@ -18,6 +18,13 @@ struct DeviceFaults {
   int64_t ecc_corrected = 0, ecc_uncorrected = 0, xids = 0, last_xid = 0;
 };
 
+/// What devices move data to each other over. Each may have so many links that all of them, or only neighbors, reach.
+struct GroupLink {
+  std::string link;                ///< "NV18", "PCIe"; empty: unknown, or not the same for all
+  std::optional<double> gbps;      ///< what a device moves at most in one direction to all others together
+  std::optional<double> next_gbps; ///< the same to the next device alone
+};
+
 class DeviceWatch {
  public:
   /// `backend`: null gives no readings.
@@ -33,6 +40,10 @@ class DeviceWatch {
   /// most in one direction; none: it is no NVLink, or its speed is unknown.
   [[nodiscard]] std::string link(uint32_t from, uint32_t to);
   [[nodiscard]] std::optional<double> link_gbps(uint32_t from, std::string_view link);
+  /// What of the device's memory is in use, as it says from now on; none: it does not within a second.
+  [[nodiscard]] std::optional<double> memory_used_now(uint32_t device) const;
+  /// What collectives of these devices have in common.
+  [[nodiscard]] GroupLink link_of_group(const std::vector<uint32_t>& devices);
   /// Processes other than this one that are on the device: "python (pid 4711)". To be asked before this one is.
   [[nodiscard]] std::vector<std::string> others_at_first(uint32_t device);
   /// Those that compute there now. In a container this process has another number than it knows: one that came since
@@ -44,6 +55,9 @@ class DeviceWatch {
   void take(const Reading& reading);
 
  private:
+  [[nodiscard]] std::optional<int64_t> active_links(uint32_t device);
+  [[nodiscard]] std::optional<int64_t> nvlinks_to(uint32_t from, uint32_t to);
+
   std::shared_ptr<Backend> backend_;
   std::optional<std::vector<std::vector<Link>>> topology_;   // none: not asked yet
   mutable std::mutex mutex_;

@@ -18,6 +18,11 @@ __global__ void profgpu_read(const uint4* from, unsigned* sink, unsigned long co
   AT { uint4 x = from[i]; sum += x.x + x.y + x.z + x.w; }
   if (sum == 0x5bd1e995) *sink = sum;
 }
+__global__ void profgpu_reread(const uint4* from, unsigned* sink, unsigned long count, unsigned long mask) {
+  unsigned sum = 0;
+  AT { uint4 x = from[i & (mask / sizeof(uint4))]; sum += x.x + x.y + x.z + x.w; }
+  if (sum == 0x5bd1e995) *sink = sum;
+}
 __global__ void profgpu_sum(const uint4* from, unsigned* sink, unsigned long count) {
   unsigned sum = 0;
   AT { uint4 x = from[i]; sum += x.x + x.y + x.z + x.w; }

@@ -61,6 +61,33 @@ DONE:
 )", name, body);
 }
 
+// Reads `count` elements of a buffer that is shorter: each thread wraps around. `cg`: past the first cache, which would
+// keep a part of a small buffer.
+constexpr std::string_view kReread = R"(.visible .entry profgpu_reread(
+  .param .u64 from, .param .u64 sink, .param .u64 count, .param .u64 mask) {
+  .reg .pred %p<3>; .reg .b32 %r<16>; .reg .b64 %rd<16>;
+  ld.param.u64 %rd1, [from]; cvta.to.global.u64 %rd1, %rd1;
+  ld.param.u64 %rd10, [count]; shl.b64 %rd10, %rd10, 4; ld.param.u64 %rd4, [mask];
+  mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mov.u32 %r3, %tid.x; mov.u32 %r4, %nctaid.x;
+  mul.wide.u32 %rd8, %r1, %r2; cvt.u64.u32 %rd9, %r3; add.u64 %rd8, %rd8, %rd9; shl.b64 %rd8, %rd8, 4;
+  mul.wide.u32 %rd9, %r2, %r4; shl.b64 %rd9, %rd9, 4;
+  mov.u32 %r9, 0;
+NEXT:
+  setp.ge.u64 %p1, %rd8, %rd10;
+  @%p1 bra DONE;
+  and.b64 %rd5, %rd8, %rd4; add.u64 %rd5, %rd5, %rd1;
+  ld.global.cg.v4.u32 {%r5, %r6, %r7, %r8}, [%rd5];
+  add.u32 %r5, %r5, %r6; add.u32 %r7, %r7, %r8; add.u32 %r5, %r5, %r7; add.u32 %r9, %r9, %r5;
+  add.u64 %rd8, %rd8, %rd9;
+  bra NEXT;
+DONE:
+  setp.eq.u32 %p2, %r9, 0x5bd1e995;
+  ld.param.u64 %rd2, [sink]; cvta.to.global.u64 %rd2, %rd2;
+  @%p2 st.global.u32 [%rd2], %r9;
+  ret;
+}
+)";
+
 }  // namespace
 
 std::string kernel_text() {
@@ -72,6 +99,7 @@ std::string kernel_text() {
                  "  setp.eq.u32 %p2, %r9, 0x5bd1e995;\n"
                  "  ld.param.u64 %rd2, [p2]; cvta.to.global.u64 %rd2, %rd2;\n"
                  "  @%p2 st.global.u32 [%rd2], %r9;\n") +
+         std::string(kReread) +
          walking("sum", 2,
                  "  ld.global.v4.u32 {%r5, %r6, %r7, %r8}, [%rd1];\n"
                  "  add.u32 %r5, %r5, %r6; add.u32 %r7, %r7, %r8; add.u32 %r5, %r5, %r7; add.u32 %r9, %r9, %r5;\n",

@@ -11,6 +11,8 @@ namespace profgpu {
 /// PTX 6.3 for sm_70: every driver since CUDA 10 assembles it, for every device since Volta. Entries:
 ///   profgpu_empty()
 ///   profgpu_read(from, sink, count)       adds up all of `from`; writes to `sink` only if that is a certain number
+///   profgpu_reread(from, sink, count, mask)   the same over and over: addresses are modulo mask + 1 bytes, a power of
+///                                         two, and only the level-2 cache keeps what was read
 ///   profgpu_sum(from, sink, count)        adds the sum of the 32-bit numbers of `from` to `sink`
 ///   profgpu_write(to, count)
 ///   profgpu_copy(from, to, count)

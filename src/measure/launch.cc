@@ -112,7 +112,8 @@ void small_copies(Bench& bench, const Device& d) {
   }));
 }
 
-void allocations(Bench& bench, const Device& d) {
+void allocations(Bench& bench, const BenchDevice& of) {
+  const Device& d = *of.cuda;
   bench.measure(bench.figure("allocate", "allocate and free 16 MiB", &d), 0, host_time(d, [&] {
     cuda::Address address = 0;
     const Status allocated = d.api.allocate(&address, size_t{kAllocation});
@@ -122,6 +123,12 @@ void allocations(Bench& bench, const Device& d) {
   Figure context = bench.figure("context", "create the context, once", &d);
   context.value = context.best = static_cast<double>(d.context_ns), context.runs = 1;
   bench.add(std::move(context));
+  Figure memory = bench.figure("context_memory", "device memory that the context takes", &d, "B");
+  if (!of.context_bytes)
+    return bench.miss(memory, {"nothing says how much of the device's memory is in use before its context is there",
+                               "NVML does, which comes with the driver (libnvidia-ml.so.1)"}, MissKind::kSkipped);
+  memory.value = memory.best = *of.context_bytes, memory.runs = 1;
+  bench.add(std::move(memory));
 }
 
 void run_launch(Bench& bench) {
@@ -130,7 +137,7 @@ void run_launch(Bench& bench) {
     graphs(bench, *d.cuda);
     waits(bench, *d.cuda);
     small_copies(bench, *d.cuda);
-    allocations(bench, *d.cuda);
+    allocations(bench, d);
   });
 }
 

@@ -95,6 +95,7 @@ std::string format_gbps(double gbps) {
 }
 
 std::string format_measured(double x, std::string_view unit) {
+  if (unit == "B") return format_bytes(x);
   return unit == "ns" ? format_duration(x) : format_number(x) + " " + std::string(unit);
 }
 

@@ -375,13 +375,14 @@ int64_t whole_ranks(double ranks) {
 
 // A figure of profgpu bench.
 bool read_figure(JsonReader& in, MeasuredMachine& all) {
-  std::string benchmark, name;
+  std::string benchmark, name, used_by;
   StorageRate rate;
   double ranks = 0;
   const bool read = read_object(in, [&](std::string_view key) {
     const bool text = in.peek() == '"';
     if (key == "benchmark" && text) return read_text(in, benchmark);
     if (key == "name" && text) return read_text(in, name);
+    if (key == "used_by" && text) return read_text(in, used_by);
     if (key == "label" && text) return read_text(in, rate.label);
     if (key == "unit" && text) return read_text(in, rate.unit);
     std::string_view token;
@@ -391,6 +392,7 @@ bool read_figure(JsonReader& in, MeasuredMachine& all) {
     std::from_chars(token.data(), token.data() + token.size(), *number);
     return true;
   });
+  if (!used_by.empty()) return read;   // another process disturbed it: no limit of the machine
   if (benchmark == "collectives" && rate.unit == "GB/s")
     add_collective(name, whole_ranks(ranks), rate.value, all.collectives);
   if (benchmark == "storage" && rate.value > 0) all.storage.push_back(std::move(rate));

@@ -155,6 +155,7 @@ TEST(DeviceLimits, MeasuredPeaksAreReadFromAFile) {
           {"benchmark": "collectives", "name": "all_reduce_1048576", "value": 200.5, "unit": "GB/s"},
           {"benchmark": "collectives", "name": "all_reduce_in_place_268435456", "value": 300.5, "unit": "GB/s"},
           {"benchmark": "collectives", "name": "all_reduce_1024", "value": 9000, "unit": "ns"},
+          {"benchmark": "collectives", "name": "all_gather_4096", "value": 999, "unit": "GB/s", "used_by": "a job"},
           {"benchmark": "collectives", "name": "all_gather_1048576", "value": 150, "unit": "GB/s"}], "devices": [{"name": "A", "tflops": {"bf16": 800.5, "fp32": 50}, "memory_gbps": 3000},
           {"tflops": {}, "memory_gbps": 900, "clock": null}]})",
       "peaks.json");

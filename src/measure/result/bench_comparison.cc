@@ -89,6 +89,15 @@ FigureChange change_of(const Figure& then, const Figure& now) {
   return c;
 }
 
+// Clocks that were locked for one of both alone make it slower or faster than the other.
+std::string locked_in_one(const BenchResult& before, const BenchResult& after, const Figure& then, const Figure& now) {
+  if (!now.device || !then.device) return "";
+  const bool was = std::ranges::count(before.clocks_locked, *then.device) > 0;
+  const bool is = std::ranges::count(after.clocks_locked, *now.device) > 0;
+  if (was == is) return "";
+  return fmt::format("GPU {}: its clocks were locked in the {} result only", *now.device, is ? "newer" : "older");
+}
+
 void compare_figures(const BenchResult& before, const BenchResult& after, BenchComparison& all) {
   const DeviceMatch older(after, before);
   const bool same_devices = device_names(before) == device_names(after);
@@ -112,6 +121,10 @@ void compare_figures(const BenchResult& before, const BenchResult& after, BenchC
       continue;
     }
     all.figures.push_back(change_of(*then, now));
+    if (std::string why = locked_in_one(before, after, *then, now); !why.empty()) {
+      all.figures.back().verdict = 0;
+      add_once(all.not_judged, std::move(why));
+    }
   }
   for (const std::string& place : disturbed_places(after)) add_once(all.not_judged, place);
   for (const std::string& place : disturbed_places(before)) add_once(all.not_judged, "in the older result, " + place);

@@ -9,6 +9,7 @@
 
 #include "analyse/report/quantity.h"
 #include "base/file_text.h"
+#include "base/text.h"
 #include "measure/result/collective_curve.h"
 #include "measure/result/crossing.h"
 #include "view/json_text.h"
@@ -78,7 +79,7 @@ Figure figure_of(const Record& r) {
   f.spread_pct = r.at("spread_pct").number(), f.runs = whole_at(r, "runs").value_or(0);
   f.outliers = whole_at(r, "outliers").value_or(0), f.precision = text_at(r, "precision");
   f.size = whole_at(r, "size"), f.in_trace = number_at(r, "in_trace"), f.algbw_gbps = number_at(r, "algbw_gbps");
-  f.used_by = text_at(r, "used_by");
+  f.used_by = text_at(r, "used_by"), f.cache = text_at(r, "cache");
   f.readings = {number_at(r, "sm_clock_mhz"), number_at(r, "power_w"), number_at(r, "temperature_c"),
                 text_at(r, "held_back_by"), number_at(r, "pcie_link_gbps"), text_at(r, "pcie_link")};
   return f;
@@ -123,6 +124,7 @@ void read_records(const Value& list, Of of, auto& to) {
 
 std::string_view Figure::link_class() const {
   if (rank) return link;
+  if (!peer) return "";
   if (link.starts_with("NV")) return "NVLink";
   if (link.starts_with("XGMI")) return "XGMI";
   return link.empty() ? "" : "PCIe";
@@ -130,6 +132,20 @@ std::string_view Figure::link_class() const {
 
 bool Figure::of_group() const {
   return !device && !rank && benchmark != "host" && benchmark != "storage" && benchmark != "crossover";
+}
+
+// Copies between host and device are over the device's own PCIe link.
+std::optional<double> Figure::link_share_pct() const {
+  if (unit != "GB/s") return std::nullopt;
+  const bool of_host = device && !peer && contains(name, "memcpy_ce");
+  const std::optional<double> most = of_host ? readings.pcie_gbps : link.empty() ? std::nullopt : link_gbps;
+  return most && *most > 0 ? std::optional(100 * value / *most) : std::nullopt;
+}
+
+std::string Figure::link_text() const {
+  if (link.starts_with("NV")) return link.substr(2) + " NVLinks";
+  if (link.ends_with("NIC") || link.ends_with("NICs")) return "a host's " + link;
+  return std::string("the PCIe link") + (contains(readings.pcie_link, " of ") ? ", " + readings.pcie_link : "");
 }
 
 std::string_view miss_name(MissKind kind) {
@@ -162,6 +178,7 @@ std::string bench_json(const BenchResult& result) {
                            .add("full", result.full)
                            .add("interrupted", result.interrupted)
                            .add("selected", result.selected)
+                           .add("clocks_locked", value_of(result.clocks_locked))
                            .add("benchmarks", value_of(result.benchmarks))
                            .add("machine", value_of(result.machine))
                            .add("devices", std::move(devices))
@@ -186,6 +203,9 @@ Result<BenchResult> bench_from_json(std::string text, std::string_view path) {
   result.full = flag_at(*record, "full").value_or(false);
   result.interrupted = flag_at(*record, "interrupted").value_or(false);
   result.selected = flag_at(*record, "selected").value_or(false);
+  if (const List* list = record->at("clocks_locked").list())
+    for (const Value& item : *list)
+      if (item.integer()) result.clocks_locked.push_back(*item.integer());
   result.benchmarks = texts_at(*record, "benchmarks");
   if (const Record* m = record->at("machine").record())
     result.machine = {text_at(*m, "host"), text_at(*m, "kernel"), text_at(*m, "processor"),

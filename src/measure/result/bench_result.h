@@ -30,23 +30,29 @@ struct Figure {
   std::optional<bool> near = {};   ///< of a copy to or from a node: it is the device's own; none: unknown
   std::optional<int64_t> rank = {}, peer_rank = {};   ///< of a job that a launcher started; peer_rank: where it sends
   std::optional<int64_t> ranks = {};      ///< of a figure of several devices together: how many
-  std::string link = {};           ///< of a pair, as `profgpu devices` names it: "NV18", "PIX"; empty: unknown
-  std::optional<double> link_gbps = {};   ///< what the pair's NVLinks move at most in one direction
-  std::string unit;                ///< "GB/s", "TFLOP/s", "TOP/s", "%": higher is better; "ns": lower is
+  std::string link = {};           ///< of a pair, as `profgpu devices` names it: "NV18", "PIX"; empty: unknown. Of a
+                                   ///< collective what its ranks share: "NV18", "PCIe", "8 NICs"
+  std::optional<double> link_gbps = {};   ///< what that moves at most: in one direction, of both directions in both
+  std::string unit;                ///< "GB/s", "TFLOP/s", "TOP/s", "%": higher is better; "ns", "B": lower is
   double value = 0;
   double best = 0;                 ///< of all runs
   double spread_pct = 0;           ///< interquartile range, of the median
   int64_t runs = 0, outliers = 0;  ///< outliers: runs that took over 1.5 times the median; they count
   std::string precision;           ///< of products: "bf16"
+  std::string cache = {};          ///< "warm", "cold": whether the device's caches had what was used; empty: neither
   std::optional<int64_t> size = {};       ///< of a message in bytes, of a square matrix, of data in elements
   std::optional<double> algbw_gbps = {};  ///< of a collective: bytes over time, as nccl-tests define it
   std::optional<double> in_trace = {};    ///< what the job reached that a product was taken from
   std::string used_by = {};        ///< what else computed on the device meanwhile: such a figure is not judged
   DeviceReadings readings = {};
 
-  [[nodiscard]] bool higher_is_better() const { return unit != "ns"; }
+  [[nodiscard]] bool higher_is_better() const { return unit != "ns" && unit != "B"; }
   /// Between devices: "NVLink", "XGMI", "PCIe"; empty: unknown. Others are not compared with each other.
   [[nodiscard]] std::string_view link_class() const;
+  /// How much of its link a rate reaches; none: the link or its rate is unknown.
+  [[nodiscard]] std::optional<double> link_share_pct() const;
+  /// What that is a share of: "18 NVLinks", "the PCIe link, Gen5 ×4 of ×16", "a host's 8 NICs".
+  [[nodiscard]] std::string link_text() const;
   /// "GPU 0", "GPU 0→1", "node 1", "rank 3→4"; empty: of the machine.
   [[nodiscard]] std::string place() const;
   /// A value of this quantity: "55.3 GB/s".
@@ -61,9 +67,11 @@ struct Figure {
     v("benchmark", benchmark), v("name", name), v("label", label), v("device", device), v("peer", peer);
     v("node", node), v("near", near), v("rank", rank), v("peer_rank", peer_rank), v("ranks", ranks);
     v("link", unless_empty(link));
-    v("link_gbps", link_gbps), v("unit", unit), v("value", value), v("best", best), v("spread_pct", spread_pct);
+    v("link_gbps", link_gbps), v("link_share_pct", link_share_pct());
+    v("unit", unit), v("value", value), v("best", best), v("spread_pct", spread_pct);
     v("runs", runs);
-    v("outliers", outliers), v("precision", unless_empty(precision)), v("size", size);
+    v("outliers", outliers), v("precision", unless_empty(precision)), v("cache", unless_empty(cache));
+    v("size", size);
     v("algbw_gbps", algbw_gbps), v("in_trace", in_trace), v("used_by", unless_empty(used_by));
     v("sm_clock_mhz", readings.sm_clock_mhz), v("power_w", readings.power_w);
     v("temperature_c", readings.temperature_c);
@@ -130,6 +138,7 @@ struct BenchResult {
   bool full = false;
   bool interrupted = false;        ///< it ended before all was measured
   bool selected = false;           ///< of some devices only: by --device, or a variable that hides others
+  std::vector<int64_t> clocks_locked;    ///< devices whose clocks were locked meanwhile, as CUDA counts
   std::vector<std::string> benchmarks;   ///< that were to be run; empty: unknown
   MachineDescription machine;
   std::vector<MeasuredDevice> devices;

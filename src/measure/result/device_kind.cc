@@ -44,7 +44,8 @@ std::vector<std::string> devices_below_their_kind(const BenchResult& result) {
   if (result.simulated) return all;
   for (const MeasuredDevice& d : result.devices) {
     const FoundLimits known = find_limits({d.name, d.memory_bytes, static_cast<int32_t>(d.multiprocessors)});
-    if (!known.limits) continue;
+    // Locked clocks are below those that the rates are documented for.
+    if (!known.limits || std::ranges::count(result.clocks_locked, d.index) > 0) continue;
     const BestRates best = best_rates(result, d.index);
     const auto judge = [&](std::string_view what, double is, double documented, double least_pct,
                            std::string_view unit) {

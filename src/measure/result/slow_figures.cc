@@ -38,7 +38,8 @@ std::string kind_of(const BenchResult& result, const Figure& f) {
 
 // What another process disturbed, and what was measured once, says nothing of the device. Of copies to a node of the
 // host only those to the device's own are alike: others cross what joins the processors.
-bool judged(const Figure& f) { return f.used_by.empty() && f.runs > 1; }
+// Of sums over both ways each way is judged.
+bool judged(const Figure& f) { return f.used_by.empty() && f.runs > 1 && !f.name.ends_with("_total"); }
 bool alike_on_devices(const Figure& f) { return !f.device || !f.node || f.near == true; }
 
 bool comparable(const BenchResult& result, const Figure& a, const Figure& b) {
@@ -114,7 +115,7 @@ struct SlowPlaces {
 SlowPlaces places_of(const BenchResult& result) {
   std::vector<std::pair<std::string, std::vector<const Figure*>>> groups;   // that are compared with each other
   for (const Figure& f : result.figures) {
-    if ((f.rank ? !f.peer_rank : !(f.device && f.peer)) || !f.used_by.empty()) continue;
+    if ((f.rank ? !f.peer_rank : !(f.device && f.peer)) || !judged(f)) continue;
     const std::string key = fmt::format("{}/{}/{}/{}", f.benchmark, f.name, f.link_class(), kind_of(result, f));
     auto* group = first_where(groups, [&](const auto& g) { return g.first == key; });
     if (!group) group = &groups.emplace_back(key, std::vector<const Figure*>());
@@ -158,6 +159,7 @@ std::string key_of(const BenchResult& result, const Figure& f) {
   std::string kind = result.machine.processor;
   if (f.device || f.rank) kind = kind_of(result, f);
   else if (f.of_group()) kind = fmt::format("{} of {}", f.ranks.value_or(0), group_of(result));
+  if (f.device && std::ranges::count(result.clocks_locked, *f.device) > 0) kind += " with locked clocks";
   if (f.device && f.node) kind += f.near == true ? " near" : fmt::format(" {} node {}", *f.device, *f.node);
   return fmt::format("{}/{}/{}/{}/{}", f.benchmark, f.name, f.link_class(), f.unit, kind);
 }

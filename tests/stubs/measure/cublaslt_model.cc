@@ -19,6 +19,14 @@ struct ModelMatrix {
   int type;
   uint64_t rows, columns;
   int32_t batch = 1;
+
+  [[nodiscard]] uint64_t bytes() const {
+    const uint64_t each = type == kR64F                                     ? 8
+                          : type == kR32F || type == kR32I                  ? 4
+                          : type == kR16F || type == kR16BF                 ? 2
+                                                                            : 1;
+    return each * rows * columns * static_cast<uint64_t>(batch);
+  }
 };
 
 // The setting that has the rate; empty: no such products.
@@ -75,11 +83,19 @@ MODEL_EXPORT int cublasLtMatmulAlgoGetHeuristic(void*, ModelProduct* product, Mo
   if (precision.empty() || model_setting(precision.c_str(), model_device(), 100) <= 0) return kNotSupported;
   return *result = {}, *found = 1, 0;
 }
-MODEL_EXPORT int cublasLtMatmul(void*, ModelProduct* product, const void*, uint64_t, ModelMatrix* a, uint64_t,
-                                ModelMatrix* b, const void*, uint64_t, ModelMatrix*, uint64_t, ModelMatrix*,
+MODEL_EXPORT int cublasLtMatmul(void*, ModelProduct* product, const void*, uint64_t a_at, ModelMatrix* a, uint64_t b_at,
+                                ModelMatrix* b, const void*, uint64_t, ModelMatrix*, uint64_t d_at, ModelMatrix* d,
                                 const Algorithm*, uint64_t, size_t, void* stream) {
   if (const int failed = model_enter("cublasLtMatmul")) return failed;
   const double flops = 2.0 * static_cast<double>(a->rows) * static_cast<double>(a->columns) *
                        static_cast<double>(b->columns) * a->batch;
-  return model_product(stream, flops / 1e3 / model_setting(precision_of(*product, *a).c_str(), model_device(), 100));
+  // Matrices that the cache could hold and does not have to be fetched.
+  const int device = model_stream_device(stream);
+  const bool fits = static_cast<double>(a->bytes() + b->bytes() + d->bytes()) <= model_setting("l2", device, 50 << 20);
+  bool there = true;
+  for (const auto& [at, matrix] : {std::pair{a_at, a}, {b_at, b}, {d_at, d}})
+    there = model_touch(device, at, matrix->bytes()) != 0 && there;
+  const double slowdown = fits && !there ? model_setting("cold_product", device, 1) : 1;
+  return model_product(stream, slowdown * flops / 1e3 /
+                                   model_setting(precision_of(*product, *a).c_str(), model_device(), 100));
 }

@@ -1,4 +1,5 @@
 // A stand-in for libcuda.so.1 with a clock of its own. README.md says how it is driven.
+#include <dlfcn.h>
 #include <sched.h>
 #include <unistd.h>
 
@@ -53,6 +54,11 @@ struct ModelMemory {
 std::map<uint64_t, ModelMemory> allocated;   // by address
 uint64_t used[kMaxDevices];
 uint64_t next_address = 1 << 20;
+struct CachedRange {
+  uint64_t address, bytes;
+};
+std::deque<CachedRange> cached[kMaxDevices];   // what the last cache holds, the newest first
+std::map<std::pair<int, int>, double> way_end_ns;   // of the newest copy from one device to another
 std::map<const void*, double> pinned;   // share of the full rate
 std::map<std::string, int64_t> calls;
 int64_t works[kMaxDevices];
@@ -89,6 +95,19 @@ int byte_at(const ModelMemory& memory, uint64_t offset) {
 }
 
 int device_at(uint64_t address) { return static_cast<int>(address >> 48) - 1; }
+
+// The stand-in for NVML, where the program has opened it, counts what is in use.
+void take_in_nvml(int device, double bytes) {
+  const char* path = std::getenv("PROFGPU_NVML_LIBRARY");
+  void* library = path ? ::dlopen(path, RTLD_NOW | RTLD_NOLOAD) : nullptr;
+  if (!library) return;
+  using Take = void (*)(uint32_t, int64_t);
+  if (const auto take = reinterpret_cast<Take>(::dlsym(library, "profgpu_stub_take_memory")))
+    take(static_cast<uint32_t>(device), static_cast<int64_t>(bytes));
+  ::dlclose(library);
+}
+
+int64_t cache_bytes(int device) { return static_cast<int64_t>(model_setting("l2", device, 50 << 20)); }
 
 }  // namespace
 
@@ -182,6 +201,19 @@ MODEL_EXPORT int model_collective(void* stream, double ns) {
   return slowed_work(static_cast<ModelStream*>(stream), ns, &ModelStream::collective_end_ns,
                      &ModelStream::product_end_ns, "collective_beside");
 }
+MODEL_EXPORT int model_touch(int device, uint64_t address, uint64_t bytes) {
+  const std::lock_guard guard(lock);
+  std::deque<CachedRange>& held = cached[device];
+  const auto at = std::ranges::find_if(held, [&](const CachedRange& r) { return r.address == address && r.bytes == bytes; });
+  const bool was_there = at != held.end();
+  if (was_there) held.erase(at);
+  held.push_front({address, bytes});
+  uint64_t sum = 0;
+  size_t kept = 0;
+  while (kept < held.size() && (sum += held[kept].bytes) <= static_cast<uint64_t>(cache_bytes(device))) ++kept;
+  held.resize(kept);
+  return was_there && kept > 0;
+}
 MODEL_EXPORT int model_device() { return current; }
 MODEL_EXPORT int model_stream_device(void* stream) { return static_cast<ModelStream*>(stream)->device; }
 MODEL_EXPORT void model_pass(double ns) {
@@ -251,7 +283,8 @@ MODEL_EXPORT int cuDeviceGetPCIBusId(char* text, int size, int device) {
 MODEL_EXPORT int cuDeviceTotalMem_v2(size_t* bytes, int device) {
   return *bytes = static_cast<size_t>(model_setting("memory", device, 80e9)), 0;
 }
-MODEL_EXPORT int cuDeviceGetAttribute(int* value, int attribute, int) {
+MODEL_EXPORT int cuDeviceGetAttribute(int* value, int attribute, int device) {
+  if (attribute == 38) return *value = static_cast<int>(cache_bytes(device)), 0;
   return *value = attribute == 16 ? 132 : attribute == 75 ? 9 : 0, 0;
 }
 MODEL_EXPORT int cuDeviceCanAccessPeer(int* can, int, int) { return *can = model_setting("no_peer", -1, 0) == 0, 0; }
@@ -259,9 +292,13 @@ MODEL_EXPORT int cuDevicePrimaryCtxRetain(void** context, int device) {
   ENTER("cuDevicePrimaryCtxRetain");
   contexts[device].device = device;
   host_ns += model_setting("context_ns", device, 150e6);
+  take_in_nvml(device, model_setting("context_memory", device, 500e6));
   return *context = &contexts[device], 0;
 }
-MODEL_EXPORT int cuDevicePrimaryCtxRelease_v2(int) { return 0; }
+MODEL_EXPORT int cuDevicePrimaryCtxRelease_v2(int device) {
+  take_in_nvml(device, -model_setting("context_memory", device, 500e6));
+  return 0;
+}
 MODEL_EXPORT int cuCtxSetCurrent(void* context) {
   current = static_cast<ModelContext*>(context)->device;
   ENTER("cuCtxSetCurrent");
@@ -348,9 +385,18 @@ MODEL_EXPORT int cuMemcpyDtoDAsync_v2(uint64_t, uint64_t, size_t bytes, ModelStr
   ENTER("cuMemcpyDtoDAsync_v2");
   return copy(stream, 2 * static_cast<double>(bytes), "local", 2000);
 }
-MODEL_EXPORT int cuMemcpyPeerAsync(uint64_t, void*, uint64_t, void*, size_t bytes, ModelStream* stream) {
+// A way between two devices has its own rate where the scenario gives it one. The other way at once slows it.
+MODEL_EXPORT int cuMemcpyPeerAsync(uint64_t to, void*, uint64_t from, void*, size_t bytes, ModelStream* stream) {
   ENTER("cuMemcpyPeerAsync");
-  return copy(stream, static_cast<double>(bytes), "peer", 300);
+  const int a = device_at(from), b = device_at(to);
+  const std::string way = "way." + std::to_string(a) + "." + std::to_string(b);
+  const double gbps = model_setting(way.c_str(), -1, model_setting("peer", stream->device, 300));
+  const double alone_ns = model_setting("copy_ns", stream->device, 1200) + static_cast<double>(bytes) / gbps;
+  const double begin_ns = std::max(stream->end_ns, host_ns);
+  const double ns = beside_ns(begin_ns, alone_ns, way_end_ns[{b, a}], model_setting("peer_beside", -1, 1));
+  const int failed = model_work(stream, ns);
+  way_end_ns[{a, b}] = stream->end_ns;
+  return failed;
 }
 
 MODEL_EXPORT int cuStreamCreate(ModelStream** stream, unsigned) {
@@ -399,10 +445,24 @@ MODEL_EXPORT int cuModuleUnload(void*) { return 0; }
 MODEL_EXPORT int cuModuleGetFunction(const char** function, void*, const char* name) {
   ENTER("cuModuleGetFunction");
   for (const char* known : {"profgpu_empty", "profgpu_read", "profgpu_write", "profgpu_copy", "profgpu_triad",
-                            "profgpu_sum", "profgpu_sort", "profgpu_butterfly"})
+                            "profgpu_sum", "profgpu_sort", "profgpu_butterfly", "profgpu_reread"})
     if (std::strcmp(known, name) == 0) return *function = known, 0;
   return 500;
 }
+namespace {
+
+// All passes over a buffer that the cache holds are as fast as the cache, but for the first where it was not there.
+int reread(ModelStream* stream, uint64_t address, uint64_t total, uint64_t bytes) {
+  const bool fits = static_cast<int64_t>(bytes) <= cache_bytes(stream->device);
+  const bool was_there = model_touch(stream->device, address, bytes) != 0;
+  const uint64_t from_memory = !fits ? total : was_there ? 0 : std::min(total, bytes);
+  return model_work(stream, model_setting("copy_ns", stream->device, 1200) +
+                                static_cast<double>(from_memory) / model_setting("local", stream->device, 2000) +
+                                static_cast<double>(total - from_memory) / model_setting("cache", stream->device, 5000));
+}
+
+}  // namespace
+
 MODEL_EXPORT int cuLaunchKernel(const char* function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                                 unsigned, ModelStream* stream, void** parameters, void**) {
   ENTER("cuLaunchKernel");
@@ -412,9 +472,12 @@ MODEL_EXPORT int cuLaunchKernel(const char* function, unsigned, unsigned, unsign
   // Both read and write all of their 32-bit numbers.
   if (name == "profgpu_sort" || name == "profgpu_butterfly")
     return copy(stream, 8 * static_cast<double>(*static_cast<uint64_t*>(parameters[1])), "local", 2000);
+  const auto parameter = [&](int i) { return *static_cast<uint64_t*>(parameters[i]); };
+  if (name == "profgpu_reread") return reread(stream, parameter(0), 16 * parameter(2), parameter(3) + 1);
   const int pointers = name == "profgpu_write" ? 1 : name == "profgpu_triad" ? 3 : 2;
   const int traffic = name == "profgpu_read" || name == "profgpu_sum" ? 1 : pointers;
-  const auto bytes = 16 * static_cast<double>(*static_cast<uint64_t*>(parameters[pointers]));
+  const auto bytes = 16 * static_cast<double>(parameter(pointers));
+  for (int i = 0; i < pointers; ++i) model_touch(stream->device, parameter(i), 16 * parameter(pointers));
   return copy(stream, traffic * bytes, "local", 2000);
 }
 

@@ -63,7 +63,8 @@ MODEL_EXPORT int hipDeviceGetUuid(char* bytes, int device) {
   std::memcpy(bytes, "00000000000000a0", 16);
   return bytes[15] = static_cast<char>('0' + device), 0;
 }
-MODEL_EXPORT int hipDeviceGetAttribute(int* value, int attribute, int) {
+MODEL_EXPORT int hipDeviceGetAttribute(int* value, int attribute, int device) {
+  if (attribute == 19) return *value = static_cast<int>(model_setting("l2", device, 4 << 20)), 0;
   *value = attribute == 63 ? 304 : attribute == 23 ? 9 : attribute == 61 ? 4 : -1;
   return *value < 0;
 }

@@ -21,6 +21,8 @@ MODEL_EXPORT const char* model_text(const char* key);
 /// What memory holds: runs of equal bytes.
 MODEL_EXPORT void model_fill(uint64_t address, uint64_t bytes, int value);
 MODEL_EXPORT int model_byte(uint64_t address);
+/// Has the device's last cache hold these bytes, in the place of what it was not asked for longest. 1: it held them.
+MODEL_EXPORT int model_touch(int device, uint64_t address, uint64_t bytes);
 /// The device of a stream.
 MODEL_EXPORT int model_stream_device(void* stream);
 /// Moves the host's clock.

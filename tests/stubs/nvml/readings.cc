@@ -17,7 +17,7 @@ constexpr FieldRow kFields[] = {
     {kEccSbeVolatile, "ecc_corrected", 1}, {kEccDbeVolatile, "ecc_uncorrected", 1},
     {kEccSbeLifetime, "ecc_corrected_lifetime", 1}, {kEccDbeLifetime, "ecc_uncorrected_lifetime", 1},
     {kRetiredSbe, "retired_single", 1}, {kRetiredDbe, "retired_double", 1}, {kRetiredPending, "retired_pending", 1},
-    {kLinkReplay, "nvlink_errors", 1}, {kThrottlePower, "throttle_power", 1}, {kThrottleThermal, "throttle_thermal", 1},
+    {kLinkReplay, "nvlink_errors", 1}, {kLinkSpeedMBps, "nvlink_speed", 1}, {kThrottlePower, "throttle_power", 1}, {kThrottleThermal, "throttle_thermal", 1},
     {kThrottleSyncBoost, "throttle_sync_boost", 1}, {kThrottleBoardLimit, "throttle_board_limit", 1},
     {kThrottleLowUtilization, "throttle_low_utilization", 1}, {kThrottleReliability, "throttle_reliability", 1},
     {kMemoryTemperature, "memory_temperature", 1}, {kPcieReplay, "pcie_replays", 1},
@@ -145,12 +145,16 @@ namespace {
 Return memory_of(const Gpu& gpu, MemoryV2& m) {
   if (Return r = tell(&gpu, "memory_total", &m.total); r != kSuccess) return r;
   if (Return r = tell(&gpu, "memory_used", &m.used); r != kSuccess) return r;
+  m.used += static_cast<uint64_t>(gpu.taken_bytes.load());
   if (tell(&gpu, "memory_reserved", &m.reserved) != kSuccess) m.reserved = 0;
   m.free = m.total > m.used + m.reserved ? m.total - m.used - m.reserved : 0;
   return kSuccess;
 }
 }  // namespace
 
+NVML_EXPORT void profgpu_stub_take_memory(uint32_t index, int64_t bytes) {
+  if (index < scenario().gpus.size()) scenario().gpus[index].taken_bytes += bytes;
+}
 NVML_EXPORT Return nvmlDeviceGetMemoryInfo_v2(Device d, MemoryV2* out) {
   NVML_ENTER(d);
   if (out->version != 0x02000028) return kArgumentVersionMismatch;
@@ -235,8 +239,21 @@ constexpr const char* kMaxClocks[] = {"graphics_clock_max", "sm_clock_max", "mem
 NVML_EXPORT Return nvmlDeviceGetClockInfo(Device d, uint32_t type, uint32_t* out) {
   NVML_ENTER(d);
   if (type > kVideoClock || gpu_of(d)->parent) return kNotSupported;
+  if (gpu_of(d)->locked && type != kMemoryClock) return tell(gpu_of(d), "base_clock", out);
   const bool same = gpu_of(d)->course(kClocks[type]).kind == "same";
   return tell(gpu_of(d), same ? "sm_clock" : kClocks[type], out);
+}
+NVML_EXPORT Return nvmlDeviceSetGpuLockedClocks(Device d, uint32_t least_mhz, uint32_t most_mhz) {
+  NVML_ENTER(d);
+  if (least_mhz != kTdpClock || most_mhz != kTdpClock) return kInvalidArgument;
+  gpu_of(d)->locked = true;
+  return kSuccess;
+}
+NVML_EXPORT Return nvmlDeviceResetGpuLockedClocks(Device d) {
+  NVML_ENTER(d);
+  gpu_of(d)->locked = false;
+  log_calls();
+  return kSuccess;
 }
 NVML_EXPORT Return nvmlDeviceGetMaxClockInfo(Device d, uint32_t type, uint32_t* out) {
   NVML_ENTER(d);

@@ -40,6 +40,7 @@ pstate 0
 sm_clock 345
 memory_clock 2619
 video_clock 345
+base_clock 1200
 sm_clock_max 1980
 memory_clock_max 2619
 graphics_clock_max 1980
@@ -64,6 +65,7 @@ pcie_replays 0
 nvlink_tx unsupported
 nvlink_rx unsupported
 nvlink_errors unsupported
+nvlink_speed unsupported
 ecc_corrected 0
 ecc_uncorrected 0
 ecc_corrected_lifetime 0

@@ -2,6 +2,7 @@
 // README.md describes the text format.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -64,6 +65,8 @@ struct Gpu {
   uint32_t gpu_instance = 0, compute_instance = 0;
   std::mutex energy_lock;        ///< the integral so far
   double energy_j = 0, energy_until = 0;
+  std::atomic<int64_t> taken_bytes{0};     ///< by contexts of the stand-in for CUDA
+  std::atomic<bool> locked{false};         ///< its clocks are
 
   [[nodiscard]] const Course& course(std::string_view key) const;
 };

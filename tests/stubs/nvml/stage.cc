@@ -88,6 +88,8 @@ double seconds() {
 }
 uint64_t unix_us(double s) { return began_unix_us + static_cast<uint64_t>(std::max(s, 0.0) * 1e6); }
 
+void log_calls() { write_log(); }
+
 Return enter(CallCount& count, Gpu* gpu, bool needs_device) {
   count.calls.fetch_add(1, std::memory_order_relaxed);
   Scenario* s = playing;

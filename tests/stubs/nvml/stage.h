@@ -25,6 +25,9 @@ Scenario& scenario();
 double seconds();
 uint64_t unix_us(double seconds);
 
+/// Writes what PROFGPU_NVML_LOG names: a program that is left in a driver ends without it.
+void log_calls();
+
 Return enter(CallCount& count, Gpu* gpu, bool needs_device);
 inline Gpu* gpu_of(Device device) { return reinterpret_cast<Gpu*>(device); }
 inline Device handle_of(Gpu& gpu) { return reinterpret_cast<Device>(&gpu); }
