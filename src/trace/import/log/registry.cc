@@ -4,7 +4,7 @@ namespace profgpu {
 
 extern const LogFamily kMegatron, kTorchTitan, kDeepSpeed, kLoop, kNemo, kMaxText, kHuggingFace, kLightning, kMlperf,
     kVision, kOpenMmLab, kPaddle, kFairseq, kVerl, kKeras, kMemoryLines, kJobSetup, kDeepSpeedProfile, kStalls, kRunEnd,
-    kNcclTests, kNcclDebug, kServing, kMetricBlocks, kTorchtune, kTensorRtLlm, kDeepSpeedChat, kMetricRows, kBars;
+    kNcclTests, kNcclDebug, kServing, kMetricBlocks, kTorchtune, kTensorRtLlm, kDeepSpeedChat, kMetricRows, kBars, kCollectiveStates;
 
 const std::vector<const LogFamily*>& log_families() {
   static const std::vector<const LogFamily*> all = {
@@ -12,7 +12,7 @@ const std::vector<const LogFamily*>& log_families() {
       &kLightning,   &kMlperf,       &kVision,      &kOpenMmLab, &kPaddle,     &kFairseq,  &kVerl,
       &kKeras,       &kTorchtune,    &kMetricBlocks, &kTensorRtLlm, &kDeepSpeedChat,
       &kMetricRows, &kBars,          &kServing, &kMemoryLines, &kJobSetup,
-      &kDeepSpeedProfile, &kStalls,  &kRunEnd,      &kNcclTests, &kNcclDebug};
+      &kDeepSpeedProfile, &kStalls,  &kCollectiveStates, &kRunEnd,  &kNcclTests, &kNcclDebug};
   return all;
 }
 
