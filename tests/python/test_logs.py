@@ -353,6 +353,7 @@ def test_a_timeout_names_who_had_not_called(profgpu, tmp_path):
     end = report['logs'][0]['end']
     assert end['behind'] == [1] and end['collective'] == 'collective 52 (ALLGATHER of 4,096 elements) of group default_pg'
     finding, = (f for f in report['findings'] if f['rule'] == 'run-failure')
+    assert '(line 13)' in report['verdict'] and 'a collective timed out; rank 1 had not called it' in report['verdict']
     assert finding['ranks'] == [1] and finding['why'].startswith('Rank 1 had not called collective 52')
     # All have called it, however far each ran ahead; or none says how far it got.
     for equal in (watchdog(0, 55, 52) + watchdog(1, 52, 52), TIMEOUT):

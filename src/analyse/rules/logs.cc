@@ -140,8 +140,8 @@ std::string place_of_end(const LogEnd& end) {
 // Whom to look at, where that is another than the one that prints the line.
 std::string others_of_end(const LogEnd& end) {
   if (!end.behind.empty()) return "; " + ranks_text(end.behind) + " had not called it";
-  if (!end.peer.empty()) return fmt::format(" ({})", end.peer);
-  return end.first_failure && !place_of_end(end).empty() ? fmt::format(" ({})", place_of_end(end)) : "";
+  if (!end.peer.empty()) return "; the other end is " + end.peer;
+  return end.first_failure && !place_of_end(end).empty() ? fmt::format("; {} failed first", place_of_end(end)) : "";
 }
 
 // Who is behind is told only where the log says how far each got.
@@ -181,7 +181,6 @@ void describe_run_failure(const LogReport& log, Finding& f) {
                         : end.after_step ? " behind the last step"
                                          : "");
   }
-  if (!end.peer.empty()) f.why += fmt::format(" The other end is {}.", end.peer);
   if (end.rank) f.ranks = {*end.rank};
   if (!server) f.seen.step = end.after_step;
   if (!said.fix.empty()) f.fix.push_back(said.fix);

@@ -89,7 +89,7 @@ class CountedSteps : public LogReading {
 extern const LogFamily kCountedSteps;
 const LogFamily kCountedSteps = {kCountedName,
                                  "levanter's progress, TensorFlow's Estimator, icefall",
-                                 {"Progress on:train ", "tot_loss[", ", step = "},
+                                 {"Progress on:train ", "tot_loss[", "step = "},
                                  [] { return std::unique_ptr<LogReading>(new CountedSteps); }};
 
 }  // namespace profgpu

@@ -96,7 +96,7 @@ constexpr auto kSigns = [] {
       Sign{"Signal 11 (SIGSEGV)", kKilled},
       Sign{"Signal 7 (SIGBUS)", kKilled},
       Sign{"exits with return code = ", kExitCode},
-      Sign{"failed (exitcode: ", kExitCode},
+      Sign{"(exitcode: ", kExitCode, "failed "},
       Sign{"Exited with exit code ", kExitCode, "srun: error:"},
       Sign{"returned non-zero exit status", kExitCode},
       Sign{"SignalException", kTerminated},

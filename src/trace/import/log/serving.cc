@@ -143,7 +143,7 @@ extern const LogFamily kServing;
 const LogFamily kServing = {"serving",
                             "inference servers: the lines of vLLM's and SGLang's engines, llama.cpp's timings",
                             {"Avg prompt throughput: ", "#running-req: ", "#retracted_reqs: ",
-                             "total_num_cumulative_preemption=", "eval time = ", " t/s, tg_3s = "},
+                             "total_num_cumulative_preemption=", "eval time = ", "tg_3s = "},
                             [] { return std::unique_ptr<LogReading>(new Serving); }};
 
 }  // namespace profgpu
