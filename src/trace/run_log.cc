@@ -38,6 +38,8 @@ std::string_view log_event_name(LogEventKind kind) {
       return "exception";
     case LogEventKind::kKilled:
       return "killed";
+    case LogEventKind::kExitCode:
+      return "exit_code";
     case LogEventKind::kTerminated:
       return "terminated";
     case LogEventKind::kTimeLimit:
@@ -54,6 +56,22 @@ std::string_view log_event_name(LogEventKind kind) {
 
 bool LogStep::timed() const {
   return std::any_of(phase_ns.begin(), phase_ns.end(), [](int64_t ns) { return ns > 0; });
+}
+
+void LogTimerValues::add(double least_ns, double most_ns) { add({1, most_ns, least_ns, most_ns}); }
+
+void LogTimerValues::add(const LogTimerValues& others) {
+  if (others.count == 0) return;
+  min_ns = count > 0 ? std::min(min_ns, others.min_ns) : others.min_ns;
+  max_ns = count > 0 ? std::max(max_ns, others.max_ns) : others.max_ns;
+  sum_ns += others.sum_ns, count += others.count;
+}
+
+LogTimerValues LogTimer::from(int64_t line) const {
+  LogTimerValues values = later;
+  for (const Value& v : leading)
+    if (v.line >= line) values.add(v.least_ns, v.most_ns);
+  return values.count > 0 || line <= 0 ? values : from(0);
 }
 
 int64_t LogStep::whole_ns() const {

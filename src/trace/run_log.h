@@ -62,12 +62,29 @@ struct LogStep {
   static constexpr int64_t kLongest_ns = int64_t{30} * 86400 * 1'000'000'000;
 };
 
-/// One of the program's own timers, over all lines that state it, of one iteration.
+/// Values of a timer, of one iteration each.
+struct LogTimerValues {
+  int64_t count = 0;
+  double sum_ns = 0, min_ns = 0, max_ns = 0;
+
+  void add(double least_ns, double most_ns);
+  void add(const LogTimerValues& others);
+};
+
+/// One of the program's own timers, over the lines that state it.
 struct LogTimer {
   std::string name;               ///< as printed: "backward-params-all-reduce"
   std::optional<LogPhase> phase;  ///< none: it belongs to none, or lies within another timer
-  int64_t count = 0;
-  double sum_ns = 0, min_ns = 0, max_ns = 0;
+  struct Value {
+    int64_t line = 0;
+    double least_ns = 0, most_ns = 0;
+  };
+  static constexpr size_t kLeading = 256;
+  std::vector<Value> leading;  ///< the first ones, of which some are of a warm-up
+  LogTimerValues later;
+
+  /// From a line on, as far as leading ones can be left out; all, if there would be none.
+  [[nodiscard]] LogTimerValues from(int64_t line) const;
 };
 
 /// What one process printed, or one node where processes are not told apart.
@@ -94,6 +111,7 @@ enum class LogEventKind : uint8_t {
   kDeviceError,
   kException,
   kKilled,
+  kExitCode,
   kTerminated,
   kTimeLimit,
   kPreempted,
@@ -114,6 +132,19 @@ struct LogEvent {
   std::optional<int64_t> step;         ///< that is stated, else the last one before it
   std::string text;                    ///< of the line, for people: without control characters and secrets, short
   std::optional<int64_t> bytes;        ///< of an out-of-memory error: what was asked for
+  std::string peer;                    ///< of a network error: the other end
+  bool follows = false;                ///< by its own words it follows from another process's end
+  bool first_failure = false;          ///< the launcher names it as the failure that it saw first
+};
+
+/// What PyTorch's watchdog says of a process's collectives when one takes too long.
+struct CollectiveState {
+  std::string group;  ///< "0 (default_pg)"; empty: the line does not say
+  int rank = 0;
+  int64_t line = 0;
+  std::optional<int64_t> timed_out, enqueued, completed;  ///< numbers of collectives; the last two: the newest
+  std::string op;                                         ///< of the one that timed out: "ALLREDUCE"
+  int64_t elements = 0;
 };
 
 /// What a line says of one device's memory. Of a program that does not say which rank it is: of the one that prints.
@@ -146,6 +177,7 @@ struct ServingLine {
   std::optional<double> cache_pct;         ///< of the key-value cache that is in use
   std::optional<double> prefix_hit_pct;    ///< of the tokens of prompts: found in the prefix cache
   std::optional<double> preempted;         ///< requests, since the line before
+  std::optional<double> preempted_in_all;  ///< likewise, since the start
 };
 
 /// A measured collective: a row of nccl-tests, all_reduce_bench or DeepSpeed's comms logger.
@@ -185,7 +217,7 @@ struct NcclLog {
 
 /// Of a log in which no step has a time: the process that printed most.
 struct StepsWithoutTimes {
-  int64_t lines = 0, last_step = 0;
+  int64_t lines = 0, last_step = 0, last_line = 0;
   std::optional<double> first_loss, last_loss;
 };
 
@@ -202,6 +234,7 @@ struct RunLog {
   std::vector<LogRank> ranks;
   StepsWithoutTimes no_times;                   ///< where `ranks` is empty
   std::vector<LogEvent> events;                 ///< by line
+  std::vector<CollectiveState> collectives;     ///< one of each group and rank
   std::vector<LogMemory> memory;                ///< by line
   std::map<std::string, std::string> settings;  ///< what is known of the job's set-up: "world_size", "zero_stage"
   std::vector<LogModule> modules;               ///< in the order of the tree

@@ -248,7 +248,8 @@ def test_json_lines_are_a_log_and_other_json_is_not(profgpu, tmp_path):
 
 def vllm(lines):
     """(running, waiting, percent of the cache) each, ten seconds apart."""
-    return ''.join(f'INFO 05-01 12:{i // 6:02}:{i % 6}0 [loggers.py:116] Engine 000: Avg prompt throughput: 1200.0 tokens/s, Avg generation throughput: {500 + i}.0 tokens/s, '
+    return ''.join(f'INFO 05-01 12:{i // 6:02}:{i % 6}0 [loggers.py:116] Engine 000: Avg prompt throughput: {1200 if r + w else 0}.0 tokens/s, '
+                   f'Avg generation throughput: {500 + i if r + w else 0}.0 tokens/s, '
                    f'Running: {r} reqs, Waiting: {w} reqs, GPU KV cache usage: {c:.1f}%, Prefix cache hit rate: 12.5%\n' for i, (r, w, c) in enumerate(lines))
 
 
@@ -268,6 +269,126 @@ def test_a_full_cache_is_told(profgpu, tmp_path):
     assert [r['start_ns'] for r in rows[:3]] == [0, 10_000_000_000, 20_000_000_000] and len(rows) == 25
     assert report['ranks'] == [] or report['ranks'][0]['steps'] == []
     assert 'generates 510 tokens per second' in report['verdict'] or 'generates 509' in report['verdict']
+
+
+def test_engines_that_share_the_work_add_up(profgpu, tmp_path):
+    """Three of 40 tokens/s each; then one of them says nothing at first."""
+    line = '[2025-02-03 04:05:{:02} DP{} TP{}] Decode batch, #running-req: {}, #token: 90, token usage: 0.10, cuda graph: True, gen throughput (token/s): {:.2f}, #queue-req: 1\n'
+    text = ''.join(line.format(5 * i, dp, dp, 4, 40.0) for i in range(6) for dp in range(3))
+    serving = analyzed(profgpu, written(tmp_path, text))['logs'][0]['serving']
+    assert (serving['engines'], serving['generated_tokens_per_s'], serving['running'], serving['waiting']) == (3, 120, 12, 3)
+    assert serving['most_generated_tokens_per_s'] == 120 and serving['cache_pct'] == pytest.approx(10)
+    lines = text.splitlines(True)
+    report = analyzed(profgpu, written(tmp_path, ''.join(lines[:2] + lines[3:])))
+    assert report['verdict'].startswith("The server's 3 engines together generate 113 tokens per second, with 11.3 requests at once")
+
+
+def test_requests_that_came_and_ended_between_lines(profgpu, tmp_path):
+    report = analyzed(profgpu, written(tmp_path, vllm([(8, 0, 0)] * 4).replace('Running: 8', 'Running: 0')))
+    assert report['verdict'].startswith('The server generates 502 tokens per second;') and report['logs'][0]['serving']['busy_lines'] == 4
+    alone = analyzed(profgpu, written(tmp_path, vllm([(1, 0, 0)])))
+    assert ', with one request at a time;' in alone['verdict']
+
+
+def test_timers_leave_the_warm_up_out(profgpu, tmp_path):
+    times = [900.0] + [300.0] * 5
+    lines = log_writer.megatron(times).splitlines(True)
+    text = ''.join(line + f'time (ms) | forward-compute: {time * 2 / 3:.2f}\n' for line, time in zip(lines, times))
+    timer, = analyzed(profgpu, written(tmp_path, text))['logs'][0]['timers']
+    assert (timer['count'], timer['mean_ns'], timer['max_ns']) == (5, 200_000_000, 200_000_000)
+    assert timer['step_pct'] == pytest.approx(200 / 3, rel=1e-3)
+
+
+ELASTIC = """E0203 04:05:06.000000 777 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: {code}) local_rank: 3 (pid: 991) of binary: /usr/bin/python
+Traceback (most recent call last):
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+Failures:
+[1]:
+  host      : c3-13
+  rank      : 27 (local_rank: 3)
+  exitcode  : {code} (pid: 992)
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  host      : c3-12
+  rank      : 19 (local_rank: 3)
+  exitcode  : {code} (pid: 991)
+"""
+REMOTE = '[rank0]: torch.distributed.DistBackendError: NCCL error in: x.cpp:7, remote process exited or there was a network error\n'
+TIMEOUT = '[rank0]:[E203 04:05:06.1 ProcessGroupNCCL.cpp:629] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=52, OpType=ALLREDUCE)\n'
+
+
+@pytest.mark.parametrize('text, kind, rank, node', [
+    (REMOTE + ELASTIC.format(code=-9), 'killed', 19, 'c3-12'),
+    (TIMEOUT + ELASTIC.format(code=-11), 'killed', 19, 'c3-12'),
+    (TIMEOUT + ELASTIC.format(code=-6), 'collective_timeout', 0, None),
+    (ELASTIC.format(code=1), 'exit_code', 19, 'c3-12'),
+    ('[rank7]: Traceback (most recent call last):\n[rank7]: ValueError: seven\n[rank19]: Traceback (most recent call last):\n'
+     '[rank19]: ValueError: nineteen\n' + ELASTIC.format(code=1), 'exception', 19, None),
+    ('srun: error: c3-12: task 21: Killed\n' + REMOTE + TIMEOUT, 'killed', 21, 'c3-12'),
+    (TIMEOUT + 'srun: error: c3-12: task 21: Killed\n', 'collective_timeout', 0, None),
+    (REMOTE + TIMEOUT, 'nccl_error', 0, None),
+    ('Traceback (most recent call last):\nRuntimeError: Engine core initialization failed. See root cause above.\n'
+     'ERROR 02-03 04:05:06 [core.py:7] ValueError: No available memory for the cache blocks.\n', 'out_of_memory', None, None),
+    ('slurmstepd: error: *** STEP 7.0 ON c3-1 CANCELLED AT 2025-02-03T04:05:06 DUE TO NODE FAILURE ***\nsrun: error: Node failure on c3-12\n',
+     'node_failure', None, 'c3-12')])
+def test_the_first_cause_of_an_end(profgpu, tmp_path, text, kind, rank, node):
+    end = analyzed(profgpu, written(tmp_path, log_writer.megatron([500.0] * 12) + text))['logs'][0]['end']
+    assert (end['kind'], end['rank'], end['node']) == (kind, rank, node)
+
+
+def watchdog(rank, enqueued, timed_out=None):
+    if timed_out is None:
+        return (f'[rank{rank}]:[E203 04:05:06.2 ProcessGroupNCCL.cpp:1960] [PG ID 0 PG GUID 0(default_pg) Rank {rank}] Received a dump signal due to a '
+                f'collective timeout from rank 0 and we will try our best. Last enqueued NCCL work: {enqueued}, last completed NCCL work: {enqueued}.\n')
+    return (f'[rank{rank}]:[E203 04:05:06.1 ProcessGroupNCCL.cpp:629] [Rank {rank}] Watchdog caught collective operation timeout: '
+            f'WorkNCCL(SeqNum={timed_out}, OpType=ALLGATHER, NumelIn=4096) ran for 600020 milliseconds before timing out.\n'
+            f'[rank{rank}]:[E203 04:05:06.2 ProcessGroupNCCL.cpp:2168] [PG ID 0 PG GUID 0(default_pg) Rank {rank}]  failure detected by watchdog at work '
+            f'sequence id: {timed_out} PG status: last enqueued work: {enqueued}, last completed work: {timed_out - 1}\n')
+
+
+def test_a_timeout_names_who_had_not_called(profgpu, tmp_path):
+    text = log_writer.megatron([500.0] * 12) + watchdog(0, 55, 52) + watchdog(1, 51) + watchdog(2, 53, 52)
+    report = analyzed(profgpu, written(tmp_path, text))
+    end = report['logs'][0]['end']
+    assert end['behind'] == [1] and end['collective'] == 'collective 52 (ALLGATHER of 4,096 elements) of group default_pg'
+    finding, = (f for f in report['findings'] if f['rule'] == 'run-failure')
+    assert '(line 13)' in report['verdict'] and 'a collective timed out; rank 1 had not called it' in report['verdict']
+    assert finding['ranks'] == [1] and finding['why'].startswith('Rank 1 had not called collective 52')
+    # All have called it, however far each ran ahead; or none says how far it got.
+    for equal in (watchdog(0, 55, 52) + watchdog(1, 52, 52), TIMEOUT):
+        finding, = (f for f in analyzed(profgpu, written(tmp_path, log_writer.megatron([500.0] * 12) + equal))['findings'] if f['rule'] == 'run-failure')
+        assert finding['ranks'] == [] and 'the log does not say' in finding['why']
+
+
+@pytest.mark.parametrize('line, what, fix', [
+    ('[12.5] NVRM: Xid (PCI:0000:10:00): 79, pid=1, GPU has fallen off the bus.', 'Xid 79', 'power cycle'),
+    ('RuntimeError: CUDA error: uncorrectable ECC error encountered', 'uncorrectable error', 'drain the node'),
+    ('RuntimeError: CUDA error: an illegal memory access was encountered', 'a device reported an error', 'CUDA_LAUNCH_BLOCKING'),
+    ('srun: error: c3-12: task 21: Segmentation fault', 'a process crashed', 'core dump'),
+    ('c3-12:7:9 [4] NCCL WARN NET/IB : Got completion from peer 10.1.2.3<5486> with status=12 opcode=0 len=0 vendor err 129',
+     'the other end of a network connection did not answer', 'cables'),
+    ('c3-12:7:9 [4] NCCL WARN socketProgress: Connection closed by remote peer c3-13<46522>', 'another process closed', 'the other end')])
+def test_what_to_do_follows_from_the_line(profgpu, tmp_path, line, what, fix):
+    report = analyzed(profgpu, written(tmp_path, log_writer.megatron([500.0] * 12) + line + '\n'))
+    finding, = (f for f in report['findings'] if f['rule'] == 'run-failure')
+    assert what in finding['what'] and fix in finding['fix'][0]
+
+
+def test_steps_without_times_stand_before_an_end(profgpu, tmp_path):
+    text = ''.join(f'Step {i} | loss:{3 - i / 10} lr:2e-05 tokens_per_second_per_gpu:{500 + i}.5\n' for i in range(1, 6))
+    text += 'Traceback (most recent call last):\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n'
+    report = analyzed(profgpu, written(tmp_path, text))
+    assert report['logs'][0]['end']['after_step'] == 5 and report['verdict'].startswith('The run ended after step 5: a device ran out of memory')
+    alone = analyzed(profgpu, written(tmp_path, 'RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB.\n'))
+    assert alone['verdict'].startswith('The run ended: a device ran out of memory')
+
+
+def test_a_server_without_memory(profgpu, tmp_path):
+    text = vllm([(8, 0, 40)] * 3) + 'Traceback (most recent call last):\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n'
+    report = analyzed(profgpu, written(tmp_path, text))
+    assert report['verdict'].startswith('The server ended: a device ran out of memory')
+    assert '--gpu-memory-utilization' in report['findings'][0]['fix'][0]
 
 
 def wait_for(condition):

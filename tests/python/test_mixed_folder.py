@@ -71,7 +71,7 @@ def test_other_files_are_left_out(profgpu, folder):
 def test_the_header_says_what_came_from_where(profgpu, simulate, folder):
     def head(path):
         return ' '.join(profgpu('analyze', path, '--width', '300', text=True).stdout.splitlines()[:3])
-    assert '2 × PyTorch trace, training log (train.log)' in head(folder)
+    assert '2 × PyTorch trace, log (train.log)' in head(folder)
     assert '× PyTorch' not in head(simulate('--ranks', '4', '--steps', '6')), 'of one kind'
 
 

@@ -311,6 +311,9 @@ export interface LogEnd {
   node: string | null;
   text: string | null;
   bytes: number | null;
+  peer: string | null;
+  collective: string | null;
+  behind: number[];
 }
 export interface LogProcess {
   rank: number | null;
@@ -374,6 +377,7 @@ export interface NcclReport {
 }
 export interface LogServing {
   program: string;
+  engines: number;
   lines: number;
   busy_lines: number;
   prompt_tokens_per_s: number | null;

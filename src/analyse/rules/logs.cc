@@ -10,6 +10,7 @@
 #include "analyse/rules/measure.h"
 #include "base/decimal.h"
 #include "base/text.h"
+#include "trace/health.h"
 
 namespace profgpu {
 namespace {
@@ -31,7 +32,9 @@ constexpr std::array kEnds = {
              "CUDA_LAUNCH_BLOCKING=1 names the operator; look for Xid messages on that node: profgpu doctor"},
     EndWords{"exception", "the program raised an exception", "see the traceback above that line"},
     EndWords{"killed", "a process was killed",
-             "exit code -9: look for the out-of-memory killer in the host's kernel log; -11: a crash in native code"},
+             "look for the out-of-memory killer in the host's kernel log (dmesg), and for a limit of the job's memory"},
+    EndWords{"exit_code", "a process ended with an error code",
+             "see what that process printed before; torchrun's --tee 3 and srun's --label keep each one's output apart"},
     EndWords{"terminated", "the job was terminated from outside", "the scheduler's log shows what ended it, and why"},
     EndWords{"time_limit", "the job's time limit was reached",
              "checkpoint before the limit (--signal), or ask for more time"},
@@ -45,30 +48,147 @@ const EndWords* words_of(std::string_view kind) {
   return first_where(kEnds, [&](const EndWords& e) { return e.kind == kind; });
 }
 
+// What the line itself lets be known more closely.
+struct LineWords {
+  std::string_view kind, words, what, fix;
+};
+constexpr std::string_view kCrashFix = "a crash in native code: a core dump (ulimit -c unlimited) and gdb name the place",
+                           kHardwareFix = "drain the node: reset the device, test it, and replace it if it recurs",
+                           kPeerFix = "look at what the other end printed before: its process ended, or the network "
+                                      "between the two failed",
+                           kNetworkFix = "check the network's ports, cables and switches between the two hosts (ibstat, "
+                                         "perfquery, dmesg), and leave out the host whose port has errors";
+constexpr std::array kLineWords = {
+    LineWords{"killed", "Segmentation fault", "a process crashed", kCrashFix},
+    LineWords{"killed", "SIGSEGV", "a process crashed", kCrashFix},
+    LineWords{"killed", "exitcode: -11", "a process crashed", kCrashFix},
+    LineWords{"killed", "exitcode  : -11", "a process crashed", kCrashFix},
+    LineWords{"killed", "signal 11", "a process crashed", kCrashFix},
+    LineWords{"killed", "exit code 139", "a process crashed", kCrashFix},
+    LineWords{"killed", "double free", "a process crashed", kCrashFix},
+    LineWords{"killed", "Aborted", "a process aborted", "see what it printed before: an abort has a reason of its own"},
+    LineWords{"killed", "DataLoader worker", "a loader worker was killed",
+              "fewer loader workers and a smaller prefetch_factor; the host's kernel log (dmesg) shows whether memory ran out"},
+    LineWords{"device_error", "ECC", "a device's memory has an uncorrectable error", kHardwareFix},
+    LineWords{"device_error", "fallen off the bus", "a device is lost", kHardwareFix},
+    LineWords{"device_error", "Memory access fault by GPU", "a kernel touched memory that is not mapped",
+              "AMD_SERIALIZE_KERNEL=3 names the kernel"},
+    LineWords{"device_error", "HSA_STATUS_ERROR", "a device reported an error",
+              "AMD_SERIALIZE_KERNEL=3 names the kernel; look at the host's kernel log (dmesg)"},
+    LineWords{"nccl_error", "status=12", "the other end of a network connection did not answer", kNetworkFix},
+    LineWords{"nccl_error", "status=13", "the other end of a network connection was not ready", kNetworkFix},
+    LineWords{"nccl_error", "status=10", "the other end of a network connection refused an access to its memory", kNetworkFix},
+    LineWords{"nccl_error", "Got completion from peer", "a network connection failed", kNetworkFix},
+    LineWords{"nccl_error", "closed by remote peer", "another process closed its connection", kPeerFix},
+    LineWords{"nccl_error", "remote process exited", "another process closed its connection", kPeerFix},
+    LineWords{"nccl_error", "ncclRemoteError", "another process closed its connection", kPeerFix},
+    LineWords{"exception", "closed by peer", "another process closed its connection", kPeerFix},
+    LineWords{"collective_timeout", "watchdog got stuck", "NCCL's watchdog got no answer from the driver",
+              "a call into CUDA or NCCL hangs, or another thread holds the GIL: py-spy dump --native shows which"},
+    LineWords{"collective_timeout", "Heartbeat monitor", "NCCL's watchdog got no answer from the driver",
+              "a call into CUDA or NCCL hangs, or another thread holds the GIL: py-spy dump --native shows which"},
+    LineWords{"out_of_memory", "for the cache blocks", "a device has no memory left for the key-value cache",
+              "a larger --gpu-memory-utilization, a smaller --max-model-len, or more GPUs (--tensor-parallel-size)"},
+    LineWords{"out_of_memory", "To serve at least one request", "the key-value cache of one request does not fit the device",
+              "a smaller --max-model-len, a larger --gpu-memory-utilization, or more GPUs (--tensor-parallel-size)"},
+};
+
+// "NVRM: Xid (PCI:0000:44:00): 79, …": the code.
+std::optional<XidMeaning> xid_of(std::string_view text) {
+  const size_t at = text.find("NVRM: Xid");
+  const size_t close = at == text.npos ? at : text.find("): ", at);
+  if (close == text.npos) return std::nullopt;
+  const std::string_view behind = text.substr(close + 3);
+  const auto code = whole_number(behind.substr(0, behind.find_first_not_of("0123456789")));
+  return code && *code < 10'000 ? std::optional(xid_meaning(static_cast<int>(*code))) : std::nullopt;
+}
+
+// Of a server memory is divided by options.
+std::string_view server_memory_fix(std::string_view program) {
+  return program == "sglang"
+             ? "a smaller --mem-fraction-static leaves more for the rest; fewer --max-running-requests, a smaller "
+               "--chunked-prefill-size"
+             : "a smaller --gpu-memory-utilization leaves more for the rest; fewer --max-num-seqs, fewer "
+               "--max-num-batched-tokens";
+}
+
+struct EndSaid {
+  std::string what, fix;
+};
+
+EndSaid said_of(const LogReport& log) {
+  const LogEnd& end = log.end;
+  if (const auto xid = xid_of(end.text))
+    return {fmt::format("the driver reported Xid {}: {}", xid->code, xid->what), std::string(xid->advice)};
+  const LineWords* line =
+      first_where(kLineWords, [&](const LineWords& w) { return w.kind == end.kind && contains(end.text, w.words); });
+  if (line != nullptr) return {std::string(line->what), std::string(line->fix)};
+  const EndWords* usual = words_of(end.kind);
+  if (usual == nullptr) return {end.kind, ""};
+  const bool server = log.serving && end.kind == "out_of_memory";
+  return {std::string(usual->what), std::string(server ? server_memory_fix(log.serving->program) : usual->fix)};
+}
+
 std::optional<double> run_failure(const LogReport& log) { return only_if(log.end.failed(), 1.0); }
+
+std::string place_of_end(const LogEnd& end) {
+  if (end.rank && !end.node.empty()) return fmt::format("rank {} on {}", *end.rank, end.node);
+  if (end.rank) return fmt::format("rank {}", *end.rank);
+  return end.node;
+}
+
+// Whom to look at, where that is another than the one that prints the line.
+std::string others_of_end(const LogEnd& end) {
+  if (!end.behind.empty()) return "; " + ranks_text(end.behind) + " had not called it";
+  if (!end.peer.empty()) return "; the other end is " + end.peer;
+  return end.first_failure && !place_of_end(end).empty() ? fmt::format("; {} failed first", place_of_end(end)) : "";
+}
+
+// Who is behind is told only where the log says how far each got.
+void describe_timeout(const LogEnd& end, Finding& f) {
+  f.evidence.push_back("waited for: " + end.collective);
+  if (!end.behind.empty()) {
+    const bool one = end.behind.size() == 1;
+    std::string who = ranks_text(end.behind);
+    who.front() = upper(who.front());
+    f.why = fmt::format("{} had not called {}, which the others waited for: look at what {} then.", who, end.collective,
+                        one ? "it did" : "they did");
+    f.ranks = end.behind;
+    return;
+  }
+  f.ranks.clear();
+  f.why += end.reporting > 1 ? fmt::format(" All {} ranks that say how far they got had called it; which one holds the "
+                                           "others up, the log does not say.", end.reporting)
+                             : " That rank waited; which one it waited for, the log does not say.";
+}
 
 void describe_run_failure(const LogReport& log, Finding& f) {
   const LogEnd& end = log.end;
-  const EndWords* words = words_of(end.kind);
-  const std::string when = end.after_step    ? fmt::format(" after step {}", *end.after_step)
-                           : log.has_steps() ? ""
-                                             : " before its first step";
-  f.what = fmt::format("the run ended{}: {}", when, words != nullptr ? words->what : end.kind);
+  const EndSaid said = said_of(log);
+  const bool server = log.serving && !log.has_steps();
+  const std::string when = end.after_step && !server ? fmt::format(" after step {}", *end.after_step) : "";
+  f.what = fmt::format("the {} ended{}: {}{}", server ? "server" : "run", when, said.what, others_of_end(end));
   f.severity = end.kind == "terminated" || end.kind == "time_limit" || end.kind == "preempted" ? Severity::kWarning
                                                                                                : Severity::kCritical;
-  const std::string where = end.rank           ? fmt::format(" of rank {}", *end.rank)
-                            : end.node.empty() ? ""
-                                               : " of " + end.node;
-  f.why =
-      fmt::format("Line {}{} is the first of its kind behind the last step, and the likely cause of those that follow.",
-                  end.line.value_or(0), where);
+  const std::string place = place_of_end(end);
+  const int64_t line = end.line.value_or(0);
+  if (end.first_failure) {
+    f.why = fmt::format("The launcher names {} as the first that failed (line {}).", place.empty() ? "it" : place, line);
+  } else {
+    f.why = fmt::format("Line {}{} is the first of its kind{}, and the likely cause of those that follow.", line,
+                        place.empty() ? "" : " (" + place + ")",
+                        server           ? " behind the last line on requests"
+                        : end.after_step ? " behind the last step"
+                                         : "");
+  }
   if (end.rank) f.ranks = {*end.rank};
-  f.seen.step = end.after_step;
-  if (words != nullptr) f.fix.emplace_back(words->fix);
+  if (!server) f.seen.step = end.after_step;
+  if (!said.fix.empty()) f.fix.push_back(said.fix);
   if (contains(end.text, "shared memory") || contains(end.text, "shm"))
     f.fix.insert(f.fix.begin(), "more shared memory (docker run --shm-size=16g, or --ipc=host), or fewer loader workers");
   f.evidence.push_back(fmt::format("line {}: {}", end.line.value_or(0), end.text));
   if (end.bytes) f.evidence.push_back("asked for: " + format_bytes(static_cast<double>(*end.bytes)));
+  if (!end.collective.empty()) describe_timeout(end, f);
 }
 
 // The first updates are skipped on purpose, until a dynamic loss scale is found; from 2^32 that takes about so many.
@@ -171,8 +291,10 @@ extern const Rule kRunFailure = {
         "whoever is left is ended. The line named here is the likely first cause.",
     .computation =
         "Of lines behind the last step: a node's failure, the scheduler's limits, a device's or host's memory, a "
-        "device's error, an exception, NCCL's errors, a collective's timeout, a signal, in this order; of one "
-        "kind the first line. No cost.",
+        "device's error, an exception, NCCL's errors, a collective's timeout, a signal, an error code, in this order; of "
+        "one kind the first line. A process that a signal ended goes before errors and timeouts that follow it, or if "
+        "torchrun names it as the first failure; errors that say that another process has gone come last. Of a timeout, "
+        "ranks that had not called the collective by PyTorch's watchdogs. No cost.",
     .advice = {"follow the line named in the evidence; later messages are mostly consequences",
                "checkpoint often enough that a restart is cheap, and test the restart",
                "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 keeps what each rank waited for, for when it hangs again"},
@@ -261,6 +383,7 @@ std::string log_speed(const LogReport& log) {
   if (t.samples_per_s) speed += ", " + format_number(*t.samples_per_s) + " samples per second";
   if (t.tflops) speed += ", " + format_number(*t.tflops) + " TFLOP/s per GPU";
   if (t.mfu_pct) speed += fmt::format(", MFU {:.1f} %", *t.mfu_pct);
+  if (t.mfu_pct.value_or(0) > 100) speed += " (more than a device can do: the program assumes too low a peak, or too much work)";
   return speed;
 }
 
@@ -316,15 +439,30 @@ ReportVerdict sentence_on_links(const LogReport& log, const std::vector<RuleFind
   return {text + ".", VerdictKind::kHealthy};
 }
 
+// llama.cpp's lines are of one request each, and do not say how many run at once.
+ReportVerdict sentence_on_requests(const LogServing& s) {
+  std::string text = s.generated_tokens_per_s
+                         ? fmt::format("A request gets {} tokens per second", format_number(*s.generated_tokens_per_s))
+                         : "The server read prompts";
+  if (s.prompt_tokens_per_s)
+    text += fmt::format(", and its prompt is read at {}", format_number(*s.prompt_tokens_per_s));
+  return {text + "; how many run at once and what limits them, the log does not say.", VerdictKind::kInconclusive};
+}
+
 ReportVerdict sentence_on_serving(const LogServing& s, const std::vector<RuleFinding>& findings) {
   const RuleFinding* worst = first_where(
       findings, [](const RuleFinding& a) { return !tells_end(a.rule) && a.finding.severity != Severity::kInfo; });
   if (s.busy_lines == 0) return {"The server had no requests.", VerdictKind::kInconclusive};
-  std::string text = "The server ";
+  if (s.program == "llama.cpp") return sentence_on_requests(s);
+  std::string text = s.engines > 1 ? fmt::format("The server's {} engines together ", s.engines) : "The server ";
   text += s.generated_tokens_per_s
-              ? fmt::format("generates {} tokens per second", format_number(*s.generated_tokens_per_s))
-              : "does not say how many tokens it generates";
-  if (s.running) text += fmt::format(", with {} requests at once", format_number(*s.running));
+              ? fmt::format("{} {} tokens per second", s.engines > 1 ? "generate" : "generates",
+                            format_number(*s.generated_tokens_per_s))
+              : fmt::format("{} not say how many tokens {}", s.engines > 1 ? "do" : "does",
+                            s.engines > 1 ? "they generate" : "it generates");
+  const std::string running = format_number(s.running.value_or(0));
+  if (running == "1") text += ", with one request at a time";
+  else if (running != "0") text += fmt::format(", with {} requests at once", running);
   if (worst != nullptr) return {fmt::format("{}; {}.", text, worst->finding.what), VerdictKind::kBottleneck};
   return {text + "; what limits it, the log does not say. Record a trace with `profgpu run --trace`.",
           VerdictKind::kInconclusive};

@@ -4,8 +4,10 @@
 #include <array>
 #include <limits>
 #include <map>
+#include <set>
 #include <span>
 
+#include "analyse/run/log_end.h"
 #include "base/statistics.h"
 
 namespace profgpu {
@@ -102,18 +104,21 @@ std::vector<LogPhaseRow> breakdown(const Rows& rows) {
   return out;
 }
 
-std::vector<LogTimerRow> timers(const LogRank& process, int64_t step_ns) {
+// Of the measured lines: the warm-up's are before the first of these.
+std::vector<LogTimerRow> timers(const Rows& rows, int64_t step_ns) {
   std::vector<LogTimerRow> out;
-  for (const LogTimer& t : process.timers) {
-    if (t.count == 0) continue;
-    const double mean = t.sum_ns / static_cast<double>(t.count);
+  const int64_t begin = rows.warmup > 0 ? rows.measured().front().line : 0;
+  for (const LogTimer& t : rows.process->timers) {
+    const LogTimerValues values = t.from(begin);
+    if (values.count == 0) continue;
+    const double mean = values.sum_ns / static_cast<double>(values.count);
     LogTimerRow& row = out.emplace_back();
     row = {t.name,
            t.phase ? std::string(log_phase_name(*t.phase)) : "",
-           t.count,
+           values.count,
            whole_ns(mean),
-           whole_ns(t.min_ns),
-           whole_ns(t.max_ns),
+           whole_ns(values.min_ns),
+           whole_ns(values.max_ns),
            {}};
     if (step_ns > 0) row.step_pct = 100 * mean / static_cast<double>(step_ns);
   }
@@ -222,56 +227,13 @@ LogWall wall(const Rows& rows) {
   return out;
 }
 
-// Of what is printed when a job falls, the first of these is the cause: one rank's error makes the others' collectives
-// fail, those their processes, and at last whoever is left is ended.
-constexpr std::array kCauses = {
-    LogEventKind::kNodeFailure,       LogEventKind::kTimeLimit,       LogEventKind::kPreempted,
-    LogEventKind::kOutOfMemory,       LogEventKind::kHostOutOfMemory, LogEventKind::kDeviceError,
-    LogEventKind::kNotFinite,         LogEventKind::kException,       LogEventKind::kNcclError,
-    LogEventKind::kCollectiveTimeout, LogEventKind::kKilled,          LogEventKind::kTerminated,
-};
-
-// Of the last step that is printed before a line: where, and its number.
-std::pair<int64_t, std::optional<int64_t>> last_step_before(const RunLog& log, int64_t line) {
-  std::pair<int64_t, std::optional<int64_t>> last;
-  for (const LogRank& r : log.ranks) {
-    const auto at = std::ranges::lower_bound(r.steps, line, {}, &LogStep::line);
-    if (at != r.steps.begin() && std::prev(at)->line > last.first) last = {std::prev(at)->line, std::prev(at)->number};
-  }
-  return last;
-}
-
-// How the run ended whose last step is printed before `end`.
-LogEnd end_before(const RunLog& log, int64_t end) {
-  const auto [last_line, last_step] = last_step_before(log, end);
-  const auto first_of = [&](LogEventKind kind) -> const LogEvent* {
-    return first_where(log.events,
-                       [&](const LogEvent& e) { return e.kind == kind && e.line > last_line && e.line < end; });
-  };
-  const LogEvent* found = nullptr;
-  for (const LogEventKind kind : kCauses)
-    if (found == nullptr) found = first_of(kind);
-  const LogEvent* finished = first_of(LogEventKind::kFinished);
-  // What is ended after its training was done was not cut short.
-  if (finished != nullptr &&
-      (found == nullptr || (found->kind == LogEventKind::kTerminated && finished->line < found->line)))
-    found = finished;
-  if (found == nullptr) return {"unknown", {}, last_step, {}, "", "", {}};
-  return {std::string(log_event_name(found->kind)),
-          found->line,
-          last_step,
-          found->rank,
-          found->node,
-          found->text,
-          found->bytes};
-}
-
 std::vector<LogRestart> restarts(const RunLog& log) {
   std::vector<LogRestart> out;
   for (const LogEvent& e : log.events) {
     if (e.kind != LogEventKind::kRestart || out.size() >= kMaxStalls) continue;
     LogEnd cause = end_before(log, e.line);
-    out.push_back({e.line, e.step, cause.after_step, std::move(cause)});
+    const auto after_step = cause.after_step;
+    out.push_back({e.line, e.step, after_step, std::move(cause)});
   }
   return out;
 }
@@ -333,23 +295,81 @@ class Figure {
   std::optional<double> most_;
 };
 
+// One figure of several engines that share the work, each with lines of its own: a total of every round, in which each
+// engine says its figure once, or one says its own again before an idle one says any.
+class EngineTotals {
+ public:
+  explicit EngineTotals(size_t engines) : engines_(engines) {}
+  void add(int engine, const std::optional<double>& value, bool busy) {
+    if (!value) return;
+    if (said_.contains(engine)) end_round();
+    latest_[engine] = {*value, busy};
+    said_.insert(engine);
+    if (said_.size() >= engines_) end_round();
+  }
+  [[nodiscard]] const Figure& totals() {
+    if (!ended_ && !said_.empty()) end_round();
+    return totals_;
+  }
+
+ private:
+  struct Latest {
+    double value = 0;
+    bool busy = false;
+  };
+  void end_round() {
+    double sum = 0;
+    bool busy = false;
+    for (const auto& [engine, latest] : latest_) sum += latest.value, busy |= latest.busy;
+    if (busy) totals_.add(sum);
+    said_.clear(), ended_ = true;
+  }
+
+  size_t engines_;
+  std::map<int, Latest> latest_;
+  std::set<int> said_;  // in this round
+  bool ended_ = false;  // some round
+  Figure totals_;
+};
+
+// Requests may come and end between two lines.
+bool is_busy(const ServingLine& line) {
+  return line.running.value_or(0) + line.waiting.value_or(0) + line.generated_tokens_per_s.value_or(0) +
+             line.prompt_tokens_per_s.value_or(0) > 0;
+}
+
+size_t engines_of(const std::vector<ServingLine>& lines) {
+  std::set<int> engines;
+  for (const ServingLine& line : lines) engines.insert(line.rank.value_or(-1));
+  return engines.size();
+}
+
 std::optional<LogServing> serving(const std::vector<ServingLine>& lines) {
   if (lines.empty()) return std::nullopt;
   LogServing s;
   s.program = lines.front().program;
-  Figure prompt, generated, running, waiting, cache;
+  const size_t engines = engines_of(lines);
+  s.engines = static_cast<int64_t>(engines);
+  EngineTotals all_prompt(engines), all_generated(engines), all_running(engines), all_waiting(engines);
+  Figure cache;
   for (const ServingLine& line : lines) {
     ++s.lines;
     if (line.prefix_hit_pct) s.prefix_hit_pct = line.prefix_hit_pct;
     const double waits = line.waiting.value_or(0);
-    if (line.running.value_or(0) + waits <= 0) continue;
+    const int engine = line.rank.value_or(-1);
+    const bool busy = is_busy(line);
+    all_prompt.add(engine, line.prompt_tokens_per_s, busy), all_generated.add(engine, line.generated_tokens_per_s, busy);
+    all_running.add(engine, line.running, busy), all_waiting.add(engine, line.waiting, busy);
+    if (line.preempted_in_all) s.preempted = std::max(s.preempted.value_or(0), *line.preempted_in_all);
+    if (!busy) continue;
     ++s.busy_lines;
-    prompt.add(line.prompt_tokens_per_s), generated.add(line.generated_tokens_per_s);
-    running.add(line.running), waiting.add(line.waiting), cache.add(line.cache_pct);
+    cache.add(line.cache_pct);
     if (line.preempted) s.preempted = s.preempted.value_or(0) + *line.preempted;
     s.waiting_lines += waits > 0;
     s.full_lines += waits > 0 && line.cache_pct.value_or(0) >= LogServing::kFull_pct;
   }
+  const Figure &prompt = all_prompt.totals(), &generated = all_generated.totals();
+  const Figure &running = all_running.totals(), &waiting = all_waiting.totals();
   s.prompt_tokens_per_s = prompt.mean();
   s.generated_tokens_per_s = generated.mean(), s.most_generated_tokens_per_s = generated.most();
   s.running = running.mean(), s.most_running = running.most();
@@ -401,7 +421,7 @@ LogReport log_report(std::shared_ptr<const RunLog> log) {
   if (!rows.empty()) {
     r.throughput = throughput(rows);
     r.breakdown = breakdown(rows);
-    r.timers = timers(*most, *r.throughput.mean_ns);
+    r.timers = timers(rows, *r.throughput.mean_ns);
     r.warmup = warmup(rows);
     r.loss = loss(rows);
     if (most->first_loss) r.loss.first = most->first_loss;

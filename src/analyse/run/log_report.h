@@ -100,18 +100,24 @@ struct LogStall {
 };
 
 struct LogEnd {
-  std::string kind;  ///< an event's name, or "unknown"
+  std::string kind = "unknown";  ///< or an event's name
   std::optional<int64_t> line;
   std::optional<int64_t> after_step;
   std::optional<int> rank;
   std::string node;
   std::string text;              ///< the line
   std::optional<int64_t> bytes;  ///< out of memory: what was asked for
+  std::string peer;              ///< a network error: the other end
+  std::string collective;        ///< a timeout: which collective was waited for
+  std::vector<int> behind;       ///< likewise: ranks that had not called it
+  int64_t reporting = 0;         ///< likewise: ranks of which the log says how far they got
+  bool first_failure = false;    ///< the launcher names it as what failed first
   [[nodiscard]] bool failed() const { return kind != "finished" && kind != "unknown"; }
 
   void fields(auto&& v) const {
     v("kind", kind), v("line", line), v("after_step", after_step), v("rank", rank), v("node", unless_empty(node));
-    v("text", unless_empty(text)), v("bytes", bytes);
+    v("text", unless_empty(text)), v("bytes", bytes), v("peer", unless_empty(peer));
+    v("collective", unless_empty(collective)), v("behind", behind);
   }
 };
 
@@ -215,10 +221,11 @@ struct LogServingRow {
   }
 };
 
-/// What an inference server's lines say; of those while requests ran or waited.
+/// What an inference server's lines say; of those while there were requests. Rates and requests are of all engines.
 struct LogServing {
   std::string program;
-  int64_t lines = 0, busy_lines = 0;  ///< busy: requests run or wait
+  int64_t engines = 0;  ///< that share the work and print lines of their own
+  int64_t lines = 0, busy_lines = 0;  ///< busy: requests run, wait or ran since the line before
   std::optional<double> prompt_tokens_per_s, generated_tokens_per_s, most_generated_tokens_per_s;  ///< means; the most
   std::optional<double> running, most_running, waiting, most_waiting;
   std::optional<double> cache_pct, most_cache_pct, prefix_hit_pct;  ///< the last is that of the last line
@@ -230,7 +237,7 @@ struct LogServing {
   static constexpr double kFull_pct = 95;
 
   void fields(auto&& v) const {
-    v("program", program), v("lines", lines), v("busy_lines", busy_lines);
+    v("program", program), v("engines", engines), v("lines", lines), v("busy_lines", busy_lines);
     v("prompt_tokens_per_s", prompt_tokens_per_s), v("generated_tokens_per_s", generated_tokens_per_s);
     v("most_generated_tokens_per_s", most_generated_tokens_per_s), v("running", running);
     v("most_running", most_running), v("waiting", waiting), v("most_waiting", most_waiting);

@@ -232,10 +232,11 @@ bool looks_like_log(std::string_view head) {
 extern const Importer kTrainingLog;
 const Importer kTrainingLog = {
     .name = "training-log",
-    .noun = "training log",
+    .noun = "log",
     .summary =
         "what a training prints: Megatron, DeepSpeed, torchtitan, Hugging Face, Lightning, NeMo, MaxText, MLPerf, verl, "
-        "fairseq, Keras, OpenMMLab, Detectron2, PaddlePaddle, timm, torchtune, OLMo, Composer, loops; and vLLM, SGLang",
+        "fairseq, Keras, OpenMMLab, Detectron2, PaddlePaddle, timm, torchtune, OLMo, Composer, loops; and vLLM, SGLang, "
+        "llama.cpp",
     .examples = "train.log, slurm-123.out, trainer_state.json",
     .sniff = looks_like_log,
     .read = read_training_log,

@@ -119,7 +119,7 @@ class DeepSpeed : public LogReading {
     for (const auto& [name, ns] : all) {
       set_timer(name, ns, timers);
       if (name.ends_with(kMicro)) set_timer(name.substr(0, name.size() - kMicro.size()), ns, micro);
-      LogBuilder::time(series, name, phase_of_timer(name), ns, ns);
+      LogBuilder::time(series, {name, phase_of_timer(name), line.number}, ns, ns);
     }
     if (timers.step()) add_step(timers, line, rows);
     if (micro.step()) add_micro_batch(micro, line, rows);

@@ -27,7 +27,7 @@ class DeepSpeedChat : public LogReading {
       return read_throughput(text, *ns, line, rows);
     for (const std::string_view part : {"Generation", "Training"})
       if (text.starts_with(part) && has(text, "=> Latency")) {
-        LogBuilder::time(rows.series(kChatName, line), lower_case(part), std::nullopt, *ns, *ns);
+        LogBuilder::time(rows.series(kChatName, line), {lower_case(part), std::nullopt, line.number}, *ns, *ns);
         return true;
       }
     return false;

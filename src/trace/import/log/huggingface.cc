@@ -3,6 +3,7 @@
 //   {'loss': 2.3174, 'grad_norm': 1.23, 'learning_rate': 4.5e-05, 'epoch': 0.1}        new versions quote the numbers
 //   {'loss': 2.3, …, 'num_input_tokens_seen': 65536, 'train_runtime': 2.0, 'train_tokens_per_second': 32768, …}
 //   {'eval_loss': 2.1, 'eval_runtime': 12.3, 'eval_samples_per_second': 81.2, …}
+//   {'loss': 2.3, …, 'memory(GiB)': 63.16, 'global_step/max_steps': '78/176', 'elapsed_time': '1h 54m 53s', …}  ms-swift
 //   {'train_runtime': 919.097, 'train_samples_per_second': 1.088, 'train_steps_per_second': 0.017, 'epoch': 1.0}
 //
 // The lines state no time, unless a trainer adds 'step_time' (TRL). Else it is that of the bar where there is one, else
@@ -29,6 +30,22 @@ std::optional<double> member(std::string_view text, std::string_view key) {
     if (const auto value = number_after(text, quoted)) return value;
   }
   return std::nullopt;
+}
+
+// "1h 54m 53s", "2m 3s": of whole seconds.
+std::optional<int64_t> spoken_ns(std::string_view text) {
+  int64_t seconds = 0;
+  bool any = false;
+  for (std::string_view rest = text; !rest.empty();) {
+    const auto number = leading_integer(rest, &rest);
+    if (!number || *number < 0 || *number > 1'000'000 || rest.empty()) break;
+    const int64_t unit = rest.front() == 'd' ? 86400 : rest.front() == 'h' ? 3600 : rest.front() == 'm' ? 60 : rest.front() == 's' ? 1 : 0;
+    if (unit == 0) return std::nullopt;
+    seconds += *number * unit, any = true;
+    rest.remove_prefix(1);
+    if (!rest.starts_with(' ')) break;
+  }
+  return any ? std::optional(seconds * 1'000'000'000) : std::nullopt;
 }
 
 bool is_training_bar(const BarDrawing& bar) {
@@ -136,8 +153,15 @@ class Trainer : public LogReading {
       return gib && *gib > 0 && *gib < 1e6 ? std::optional<int64_t>(std::llround(*gib * (1 << 30))) : std::nullopt;
     };
     LogMemory row{};
+    const auto mebibytes = [&](std::string_view key) {
+      const auto mib = member(text, key);
+      return mib && *mib > 0 && *mib < 1e9 ? std::optional<int64_t>(std::llround(*mib * (1 << 20))) : std::nullopt;
+    };
     row.max_allocated_bytes = bytes("memory/max_allocated (GiB)", "memory/max_mem_allocated(gib)");
     row.reserved_bytes = bytes("memory/device_reserved (GiB)", "memory/device_mem_reserved(gib)");
+    if (!row.reserved_bytes) row.reserved_bytes = bytes("memory(GiB)", "memory(gib)");  // ms-swift's
+    if (!row.max_allocated_bytes) row.max_allocated_bytes = mebibytes("total_peak_memory_allocated_MB");
+    if (!row.max_reserved_bytes) row.max_reserved_bytes = mebibytes("total_peak_memory_reserved_MB");
     return row;
   }
 
@@ -161,10 +185,30 @@ class Trainer : public LogReading {
     const int64_t evaluated_ns = std::exchange(since_line_ns_, 0);
     if (course_.number() >= *number)
       step->duration_ns = course_.step_ns(from, *number, evaluated_ns), step->derived = true;
+    else
+      set_passed(text, from, *step);
     set_figures(text, *step);
     LogFigures& f = step->figures;
     f.allocated_bytes = memory.max_allocated_bytes, f.reserved_bytes = memory.reserved_bytes;
     return true;
+  }
+
+  // ms-swift's lines have the time since the start, in whole seconds, and the mean rate. The rate tells whether the
+  // training began with step 0.
+  void set_passed(std::string_view text, int64_t from, LogStep& step) {
+    const auto stated = after(text, "'elapsed_time': '");
+    const auto passed = stated ? spoken_ns(*stated) : std::nullopt;
+    if (!passed || step.number <= from) return;
+    constexpr int64_t kTelling_ns = 20'000'000'000;
+    const int64_t since_ns = *passed - std::exchange(passed_ns_, *passed);
+    if (from > 0 && since_ns >= kTelling_ns) {
+      step.duration_ns = since_ns / (step.number - from), step.derived = true;
+      return;
+    }
+    const double mean_ns = static_cast<double>(*passed) / static_cast<double>(step.number);
+    const auto rate = member(text, "train_speed(iter/s)");
+    if (!rate || *rate <= 0 || std::abs(mean_ns * *rate / 1e9 - 1) > 0.05) return;
+    step.duration_ns = std::llround(1e9 / *rate), step.derived = true;
   }
 
   static void set_figures(std::string_view text, LogStep& step) {
@@ -202,7 +246,8 @@ class Trainer : public LogReading {
 
   // As stated, else of the bar, else by the epoch.
   std::optional<int64_t> step_of(std::string_view text, const LogBuilder& rows) const {
-    for (const std::string_view key : {"step", "current_steps"})  // the second: LLaMA-Factory's
+    // The second is LLaMA-Factory's, the third ms-swift's.
+    for (const std::string_view key : {"step", "current_steps", "global_step/max_steps"})
       if (const auto step = member(text, key); step && *step >= 0 && *step < 1e15) return std::llround(*step);
     if (course_.number() >= 0) return course_.number();
     const auto epoch = member(text, "epoch");
@@ -249,6 +294,7 @@ class Trainer : public LogReading {
   std::vector<Pending> pending_;
   std::optional<double> end_epoch_;
   bool quoted_rate_ = false;
+  int64_t passed_ns_ = 0;
   int64_t evaluations_ns_ = 0, since_line_ns_ = 0;  // of the training, and since its last line
   bool trains_ = false;  // what the bar counts are steps of a training
   int64_t bar_total_ = 0, end_line_ = 0, last_step_ = 0;

@@ -29,11 +29,15 @@ std::optional<double> bar_loss(std::string_view notes) {
 // evaluation's bar does.
 class EpochBars {
  public:
-  /// Whether `bar` is one of them; `epoch`: of its title.
-  bool read(const BarDrawing& bar, const LogLine& line, LogBuilder& rows) {
+  /// Whether `bar` is one of them. `lightnings`: with a title that only Lightning has.
+  bool read(const BarDrawing& bar, bool lightnings, const LogLine& line, LogBuilder& rows) {
     if (bar.title.starts_with("Validat")) return read_evaluation(bar, line, rows);
     if (!bar.title.starts_with("Epoch ")) return false;
-    const auto epoch = leading_integer(bar.title.substr(6));
+    std::string_view of_all;
+    auto epoch = leading_integer(bar.title.substr(6), &of_all);
+    // Other programs' "Epoch 1/3" counts from 1, unless there was an epoch 0.
+    from_zero_ |= epoch == 0 || lightnings || !of_all.starts_with('/');
+    if (epoch && !from_zero_) --*epoch;
     if (!epoch || *epoch < 0 || *epoch > 1'000'000 || bar.total > 1'000'000'000 || bar.done > kMaxSteps) return false;
     if (*epoch < epoch_) return true;  // drawn again when the next one begins
     if (*epoch > epoch_) begin_epoch(*epoch, bar.total);
@@ -94,6 +98,7 @@ class EpochBars {
   int64_t done_ = 0, evaluated_ = 0;    // of the bar of the epoch; of these, batches of evaluations
   std::optional<Evaluation> evaluation_;
   bool shared_ = false;                 // the bar counts both
+  bool from_zero_ = false;              // the numbers of epochs
 };
 
 class Lightning : public LogReading {
@@ -107,8 +112,8 @@ class Lightning : public LogReading {
     const bool stops = has(text, "`Trainer.fit` stopped:");   // behind a bar, if it stands still
     if (stops) rows.event(LogEventKind::kFinished, line);
     if (text.starts_with("Epoch ") || text.starts_with("Validat"))
-      if (const auto bar = has(text, " \xE2\x80\xA2 ") ? rich_bar_drawing(text) : bar_drawing(text))
-        return bars_.read(*bar, line, rows);
+      if (const bool rich = has(text, " \xE2\x80\xA2 "); const auto bar = rich ? rich_bar_drawing(text) : bar_drawing(text))
+        return bars_.read(*bar, rich, line, rows);
     if (has(text, "device/") || has(text, "train_loss") || has(text, "step,")) return read_header(line.text) || stops;
     return stops;
   }

@@ -51,6 +51,7 @@ void complete(LogRank& process, const LogSeries& series) {
     s.figures.complete(at->second->figures);
     if (!s.timed()) s.phase_ns = at->second->phase_ns;
     if (!s.printed_ns) s.printed_ns = at->second->printed_ns;
+    if (!s.duration_ns && !at->second->derived) s.duration_ns = at->second->duration_ns;
   }
   for (const LogTimer& t : series.timers)
     if (std::ranges::count(process.timers, t.name, &LogTimer::name) == 0) process.timers.push_back(t);
@@ -64,7 +65,9 @@ LogTimer& LogSeries::timer(std::string_view name) {
   for (size_t i = 0; i < timers.size(); ++i)  // a few dozen
     if (timers[i].name == name) return next_timer = i + 1, timers[i];
   next_timer = 0;
-  return timers.emplace_back(LogTimer{std::string(name), {}, 0, 0, 0, 0});
+  LogTimer& added = timers.emplace_back();
+  added.name = name;
+  return added;
 }
 
 LogSeries& LogBuilder::series(std::string_view family, const LogLine& line) {
@@ -117,14 +120,12 @@ bool LogBuilder::has_steps() const {
   return std::ranges::any_of(series_, [](const LogSeries& s) { return !s.steps.empty(); });
 }
 
-void LogBuilder::time(LogSeries& series, std::string_view name, std::optional<LogPhase> phase, int64_t least_ns,
-                      int64_t most_ns) {
-  LogTimer& t = series.timer(name);
+void LogBuilder::time(LogSeries& series, const TimerOfLine& of, int64_t least_ns, int64_t most_ns) {
+  LogTimer& t = series.timer(of.name);
   const auto least = static_cast<double>(least_ns), most = static_cast<double>(most_ns);
-  if (t.count++ == 0) t.min_ns = least, t.max_ns = most, t.phase = phase;
-  t.sum_ns += most;
-  t.min_ns = std::min(t.min_ns, least);
-  t.max_ns = std::max(t.max_ns, most);
+  if (t.leading.empty()) t.phase = of.phase;
+  if (t.leading.size() < LogTimer::kLeading) t.leading.push_back({of.line, least, most});
+  else t.later.add(least, most);
 }
 
 LogEvent& LogBuilder::event(LogEventKind kind, const LogLine& line) {
@@ -175,7 +176,7 @@ StepsWithoutTimes LogBuilder::steps_without_times() const {
   StepsWithoutTimes out;
   for (const LogSeries& s : series_) {
     if (std::cmp_less_equal(s.steps.size(), out.lines)) continue;
-    out = {static_cast<int64_t>(s.steps.size()), s.steps.back().number, {}, {}};
+    out = {static_cast<int64_t>(s.steps.size()), s.steps.back().number, s.steps.back().line, {}, {}};
     for (const LogStep& step : s.steps) {
       if (!step.figures.loss) continue;
       if (!out.first_loss) out.first_loss = step.figures.loss;

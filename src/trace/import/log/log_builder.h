@@ -53,8 +53,12 @@ class LogBuilder {
   LogStep* last(std::string_view family, const LogLine& line);
   /// One more value of a timer; of one iteration. The least and the most over ranks where several are told, else the
   /// same.
-  static void time(LogSeries& series, std::string_view name, std::optional<LogPhase> phase, int64_t least_ns,
-                   int64_t most_ns);
+  struct TimerOfLine {
+    std::string_view name;
+    std::optional<LogPhase> phase;
+    int64_t line = 0;
+  };
+  static void time(LogSeries& series, const TimerOfLine& of, int64_t least_ns, int64_t most_ns);
 
   LogEvent& event(LogEventKind kind, const LogLine& line);
   /// Null: there is none.

@@ -139,10 +139,48 @@ bool take_bracket(std::string_view& text, LogLine& line) {
   return true;
 }
 
+constexpr std::array<std::string_view, 7> kLevels = {"INFO", "WARNING", "ERROR", "DEBUG", "CRITICAL", "SUCCESS", "TRACE"};
+
+// Whether `text` begins with as many characters as `shape` has, digits where it has a 'd'.
+bool has_shape(std::string_view text, std::string_view shape) {
+  if (text.size() < shape.size()) return false;
+  for (size_t i = 0; i < shape.size(); ++i)
+    if (shape[i] == 'd' ? !is_digit(text[i]) : text[i] != shape[i]) return false;
+  return true;
+}
+
+// vLLM's "ERROR 05-01 12:00:00 [core.py:100] ": the year is not there.
+bool take_level_and_day(std::string_view& text) {
+  constexpr std::string_view kShape = " dd-dd dd:dd:dd ";
+  for (const std::string_view level : kLevels) {
+    std::string_view at = text;
+    if (!take(at, level)) continue;
+    if (!has_shape(at, kShape)) return false;
+    text = at.substr(kShape.size());
+    return true;
+  }
+  return false;
+}
+
+// "12:00:00 SUCCESS ", "12:00:00 [INFO] ": the day is not there.
+bool take_time_of_day(std::string_view& text) {
+  constexpr std::string_view kShape = "dd:dd:dd ";
+  if (!has_shape(text, kShape)) return false;
+  std::string_view at = text.substr(kShape.size());
+  skip_blanks(at);
+  for (const std::string_view level : kLevels) {
+    std::string_view behind = at;
+    const bool bracket = take(behind, "[");
+    if (!take(behind, level) || !take(behind, bracket ? "]" : " ")) continue;
+    text = behind;
+    return true;
+  }
+  return false;
+}
+
 // "[INFO|trainer.py:1143] 2021-05-25 06:38:26,360 >> ", "INFO:root:", "2024-… - root - INFO - "
 bool take_level(std::string_view& text, bool dated) {
   if (take(text, ">> ") || take(text, "- ") || take(text, "| ")) return true;
-  constexpr std::array<std::string_view, 4> kLevels = {"INFO", "WARNING", "ERROR", "DEBUG"};
   for (const std::string_view level : kLevels) {
     std::string_view at = text;
     if (!take(at, level)) continue;
@@ -165,10 +203,7 @@ bool take_level(std::string_view& text, bool dated) {
 
 // "I0501 12:00:00.123456 7 trainer.py:50] ", of glog and absl: the year is not there.
 bool take_glog_head(std::string_view& text) {
-  constexpr std::string_view kShape = "Ldddd dd:dd:dd.";
-  if (text.size() < kShape.size() || !has("IWEF", text.substr(0, 1))) return false;
-  for (size_t i = 1; i < kShape.size(); ++i)
-    if (kShape[i] == 'd' ? !is_digit(text[i]) : text[i] != kShape[i]) return false;
+  if (text.empty() || !has("IWEF", text.substr(0, 1)) || !has_shape(text.substr(1), "dddd dd:dd:dd.")) return false;
   const size_t end = text.substr(0, kMaxLabel * 2).find("] ");
   if (end == text.npos) return false;
   text.remove_prefix(end + 2);
@@ -184,13 +219,14 @@ LogLine log_line(std::string_view raw, int64_t number) {
   std::string_view at = raw;
   for (int i = 0; i < 2 && take_label(at, line); ++i) skip_blanks(at);
   line.text = at;
-  bool dated = take_glog_head(at);
+  bool dated = take_glog_head(at) || take_level_and_day(at) || take_time_of_day(at);
   for (int i = 0; i < kMaxHeads; ++i) {
     skip_blanks(at);
     const bool time = take_time(at, line);
     dated |= time;
     if (!time && !take_bracket(at, line) && !((dated || i == 0) && take_level(at, dated))) break;
   }
+  line.headed = dated;
   line.message = at;
   return line;
 }

@@ -17,12 +17,13 @@ struct LogLine {
   int rank = -1;                      ///< -1: the line does not say
   std::string_view node;              ///< empty: likewise
   std::optional<int64_t> printed_ns;  ///< clock time in the head, as if it were UTC
+  bool headed = false;                ///< the head has a clock time, with its date or not
 };
 
 /// Takes labels and heads off `raw`: "[rank3]:", "[default3]:", "3: ", "[1,3]<stdout>:", "node07: ", "[Rank 3]",
 /// "(RayTrainWorker pid=7, ip=10.0.0.1)", "[2024-05-01 12:00:00,123] [INFO] [file.py:7:f]", "2024-05-01 12:00:00,123 -
-/// root - INFO - ", "2024-05-01 12:00:00 INFO ", "I0501 12:00:00.123456 7 file.py:8] ", "[titan] ". `number` and the
-/// views into `raw` are set.
+/// root - INFO - ", "2024-05-01 12:00:00 INFO ", "I0501 12:00:00.123456 7 file.py:8] ", "ERROR 05-01 12:00:00
+/// [file.py:7] ", "12:00:00 SUCCESS ", "[titan] ". `number` and the views into `raw` are set.
 LogLine log_line(std::string_view raw, int64_t number);
 
 /// Nanoseconds since 1970 of "2024-05-01 12:00:00[.,]123456" or with a T, wherever `text` begins with it; `length`: of

@@ -14,13 +14,23 @@ constexpr size_t kPiece = 1 << 18;
 constexpr size_t kPadding = 64;                  // readable bytes behind a piece
 // How lines of launchers and drivers begin, or what else only they have.
 constexpr std::array<std::string_view, 3> kLaunchers = {"slurmstepd: ", "srun: ", "Traceback (most recent call last)"};
-constexpr std::array<std::string_view, 4> kDrivers = {"torch.distributed.elastic", "torch/distributed/elastic",
-                                                      "ProcessGroupNCCL.cpp:", "NVRM: Xid (PCI:"};
+constexpr std::array<std::string_view, 6> kDrivers = {
+    "torch.distributed.elastic", "torch/distributed/elastic", "ProcessGroupNCCL.cpp:",
+    "NVRM: Xid (PCI:",           "NVRM: fallen off the bus",  "mpirun noticed that process rank "};
+
+// "torch.OutOfMemoryError: … Tried to allocate 2.00 GiB": prose does not begin with a class.
+bool is_memory_error(std::string_view message) {
+  const std::string_view name = message.substr(0, message.find(": "));
+  return (name.ends_with("Error") || name.ends_with("Exception")) && name.find(' ') == name.npos &&
+         contains_any(message, std::array<std::string_view, 3>{"Tried to allocate ", "trying to allocate ",
+                                                               "Out of memory allocating "});
+}
+
 constexpr int64_t kSearched = int64_t{4} << 30;  // bytes of a file without a telling head: seconds
 
 bool is_printed(const LogLine& line) {
   const auto begins = [&](std::string_view words) { return line.message.starts_with(words); };
-  return line.rank >= 0 || !line.node.empty() || line.printed_ns || std::ranges::any_of(kLaunchers, begins) ||
+  return line.rank >= 0 || !line.node.empty() || line.printed_ns || line.headed || is_memory_error(line.message) || std::ranges::any_of(kLaunchers, begins) ||
          contains_any(line.text, kDrivers);
 }
 

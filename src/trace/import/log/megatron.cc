@@ -187,10 +187,19 @@ const std::unordered_map<std::string_view, LogPhase>& timer_phases() {
   return all;
 }
 
-// A timer that is a detail of `all-grads-sync`, where that is stated too.
-bool is_grads_detail(std::string_view timer) {
-  return timer.ends_with("grads-all-reduce") || timer == "grads-reduce-scatter";
+// A timer of all reductions of gradients, and those of its parts, which may be printed before or behind it.
+bool is_grads_whole(std::string_view timer) {
+  return timer == "all-grads-sync" || timer == "backward-reduce-model-grads";
 }
+bool is_grads_detail(std::string_view timer) {
+  return timer.ends_with("grads-all-reduce") || timer == "grads-reduce-scatter" ||
+         (timer.starts_with("backward-") && timer.ends_with("-all-reduce"));
+}
+
+struct Reductions {
+  int64_t whole_ns = 0, details_ns = 0;
+  [[nodiscard]] int64_t counted_ns() const { return whole_ns > 0 ? whole_ns : details_ns; }
+};
 
 // Between bars, without a copy.
 template <class Visit>
@@ -222,13 +231,15 @@ class Megatron : public LogReading {
       return true;
     }
     if (has(text, "Effective Tera Flops per GPU:")) return read_flops(line, rows);
+    if (has(text, "GPU utilization: ")) return read_utilization(text);
     return false;
   }
   [[nodiscard]] bool expects_more() const override { return in_block_; }
   void end(LogBuilder& rows) override { give_listed(rows); }
 
  private:
-  static bool read_iteration(const LogLine& line, LogBuilder& rows) {
+  bool read_iteration(const LogLine& line, LogBuilder& rows) {
+    const auto tflops = std::exchange(tflops_, std::nullopt);
     const std::string_view text = line.message;
     const size_t at = text.find("iteration");
     std::string_view number = text.substr(at + 9);
@@ -239,6 +250,7 @@ class Megatron : public LogReading {
     LogStep* step = rows.step(kName, line, *n);
     if (step == nullptr) return true;
     for_each_piece(text, [&](std::string_view piece) { read_field(piece, *step); });
+    if (!step->figures.tflops) step->figures.tflops = tflops;
     return true;
   }
 
@@ -266,7 +278,7 @@ class Megatron : public LogReading {
     in_block_ = true;
     head_ = line, head_node_ = line.node, head_.node = head_node_, head_.text = head_.message = {};
     heading_.clear();
-    detail_ns_ = 0, within_forward_ns_ = 0;
+    reductions_ = {}, within_forward_ns_ = 0;
     // Timers of what comes before the first iteration are not of its steps; one iteration has one set of them.
     step_ = rows.last(kName, line) != nullptr;
     fresh_ = step_ && !rows.last(kName, line)->timed();
@@ -339,14 +351,18 @@ class Megatron : public LogReading {
     const auto known = timer_phases().find(name);
     const auto phase = known != timer_phases().end() ? std::optional(known->second) : std::nullopt;
     LogSeries& series = rows.series(kName, line);
-    LogBuilder::time(series, name, phase, least, most);
+    LogBuilder::time(series, {name, phase, line.number}, least, most);
     // Of timers that wait for other ranks what is least over the ranks is the transfer.
     if (fresh_) add(name, phase, phase == LogPhase::kCommunication ? least : most, series.steps.back());
   }
 
   void add(std::string_view name, std::optional<LogPhase> phase, int64_t ns, LogStep& step) {
-    if (is_grads_detail(name)) detail_ns_ += ns;
-    if (name == "all-grads-sync") step.phase(LogPhase::kCommunication) -= detail_ns_, detail_ns_ = 0;
+    if (phase == LogPhase::kCommunication && (is_grads_whole(name) || is_grads_detail(name))) {
+      const int64_t before = reductions_.counted_ns();
+      (is_grads_whole(name) ? reductions_.whole_ns : reductions_.details_ns) += ns;
+      step.phase(LogPhase::kCommunication) += reductions_.counted_ns() - before;
+      return;
+    }
     if (name == "backward-allreduce") {  // of the first Megatron: within `backward`
       const int64_t within = std::min(ns, step.phase(LogPhase::kBackward));
       step.phase(LogPhase::kBackward) -= within, step.phase(LogPhase::kCommunication) += within;
@@ -361,6 +377,15 @@ class Megatron : public LogReading {
     within_forward_ns_ = 0;
   }
 
+  // Megatron-Bridge's "Step Time : 14.26s GPU utilization: 58.2TFLOP/s/GPU", before the iteration that it is of.
+  bool read_utilization(std::string_view text) {
+    const auto rate = after(text, "GPU utilization: ");
+    const auto tflops = rate ? printed_number(rate->substr(0, rate->find('T'))) : std::nullopt;
+    if (!tflops || *tflops < 0 || !has(*rate, "TFLOP/s/GPU")) return false;
+    tflops_ = tflops;
+    return true;
+  }
+
   static bool read_flops(const LogLine& line, LogBuilder& rows) {
     LogStep* step = rows.last(kName, line);
     if (step != nullptr && !step->figures.tflops)
@@ -370,8 +395,10 @@ class Megatron : public LogReading {
 
   bool in_block_ = false, step_ = false, fresh_ = false;
   LogLine head_;  // of the block, without its text
-  int64_t detail_ns_ = 0, within_forward_ns_ = 0;
+  Reductions reductions_;
+  int64_t within_forward_ns_ = 0;
   std::string heading_, head_node_;
+  std::optional<double> tflops_;  // of the next iteration
   std::optional<std::pair<int64_t, int64_t>> listed_;  // under the heading: the least and the most
 };
 
@@ -381,7 +408,7 @@ extern const LogFamily kMegatron;
 const LogFamily kMegatron = {kName,
                              "Megatron-LM, Megatron-DeepSpeed and their descendants: iterations, timers",
                              {"elapsed time per iteration", "elapsed_time_per_iteration", "time (ms) |",
-                              "across ranks (ms):", "Effective Tera Flops"},
+                              "across ranks (ms):", "Effective Tera Flops", "GPU utilization: "},
                              [] { return std::unique_ptr<LogReading>(new Megatron); }};
 
 }  // namespace profgpu

@@ -125,7 +125,8 @@ class MetricRows : public LogReading {
     }
     if (text.starts_with('{')) return read_json(text, line, rows);
     if (text.starts_with("DLLL {")) return add(metrics_of_json(text.substr(5)), line, rows);
-    if (text.starts_with("DLL ")) return read_dated(line, rows);
+    if (const size_t logged = place_of(text, "DLL 2"); logged != text.npos)   // also behind a bar
+      return read_dated(text.substr(logged), line, rows);
     return read_header(text);
   }
   [[nodiscard]] bool expects_more() const override { return !columns_.empty(); }
@@ -146,11 +147,11 @@ class MetricRows : public LogReading {
     return is_timed(metrics) && add(metrics, line, rows);
   }
 
-  bool read_dated(const LogLine& line, LogBuilder& rows) {
+  bool read_dated(std::string_view text, const LogLine& line, LogBuilder& rows) {
     LogLine dated = line;
     size_t length = 0;
-    dated.printed_ns = clock_time(line.text.substr(4), length);
-    return dated.printed_ns && add(metrics_of_text(line.text.substr(4 + length)), dated, rows);
+    dated.printed_ns = clock_time(text.substr(4), length);
+    return dated.printed_ns && add(metrics_of_text(text.substr(4 + length)), dated, rows);
   }
 
   // A header that names a step, and a time or a rate of it. Lightning's has a family of its own.

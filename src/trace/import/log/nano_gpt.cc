@@ -11,6 +11,8 @@
 //   Epoch: 0 | Step: 1 | Loss: 2.3 | Time: 0.25s
 //   Iter [1/1000]  loss: 2.3  time: 0.25
 //   | epoch   1 |   200/ 2983 batches | lr 20.00 | ms/batch 32.10 | loss  7.64         PyTorch's word language model
+//   12:00:00 SUCCESS Step 1 | Time: 1.35s | Loss: 12.3 | Throughput: 1507 tokens/s | MFU: 0.4%         prime-rl
+//   Iter 1: Train loss 3.2, Learning Rate 0.000e+00, It/sec 0.471, Tokens/sec 90.428                     mlx-lm
 //   step:10/1480 train_time:1420ms step_avg:142.00ms                   modded-nanogpt: since the start, and its mean
 #include "base/text.h"
 #include "trace/import/log/log_family.h"
@@ -135,7 +137,7 @@ class Loop : public LogReading {
   // Only lines that state a time: other programs' begin alike.
   bool read_step_of_epoch(int64_t epoch, int64_t n, const LoopText& fields, const LogLine& line, LogBuilder& rows) {
     LogLine undated = line;
-    undated.printed_ns.reset();
+    undated.printed_ns.reset(), undated.headed = false;
     EpochNumbers counted = numbers_;
     if (!read_step(counted(epoch, n), fields, undated, rows)) return false;
     numbers_ = counted;
@@ -148,7 +150,7 @@ class Loop : public LogReading {
     const auto loss = fields.value({"loss", "train_loss", "train loss", "loss train"});
     bool mean = false;
     const auto ns = duration_of(fields, mean);
-    if (!loss || (!ns && !line.printed_ns)) return false;  // a sentence that begins alike
+    if (!loss || (!ns && !line.printed_ns && !line.headed)) return false;  // a sentence that begins alike
     LogStep* step = rows.step(kLoopName, line, n);
     if (step == nullptr) return true;
     if (ns) step->duration_ns = ns, step->iterations = mean ? 0 : 1;
@@ -165,6 +167,8 @@ class Loop : public LogReading {
     if (const auto ms = fields.value({"ms/batch"})) return mean = true, leading_ms(*ms);
     if (const auto time = fields.time())
       if (const auto ns = time_of(*time)) return ns;
+    if (const auto rate = fields.number({"it/sec"}); rate && *rate > 1e-6)   // mlx-lm's, of its last lines
+      return mean = true, static_cast<int64_t>(1e9 / *rate);
     if (const auto ns = time_in_parentheses(fields.text)) return ns;
     for (const std::string_view unit : {"ms/step", " ms"})
       if (const auto number = number_before(fields.text, unit))
@@ -173,7 +177,7 @@ class Loop : public LogReading {
   }
 
   static void set_rates(const LoopText& fields, LogFigures& f) {
-    f.tokens_per_s = fields.number({"tok/sec", "tok/s", "tokens/sec", "tokens/s", "tokens_per_sec"});
+    f.tokens_per_s = fields.number({"tok/sec", "tok/s", "tokens/sec", "tokens/s", "tokens_per_sec", "tokens_per_second"});
     f.samples_per_s = fields.number({"samples/sec", "samples/s", "img/s", "images/sec", "examples_per_sec", "samples_per_sec"});
     auto mfu = fields.number({"mfu", "bf16_mfu"});
     if (!mfu) mfu = figure_before(fields.text, "% bf16 MFU");

@@ -26,7 +26,8 @@ std::optional<Part> part_of(std::string_view text) {
 }
 
 std::optional<int64_t> openmmlab_step(std::string_view text) {
-  if (const auto iteration = integer_after(text, " iter: ")) return iteration;   // of Detectron2, from 0
+  for (const std::string_view word : {" iter: ", " iteration: "})   // of Detectron2 and LiBai, from 0
+    if (const auto iteration = integer_after(text, word)) return iteration;
   const auto bracket = after(text, "[");
   if (!bracket) return std::nullopt;
   if (const auto part = part_of(*bracket)) return part->done;

@@ -144,7 +144,7 @@ bool has_mean_rate(const BarDrawing& bar) {
 }
 
 BarCourse::Point BarCourse::point_of(const BarDrawing& bar, int64_t number, int64_t line) const {
-  Point p{number, bar.elapsed_ns, kSecond_ns, bar.elapsed_ns, line, bar.each_ns, false};
+  Point p{number, bar.elapsed_ns, kSecond_ns, bar.elapsed_ns, line, bar.each_ns, false, number - bar.done};
   if (bar.done == 0 && bar.elapsed_ns == 0) p.error_ns = 0;
   if (rate_ != Rate::kMean || !has_mean_rate(bar)) return p;
   const double elapsed = static_cast<double>(bar.done) * static_cast<double>(*bar.each_ns);
@@ -156,12 +156,14 @@ BarCourse::Point BarCourse::point_of(const BarDrawing& bar, int64_t number, int6
 
 void BarCourse::add(const BarDrawing& bar, int64_t number, int64_t line) {
   Point p = point_of(bar, number, line);
+  bool next_bar = false;  // batches of evaluations that an old Lightning's bar counts move its beginning back
   if (points_.empty()) {
     p.restart = true;
   } else {
     Point& before = points_.back();
     if (number < before.number) return;
-    p.restart = interrupted_ || p.shown_ns < before.shown_ns || (bar.done == 0 && number > 0 && p.shown_ns == 0);
+    next_bar = p.begun > before.begun;
+    p.restart = interrupted_ || next_bar || p.shown_ns < before.shown_ns || (bar.done == 0 && number > 0 && p.shown_ns == 0);
     if (number == before.number && !p.restart) {  // drawn again, or by another process
       if (p.each_ns && p.shown_ns == before.shown_ns) before.each_ns = p.each_ns;
       return;
@@ -169,9 +171,9 @@ void BarCourse::add(const BarDrawing& bar, int64_t number, int64_t line) {
   }
   if (points_.size() + 2 > kMaxPoints) return;
   // A bar of which the first drawing is late began at 0.
-  const bool begun = p.restart && !interrupted_ && bar.done > 0 && has_mean_rate(bar);
-  if (begun && (points_.empty() || points_.back().number <= number - bar.done)) {
-    points_.push_back({number - bar.done, 0, 0, 0, line, {}, true});
+  const bool begun = p.restart && !interrupted_ && bar.done > 0 && (next_bar || has_mean_rate(bar));
+  if (begun && (points_.empty() || points_.back().number <= p.begun)) {
+    points_.push_back({p.begun, 0, 0, 0, line, {}, true, p.begun});
     p.restart = false;
   }
   interrupted_ = false;

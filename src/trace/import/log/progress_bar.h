@@ -59,6 +59,7 @@ class BarCourse {
     int64_t number = 0, elapsed_ns = 0, error_ns = 0, shown_ns = 0, line = 0;
     std::optional<int64_t> each_ns;
     bool restart = false;  // another bar, or after something else: the time counts from here
+    int64_t begun = 0;     // number of the step before the bar's first
   };
   [[nodiscard]] Point point_of(const BarDrawing& bar, int64_t number, int64_t line) const;
   [[nodiscard]] bool tells(const Point& from, const Point& to) const;

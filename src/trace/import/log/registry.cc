@@ -4,15 +4,17 @@ namespace profgpu {
 
 extern const LogFamily kMegatron, kTorchTitan, kDeepSpeed, kLoop, kNemo, kMaxText, kHuggingFace, kLightning, kMlperf,
     kVision, kOpenMmLab, kPaddle, kFairseq, kVerl, kKeras, kMemoryLines, kJobSetup, kDeepSpeedProfile, kStalls, kRunEnd,
-    kNcclTests, kNcclDebug, kServing, kMetricBlocks, kTorchtune, kTensorRtLlm, kDeepSpeedChat, kMetricRows, kBars;
+    kNcclTests, kNcclDebug, kServing, kMetricBlocks, kTorchtune, kTensorRtLlm, kDeepSpeedChat, kMetricRows, kBars, kCollectiveStates,
+    kReinforcement, kMindSpore, kLeRobot, kCountedSteps;
 
 const std::vector<const LogFamily*>& log_families() {
   static const std::vector<const LogFamily*> all = {
       &kMegatron,    &kTorchTitan,   &kDeepSpeed,   &kLoop,     &kNemo,        &kMaxText,  &kHuggingFace,
       &kLightning,   &kMlperf,       &kVision,      &kOpenMmLab, &kPaddle,     &kFairseq,  &kVerl,
+      &kReinforcement, &kMindSpore,  &kLeRobot,     &kCountedSteps,
       &kKeras,       &kTorchtune,    &kMetricBlocks, &kTensorRtLlm, &kDeepSpeedChat,
       &kMetricRows, &kBars,          &kServing, &kMemoryLines, &kJobSetup,
-      &kDeepSpeedProfile, &kStalls,  &kRunEnd,      &kNcclTests, &kNcclDebug};
+      &kDeepSpeedProfile, &kStalls,  &kCollectiveStates, &kRunEnd,  &kNcclTests, &kNcclDebug};
   return all;
 }
 

@@ -7,15 +7,21 @@
 //   gen throughput (token/s): 567.89, #queue-req: 3                                                            SGLang
 //   [2025-05-01 12:00:00 TP0] Prefill batch, #new-seq: 1, #new-token: 7, #cached-token: 1, token usage: 0.00,
 //   #running-req: 0, #queue-req: 0
+//   [2025-05-01 12:00:00 TP0] KV cache pool is full. Retract requests. #retracted_reqs: 7, #new_token_ratio: 0.5 -> 0.6
+//   WARNING 05-01 12:00:00 scheduler.py:1754] Sequence group 4-0 is preempted … total_num_cumulative_preemption=51
+//   prompt eval time =     915.13 ms /    51 tokens (   17.94 ms per token,    55.73 tokens per second)      llama.cpp
+//   slot print_timing: id  3 | task 0 | n_decoded =   1081, tg =  12.93 t/s, tg_3s =  12.57 t/s
 //
 // Their steps are too short and too many for a log: a line is no step.
+#include <utility>
+
 #include "base/text.h"
 #include "trace/import/log/log_family.h"
 
 namespace profgpu {
 namespace {
 
-constexpr std::string_view kVllm = "vllm", kSglang = "sglang";
+constexpr std::string_view kVllm = "vllm", kSglang = "sglang", kLlama = "llama.cpp";
 constexpr size_t kMaxServing = 200'000;
 
 std::optional<double> amount(std::string_view text, std::string_view key) {
@@ -53,18 +59,32 @@ std::optional<int64_t> sglang_time(std::string_view text) {
 class Serving : public LogReading {
  public:
   bool read(const LogLine& line, LogBuilder& rows) override {
+    if (has(line.text, "retracted_reqs: ") || has(line.text, "total_num_cumulative_preemption=")) return read_preemption(line.text, rows);
     ServingLine row;
-    const bool known = has(line.text, "#running-req: ") ? read_sglang(line.text, row) : read_vllm(line.text, row);
+    const bool llama = has(line.text, "eval time = ") || has(line.text, " t/s, tg_3s = ");
+    const bool known = llama                               ? read_llama(line.text, row)
+                       : has(line.text, "#running-req: ") ? read_sglang(line.text, row)
+                                                          : read_vllm(line.text, row);
     if (!known) return false;
     row.line = line.number;
     if (!row.rank && line.rank >= 0) row.rank = line.rank;
     if (line.printed_ns) row.printed_ns = line.printed_ns;
     std::vector<ServingLine>& all = rows.log().serving;
+    if (preempted_ && !row.preempted_in_all) row.preempted_in_all = std::exchange(preempted_, std::nullopt);
     if (all.size() < kMaxServing) all.push_back(row);
     return true;
   }
 
  private:
+  // SGLang's retracts and vLLM's preemptions begin again later: they count with the line before.
+  bool read_preemption(std::string_view text, LogBuilder& rows) {
+    std::vector<ServingLine>& all = rows.log().serving;
+    const auto in_all = amount(text, "total_num_cumulative_preemption="), some = amount(text, "retracted_reqs: ");
+    if (in_all && all.empty()) preempted_ = in_all;
+    if (in_all && !all.empty()) all.back().preempted_in_all = in_all;
+    if (some && !all.empty()) all.back().preempted = all.back().preempted.value_or(0) + *some;
+    return in_all || some;
+  }
   bool read_vllm(std::string_view text, ServingLine& row) {
     const auto prompt = after(text, "Avg prompt throughput: ");
     if (!prompt || !has(*prompt, "tokens/s")) return false;
@@ -83,6 +103,20 @@ class Serving : public LogReading {
     return row.running.has_value();
   }
 
+  // Of one request each, of which a server may work on several at once.
+  static bool read_llama(std::string_view text, ServingLine& row) {
+    row.program = kLlama;
+    if (has(text, "eval time = ")) {
+      const size_t unit = place_of(text, " tokens per second");
+      const size_t comma = unit == text.npos ? unit : text.rfind(',', unit);
+      const auto rate = comma == text.npos ? std::nullopt : amount(text.substr(comma + 1), "");
+      (has(text, "prompt eval time = ") ? row.prompt_tokens_per_s : row.generated_tokens_per_s) = rate;
+      return rate.has_value();
+    }
+    row.generated_tokens_per_s = amount(text, ", tg = ");
+    return row.generated_tokens_per_s.has_value();
+  }
+
   // Of the ranks that work on one batch, the first prints.
   static bool read_sglang(std::string_view text, ServingLine& row) {
     const bool decodes = has(text, "Decode batch");
@@ -99,14 +133,17 @@ class Serving : public LogReading {
     if (cached && read && *cached + *read > 0) row.prefix_hit_pct = 100 * *cached / (*cached + *read);
     return true;
   }
+
+  std::optional<double> preempted_;  // said before the first line
 };
 
 }  // namespace
 
 extern const LogFamily kServing;
 const LogFamily kServing = {"serving",
-                            "inference servers: the lines of vLLM's and SGLang's engines",
-                            {"Avg prompt throughput: ", "#running-req: "},
+                            "inference servers: the lines of vLLM's and SGLang's engines, llama.cpp's timings",
+                            {"Avg prompt throughput: ", "#running-req: ", "#retracted_reqs: ",
+                             "total_num_cumulative_preemption=", "eval time = ", "tg_3s = "},
                             [] { return std::unique_ptr<LogReading>(new Serving); }};
 
 }  // namespace profgpu

@@ -80,9 +80,9 @@ TEST(Megatron, TimersRankByRankAreOneTimer) {
   EXPECT_EQ(step.phase(LogPhase::kCommunication), 50'000'000);
   EXPECT_EQ(step.phase(LogPhase::kForwardBackward), 810'000'000);
   ASSERT_EQ(log.ranks[0].timers.size(), 3u);
-  EXPECT_EQ(log.ranks[0].timers[0].count, 1);
-  EXPECT_EQ(log.ranks[0].timers[0].min_ns, 800e6);
-  EXPECT_EQ(log.ranks[0].timers[0].max_ns, 810e6);
+  EXPECT_EQ(log.ranks[0].timers[0].from(0).count, 1);
+  EXPECT_EQ(log.ranks[0].timers[0].from(0).min_ns, 800e6);
+  EXPECT_EQ(log.ranks[0].timers[0].from(0).max_ns, 810e6);
 }
 
 TEST(Megatron, AStopIsOneEventHoweverManyLinesTellOfIt) {

@@ -53,7 +53,7 @@ class Verl : public LogReading {
       const std::string_view name = rest->substr(0, rest->find(':'));
       if (name == "step" || name.size() == rest->size() || name.size() > 64) continue;
       if (const auto ns = leading_seconds(unwrapped(rest->substr(name.size() + 1))))
-        LogBuilder::time(series, name, std::nullopt, *ns, *ns);
+        LogBuilder::time(series, {name, std::nullopt, line.number}, *ns, *ns);
     }
   }
 
