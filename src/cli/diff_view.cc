@@ -490,15 +490,22 @@ void keep_most_important(DiffView& view, const Diff& diff) {
   view.notes.push_back(more);
 }
 
-// What fits into `most` lines with the title, of the table of findings those that are not the same.
+// Those that are not the same, a line each.
+DiffTable brief_findings(const DiffTable& table) {
+  DiffTable brief{table.title, Grid({table.grid.columns().begin(), table.grid.columns().end() - 1})};
+  for (const std::vector<Cell>& row : table.grid.rows())
+    if (!row.front().text.empty() && row.front().text != "same") brief.grid.add_row({row.begin(), row.end() - 1});
+  return brief;
+}
+
+// What fits into `most` lines with the title.
 Lines brief_table_lines(DiffTable table, int width, size_t most) {
-  if (table.title == kFindingsTitle)
-    std::erase_if(table.grid.rows(), [](const std::vector<Cell>& row) { return row.front().text == "same"; });
+  if (table.title == kFindingsTitle) table = brief_findings(table);
   if (table.grid.empty()) return {};
   Lines lines = table_lines(table, width);
   if (lines.size() <= most) return lines;
-  constexpr size_t kLeast = 4;   // title, header, two rows
-  if (most <= kLeast) return {};
+  constexpr size_t kLeast = 5;   // title, header, two rows, what is left out
+  if (most < kLeast) return {};
   lines.resize(most - 1);
   lines.emplace_back("  … more: --all", Style::kFaint);
   return lines;
@@ -507,7 +514,7 @@ Lines brief_table_lines(DiffTable table, int width, size_t most) {
 }  // namespace
 
 std::string diff_terminal(const Diff& diff, const PresentOptions& options) {
-  constexpr int kMaxBriefRows = 5;
+  constexpr int kMaxBriefRows = 3;
   constexpr size_t kScreen = 23;   // lines above the prompt
   const int width = options.width;
   const bool brief = options.section == "brief";
@@ -527,7 +534,9 @@ std::string diff_terminal(const Diff& diff, const PresentOptions& options) {
     append(lines, wrapped_after(std::move(line), std::string(mark.word) + ": " + g.detail, std::min(width, kReadable)));
   }
   Lines next = next_lines({"profgpu analyze " + shell_line({diff.runs.back().label})}, width);
-  if (brief) next.emplace_back("      (everything: --all)", Style::kFaint);
+  constexpr std::string_view kEverything = "   (everything: --all)";
+  if (brief && next.back().width() + display_width(kEverything) > width) next.push_back(Line().skip(3));
+  if (brief) next.back().add(kEverything, Style::kFaint);
   for (const DiffTable& table : view.tables) {
     const size_t used = lines.size() + next.size() + 2;   // with the empty lines around the table
     Lines of_table = brief ? brief_table_lines(table, width, kScreen > used ? kScreen - used : 0) : table_lines(table, width);

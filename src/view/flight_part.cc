@@ -15,7 +15,7 @@ namespace {
 Value ranks_value(const std::vector<int>& ranks) { return ranks.empty() ? Value() : Value(ranks_text(ranks)); }
 
 Table waits_table(const FlightReport& flight, size_t most) {
-  Table table{{"call", "group", "waiting", "missing", "behind", "completed"}, {}};
+  Table table{{"call", "group", "waiting", "missing", "behind"}, {}};
   // The calls that suspects do not finish, then those in which most ranks wait.
   const auto of_suspect = [&](const FlightWait& w) {
     return std::ranges::any_of(flight.suspects, [&](const FlightSuspect& s) {
@@ -29,10 +29,9 @@ Table waits_table(const FlightReport& flight, size_t most) {
   });
   for (const FlightWait& w : waits) {
     if (table.rows.size() >= most) break;
-    table.rows.push_back({fmt::format("{} #{}", w.name, w.sequence),
-                          w.description.empty() ? w.process_group : fmt::format("{} ({})", w.description, w.process_group),
-                          ranks_value(w.waiting),
-                          ranks_value(w.missing), ranks_value(w.behind), ranks_value(w.completed)});
+    table.rows.push_back({fmt::format("{} #{}, group {}", w.name, w.sequence, w.process_group),
+                          w.description.empty() ? Value() : Value(w.description), ranks_value(w.waiting),
+                          ranks_value(w.missing), ranks_value(w.behind)});
   }
   return table;
 }
