@@ -221,9 +221,11 @@ bool has_section(const Report& report, std::string_view name) {
   if (name == "cluster") return report.job != nullptr;
   if (name == "log") return !report.logs.empty();
   if (name == "hang") return report.flight.has_value();
-  return find_section(name) != nullptr && std::ranges::any_of(report.ranks, [&](const RankReport& rank) {
-           return !section_value(rank, name).is_null();
-         });
+  if (find_section(name) == nullptr) return false;
+  const bool known = std::ranges::any_of(report.ranks, [&](const RankReport& rank) {
+    return !section_value(rank, name).is_null();
+  });
+  return known || !section_parts(report, name, 1).empty();   // which say what to record
 }
 
 std::vector<std::string> section_names(const Report& report) {

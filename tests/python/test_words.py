@@ -21,7 +21,7 @@ def test_words_of_reports_are_explained(profgpu, word, meaning):
     (['flamegraph', 'rec'], 'profgpu export rec --to folded'), (['timeline', 'rec'], 'profgpu analyze rec --html report.html'),
     (['list'], 'profgpu devices'), (['report', 'rec0'], 'profgpu analyze rec0'), (['view', 'rec0'], 'profgpu analyze rec0'),
     (['nowhere.py'], 'no such file here'), (['py-spy', 'dump', '--pid', '1'], 'use py-spy dump --pid 1'), (['nvidia-smi', '-pl', '300'], 'use nvidia-smi -pl 300'),
-    (['run'], 'for example: profgpu run'), (['analyze', 'x', '--html'], '--html needs a file name: --html FILE')])
+    (['run'], 'for example: profgpu -- python'), (['analyze', 'x', '--html'], '--html needs a file name: --html FILE')])
 def test_what_was_meant_is_named(profgpu, words, hint):
     said = profgpu(*words, text=True)
     assert said.returncode == 2 and hint in ' '.join(said.stderr.split()), said.stderr
@@ -35,7 +35,7 @@ def test_words_on_screens_are_explained(profgpu, word):
 
 def test_steps_that_there_are(profgpu):
     said = profgpu('analyze', os.path.join(ROOT, 'examples', 'resnet-demo.json.gz'), '--steps', '100:200', text=True)
-    assert said.returncode == 1 and '--steps 100:200 selects no step' in said.stderr and 'the trace has steps 0 to ' in said.stderr, said.stderr
+    assert said.returncode == 1 and '--steps 100:200 selects no step' in said.stderr and 'the trace has steps ' in said.stderr, said.stderr
 
 
 def test_a_query_only_reads(profgpu):
@@ -55,7 +55,7 @@ def test_a_terminal_that_cannot_show_colors_gets_none():
         if term is not None:
             environment['TERM'] = term
         ours, its = os.openpty()
-        process = subprocess.Popen([program(), 'demo'], stdin=its, stdout=its, stderr=subprocess.DEVNULL, env=environment)
+        process = subprocess.Popen([program('PROFGPU', 'profgpu'), 'demo'], stdin=its, stdout=its, stderr=subprocess.DEVNULL, env=environment)
         os.close(its)
         text = b''
         try:
