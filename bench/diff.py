@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How often `profgpu diff` is right: bench/diff.py BUILD [--pairs N]. Writes results/diff.json and docs/diff.md.
+"""How often `profgpu diff` is right: bench/diff.py BUILD [--pairs N]. Writes results/diff.json and the figures of docs/diff.md.
 
 Pairs of simulated runs of 20 steps whose pace varies from step to step by 1.5 % (standard deviation). Pairs that differ in nothing must hardly ever
 fail a gate of +3 %; of those where everything takes 5 % longer nearly all must. And what a diff of two traces of 50 MB takes beside analysing both.
@@ -16,6 +16,7 @@ from end_to_end import make_trace, measured, peak_bytes, summary  # noqa: E402
 from machine import description, write_result  # noqa: E402
 
 GATE = 'step_time > +3%'
+BEGIN, END = '<!-- bench/diff.py -->\n', '<!-- end -->\n'
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
@@ -64,8 +65,6 @@ def cost(build, runs):
 
 
 def table(result):
-    yield '# How often `profgpu diff` is right'
-    yield ''
     yield (f'`bench/diff.py`: {result["pairs"]} pairs of simulated runs, 20 steps each, whose pace varies by 1.5 % from step to step '
            '(standard deviation). The pairs are the same on every machine.')
     yield ''
@@ -95,8 +94,11 @@ def main():
                   'machine': description(arguments.build)}
     write_result(arguments.build, 'diff', result)
     text = '\n'.join(table(result)) + '\n'
-    with open(os.path.join(ROOT, 'docs', 'diff.md'), 'w') as f:
-        f.write(text)
+    path = os.path.join(ROOT, 'docs', 'diff.md')
+    with open(path) as f:
+        page = f.read()
+    with open(path, 'w') as f:
+        f.write(page[:page.index(BEGIN) + len(BEGIN)] + text + page[page.index(END):])
     print(text)
 
 

@@ -283,6 +283,10 @@ std::vector<std::string> next_commands(const AnalyzeOptions& options, const Repo
   const std::string paths = options.paths.size() == 1 ? " " + shell_line(options.paths) : " …";
   const bool no_device = std::ranges::all_of(report.ranks, [](const RankReport& r) { return r.devices.empty(); });
   if (!report.logs.empty() && no_device) {
+    // What takes the time within a step is in no line.
+    const auto has_timers = [](const LogReport& log) { return !log.breakdown.empty(); };
+    if (report.verdict_kind != VerdictKind::kFailure && std::ranges::none_of(report.logs, has_timers))
+      next.emplace_back("profgpu run --trace -o rec -- COMMAND");
     next.push_back("profgpu analyze" + paths + " --section log");
     return next;
   }

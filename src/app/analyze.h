@@ -35,11 +35,6 @@ constexpr std::string_view kReadingOptions[] = {"--steps", "--html-steps", "--ht
                                                 "--step-pattern", "--gpu", "--peaks", "--model-config", "--tokens-per-step",
                                                 "--samples-per-step", "--price-kwh", "--gco2-kwh"};
 constexpr std::string_view kShowingOptions[] = {"--top", "--section", "--width", "--color", "--verbose"};
-constexpr std::string_view kReportSections[] = {"brief", "findings", "checklist", "devices", "use", "steps", "phases",
-                                                "serving", "idle", "kernels", "ops", "work", "limits",
-                                                "roofline", "counters", "distance", "model", "energy", "launch", "collectives",
-                                                 "mpi", "memory", "snapshot",
-                                                "threads", "cluster", "log", "hang"};
 constexpr std::string_view kColours[] = {"auto", "always", "never"};
 
 /// `values`: what was given, in order; the last one counts, of thresholds each. The error is one of usage.

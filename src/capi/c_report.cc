@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "capi/c_values.h"
 #include "view/registry.h"
+#include "view/terminal.h"
 
 struct profgpu_report {
   profgpu::Report report;

@@ -16,6 +16,7 @@
 #include "cli/terminal.h"
 #include "cli/trace_command.h"
 #include "view/registry.h"
+#include "view/terminal.h"
 
 namespace profgpu {
 namespace {

@@ -323,7 +323,7 @@ FlagGroup torch_flags() {
            {"--steps N", "trace N optimizer steps"},
            {"--with WHAT...", "also record", {"shapes", "stacks", "memory", "modules", "flops"}},
            {"-o, --output FOLDER",
-            "move the trace there (default: into the recording's folder, if any; else it stays below /tmp)"}}};
+            "move the trace there (default: into the recording's folder, if any; else it stays in /tmp)"}}};
 }
 
 Result<TorchAttachOptions> torch_options(const Arguments& arguments, int64_t pid) {

@@ -295,14 +295,14 @@ Outcome bench(const Arguments& arguments) {
 extern const Command kBench;
 const Command kBench{
     .name = "bench",
-    .summary = "measure this machine: copies, launches, products, storage",
+    .summary = "measure this machine: copies, launches, GEMMs, storage",
     .positional = "[NAME...]",
     .positional_help = "host, storage, launch, bandwidth, matmul, collectives, overlap, crossover or burn (default: all "
                        "but the last two)",
     .groups = {{"What to measure",
                 {{"--full", "more sizes, and two seconds for each figure"},
-                 {"--path PATH", "a file or folder, as of a data set, for storage"},
-                 {"--from TRACE", "matmul: the products of this job, each alone"},
+                 {"--path PATH", "storage: file or folder to read, such as your data set"},
+                 {"--from TRACE", "matmul: the GEMMs of this job, each alone"},
                  {"--duration TIME", "burn: how long (default 600)"},
                  {"--lock-clocks", "hold the clocks still meanwhile, so that runs are alike; needs the right to, as root has"},
                  {"--rendezvous FILE", "where the ranks of a job find each other, if the launcher does not say"},
@@ -319,7 +319,7 @@ const Command kBench{
     .examples = {{"profgpu bench", "the short set: under a minute"},
                  {"profgpu bench bandwidth matmul --full -o machine.json", "two of them in full, saved"},
                  {"profgpu bench --compare machine.json", "is this machine as fast as it was?"},
-                 {"profgpu bench matmul --from trace.json.gz", "what the products of this job could reach"},
+                 {"profgpu bench matmul --from trace.json.gz", "what the GEMMs of this job could reach"},
                  {"profgpu bench burn --duration 600", "ten minutes at full load: which card is weak?"},
                  {"srun profgpu bench collectives", "over the ranks of a job; also with torchrun and mpirun"},
                  {"profgpu bench storage --path /data/train", "how fast the data set can be read"}},

@@ -54,7 +54,7 @@ const std::vector<BorrowedCommand>& borrowed_commands() {
       {"dcgm-exporter", "", {"exporter"}},
       {"py-spy", "record", {"run", "--trace"}, true},   // perf's, too
       {"py-spy", "top", {"top"}},
-      {"py-spy", "dump", {"attach"}},
+      {"py-spy", "dump", {}, false, "profgpu prints no stacks of a process"},
       {"", "trace", {"run", "--trace"}, true},
   };
   return kAll;
@@ -306,6 +306,28 @@ constexpr BorrowedFlag kAmdFlags[] = {
     {"log", "-e", Takes::kNone, "", kFieldsByName},
     {"log", "-r", Takes::kNone, "", kFieldsByName},
 };
+constexpr std::string_view kOneFolder = "a recording is a folder, named by -o";
+constexpr BorrowedFlag kRocprofFlags[] = {
+    {"run", "--sys-trace", Takes::kNone, "", kAllEvents},
+    {"run", "--runtime-trace", Takes::kNone, "", kAllEvents},
+    {"run", "--hip-trace", Takes::kNone, "", kAllEvents},
+    {"run", "--hip-runtime-trace", Takes::kNone, "", kAllEvents},
+    {"run", "--hsa-trace", Takes::kNone, "", kAllEvents},
+    {"run", "--kernel-trace", Takes::kNone, "", kAllEvents},
+    {"run", "--memory-copy-trace", Takes::kNone, "", kAllEvents},
+    {"run", "--marker-trace", Takes::kNone, "", kAllEvents},
+    {"run", "--rccl-trace", Takes::kNone, "", kAllEvents},
+    {"run", "--scratch-memory-trace", Takes::kNone, "", kAllEvents},
+    {"run", "-s", Takes::kNone, "", kAllEvents},
+    {"run", "-r", Takes::kNone, "", kAllEvents},
+    {"run", "--stats", Takes::kNone, "", "`profgpu analyze` shows the statistics"},
+    {"run", "-d", Takes::kNext, "-o {}", kOneFolder},
+    {"run", "--output-directory", Takes::kNext, "-o {}", kOneFolder},
+    {"run", "-o", Takes::kNext, "", kOneFolder},
+    {"run", "--output-file", Takes::kNext, "", kOneFolder},
+    {"run", "-f", Takes::kNext, "", "`profgpu export` writes other formats"},
+    {"run", "--output-format", Takes::kNext, "", "`profgpu export` writes other formats"},
+};
 constexpr std::string_view kFlameGraphs = "`profgpu export` writes flame graphs and speedscope profiles of a recording";
 constexpr BorrowedFlag kSpyFlags[] = {
     {"run", "-o", Takes::kNext, "-o {}", "a recording is a folder; `profgpu export` writes flame graphs of it"},
@@ -399,7 +421,18 @@ std::span<const BorrowedFlag> flags_of_tool(const BorrowedCommand& command) {
   if (tool == "amd-smi") return kAmdFlags;
   if (tool == "dcgmi") return kDcgmFlags;
   if (tool == "nsys") return kNsysFlags;
+  if (tool == "rocprofv3") return kRocprofFlags;
   return tool == "py-spy" ? std::span<const BorrowedFlag>(kSpyFlags) : std::span<const BorrowedFlag>();
+}
+
+bool is_setting_of_smi(std::string_view option) {
+  constexpr std::string_view kSettings[] = {
+      "-pm",  "--persistence-mode",    "-e",    "--ecc-config",           "-p",    "--reset-ecc-errors",
+      "-c",   "--compute-mode",        "-r",    "--gpu-reset",            "-pl",   "--power-limit",
+      "-ac",  "--applications-clocks", "-rac",  "--reset-applications-clocks",
+      "-lgc", "--lock-gpu-clocks",     "-rgc",  "--reset-gpu-clocks",     "-lmc",  "--lock-memory-clocks",
+      "-rmc", "--reset-memory-clocks", "-mig",  "--multi-instance-gpu",   "--gom", "-acp", "-am", "-caa"};
+  return std::ranges::find(kSettings, option.substr(0, option.find('='))) != std::end(kSettings);
 }
 
 std::string monitored_fields(std::string_view letters) {

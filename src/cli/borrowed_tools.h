@@ -14,7 +14,7 @@ struct BorrowedCommand {
   std::string_view tool, theirs;
   std::vector<std::string> ours;
   bool without_tool = false;       ///< their command alone is clear enough: `profgpu dmon`
-  std::string_view note = {};      ///< what is different here
+  std::string_view note = {};      ///< what is different here; where `ours` is empty: why there is nothing like it
 };
 
 enum class Takes : uint8_t {
@@ -38,6 +38,8 @@ struct BorrowedFlag {
 };
 
 const std::vector<BorrowedCommand>& borrowed_commands();
+/// Options of nvidia-smi that change a GPU's settings.
+bool is_setting_of_smi(std::string_view option);
 /// Of any tool, where the command does not have them itself.
 std::span<const BorrowedFlag> borrowed_flags();
 /// `nvidia-smi dmon`'s.

@@ -68,6 +68,7 @@ class Translation {
   OwnWords whole() {
     if (in_.empty()) return {};
     if (!begin_command()) return {in_};
+    if (!out_.refusal.empty()) return std::move(out_);
     while (at_ < in_.size() && is_own(in_[at_])) take_word();
     begin_program();
     out_.words.insert(out_.words.end(), in_.begin() + static_cast<ptrdiff_t>(at_), in_.end());
@@ -123,11 +124,26 @@ class Translation {
       return says_ = true;
     }
     if (names_tool && next == "--version") return take_version();
+    if (in_.front() == "nvidia-smi" && changes_settings()) return refuse("profgpu changes no settings");
+    // nvidia-smi's -q may follow other options.
+    const auto query = std::find_if(in_.begin(), in_.end(), [](const auto& w) { return w == "-q" || w == "--query"; });
+    const bool asks_all = in_.front() == "nvidia-smi" && next.starts_with("-") && query != in_.end();
+    if (asks_all) {
+      in_.erase(query);
+      in_.insert(in_.begin() + 1, "-q");
+      return borrow("-q", names_tool);
+    }
+    return borrow(next, names_tool);
+  }
+
+  bool borrow(std::string_view next, bool names_tool) {
+    const auto& all = borrowed_commands();
     const auto found = std::find_if(all.begin(), all.end(), [&](const auto& c) {
       const bool here = names_tool ? c.tool == in_.front() : c.without_tool;
       return here && (c.theirs == next || (names_tool && c.theirs.empty()));
     });
     if (found == all.end()) return false;
+    if (found->ours.empty()) return refuse(found->note);
     if (!found->theirs.empty()) ++at_;
     of_process_ = found->tool == "py-spy" && found->theirs == "record" && names_process();
     out_.words = of_process_ ? std::vector<std::string>{"attach"} : found->ours;
@@ -140,6 +156,18 @@ class Translation {
     if (!found->note.empty()) out_.notes.push_back(fmt::format("{} {}: {}", found->tool, found->theirs, found->note));
     if (found->theirs == "pmon") drop_default_watch();
     return says_ = true;
+  }
+
+  bool refuse(std::string_view why) {
+    out_.refusal = why;
+    out_.instead = "use " + joined(masked_words(in_), " ");
+    return true;
+  }
+
+  // As `nvidia-smi -i 0 -pl 300`. Words of its commands, such as dmon's -c, are none of these.
+  [[nodiscard]] bool changes_settings() const {
+    if (in_.size() < 2 || !in_[1].starts_with("-")) return false;
+    return std::any_of(in_.begin() + 1, in_.end(), [](const auto& word) { return is_setting_of_smi(word); });
   }
 
   bool take_version() {
@@ -311,7 +339,7 @@ class Translation {
                                 "m (memory), e (errors), t (PCIe)");
   }
 
-  const std::vector<std::string>& in_;
+  std::vector<std::string> in_;
   size_t at_ = 0;
   const Command* command_ = nullptr;
   OwnWords out_;

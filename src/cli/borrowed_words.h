@@ -11,6 +11,8 @@ struct OwnWords {
   std::vector<std::string> words;
   /// The first one says how the line was read; the others what has no effect here. Empty: nothing worth saying.
   std::vector<std::string> notes = {};
+  /// What is asked for is no business of ours, and what does it. Empty: it is.
+  std::string refusal = {}, instead = {};
 };
 
 /// `words`: what follows `profgpu`. Words that mean something here already stay, and so does the line of a command to

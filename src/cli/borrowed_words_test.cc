@@ -38,6 +38,27 @@ TEST(BorrowedWords, OwnLinesStayAsTheyAre) {
   EXPECT_EQ(own_words_for({"query", "t.json", "-- all\nselect 1"}).words.back(), "-- all\nselect 1");
 }
 
+TEST(BorrowedWords, WhatThisProgramDoesNotDoIsRefused) {
+  const auto refusal = [](const std::string& line) {
+    const OwnWords own = own_words_for(words_of(line));
+    return own.refusal + " | " + own.instead;
+  };
+  EXPECT_EQ(refusal("py-spy dump --pid 12"), "profgpu prints no stacks of a process | use py-spy dump --pid 12");
+  EXPECT_EQ(refusal("nvidia-smi -i 0 -pl 300"), "profgpu changes no settings | use nvidia-smi -i 0 -pl 300");
+  EXPECT_EQ(refusal("nvidia-smi --persistence-mode=1"), "profgpu changes no settings | use nvidia-smi --persistence-mode=1");
+  EXPECT_EQ(refusal("nvidia-smi dmon -c 3"), " | ") << "a count";
+  EXPECT_EQ(refusal("nvidia-smi -l 1"), " | ");
+}
+
+TEST(BorrowedWords, ALaterQOfNvidiaSmiShowsTheDevices) {
+  EXPECT_EQ(own("nvidia-smi -i 0 -q -d CLOCK"), "devices --device 0");
+  EXPECT_EQ(own("nvidia-smi -q -i 0"), "devices --device 0");
+}
+
+TEST(BorrowedWords, KindsOfEventsOfRocprof) {
+  EXPECT_EQ(own("rocprofv3 --hip-trace --kernel-trace -d out -- ./a"), "run --trace -o out -- ./a");
+}
+
 TEST(BorrowedWords, OfNvidiaSmi) {
   EXPECT_EQ(own("log -l 1"), "log --interval 1");
   EXPECT_EQ(own("log -l1"), "log --interval 1");
@@ -99,14 +120,12 @@ TEST(BorrowedWords, TheToolsNameMayStayInFront) {
   EXPECT_EQ(own("nsys export --type sqlite -o a.sqlite x.nsys-rep"), "export --to sqlite -o a.sqlite x.nsys-rep");
   EXPECT_EQ(own("nsys stats --report cuda_gpu_kern_sum x.sqlite"), "analyze x.sqlite");
   EXPECT_EQ(own("py-spy record -r 100 -d 5 -o x --pid 12"), "attach --duration 5 -o x 12 torch");
-  EXPECT_EQ(own("py-spy dump -p 12"), "attach 12");
   EXPECT_EQ(own("amd-smi list"), "devices");
   EXPECT_EQ(own("nsys profile -o x --cudabacktrace=all python t.py"), "run --trace -o x python t.py");
   EXPECT_EQ(own("nsys stats x.nsys-rep"), "analyze x.nsys-rep");
   EXPECT_EQ(own("nsys-ui x.nsys-rep"), "analyze x.nsys-rep");
   EXPECT_EQ(own("py-spy record -o x -r 100 -f speedscope -- python -r t.py"), "run --trace -o x -- python -r t.py");
   EXPECT_EQ(own("py-spy top --pid 12"), "top --filter 12");
-  EXPECT_EQ(own("py-spy dump --pid 12"), "attach 12");
   EXPECT_EQ(own("run nvidia-smi -l 1"), "run nvidia-smi -l 1") << "a program";
   EXPECT_EQ(own("-- nvidia-smi --query-gpu=name"), "-- nvidia-smi --query-gpu=name");
   EXPECT_EQ(own("nvidia-settings -q"), "nvidia-settings -q");

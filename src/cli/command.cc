@@ -1,5 +1,7 @@
 #include "cli/command.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <optional>
 
@@ -64,7 +66,9 @@ Status check_choice(const Flag& flag, const std::string& value) {
 
 Status check_positional(const Command& command, const Arguments& arguments) {
   if (command.positional_required() && arguments.positional.empty())
-    return Error{"missing " + std::string(command.positional), see_help(command)};
+    return Error{"missing argument: " + std::string(command.positional),
+                 command.examples.empty() ? see_help(command)
+                                          : "for example: " + std::string(command.examples.front().command)};
   const size_t allowed = !command.takes_positional() ? 0 : command.positional_repeats() ? SIZE_MAX : 1;
   if (arguments.positional.size() > allowed) return unknown_word(command, arguments.positional[allowed]);
   return ok();
@@ -110,6 +114,11 @@ struct FlagWord {
   }
 };
 
+Error value_is_missing(const Flag& flag, const Command& command) {
+  const std::string_view what = flag.value == "FILE" ? "a file name" : flag.value == "FOLDER" ? "a folder" : "a value";
+  return {fmt::format("{} needs {}: {} {}", flag.name, what, flag.name, flag.value), see_help(command)};
+}
+
 /// The words before `end`: flags, their values and positional words.
 Status parse_own(const Command& command, const std::vector<std::string>& words, size_t end, Arguments& arguments) {
   for (size_t i = 0; i < end; ++i) {
@@ -122,7 +131,7 @@ Status parse_own(const Command& command, const std::vector<std::string>& words, 
     if (word.value && !word.wants_value())
       return Error{std::string(word.flags.back()->name) + " takes no value", see_help(command)};
     if (word.value_follows()) {
-      if (++i == end) return Error{std::string(word.flags.back()->name) + " needs a value", see_help(command)};
+      if (++i == end) return value_is_missing(*word.flags.back(), command);
       word.value = words[i];
     }
     for (const Flag* flag : word.flags) {

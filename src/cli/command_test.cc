@@ -100,14 +100,14 @@ TEST(CommandLine, AfterTwoDashesNothingIsAFlag) {
 TEST(CommandLine, SaysWhatIsWrong) {
   EXPECT_EQ(error_of({"a", "--topp", "3"}), "unknown option --topp | did you mean --top?");
   EXPECT_EQ(error_of({"a", "--topp=3"}), "unknown option --topp | did you mean --top?");
-  EXPECT_EQ(error_of({"a", "--top"}), "--top needs a value | `profgpu sample --help` lists the options");
+  EXPECT_EQ(error_of({"a", "--top"}), "--top needs a value: --top N | `profgpu sample --help` lists the options");
   EXPECT_EQ(error_of({"a", "--quiet=report.txt"}),
             "--quiet takes no value | `profgpu sample --help` lists the options");
   EXPECT_EQ(error_of({"a", "--level", "mid"}), "--level does not accept \"mid\" | choose one of: low, high");
   EXPECT_EQ(error_of({"a", "-vz"}), "unknown option -z | `profgpu sample --help` lists the options");
   EXPECT_EQ(error_of({"a", "-5"}), "unknown option -5 | `profgpu sample --help` lists the options");
-  EXPECT_EQ(error_of({"a", "-vo"}), "--output needs a value | `profgpu sample --help` lists the options");
-  EXPECT_EQ(error_of({}), "missing PATH... | `profgpu sample --help` lists the options");
+  EXPECT_EQ(error_of({"a", "-vo"}), "--output needs a file name: --output FILE | `profgpu sample --help` lists the options");
+  EXPECT_EQ(error_of({}), "missing argument: PATH... | `profgpu sample --help` lists the options");
 }
 
 const Command kRunner{

@@ -10,6 +10,7 @@
 #include "cli/terminal.h"
 #include "cli/trace_command.h"
 #include "view/registry.h"
+#include "view/terminal.h"
 
 extern "C" const char profgpu_demo_trace_begin[], profgpu_demo_trace_end[];   // cmake/embed.cmake
 

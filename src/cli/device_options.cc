@@ -43,7 +43,7 @@ std::string tried_text(const std::vector<Tried>& tried) {
 
 namespace {
 
-constexpr std::string_view kAskDoctor = "`profgpu doctor` says which drivers were tried, and why each failed";
+constexpr std::string_view kAskDoctor = "`profgpu doctor` shows which drivers were tried, and why each failed";
 
 // Of the backend that was asked for; of all of them it would be a paragraph.
 std::string only_reason(const std::vector<Tried>& tried) {
@@ -63,7 +63,7 @@ Result<OpenDevices> open_devices(const DeviceOptions& options) {
     if (named_none && !options.strict) return open;
     const std::string why = named_none ? " (--backend none reads nothing)" : only_reason(open.tried);
     if (options.strict) return Error{"no GPU can be read" + why, std::string(kAskDoctor)};
-    open.notes.push_back(fmt::format("no GPU is watched{}: `profgpu doctor` says why", why));
+    open.notes.push_back(fmt::format("no GPU found{}; `profgpu doctor` shows why", why));
     return open;
   }
   open.backend = std::move(opened->backend);

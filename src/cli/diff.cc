@@ -7,6 +7,7 @@
 #include "cli/bench_compare.h"
 #include "cli/diff_view.h"
 #include "cli/output.h"
+#include "cli/terminal.h"
 #include "cli/trace_command.h"
 #include "view/json_text.h"
 
@@ -28,6 +29,8 @@ Result<DiffOptions> diff_options(const Arguments& arguments) {
   auto trace = trace_command(arguments);
   if (!trace) return trace.error();
   options.trace = *std::move(trace);
+  const bool person = options.trace.format == "terminal" && options.trace.output.empty() && stdout_is_terminal();
+  if (person && !arguments.has("--all") && !arguments.has("--top")) options.trace.shown.section = "brief";
   if (Status writable = refuse_overwrite(options.trace.read.paths, options.trace.output); !writable)
     return writable.error();
   for (const std::string& text : arguments.values("--fail-on")) {
@@ -103,7 +106,8 @@ const Command kDiff{
            {"--format NAME", "format of the comparison (default terminal)", 
             {"terminal", "json", "markdown", "junit", "github"}},
            {"-o, --output FILE", "write it to FILE"},
-           kTopFlag}},
+           kTopFlag,
+           {"--all", "everything on a terminal too, not only what fits 24 lines"}}},
          {"What to look at",
           {{"--steps A:B", "only steps A to B - 1 of each run; not for saved analyses, whose steps are fixed"},
            kStepPatternFlag,

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -14,6 +15,7 @@
 #include "base/text.h"
 #include "view/annotations.h"
 #include "view/document.h"
+#include "view/overview.h"
 #include "view/wording.h"
 
 namespace profgpu {
@@ -26,6 +28,8 @@ struct DiffTable {
   bool texts_below = false;  ///< the last column goes below the rows of a screen that is too narrow for it
 };
 
+constexpr std::string_view kWaterfallTitle = "Where the change is, per step", kFindingsTitle = "Findings";
+
 struct DiffView {
   std::string headline;      ///< "Slower: a step takes 182 ms instead of 176 ms"
   Style style = Style::kStrong;
@@ -34,6 +38,8 @@ struct DiffView {
   std::vector<std::string> notes;
   std::vector<GateResult> gates;
 };
+
+constexpr size_t kFewSteps = 10;   // chance makes much of fewer
 
 std::string signed_text(double value, std::string text) {
   return (value > 0 ? "+" : value < 0 ? "−" : "") + std::move(text);
@@ -52,6 +58,24 @@ Style style_of(double delta) { return delta > 0 ? Style::kBad : delta < 0 ? Styl
 
 std::string percent_range(const Ratio& r) {
   return fmt::format("{} to {}", signed_percent(100 * (*r.low - 1)), signed_percent(100 * (*r.high - 1)));
+}
+
+bool excludes_none(const Ratio& r) { return r.low && r.high && (*r.low > 1 || *r.high < 1); }
+
+// How sure the change is, by the mean and by the median. Where they disagree, why that may be.
+std::string certainty_text(const StepRatio& s, size_t before, size_t after) {
+  const std::string mean = percent_range(s.mean), median = percent_range(s.median);
+  const std::string steps = fmt::format("{} and {} steps", before, after);
+  const bool few = std::min(before, after) < kFewSteps;
+  if (excludes_none(s.mean) && !excludes_none(s.median))
+    return fmt::format("95 % confidence: the mean changes by {}, so the change is real; the median ({}) is undecided: {}",
+                       mean, median,
+                       few ? steps + " are few, record 10 or more" : "a few long steps may make the change");
+  if (!excludes_none(s.mean) && excludes_none(s.median))
+    return fmt::format("95 % confidence: the mean ({}) is undecided, the median changes by {}: a few long steps may hide the "
+                       "change ({})",
+                       mean, median, steps);
+  return fmt::format("95 % confidence: mean {}, median {} ({})", mean, median, steps);
 }
 
 void describe_steps(const Comparison& c, const Diff& diff, DiffView& view) {
@@ -94,8 +118,7 @@ void describe_steps(const Comparison& c, const Diff& diff, DiffView& view) {
     view.details.push_back("the difference may be chance: record ten steps or more of each");
     return;
   }
-  view.details.push_back(fmt::format("95 % interval of the mean {}, of the median {} ({} and {} steps)",
-                                     percent_range(s.mean), percent_range(s.median), a, b));
+  view.details.push_back(certainty_text(s, a, b));
   if (s.change != Change::kNone) return;
   view.details.push_back(
       s.steps_needed
@@ -152,7 +175,7 @@ DiffTable waterfall_table(const Comparison& c, int top) {
   };
   std::vector<GridColumn> names{{"phase"}};
   if (device) names.push_back({"what the GPU did"});
-  DiffTable t = time_table("Where the change is, per step", std::move(names));
+  DiffTable t = time_table(std::string(kWaterfallTitle), std::move(names));
   const bool sure = c.steps && c.steps->change != Change::kNone;   // better or worse only where it is no chance
   fill(t, c.waterfall, top, [&](const WaterfallRow& r) {
     add_row(t, named({phase_words(r.phase), Style::kPlain, Holds::kName}, words(r.state)),
@@ -206,7 +229,11 @@ DiffTable difference_table(std::string title, const char* first, const std::vect
   fill(t, rows, top, [&](const Difference& d) {
     const auto shown = [&](const std::string& of) { return of_kernels ? short_names.at(of) : of; };
     const std::string name = d.name_after.empty() ? shown(d.name) : shown(d.name) + " → " + shown(d.name_after);
-    std::vector<Cell> cells = {{calls ? name : words(name), Style::kPlain, calls ? Holds::kName : Holds::kWords}};
+    const bool of_distance = std::string_view(first) == "part";
+    std::vector<Cell> cells = {{calls         ? name
+                                : of_distance ? distance_part_words(name)
+                                              : words(name),
+                                Style::kPlain, calls ? Holds::kName : Holds::kWords}};
     if (calls) cells.push_back({calls_text(d)});
     add_row(t, std::move(cells), time_cells(d.before_ns, d.after_ns, d.change != "same"));
   });
@@ -232,8 +259,21 @@ DiffTable number_table(std::string title, const std::vector<NumberChange>& rows)
   return t;
 }
 
+// "GPU 0 is busy 76.7 % of the time (56.6 % before)"
+std::string with_before(const FindingChange& f) {
+  if (f.before_what.empty()) return f.what;
+  constexpr std::array<std::string_view, 9> kUnits = {"%", "s", "ms", "µs", "ns", "B", "KiB", "MiB", "GiB"};
+  const std::vector<std::string_view> now = pieces_of(f.what, ' '), then = pieces_of(f.before_what, ' ');
+  size_t at = now.size(), count = 0;
+  for (size_t i = 0; i < now.size() && now.size() == then.size(); ++i)
+    if (now[i] != then[i]) at = i, ++count;
+  if (count != 1 || !is_digit(then[at].front())) return fmt::format("{} (before: {})", f.what, f.before_what);
+  const bool unit = at + 1 < then.size() && std::ranges::find(kUnits, then[at + 1]) != kUnits.end();
+  return fmt::format("{} ({}{}{} before)", f.what, then[at], unit ? " " : "", unit ? then[at + 1] : "");
+}
+
 DiffTable finding_table(const std::vector<FindingChange>& rows) {
-  DiffTable t{"Findings", Grid({{""}, {"rule"}, {"cost before", true}, {"after, per step", true}, {"what is seen"}})};
+  DiffTable t{std::string(kFindingsTitle), Grid({{""}, {"rule"}, {"cost before", true}, {"after, per step", true}, {"what is seen"}})};
   t.texts_below = true;
   const auto cost = [](const std::optional<double>& ns) {
     return ns ? format_duration(*ns) : std::string(kUnknownText);
@@ -245,7 +285,7 @@ DiffTable finding_table(const std::vector<FindingChange>& rows) {
     const std::string shown = f.change == "dearer"    ? "costs more"
                               : f.change == "cheaper" ? "costs less"
                                                       : words(f.change);
-    t.grid.add_row({{shown, style}, {f.rule}, {cost(f.before_cost_ns)}, {cost(f.after_cost_ns)}, {f.what}});
+    t.grid.add_row({{shown, style}, {f.rule}, {cost(f.before_cost_ns)}, {cost(f.after_cost_ns)}, {with_before(f)}});
     if (f.change == "new" && !f.fix.empty()) t.grid.add_row({{""}, {""}, {""}, {""}, {"→ " + f.fix}});
   }
   return t;
@@ -334,17 +374,18 @@ DiffTable memory_line_table(const Comparison& c, int top) {
   return t;
 }
 
-// "A step now takes 2.1 times its limit (3.4 before); largest change: products, −12.0 ms per step"
+// "The hardware could run a step 2.1x as fast (3.4x before); largest change: GEMMs below peak, −12.0 ms per step"
 std::string distance_text(const Comparison& c) {
   if (!c.before_times_limit || !c.after_times_limit) return "";
   const auto least = [](bool is) { return is ? "at least " : ""; };
-  std::string text = fmt::format("A step now takes {}{:.1f} times its limit ({}{:.1f} before)",
+  std::string text = fmt::format("The hardware could run a step {}{:.1f}x as fast ({}{:.1f}x before)",
                                  least(c.after_times_limit_is_lower_bound), *c.after_times_limit,
                                  least(c.before_times_limit_is_lower_bound), *c.before_times_limit);
   // Necessary work is no distance.
   const Difference* most = first_where(c.distance, [](const Difference& d) { return d.name != "necessary_work"; });
   if (most != nullptr && most->change != "same")
-    text += fmt::format("; largest change: {}, {} per step", words(most->name), signed_duration(most->delta_ns()));
+    text += fmt::format("; largest change: {}, {} per step", distance_part_words(most->name),
+                        signed_duration(most->delta_ns()));
   return text;
 }
 
@@ -462,9 +503,51 @@ std::string detail_of(const GateResult& g) {
 
 }  // namespace
 
+namespace {
+
+// Where the change is, and which findings are new, gone or changed.
+void keep_most_important(DiffView& view, const Diff& diff) {
+  constexpr size_t kMaxNotes = 2;
+  std::erase_if(view.tables, [&](const DiffTable& t) {
+    return &t != &view.tables.front() && t.title != kFindingsTitle && !(diff.runs.size() > 2 && t.title == kWaterfallTitle);
+  });
+  if (view.details.size() > kMaxNotes) view.details.resize(kMaxNotes);
+  if (view.notes.size() <= kMaxNotes) return;
+  const std::string more = fmt::format("{} more notes: --all", view.notes.size() - (kMaxNotes - 1));
+  view.notes.resize(kMaxNotes - 1);
+  view.notes.push_back(more);
+}
+
+// Those that are not the same, a line each.
+DiffTable brief_findings(const DiffTable& table) {
+  DiffTable brief{table.title, Grid({table.grid.columns().begin(), table.grid.columns().end() - 1})};
+  for (const std::vector<Cell>& row : table.grid.rows())
+    if (!row.front().text.empty() && row.front().text != "same") brief.grid.add_row({row.begin(), row.end() - 1});
+  return brief;
+}
+
+// What fits into `most` lines with the title.
+Lines brief_table_lines(DiffTable table, int width, size_t most) {
+  if (table.title == kFindingsTitle) table = brief_findings(table);
+  if (table.grid.empty()) return {};
+  Lines lines = table_lines(table, width);
+  if (lines.size() <= most) return lines;
+  constexpr size_t kLeast = 5;   // title, header, two rows, what is left out
+  if (most < kLeast) return {};
+  lines.resize(most - 1);
+  lines.emplace_back("  … more: --all", Style::kFaint);
+  return lines;
+}
+
+}  // namespace
+
 std::string diff_terminal(const Diff& diff, const PresentOptions& options) {
+  constexpr int kMaxBriefRows = 3;
+  constexpr size_t kScreen = 23;   // lines above the prompt
   const int width = options.width;
-  const DiffView view = diff_view(diff, options.top);
+  const bool brief = options.section == "brief";
+  DiffView view = diff_view(diff, brief ? kMaxBriefRows : options.top);
+  if (brief) keep_most_important(view, diff);
   Lines lines = title_lines(diff, width);
   lines.emplace_back();
   append(lines, wrapped_after(Line(), view.headline, std::min(width, kReadable), view.style));
@@ -478,12 +561,16 @@ std::string diff_terminal(const Diff& diff, const PresentOptions& options) {
     Line line = Line(mark.sign, mark.style).skip(1).add(g.gate.text, Style::kStrong).skip(1);
     append(lines, wrapped_after(std::move(line), std::string(mark.word) + ": " + g.detail, std::min(width, kReadable)));
   }
+  Lines next = next_lines({"profgpu analyze " + shell_line({diff.runs.back().label})}, width);
+  constexpr std::string_view kEverything = "   (everything: --all)";
+  if (brief && next.back().width() + display_width(kEverything) > width) next.push_back(Line().skip(3));
+  if (brief) next.back().add(kEverything, Style::kFaint);
   for (const DiffTable& table : view.tables) {
-    lines.emplace_back();
-    append(lines, table_lines(table, width));
+    const size_t used = lines.size() + next.size() + 2;   // with the empty lines around the table
+    Lines of_table = brief ? brief_table_lines(table, width, kScreen > used ? kScreen - used : 0) : table_lines(table, width);
+    if (!of_table.empty()) append_apart(lines, std::move(of_table));
   }
-  lines.emplace_back();
-  append(lines, next_lines({"profgpu analyze " + shell_line({diff.runs.back().label})}, width));
+  append_apart(lines, std::move(next));
   return rendered(lines, width, options.colour);
 }
 

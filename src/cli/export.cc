@@ -12,6 +12,7 @@
 #include "app/loaded_run.h"
 #include "cli/output.h"
 #include "cli/trace_command.h"
+#include "view/wording.h"
 
 namespace profgpu {
 namespace {
@@ -209,7 +210,7 @@ Status write_exported(const Exporter& exporter, const ExportOptions& options, co
   return (*file)->finish();
 }
 
-Status write_folder(ExportCommand c, const RunRows& run, Progress& progress) {
+Status write_folder(ExportCommand c, const RunRows& run, Progress& progress, size_t& count) {
   const std::string& folder = c.trace.output;
   std::error_code error;
   fs::create_directories(folder, error);
@@ -221,13 +222,23 @@ Status write_folder(ExportCommand c, const RunRows& run, Progress& progress) {
     const std::string path = folder + "/" + table + std::string(c.exporter->extension);
     auto status = write_exported(*c.exporter, c.options, run, path, progress);
     if (!status) return status;
+    ++count;
   }
   return ok();
 }
 
-// On standard error: what was written where, how much, and what opens it.
-void print_written(const ExportCommand& c, const Progress& progress) {
+// On standard error: what was written where, how much, and what opens it. `tables`: files of a folder.
+void print_written(const ExportCommand& c, const Progress& progress, size_t tables) {
   if (c.trace.output == "-") return;
+  if (c.to_folder()) {
+    const std::string folder = c.trace.output + (c.trace.output.ends_with('/') ? "" : "/");
+    print_message(fmt::format("profgpu: wrote {} into the folder {}, {}, for {}",
+                              plural(static_cast<int64_t>(tables), "table", "tables"), folder,
+                              format_bytes(static_cast<double>(progress.done_bytes)), c.exporter->reader));
+    if (c.trace.output.ends_with(c.exporter->extension))
+      print_message("  hint: -o names a folder; for one file add --table kernels_by_name");
+    return;
+  }
   // What reads the profiler's traces expects one rank per file.
   const std::string_view reader = c.merges ? "Perfetto (ui.perfetto.dev)" : c.exporter->reader;
   print_message(fmt::format("profgpu: wrote {}, {}, for {}", c.trace.output,
@@ -252,10 +263,11 @@ Outcome write_run(const Result<ExportCommand>& parsed) {
   progress.total_bytes = progress.done_bytes = 0;
   progress.stage = "writing";
   bar = std::make_unique<ProgressBar>(progress, c.trace.draws());
-  const Status status = c.to_folder() ? write_folder(c, chosen->rows, progress)
+  size_t tables = 0;
+  const Status status = c.to_folder() ? write_folder(c, chosen->rows, progress, tables)
                                       : write_exported(*c.exporter, c.options, chosen->rows, c.trace.output, progress);
   bar.reset();
-  if (status && !c.trace.quiet) print_written(c, progress);
+  if (status && !c.trace.quiet) print_written(c, progress, tables);
   return status;
 }
 

@@ -82,6 +82,14 @@ Outcome list_formats(const Arguments&) {
   return write_text(out + "\nNext: profgpu analyze PATH\n");
 }
 
+// "80 %", "4 per step", "any"
+std::string threshold_text(const Rule& rule) {
+  if (!rule.threshold_words.empty()) return std::string(rule.threshold_words);
+  if (rule.threshold == 0 && !rule.below) return "0, so any";
+  const std::string_view unit = rule.unit == "count" ? "" : rule.unit;
+  return fmt::format("{}{}{}", rule.threshold, unit.empty() ? "" : " ", unit);
+}
+
 }  // namespace
 
 Result<std::string> explanation(const std::string& id) {
@@ -98,8 +106,8 @@ Result<std::string> explanation(const std::string& id) {
                  did_you_mean(id, explained(), "`profgpu explain` lists words, `profgpu rules` lists rules")};
   std::string out = wrap(fmt::format("{}: {}", rule->id, rule->summary), width, "") + "\n";
   out += wrap(rule->meaning, width, "") + "\nHow it is computed\n" + wrap(rule->computation, width, "  ");
-  out += fmt::format("  Default threshold: {}{}{}; change it with --threshold {}=VALUE.\n\nWhat to change, best first\n",
-                     rule->threshold, rule->unit.empty() ? "" : " ", rule->unit, rule->id);
+  out += fmt::format("  Default threshold: {}; change it with --threshold {}=VALUE.\n\nWhat to change, best first\n",
+                     threshold_text(*rule), rule->id);
   for (std::string_view advice : rule->advice) out += wrap(advice, width, "  - ");
   if (!rule->by_framework.empty()) out += "\nBy framework, if the trace shows it\n";
   for (const FrameworkFix& f : rule->by_framework)
@@ -118,7 +126,7 @@ const Command kRules{
 
 const Command kExplain{
     .name = "explain",
-    .summary = "explain a rule, or a word of reports",
+    .summary = "explain a rule, or a term used in reports",
     .positional = "[WORD...]",
     .positional_help = "a rule's name, as findings show it; a word or abbreviation, such as MFU; or deepspeed. Without it: "
                        "a list of words",

@@ -350,7 +350,7 @@ void say_what_is_left_out(const LogRows& rows) {
 }
 
 Outcome log(const Arguments& arguments) {
-  if (arguments.has("--help-query")) return write_text(log_column_help());
+  if (arguments.has("--help-query")) return write_text(log_column_help(stdout_is_terminal() ? output_width() : 0));
   auto options = log_options(arguments);
   if (!options) return Outcome::usage(options.error());
   auto devices = open_shown("log", options->devices);

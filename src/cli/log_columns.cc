@@ -286,10 +286,18 @@ std::vector<LogColumn> default_log_columns(LogFormat format, std::optional<Times
   return columns;
 }
 
-std::string log_column_help() {
+std::string log_column_help(int width) {
   std::string out;
   const auto add = [&](std::string_view name, std::string_view smi, std::string_view unit, std::string_view help) {
-    out += fmt::format("{:<32} {:<46} {:<5} {}\n", name, smi, unit, help);
+    if (width == 0) {
+      out += fmt::format("{:<32} {:<46} {:<5} {}\n", name, smi, unit, help);
+      return;
+    }
+    std::string names(name);
+    if (!smi.empty()) append_listed(names, smi, "  ");
+    if (!unit.empty()) names += fmt::format("  [{}]", unit);
+    for (const std::string& line : wrapped(names, width)) out += line + "\n";
+    for (const std::string& line : wrapped(help, width - 4)) out += "    " + line + "\n";
   };
   add("field", "nvidia-smi's name", "unit", "meaning");
   for (const Plain& p : kPlain) add(p.name, p.smi, "", p.help);

@@ -36,8 +36,8 @@ MetricSet metrics_of(const std::vector<LogColumn>& columns);
 /// Whether a column needs a device's facts.
 bool has_facts(const std::vector<LogColumn>& columns);
 std::vector<LogColumn> default_log_columns(LogFormat format, std::optional<TimestampStyle> style);
-/// All names, for --help-query.
-std::string log_column_help();
+/// All names, for --help-query. `width`: of the terminal, which gets the meaning below the names; 0: a line for each.
+std::string log_column_help(int width);
 
 /// Turns readings into lines. JSON without --query is what SampleWriter writes. A queried metric without a new value
 /// keeps its last one.

@@ -107,8 +107,8 @@ const Command kMcp{
         "the client names are opened, never changed. Answers are small, with stable row keys and pages. Resources: the "
         "guide for agents, every key of the report, the tables, every rule. Prompts: diagnose_run, did_it_help.\n\n"
         "With --http each request needs the header Authorization: Bearer TOKEN. The token is PROFGPU_MCP_TOKEN, else a "
-        "new one, which is printed on standard error. Host and Origin must name this machine.\n\n"
-        "Protocol versions 2025-06-18, 2025-03-26 and 2024-11-05. The server ends with its input.",
+        "new one, which is printed on standard error. Host and Origin must be localhost.\n\n"
+        "Protocol versions 2025-06-18, 2025-03-26 and 2024-11-05. The server exits when its input closes.",
     .run = mcp,
 };
 

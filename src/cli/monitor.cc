@@ -197,8 +197,8 @@ const Command kMonitor{
                   "other alerts"},
                  {"profgpu monitor --help-alerts", "what is watched for"}},
     .notes =
-        "An alert is raised when its condition was true for its time, and cleared when it was false for as long, at most "
-        "one minute. The command gets PROFGPU_ALERT (the name), PROFGPU_ALERT_STATE (raised or cleared) and _SEVERITY, "
+        "An alert is raised when its condition has been true for the time after `for`, and cleared when it has been false "
+        "for as long, at most one minute. The command gets PROFGPU_ALERT (the name), PROFGPU_ALERT_STATE (raised or cleared) and _SEVERITY, "
         "_SUMMARY, _CONDITION, _VALUE, _TIME, _SINCE, _GPU, _UUID, _MODEL and _HOST in its environment, and all of it as "
         "JSON on standard input.\n\n"
         "The log has the rows of `profgpu log` and rows for alerts; SIGHUP reopens it. When the disk is full, one message "

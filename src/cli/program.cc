@@ -191,6 +191,30 @@ std::string with_command(const std::vector<std::string>& words) {
   return line;
 }
 
+// What people call a command that has another name here, or that is an option of one.
+std::string_view command_for(std::string_view word) {
+  constexpr std::pair<std::string_view, std::string_view> kWords[] = {
+      {"compare", "profgpu diff{rest}"},
+      {"memory", "profgpu analyze{rest}"},
+      {"report", "profgpu analyze{rest}"},
+      {"view", "profgpu analyze{rest}"},
+      {"show", "profgpu analyze{rest}"},
+      {"open", "profgpu analyze{rest}"},
+      {"timeline", "profgpu analyze{rest} --html report.html"},
+      {"flamegraph", "profgpu export{rest} --to folded"},
+      {"list", "profgpu devices"},
+  };
+  const auto* found = std::ranges::find(kWords, word, [](const auto& pair) { return pair.first; });
+  return found != std::end(kWords) ? found->second : "";
+}
+
+// " rec0 rec1"
+std::string rest_of(const std::vector<std::string>& words) {
+  std::string rest;
+  for (const std::string& word : masked_words({words.begin() + 1, words.end()})) rest += " " + word;
+  return rest;
+}
+
 Error unknown_command(const std::vector<std::string>& words) {
   const std::string& word = words.front();
   if (is_left_out(word))
@@ -200,11 +224,18 @@ Error unknown_command(const std::vector<std::string>& words) {
   if (word == "ncu")
     return {unknown_word(word), "`profgpu ncu-command TRACE` writes ncu's command line for the kernels of a trace that "
                                 "are worth it, and `profgpu analyze` reads what ncu writes"};
-  if (word.starts_with("-")) return {unknown_word(word), "options follow a command's name: " + with_command(words)};
+  if (word.starts_with("-"))
+    return {unknown_word(word), did_you_mean(word, {"--help", "--version"},
+                                             "options follow a command's name: " + with_command(words))};
+  if (const std::string_view ours = command_for(word); !ours.empty())
+    return {unknown_word(word), fmt::format(fmt::runtime(ours), fmt::arg("rest", rest_of(words)))};
   const Error unknown{unknown_word(word)};
   if (struct stat s{}; ::stat(word.c_str(), &s) == 0)
     return {unknown.message, "to read a trace: profgpu analyze " + word};
 #ifdef PROFGPU_COLLECT
+  const bool is_file = word.find('/') != word.npos || word.ends_with(".py") || word.ends_with(".sh");
+  if (!names_program(word) && is_file)
+    return {word + ": no such file here", "to run a program: profgpu run -- python train.py"};
   if (!names_program(word) && is_meant_to_run(word))
     return {word + ": no such program or file", "profgpu runs programs that are installed: activate their environment first"};
   const std::string otherwise = names_program(word) ? "to run and record it: profgpu run -- " + word
@@ -238,7 +269,8 @@ bool is_command_line(const Command& run, const std::vector<std::string>& words) 
 }  // namespace
 
 ExitCode run_program(const std::vector<std::string>& typed) {
-  const auto [words, notes] = own_words_for(typed);
+  const auto [words, notes, refusal, instead] = own_words_for(typed);
+  if (!refusal.empty()) return end_with("", Outcome::usage({refusal, instead}));
   if (words.empty()) {
     print_message(overview_help());
     return ExitCode::kUsage;

@@ -114,6 +114,8 @@ void RunRecording::cancel() {
 
 Status RunRecording::finish(const RunSession& session) {
   host_statistics_ = host_->stop();
+  if (const CommandEnd& end = session.last; end.exit_code != 0 && end.signal == 0 && !end.interrupted)
+    failure_ = fmt::format("{} ended with exit {}", base_name(command_.front()), end.exit_code);
   summary_ = summary_of_recording(folder_.path,
                                   {options_.request.run, folder_.host, started_by_launcher_, begun_unix_ns_});
   return write_session(&session);
@@ -201,10 +203,12 @@ std::vector<std::string> RunRecording::problems() const {
                               plural(static_cast<int64_t>(host_statistics_.left_out), "thread was", "threads were"),
                               format_count(ThreadWatch::kMaxThreads)));
   const RecordedProcess sum = total();
-  if (processes().empty())
+  if (failed_early())
+    out.push_back(failure_ + " before anything was recorded: fix that first");
+  else if (processes().empty())
     out.emplace_back(
-        "no process was recorded: none used CUDA, NVTX, NCCL or MPI, nor a loader or optimizer of PyTorch (in a Python "
-        "that reads PYTHONPATH); or the environment did not reach them (sudo, ssh, docker, srun --export=NONE)");
+        "no process was recorded: either none used CUDA, NVTX, NCCL, MPI or PyTorch, or the environment did not reach it "
+        "(sudo, ssh, docker, srun --export=NONE, python -E)");
   else if (runs_mpi_ && sum.kernels == 0 && sum.collectives > 0)
     return out;   // of the host alone, as MPI programs are
   else if (has_no_device())

@@ -43,6 +43,8 @@ class RunRecording {
   /// Whether it can show how threads ran, even if it is_empty().
   [[nodiscard]] bool has_threads() const { return host_statistics_.samples > 1; }
   [[nodiscard]] std::vector<std::string> problems() const;
+  /// The command failed before anything was recorded.
+  [[nodiscard]] bool failed_early() const { return is_empty() && !failure_.empty(); }
   /// For the summary document.
   [[nodiscard]] Record document() const;
 
@@ -56,6 +58,7 @@ class RunRecording {
   RecordingFolder folder_;
   bool started_by_launcher_ = false;   ///< one of several profgpu processes
   bool runs_mpi_ = false;
+  std::string failure_;                ///< how the command failed, once it has ended: "python3 ended with exit 2"
   CommandEnvironment environment_;
   std::vector<DeviceInfo> devices_;
   bool found_no_device_ = false;       ///< although it looked for them

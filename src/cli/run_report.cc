@@ -114,6 +114,7 @@ std::string shown_path(const std::string& path) {
 std::vector<std::string> next_commands(const RunReport& r) {
   if (r.recording) {
     std::vector<std::string> next;
+    if (r.recording->failed_early()) return next;
     if (r.recording->is_empty()) next.emplace_back("profgpu doctor");
     if (!r.recording->is_empty() || r.recording->has_threads())
       next.push_back("profgpu analyze " + shell_line({shown_path(r.recording->folder().path)}));
@@ -126,9 +127,9 @@ std::vector<std::string> next_commands(const RunReport& r) {
   std::vector<std::string> next;
   if (!r.findings.empty()) next.push_back("profgpu explain " + r.findings.front().rule);
   const std::string& samples = r.options.samples;
-  next.push_back(r.session.sample_rows > 0
-                     ? "profgpu analyze " + shell_line({samples.empty() ? r.options.folder + "/samples.jsonl" : samples})
-                     : "profgpu run --samples run.jsonl -- " + command);
+  if (r.session.sample_rows > 0)
+    next.push_back("profgpu analyze " + shell_line({samples.empty() ? r.options.folder + "/samples.jsonl" : samples}));
+  next.push_back("profgpu run --trace -o rec -- " + command);   // samples show that it is slow, a trace why
   return next;
 }
 

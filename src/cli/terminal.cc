@@ -34,7 +34,8 @@ int width_of(int fd) {
 
 bool colour_of(Colour when, bool terminal) {
   if (when != Colour::kAuto) return when == Colour::kAlways;
-  return terminal && environment("NO_COLOR").empty() && environment("TERM") != "dumb";
+  const std::string_view term = environment("TERM");
+  return terminal && environment("NO_COLOR").empty() && !term.empty() && term != "dumb";
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "mcp/pages.h"
 #include "view/overview.h"
+#include "view/terminal.h"
 
 namespace profgpu {
 namespace {
@@ -159,7 +160,8 @@ Result<Record> paged_section(const ToolCall& call, const OpenRun& run, const std
   if (value->is_null()) {
     std::vector<std::string> names;
     for (const Value& section : sections_of(run)) names.push_back(*section.text());
-    return Error{"nothing was recorded for section \"" + name + "\"",
+    const bool known = std::ranges::find(kReportSections, name) != std::end(kReportSections) || find_section(name);
+    return Error{(known ? "nothing was recorded for section \"" : "there is no section \"") + name + "\"",
                  did_you_mean(name, names, "sections of this run: " + joined(names))};
   }
   add_page(answer, *value, name, page_of(call.arguments));

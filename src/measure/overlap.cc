@@ -98,7 +98,7 @@ void hidden_share(Bench& bench, const Pairing& p, double product_ns, double coll
   // As much of both as makes them equally long: then the most can be hidden.
   const int64_t products = count_for(collective_ns, product_ns), collectives = count_for(product_ns, collective_ns);
   const auto both = bench.measure(
-      figure_of(bench, p, "both", fmt::format("{} product{} and {} all-reduce{} at once", products, ending(products),
+      figure_of(bench, p, "both", fmt::format("{} GEMM{} and {} all-reduce{} at once", products, ending(products),
                                        collectives, ending(collectives))), 0,
       timed(p, [](int64_t) { return ok(); },
             [&](int64_t calls) {
@@ -152,7 +152,7 @@ void run_overlap(Bench& bench) {
   bench.measure(figure_of(bench, p, "product_beside", "bf16 8192³ beside all-reduces", "TFLOP/s"), operations,
                 timed(p, [&](int64_t n) { return p.put_collectives(longer(n, product_ns, collective_ns)); }, products,
                       products_done));
-  bench.measure(figure_of(bench, p, "collective_beside", "all-reduce 64 MiB beside products, busbw", "GB/s"), traffic,
+  bench.measure(figure_of(bench, p, "collective_beside", "all-reduce 64 MiB beside GEMMs, busbw", "GB/s"), traffic,
                 timed(p, [&](int64_t n) { return p.put_products(longer(n, collective_ns, product_ns)); }, collectives,
                       collectives_done));
   hidden_share(bench, p, product_ns, collective_ns);
@@ -163,7 +163,7 @@ void run_overlap(Bench& bench) {
 extern const Benchmark kOverlap;
 const Benchmark kOverlap{
     .name = "overlap",
-    .summary = "how much products and all-reduces slow each other, and what can be hidden",
+    .summary = "how much GEMMs and all-reduces slow each other, and what can be hidden",
     .run = run_overlap,
 };
 

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kReadable = 120;  // what is set at the right stays near what it belongs to
 constexpr size_t kMaxBlocks = 4;
-constexpr int kLabel = 13;      // "  processes  "
+constexpr int kLabel = 15;      // "  temperature  "
 constexpr size_t kMaxProcesses = 6, kMaxReasons = 3;
 constexpr double kShown_pct = 0.5;  // shares below that are nothing
 constexpr double kMiB = 1 << 20, kGiB = 1 << 30, kSecond = 1e9;
@@ -49,8 +49,8 @@ std::string busy_text(const DeviceTelemetry& t) {
   }
   std::string out = format_percent(*busy.mean);
   if (t.utilization_p5 && t.utilization_p50 && t.utilization_p95 && busy.max.value_or(0) > 0)
-    out += fmt::format("   p5 {}   p50 {}   p95 {}", whole_text(*t.utilization_p5), whole_text(*t.utilization_p50),
-                       whole_text(*t.utilization_p95));
+    out += fmt::format("   p5 {} %   p50 {} %   p95 {} %", whole_text(*t.utilization_p5),
+                       whole_text(*t.utilization_p50), whole_text(*t.utilization_p95));
   if (t.idle_pct && *t.idle_pct >= kShown_pct)
     out += fmt::format("   idle (<5 %) {} of the time", format_percent(*t.idle_pct, 0));
   return out;
@@ -90,10 +90,9 @@ std::string memory_text(const DeviceTelemetry& t) {
   if (total && *total > 0) {
     out = *total >= kGiB ? fmt::format("{:.1f} of {:.1f} GiB", *used.max / kGiB, *total / kGiB)
                          : out + " of " + format_bytes(*total);
-    out += fmt::format(" at most ({})", format_percent(100 * *used.max / *total, 0));
-  } else {
-    out += " at most";
+    out += fmt::format(" ({})", format_percent(100 * *used.max / *total, 0));
   }
+  out = "peak " + out;
   if (used.mean) out += ", mean " + format_bytes(*used.mean);
   if (const auto growth = t.memory_growth_bytes_per_s; growth && total && *growth * 3600 > *total / 100)
     out += fmt::format("; grows by {} a minute", format_bytes(*growth * 60));
@@ -103,8 +102,8 @@ std::string memory_text(const DeviceTelemetry& t) {
 std::string power_text(const DeviceTelemetry& t) {
   const SeriesSummary power = t.power();
   std::string out;
-  if (power.mean) out = format_watts(*power.mean) + " mean";
-  if (power.mean && power.max) out += ", " + format_watts(*power.max) + " at most";
+  if (power.mean) out = "mean " + format_watts(*power.mean);
+  if (power.mean && power.max) out += ", max " + format_watts(*power.max);
   const auto constant = t.constants.find(Metric::kPowerLimit);
   const auto limit =
       constant != t.constants.end() ? std::optional(constant->second) : t.summary(Metric::kPowerLimit).last;
@@ -121,11 +120,11 @@ std::string power_text(const DeviceTelemetry& t) {
 std::string temperature_text(const DeviceTelemetry& t) {
   const SeriesSummary core = t.summary(Metric::kTemperature);
   if (!core.mean || !core.max) return {};
-  std::string out = fmt::format("{} °C mean, {} at most", whole_text(*core.mean), whole_text(*core.max));
+  std::string out = fmt::format("mean {} °C, max {}", whole_text(*core.mean), whole_text(*core.max));
   if (const auto limit = t.constants.find(Metric::kTemperatureSlowdown); limit != t.constants.end())
-    out += fmt::format(" (slows down at {})", whole_text(limit->second));
+    out += fmt::format(" (throttles at {})", whole_text(limit->second));
   if (const auto memory = t.summary(Metric::kMemoryTemperature).max)
-    out += fmt::format("; memory {} at most", whole_text(*memory));
+    out += fmt::format("; memory max {}", whole_text(*memory));
   return out;
 }
 
@@ -182,7 +181,7 @@ void add_processes(Lines& lines, const DeviceTelemetry& t, int width) {
     line.add(padded_left(pid_of(i), pid_width)).skip(1);
     line.add(padded_right(truncated(name_of(i), name_width), name_width));
     if (const auto peak = t.processes[i].memory_peak_bytes)
-      line.skip(3).add(format_bytes(static_cast<double>(*peak)) + " at most");
+      line.skip(3).add("peak " + format_bytes(static_cast<double>(*peak)));
     lines.push_back(std::move(line));
   }
   if (count > shown)
@@ -236,7 +235,7 @@ Lines device_block(const DeviceTelemetry& t, int width) {
     add(lines, "activity", activity_text(t), width);
     add(lines, "memory", memory_text(t), width);
     add(lines, "power", power_text(t), width);
-    add(lines, "heat", temperature_text(t), width);
+    add(lines, "temperature", temperature_text(t), width);
     add(lines, "clocks", clocks_text(t), width);
     add(lines, "links", links_text(t), width);
     add_processes(lines, t, width);

@@ -47,13 +47,13 @@ std::string show(const std::vector<DeviceTelemetry>& devices, int width,
 TEST(DeviceLines, OneDevice) {
   EXPECT_EQ("\n" + show({device()}, 100), R"(
 GPU 0  NVIDIA H200, driver 580.159                                   python train.py, 62.4 s, exit 0
-  busy       71.3 %   p5 0   p50 88   p95 99   idle (<5 %) 18 % of the time
-             ▇▇▇▇▁▁▇▇▇▇▁▁▇▇▇▇▁▁▇▇▇▇▁▁▇▇▇▇▁▁▇   one column = 2.0 s
-  memory     61.2 of 139.8 GiB at most (44 %), mean 58.9 GiB
-  power      412 W mean, 655 W at most; 25.7 kJ by the board's counter (578 J for each busy second)
-  heat       61 °C mean, 70 at most (slows down at 87)
-  clocks     SM 1,755 MHz mean of 1,980; held back 12 % of the time by the power limit
-  processes  4711 python train.py   61.0 GiB at most
+  busy         71.3 %   p5 0 %   p50 88 %   p95 99 %   idle (<5 %) 18 % of the time
+               ▇▇▇▇▁▁▇▇▇▇▁▁▇▇▇▇▁▁▇▇▇▇▁▁▇▇▇▇▁▁▇   one column = 2.0 s
+  memory       peak 61.2 of 139.8 GiB (44 %), mean 58.9 GiB
+  power        mean 412 W, max 655 W; 25.7 kJ by the board's counter (578 J for each busy second)
+  temperature  mean 61 °C, max 70 (throttles at 87)
+  clocks       SM 1,755 MHz mean of 1,980; held back 12 % of the time by the power limit
+  processes    4711 python train.py   peak 61.0 GiB
 )");
 }
 
@@ -65,7 +65,7 @@ TEST(DeviceLines, WhatIsNotKnownHasNoLine) {
   bare.processes[0].memory_peak_bytes = 1 << 20;
   bare.why_absent[Metric::kUtilization] = "not on a MIG instance";
   EXPECT_EQ(lines_of(show({bare}, 100, "x"))[0], "GPU 0" + std::string(94, ' ') + "x");
-  EXPECT_EQ(lines_of(show({bare}, 100, "x"))[1], "  busy       not known: not on a MIG instance");
+  EXPECT_EQ(lines_of(show({bare}, 100, "x"))[1], "  busy         not known: not on a MIG instance");
   EXPECT_EQ(lines_of(show({bare}, 100, "x")).size(), 3u) << "and its process";
   DeviceTelemetry silent;
   silent.device.index = 1;
@@ -103,7 +103,7 @@ TEST(DeviceLines, ErrorsAreSaidOfOneDeviceAndOfMany) {
   DeviceTelemetry bad = device(3);
   bad.grown = {{Metric::kXidErrors, 2}, {Metric::kEccUncorrected, 1}, {Metric::kPcieReplays, 0}};
   bad.series[Metric::kXidLast].last = 79;
-  EXPECT_NE(show({bad}, 100).find("  errors     2 driver errors (Xid), the last 79, 1 memory error not corrected\n"),
+  EXPECT_NE(show({bad}, 100).find("  errors       2 driver errors (Xid), the last 79, 1 memory error not corrected\n"),
             std::string::npos);
   std::vector<DeviceTelemetry> many(8, device());
   EXPECT_EQ(show(many, 120).find('!'), std::string::npos);

@@ -53,6 +53,7 @@ ListItem finding_item(const Report& report, const Finding& f) {
 ListItem device_item(const DeviceOverview& d) {
   std::string text;
   if (d.busy_pct) text += " busy " + format_percent(*d.busy_pct);
+  if (d.unrecorded_pct > 0) text += ", not recorded " + format_percent(d.unrecorded_pct);
   if (d.idle_pct) text += ", idle " + format_percent(*d.idle_pct);
   for (size_t i = 0; i < d.causes.size(); ++i)
     text += (i ? ", " : ": ") + d.causes[i].name + " " + format_percent(d.causes[i].pct);
@@ -217,10 +218,10 @@ class Document {
     const size_t lines = rows_ > 0 ? rows_ : rank_->snapshot->peak.holders.size();
     const SnapshotParts parts = snapshot_parts(*rank_->snapshot, rank_->memory.capacity_bytes, lines);
     if (report_.verdict.find(parts.sentence) == std::string::npos) to_.paragraph({{parts.sentence}});
-    for (const ReportPart* part : {&parts.devices, &parts.categories, &parts.holders}) {
+    for (const ReportPart* part : {&parts.devices, &parts.categories, &parts.savings, &parts.holders}) {
       if (part->table.rows.empty() && part->sentences.empty()) continue;
       heading(part->title + rank_suffix(report_, *rank_));
-      table(part->table, {}, Holds::kWords);
+      if (!part->table.rows.empty()) table(part->table, {}, Holds::kWords);
       bullets(part->sentences);
     }
   }
@@ -232,6 +233,7 @@ class Document {
       heading(all[i].title);
       bullets(all[i].sentences);
       if (!all[i].table.rows.empty()) table(all[i].table, {}, Holds::kWords);
+      if (all[i].left_out > 0) more(0, all[i].left_out);
     }
   }
 

@@ -100,7 +100,7 @@ ReportPart model_part(const Report& report, const RankReport& rank) {
   }
   std::string sizes = fmt::format("{}: {} billion weights", m.type, billions(*m.parameters));
   if (*m.active_parameters < 0.99 * *m.parameters)
-    sizes += fmt::format(", {} billion in a token's products", billions(*m.active_parameters));
+    sizes += fmt::format(", {} billion in a token's GEMMs", billions(*m.active_parameters));
   part.sentences.push_back(std::move(sizes));
   std::string flops = fmt::format("{} of a token: {} GFLOP for weights", m.training ? "forward and backward" : "forward",
                                   billions(*m.flops_per_token));

@@ -15,14 +15,23 @@ namespace {
 Value ranks_value(const std::vector<int>& ranks) { return ranks.empty() ? Value() : Value(ranks_text(ranks)); }
 
 Table waits_table(const FlightReport& flight, size_t most) {
-  Table table{{"call", "group", "waiting", "missing", "behind", "completed"}, {}};
-  std::vector<FlightWait> waits = flight.waits;  // those of most ranks first
-  std::ranges::stable_sort(waits, std::greater(), [](const FlightWait& w) { return w.waiting.size(); });
+  Table table{{"call", "group", "waiting", "missing", "behind"}, {}};
+  // The calls that suspects do not finish, then those in which most ranks wait.
+  const auto of_suspect = [&](const FlightWait& w) {
+    return std::ranges::any_of(flight.suspects, [&](const FlightSuspect& s) {
+      return std::ranges::count(w.waiting, s.rank) + std::ranges::count(w.missing, s.rank) > 0 &&
+             s.call.find(fmt::format("{} #{} ", w.name, w.sequence)) != std::string::npos;
+    });
+  };
+  std::vector<FlightWait> waits = flight.waits;
+  std::ranges::stable_sort(waits, std::greater(), [&](const FlightWait& w) {
+    return std::pair(of_suspect(w), w.waiting.size());
+  });
   for (const FlightWait& w : waits) {
     if (table.rows.size() >= most) break;
-    table.rows.push_back({fmt::format("{} #{}", w.name, w.sequence),
-                          w.description.empty() ? w.process_group : w.description, ranks_value(w.waiting),
-                          ranks_value(w.missing), ranks_value(w.behind), ranks_value(w.completed)});
+    table.rows.push_back({fmt::format("{} #{}, group {}", w.name, w.sequence, w.process_group),
+                          w.description.empty() ? Value() : Value(w.description), ranks_value(w.waiting),
+                          ranks_value(w.missing), ranks_value(w.behind)});
   }
   return table;
 }
@@ -39,6 +48,8 @@ ReportPart flight_part(const FlightReport& flight, size_t most) {
   if (!flight.without_dump.empty()) part.sentences.push_back("no dump of " + ranks_text(flight.without_dump));
   if (!flight.hangs()) part.sentences.push_back("no rank waits in a collective");
   part.table = waits_table(flight, most);
+  part.left_out = flight.waits.size() - part.table.rows.size();
+  part.section = "hang";
   return part;
 }
 

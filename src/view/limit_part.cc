@@ -25,9 +25,9 @@ struct PartWords {
   std::string_view part, words;
 };
 constexpr std::array kPartWords = {PartWords{"necessary_work", "the least time for its work"},
-                                   PartWords{"products", "products below peak"},
+                                   PartWords{"products", "GEMMs below peak"},
                                    PartWords{kReducedClock, "a clock below that of the peaks"},
-                                   PartWords{"memory_bound", "memory-bound kernels slower than the memory"},
+                                   PartWords{"memory_bound", "kernels below memory bandwidth"},
                                    PartWords{"small_kernels", "kernels too small for the GPU"},
                                    PartWords{"recomputation", "recomputation"},
                                    PartWords{"unknown_work", "kernels of unknown work"},
@@ -35,13 +35,17 @@ constexpr std::array kPartWords = {PartWords{"necessary_work", "the least time f
                                    PartWords{"exposed_copies", "exposed copies"},
                                    PartWords{"outside", "before or after all device work"}};
 
-constexpr std::string_view kLeftOutWords = "left out: untraced work or no requests";
+}  // namespace
 
-std::string part_words(std::string_view part) {
+std::string distance_part_words(std::string_view part) {
   for (const PartWords& p : kPartWords)
     if (p.part == part) return std::string(p.words);
   return words(part);
 }
+
+namespace {
+
+constexpr std::string_view kLeftOutWords = "left out: untraced work or no requests";
 
 // Of what is beyond the limit. Idle time of all causes is one share.
 std::vector<Share> shares_of(const Distance& d) {
@@ -50,7 +54,7 @@ std::vector<Share> shares_of(const Distance& d) {
   for (const DistancePart& p : d.parts) {
     if (p.name.starts_with("idle")) idle.pct += p.wall_pct;
     else if (p.name != "necessary_work" && p.name != "unknown_work")
-      shares.push_back({part_words(p.name), std::nullopt, p.wall_pct});
+      shares.push_back({distance_part_words(p.name), std::nullopt, p.wall_pct});
   }
   shares.push_back(idle);
   std::erase_if(shares, [](const Share& s) { return s.pct < kMinSharePct; });
@@ -84,16 +88,19 @@ std::string sentence_of(const RankReport& rank, const std::string& suffix) {
     return format_duration(static_cast<double>(ns) / static_cast<double>(std::max<int64_t>(d.steps, 1)));
   };
   const bool in_part = percent_of(d.left_out_ns, d.steps_ns()) >= kMinLeftOutPct;
-  const std::string what = in_part ? fmt::format("The known {} of this {}'s {}", each(d.wall_ns), of, each(d.steps_ns()))
-                                   : fmt::format("This {}", of);
+  const std::string what = in_part ? fmt::format("the known {} of this {}'s {}", each(d.wall_ns), of, each(d.steps_ns()))
+                                   : fmt::format("this {}", of);
   const std::string shares = joined(shares_of(d), ", ", [](const Share& s) {
     return fmt::format("{} {}", format_percent(s.pct, 0), s.name);
   });
-  return fmt::format("{} {} {}{:.{}f} times {} limit{}{}", suffix.empty() ? what : what + suffix + ",",
-                     in_part ? "are" : "is",
-                     d.times_limit_is_lower_bound ? "at least " : "", *d.times_limit, *d.times_limit < 9.95 ? 1 : 0,
-                     in_part ? "their" : "its",
-                     utilization.empty() ? "" : " (" + utilization + ")", shares.empty() ? "" : ": " + shares);
+  const std::string whose = what + (suffix.empty() ? "" : suffix + ",");
+  const std::string could = *d.times_limit < 1.05
+                                ? fmt::format("The hardware could run {} no faster", whose)
+                                : fmt::format("The hardware could run {} {}{:.{}f}x as fast", whose,
+                                              d.times_limit_is_lower_bound ? "at least " : "", *d.times_limit,
+                                              *d.times_limit < 9.95 ? 1 : 0);
+  return could + (utilization.empty() ? "." : " (" + utilization + ").") +
+         (shares.empty() ? "" : " What keeps it from that: " + shares + ".");
 }
 
 ReportPart summary_part(const RankReport& rank, const std::string& suffix) {
@@ -106,7 +113,7 @@ ReportPart summary_part(const RankReport& rank, const std::string& suffix) {
     if (device->memory_gbps > 0) rates += (rates.empty() ? "memory " : "; memory ") + format_gbps(device->memory_gbps);
     part.sentences.push_back(fmt::format("Limits of {}: {}. From: {}", device->name, rates, device->source));
     if (const auto ratio = rank.limits.clock_ratio())
-      part.sentences.push_back(fmt::format("The clock was {} MHz, the peaks are of {} MHz: products can reach {} of them",
+      part.sentences.push_back(fmt::format("The clock was {} MHz, the peaks are of {} MHz: GEMMs can reach {} of them",
                                            format_count(std::llround(*rank.limits.clock_mhz)),
                                            format_count(device->clock_mhz), format_percent(100 * *ratio, 0)));
   }
@@ -120,7 +127,7 @@ ReportPart summary_part(const RankReport& rank, const std::string& suffix) {
                     rank.counters->matched, *rank.counters->limit_error_pct));
   if (!rank.distance.limit_ns) return part;
   for (const DistancePart& p : rank.distance.parts)
-    part.table.rows.push_back({part_words(p.name), p.total_ns, p.wall_pct});
+    part.table.rows.push_back({distance_part_words(p.name), p.total_ns, p.wall_pct});
   if (rank.distance.left_out_ns > 0)
     part.table.rows.push_back({std::string(kLeftOutWords), rank.distance.left_out_ns, Value()});
   return part;

@@ -15,7 +15,7 @@ namespace {
 std::string time_text(int64_t ns) { return format_duration(static_cast<double>(ns)); }
 
 std::string speed_text(const LogThroughput& t) {
-  std::string text = fmt::format("{} of {}: mean {}", plural(t.lines, "line", "lines"),
+  std::string text = fmt::format("{} for {}: mean {}", plural(t.lines, "log line", "log lines"),
                                  plural(t.iterations, "step", "steps"), time_text(*t.mean_ns));
   text += fmt::format(", median {}, p95 {}, longest {}", time_text(*t.median_ns), time_text(*t.p95_ns),
                       time_text(*t.max_ns));

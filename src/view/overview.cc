@@ -40,19 +40,29 @@ std::vector<Share> mpi_shares(const MpiTime& mpi, double step_ns) {
   return all;
 }
 
-DeviceOverview device_overview(const DeviceUse& use) {
+// "GPU 0 over 6 steps (1.05 s)": the window of its shares.
+std::string device_title(const std::string& name, const DeviceUse& use, const RankReport& rank) {
+  const std::string time = format_duration(static_cast<double>(use.window_ns));
+  const int64_t measured = rank.average_step && rank.steps.marked() ? rank.average_step->steps : 0;
+  const auto all = static_cast<int64_t>(rank.steps.steps.size());
+  if (measured > 0 && (use.of_steps || measured == all))
+    return fmt::format("{} over {} ({})", name, plural(measured, "step", "steps"), time);
+  return name + ", " + time;
+}
+
+DeviceOverview device_overview(const DeviceUse& use, const RankReport& rank) {
   DeviceOverview out;
   out.name = "GPU " + format_count(use.device);
-  out.title = out.name + ", " + format_duration(static_cast<double>(use.window_ns));
-  if (use.of_steps) out.title += " without warm-up";
+  out.title = device_title(out.name, use, rank);
   for (const IdleShare& idle : use.idle)
-    if (idle.window_pct >= kVisiblePct)
+    if (idle.window_pct >= kVisiblePct && idle.cause != IdleCause::kUntracedWork)
       out.causes.push_back({words(idle_cause_name(idle.cause)), static_cast<double>(idle.total_ns), idle.window_pct});
   if (use.window_ns <= 0) return out;
   const auto share = [&](int64_t ns) { return percent_of(ns, use.window_ns); };
   out.busy_pct = use.busy_pct();
-  out.idle_pct = share(use.window_ns - use.busy_ns);
   const double untraced_pct = use.idle_pct(IdleCause::kUntracedWork);
+  out.unrecorded_pct = untraced_pct >= kVisiblePct ? untraced_pct : 0;
+  out.idle_pct = std::max(0.0, share(use.window_ns - use.busy_ns) - out.unrecorded_pct);
   const double no_requests_pct = use.idle_pct(IdleCause::kNoRequests);
   if (const double without = untraced_pct + no_requests_pct; without >= kNotableUntracedPct && without < 100)
     out.notes.push_back(fmt::format("busy {} of {}", format_percent(100 * *out.busy_pct / (100 - without)),
@@ -86,10 +96,13 @@ StepOverview step_overview(const RankReport& rank) {
   const auto mean_ns = static_cast<double>(rank.average_step->duration_ns);
   out.title += (steps ? " of " : ", ") + format_duration(mean_ns);
   // The host launches and goes on, or the loop does something between the ranges that it marks.
-  const std::string elapsed = format_duration(static_cast<double>(rank.average_step->elapsed_ns));
-  if (steps && elapsed != format_duration(mean_ns))
-    out.title = fmt::format("A step of {}, 100 % = {} {}", elapsed, format_duration(mean_ns),   // the phases' shares
-                            rank.average_step->works_between ? "in its range" : "on the host");
+  const auto elapsed_ns = static_cast<double>(rank.average_step->elapsed_ns);
+  const bool later = steps && format_duration(elapsed_ns) != format_duration(mean_ns);
+  const double whole_ns = later && elapsed_ns > mean_ns ? elapsed_ns : mean_ns;
+  if (later) out.title = "A step of " + format_duration(elapsed_ns);
+  if (later && elapsed_ns < mean_ns)
+    out.title += fmt::format(", shares of {} {}", format_duration(mean_ns),
+                             rank.average_step->works_between ? "in its range" : "on the host");
   if (rank.average_step->includes_hang) out.title += " with the one that hangs";
   const bool no_phase = std::ranges::all_of(rank.average_step->phases, [](const PhaseShare& phase) {
     return phase.name == phase_name(Phase::kOther) || phase.wall_pct < kVisiblePct;
@@ -98,15 +111,20 @@ StepOverview step_overview(const RankReport& rank) {
     out.phases = mpi_shares(*rank.mpi, mean_ns);
     return out;
   }
+  const auto add_share = [&](std::string name, double ns) {
+    const double pct = whole_ns > 0 ? 100 * ns / whole_ns : 0;
+    if (pct >= kVisiblePct) out.phases.push_back({std::move(name), ns, pct});
+  };
   for (const PhaseShare& phase : rank.average_step->phases)
-    if (phase.wall_pct >= kVisiblePct)
-      out.phases.push_back({phase_words(phase.name), mean_ns * phase.wall_pct / 100, phase.wall_pct});
+    add_share(phase_words(phase.name), mean_ns * phase.wall_pct / 100);
+  if (whole_ns > mean_ns)
+    add_share(rank.average_step->works_between ? "between steps" : "GPU finishing", whole_ns - mean_ns);
   return out;
 }
 
 std::vector<DeviceOverview> device_overviews(const RankReport& rank) {
   std::vector<DeviceOverview> out;
-  for (const DeviceUse& use : rank.use) out.push_back(device_overview(use));
+  for (const DeviceUse& use : rank.use) out.push_back(device_overview(use, rank));
   return out;
 }
 

@@ -17,16 +17,17 @@ struct Share {
   double pct = 0;
 };
 
-/// The mean step, or the whole trace where it has no steps.
+/// The mean step, or the whole trace where it has no steps. Shares are of the time in its title.
 struct StepOverview {
   std::string title;            ///< "A step of 176 ms"
   std::vector<Share> phases;    ///< those that take time, in the order they have in a step
 };
 
 struct DeviceOverview {
-  std::string title;            ///< "GPU 0, 1.05 s"
+  std::string title;            ///< "GPU 0 over 6 steps (1.05 s)"
   std::string name;             ///< "GPU 0"
   std::optional<double> busy_pct, idle_pct;
+  double unrecorded_pct = 0;    ///< it runs work that the recording lacks: neither busy nor idle
   std::vector<Share> causes;    ///< of idle time, longest first
   std::vector<std::string> notes;  ///< communication and copies
 };
@@ -79,10 +80,14 @@ struct ReportPart {
   std::string title;
   std::vector<std::string> sentences;
   Table table;   ///< may be empty; columns are named as in a report, so that their units follow; texts are words
+  size_t left_out = 0;         ///< rows that the table lacks, which this section of the report has
+  std::string_view section = {};
 };
 
-/// "This step is 3.4 times its limit (MFU 29 %): 31 % products below peak, 14 % idle"; empty where that is not known.
+/// "The hardware could run this step 3.4x as fast (MFU 29 %). What keeps it from that: 31 % GEMMs below peak, 14 % idle."; empty where that is not known.
 std::string distance_sentence(const Report& report, const RankReport& rank);
+/// "GEMMs below peak" for a part of the distance from the limit.
+std::string distance_part_words(std::string_view part);
 /// The rank's distance from its device's limits, and its operators and kernels beside theirs; `most`: rows of a table.
 std::vector<ReportPart> roofline_parts(const Report& report, const RankReport& rank, size_t most);
 /// What its measured steps drew, by phase and by what its device did.
@@ -106,7 +111,10 @@ struct SnapshotParts {
   std::string sentence;
   ReportPart devices;   ///< without rows: one device alone
   ReportPart categories, holders;
+  ReportPart savings;   ///< a sentence for each
 };
+/// What would lower the peak, the best `most` of them; `reasons`: with what that assumes.
+ReportPart savings_part(const SnapshotSection& snapshot, size_t most, bool reasons);
 SnapshotParts snapshot_parts(const SnapshotSection& snapshot, std::optional<int64_t> capacity_bytes, size_t lines);
 
 /// Those that have something to say; none for one rank. `most`: late ranks that have a part of their own, and calls

@@ -1,5 +1,7 @@
 #include "view/terminal.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "analyse/report/quantity.h"
@@ -79,7 +81,10 @@ class FindingLines {
   void short_form(const Finding& finding, int fix_lines) {
     headline(finding, 1);
     if (finding.fix.empty() || fix_lines == 0) return;
-    append(out_, wrapped_after(Line().skip(kFindingIndent).add("→ ", Style::kGood), finding.fix.front(), width_,
+    const Line arrow = Line().skip(kFindingIndent).add("→ ", Style::kGood);
+    const auto& [words, command] = parts_of_fix(finding.fix.front());
+    const bool whole = command.empty() || static_cast<int>(wrapped_after(arrow, finding.fix.front(), width_).size()) <= 1;
+    append(out_, wrapped_after(arrow, whole ? finding.fix.front() : words + ": --section findings has the command", width_,
                                Style::kPlain, fix_lines));
   }
 
@@ -130,7 +135,17 @@ class FindingLines {
     append(out_, wrapped_after(first, text, width_, style, kMaxLines));
   }
   void add_fix(const std::string& text) {
-    add(Line().skip(kFindingIndent).add("→ ", Style::kGood), text, Style::kPlain);
+    const Line arrow = Line().skip(kFindingIndent).add("→ ", Style::kGood);
+    const auto& [words, command] = parts_of_fix(text);
+    if (command.empty() || arrow.width() + display_width(sanitised(text)) <= width_) return add(arrow, text, Style::kPlain);
+    add(arrow, words + ":", Style::kPlain);
+    out_.push_back(std::move(Line().skip(kFindingIndent + 2).add(sanitised(command)).whole()));
+  }
+  // A command to copy is neither wrapped nor cut: "profile it" and "ncu --set full …".
+  static std::pair<std::string, std::string> parts_of_fix(const std::string& text) {
+    for (const std::string_view program : {": ncu ", ": rocprof-compute "})
+      if (const size_t at = text.find(program); at != text.npos) return {text.substr(0, at), text.substr(at + 2)};
+    return {text, ""};
   }
   void add_detail(const std::string& text) { add(Line().skip(kFindingIndent + 2), text, Style::kFaint); }
   // "in normalize (image_transforms.py:390): 105.7 ms per step"
@@ -164,8 +179,11 @@ Lines finding_lines(const Report& report, const PresentOptions& options, bool wh
   if (report.findings.empty()) {
     if (report.ranks.empty() && !whole) return {};
     if (report.verdict_kind == VerdictKind::kInconclusive)
-      return {Line("No findings, but no all-clear: ", Style::kStrong).add("much could not be checked (--section checklist)")};
-    return {Line("No findings: ", Style::kStrong).add("nothing is over its rule's threshold")};
+      return {Line("No findings, but too little was recorded to rule problems out ", Style::kStrong).add("(--section checklist)")};
+    const bool all = !report.checklist.empty() && std::ranges::all_of(report.checklist, [](const Check& c) {
+      return c.verdict == Verdict::kPass;
+    });
+    return {Line("No findings: ", Style::kStrong).add(all ? "every check passed" : "no rule is over its threshold")};
   }
   FindingLines lines(report, layout_width(options));
   lines.heading();
@@ -198,19 +216,30 @@ Lines brief_finding_lines(const Report& report, const PresentOptions& options, s
   return out;
 }
 
-std::vector<std::string> section_names(const Report& report) {
-  std::vector<std::string> names{"findings", "checklist", "inputs"};
-  if (report.job) names.emplace_back("cluster");
-  if (!report.logs.empty()) names.emplace_back("log");
-  if (report.flight) names.emplace_back("hang");
-  if (report.ranks.empty()) return names;
-  for (const Section& section : sections()) names.emplace_back(section.name);
-  return names;
+bool has_section(const Report& report, std::string_view name) {
+  if (name == "findings" || name == "checklist" || name == "inputs") return true;
+  if (name == "cluster") return report.job != nullptr;
+  if (name == "log") return !report.logs.empty();
+  if (name == "hang") return report.flight.has_value();
+  if (find_section(name) == nullptr) return false;
+  const bool known = std::ranges::any_of(report.ranks, [&](const RankReport& rank) {
+    return !section_value(rank, name).is_null();
+  });
+  return known || !section_parts(report, name, 1).empty();   // which say what to record
 }
 
-bool has_section(const Report& report, std::string_view name) {
-  const std::vector<std::string> names = section_names(report);
-  return std::find(names.begin(), names.end(), name) != names.end();
+std::vector<std::string> section_names(const Report& report) {
+  const auto is_empty = [&](std::string_view name) {
+    if (name == "checklist") return report.checklist.empty();
+    return find_section(name) != nullptr && std::ranges::all_of(report.ranks, [&](const RankReport& rank) {
+             const Value content = section_value(rank, name);
+             return content.is_null() || (content.table() != nullptr && content.table()->rows.empty());
+           });
+  };
+  std::vector<std::string> names;
+  for (const std::string_view name : kReportSections)
+    if (name != "brief" && has_section(report, name) && !is_empty(name)) names.emplace_back(name);
+  return names;
 }
 
 namespace {
@@ -320,9 +349,36 @@ Value with_phase_names(const Section& section, Value content) {
   return named;
 }
 
+// What there is of a record: most fields of some need a recording of another kind.
+Value known_of(const Value& whole, std::string_view left_out = {}) {
+  if (whole.record() == nullptr) return whole;
+  Record known;
+  for (const auto& [name, value] : whole.record()->fields)
+    if (name != left_out && !value.is_null() && (value.table() == nullptr || !value.table()->rows.empty()))
+      known.add(name, value);
+  return known;
+}
+
+// A snapshot in sentences, then its tables.
+void add_snapshot(const Report& report, const RankReport& rank, SectionLines& to) {
+  const SnapshotParts parts = snapshot_parts(*rank.snapshot, rank.memory.capacity_bytes, 0);
+  to.out.emplace_back();
+  to.text(Line(), parts.sentence);
+  for (const std::string& text : parts.categories.sentences) to.text(Line("- "), sanitised(text));
+  const ReportPart savings = savings_part(*rank.snapshot, SIZE_MAX, true);
+  if (!savings.sentences.empty()) to.title(Line(savings.title + rank_suffix(report, rank), Style::kStrong));
+  for (const std::string& text : savings.sentences) to.text(Line("- "), sanitised(text));
+}
+
 void add_rank_sections(const Report& report, const Section& section, SectionLines& to) {
   for (const RankReport& rank : report.ranks) {
     to.origin = origin_of(rank);
+    if (section.name == "snapshot" && rank.snapshot) {
+      add_snapshot(report, rank, to);
+      to.value(std::string(section.title) + rank_suffix(report, rank),
+               known_of(section_value(rank, section.name), "savings"));
+      continue;
+    }
     to.value(std::string(section.title) + rank_suffix(report, rank),
              with_phase_names(section, section_value(rank, section.name)));
   }
@@ -377,6 +433,23 @@ bool add_own_parts(const Report& report, const PresentOptions& options, SectionL
   return !parts.empty();
 }
 
+// What a section needs that an input may lack; empty: any trace of the kind has it.
+std::string_view source_of_section(std::string_view name) {
+  constexpr std::pair<std::string_view, std::string_view> kSources[] = {
+      {"cluster", "traces of several ranks"},  {"log", "a training log"},
+      {"hang", "NCCL flight recorder dumps"},  {"snapshot", "a memory snapshot"},
+      {"serving", "steps of an inference engine"}, {"counters", "a report of Nsight Compute"},
+      {"model", "--model-config"},             {"energy", "device samples"}};
+  const auto* found = std::ranges::find(kSources, name, [](const auto& source) { return source.first; });
+  return found != std::end(kSources) ? found->second : "";
+}
+
+std::string missing_section(const Report& report, const std::string& name) {
+  const std::string_view source = source_of_section(name);
+  return fmt::format("This input has nothing for --section {}{}. It has: {}", name,
+                     source.empty() ? "" : fmt::format(" ({})", source), joined(section_names(report)));
+}
+
 // When the first rank called it is a time of day, not how long ago.
 void add_hang(const FlightReport& flight, SectionLines& to) {
   const Value whole = value_of(flight);
@@ -399,11 +472,7 @@ void add_hang(const FlightReport& flight, SectionLines& to) {
 
 void add_logs(const Report& report, SectionLines& to) {
   for (const LogReport& log : report.logs) {
-    Value whole = value_of(log);
-    Record known;   // a log has few of the fields
-    for (const auto& [name, value] : whole.record()->fields)
-      if (!value.is_null() && (value.table() == nullptr || !value.table()->rows.empty())) known.add(name, value);
-    to.value("Log " + log.path, known);
+    to.value("Log " + log.path, known_of(value_of(log)));
   }
 }
 
@@ -415,7 +484,7 @@ Lines section_lines(const Report& report, const PresentOptions& options) {
   SectionLines lines(options);
   if (options.section == "inputs") add_inputs(report, lines);
   else if (!has_section(report, options.section))
-    lines.text(Line(), "no section " + options.section + " here; there are: " + joined(section_names(report)));
+    lines.text(Line(), missing_section(report, options.section));
   else if (options.section == "cluster") add_cluster(report, options, lines);
   else if (options.section == "log") add_logs(report, lines);
   else if (options.section == "hang") add_hang(*report.flight, lines);

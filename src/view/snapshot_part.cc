@@ -1,5 +1,8 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "analyse/report/quantity.h"
 #include "view/overview.h"
 #include "view/wording.h"
 
@@ -25,6 +28,24 @@ ReportPart device_part(const SnapshotSection& snapshot) {
 
 bool has_times(const RankReport& rank) { return !rank.snapshot || !rank.devices.empty() || !rank.ops.empty(); }
 
+ReportPart savings_part(const SnapshotSection& snapshot, size_t most, bool reasons) {
+  ReportPart part{"What would lower the peak", {}, {}};
+  // Sharding in one way or another is one idea; with one GPU it is none.
+  const auto shards = [](const SavingRow& row) { return row.change.find(" GPUs") != std::string::npos; };
+  std::vector<const SavingRow*> chosen;
+  size_t sharded = 0;
+  for (const SavingRow& row : snapshot.savings)
+    if (reasons || !shards(row) || sharded++ == 0) chosen.push_back(&row);
+  if (chosen.size() > most) chosen.resize(most);
+  for (const SavingRow* row : chosen) {
+    std::string text = fmt::format("{}{}: {} instead of {}", row->change, shards(*row) ? " (assumed)" : "",
+                                   format_bytes(static_cast<double>(row->peak_bytes)),
+                                   format_bytes(static_cast<double>(row->peak_bytes + row->saved_bytes)));
+    part.sentences.push_back(reasons ? text + "; " + row->assumes : std::move(text));
+  }
+  return part;
+}
+
 SnapshotParts snapshot_parts(const SnapshotSection& snapshot, std::optional<int64_t> capacity_bytes, size_t lines) {
   SnapshotParts parts;
   const char* const share = snapshot.history_recorded ? "peak_pct" : "share_pct";
@@ -34,25 +55,22 @@ SnapshotParts snapshot_parts(const SnapshotSection& snapshot, std::optional<int6
       (snapshot.history_recorded ? "Memory at the peak" : "Memory held when the snapshot was taken") +
           (snapshot.peak.device ? on_device(snapshot, *snapshot.peak.device) : ""),
       {},
-      {{"category", "held_bytes", share, "blocks", "certain_bytes", "inferred_bytes"}, {}}};
-  for (const CategoryRow& c : snapshot.peak.categories) {
-    const bool known = c.category != MemoryCategory::kUnknown;
-    parts.categories.table.rows.push_back({category_words(c.category), c.bytes, c.peak_pct,
-                                           value_of(only_if(c.blocks > 0, c.blocks)),
-                                           known ? Value(c.certain_bytes) : Value(),
-                                           known ? Value(c.inferred_bytes) : Value()});
-  }
-  if (snapshot.peak.unused_bytes)
+      {{"category", "held_bytes", share, "blocks"}, {}}};
+  for (const CategoryRow& c : snapshot.peak.categories)
     parts.categories.table.rows.push_back(
-        {"reserved but unused", *snapshot.peak.unused_bytes, Value(), Value(), Value(), Value()});
+        {category_words(c.category), c.bytes, c.peak_pct, value_of(only_if(c.blocks > 0, c.blocks))});
+  if (snapshot.peak.unused_bytes)
+    parts.categories.table.rows.push_back({"reserved but unused", *snapshot.peak.unused_bytes, Value(), Value()});
   if (snapshot.outside)
     for (const auto& [words, bytes] : {std::pair("outside PyTorch", snapshot.outside->own_bytes),
                                        std::pair("other processes", snapshot.outside->other_bytes)})
       if (bytes && *bytes > 0)
-        parts.categories.table.rows.push_back({words, *bytes, Value(), Value(), Value(), Value()});
+        parts.categories.table.rows.push_back({words, *bytes, Value(), Value()});
   for (const EarlyFreeRow& row : snapshot.early_frees)
     if (row.saved_bytes > 0) parts.categories.sentences.push_back(early_free_sentence(row));
   if (snapshot.batch) parts.categories.sentences.push_back(batch_sentence(*snapshot.batch));
+  constexpr size_t kMaxSavings = 3;
+  parts.savings = savings_part(snapshot, kMaxSavings, false);
   parts.holders = {snapshot.history_recorded ? "Held at the peak by" : "Held when the snapshot was taken, by line",
                    {},
                    {{"line", "category", "op", "held_bytes", share, "blocks"}, {}}};
@@ -73,8 +91,8 @@ SnapshotParts snapshot_parts(const SnapshotSection& snapshot, std::optional<int6
         "torch.cuda.memory._record_memory_history(max_entries=1_000_000), without context=None.");
   if (snapshot.truncated && snapshot.history_recorded && snapshot.stacks_recorded)
     parts.categories.sentences.emplace_back(
-        "The history does not reach back to the first allocation: of what was there before, only blocks that are still "
-        "held can have a stack; the category of the rest is inferred from size and lifetime, or unknown.");
+        "Recording began after the first allocations. Earlier blocks have no stack; their category is inferred from size "
+        "and lifetime, or unknown.");
   return parts;
 }
 

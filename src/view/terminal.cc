@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
+#include <utility>
 
 #include "analyse/report/quantity.h"
 #include "analyse/report/text.h"
@@ -144,20 +146,51 @@ Lines issue_lines(const Report& report, const PresentOptions& options) {
 
 }  // namespace
 
-Lines input_lines(const Report& report, const PresentOptions& options) {
+namespace {
+
+Lines file_lines(const Report& report, const PresentOptions& options) {
   Lines out;
   if (report.inputs.size() > kMaxInputs) {
     out = summed_inputs(report, options.width);
   } else {
     for (size_t i = 0; i < report.inputs.size(); ++i) {
       const InputFile& input = report.inputs[i];
-      std::string what = input.summary + (input.summary.empty() ? "" : ", ") + plural(input.events, "event", "events");
+      const bool samples = input.format == "samples";
+      std::string what = input.summary + (input.summary.empty() ? "" : ", ") +
+                         plural(input.events, samples ? "row" : "event", samples ? "rows" : "events");
       const bool last = i + 1 == report.inputs.size();
       if (last) what += counted_steps(report);
       const std::vector<std::string> about{what, last ? device_names(report) : "", last ? frameworks(report) : ""};
       append(out, input_line(input.path, about, options.width));
     }
   }
+  return out;
+}
+
+// The most severe notes that fit beside the files into `most` lines; of the others how many there are.
+Lines brief_input_lines(const Report& report, const PresentOptions& options, size_t most) {
+  Lines out = file_lines(report, options);
+  if (out.size() > most) out.resize(most);
+  const std::vector<Complaint> complaints = complaints_of(report);
+  size_t shown = 0;
+  for (; shown < complaints.size(); ++shown) {
+    Lines lines = complaint_lines(complaints[shown], report.inputs.size() > 1, options.width);
+    const bool last = shown + 1 == complaints.size();
+    if (out.size() + lines.size() + (last ? 0 : 1) > most) break;
+    append(out, std::move(lines));
+  }
+  if (shown == complaints.size()) return out;
+  if (out.size() >= most) out.resize(most - 1);
+  const auto left = static_cast<int64_t>(complaints.size() - shown);
+  const std::string count = shown > 0 ? plural(left, "more note", "more notes") : plural(left, "note", "notes");
+  out.push_back(Line("! ", severity_style(complaints[shown].issue->severity)).add(count + " about the input: --all"));
+  return out;
+}
+
+}  // namespace
+
+Lines input_lines(const Report& report, const PresentOptions& options) {
+  Lines out = file_lines(report, options);
   append(out, issue_lines(report, options));
   return out;
 }
@@ -212,6 +245,8 @@ Panel step_panel(const Report& report, const RankReport& rank) {
 }
 
 void add_idle(Panel& panel, const DeviceOverview& device, const std::string& label) {
+  if (device.unrecorded_pct > 0)
+    panel.rows.push_back({"not recorded", device.unrecorded_pct, format_percent(device.unrecorded_pct), Style::kFaint});
   if (!device.idle_pct || *device.idle_pct < 0.05) return;
   panel.rows.push_back({label, *device.idle_pct, format_percent(*device.idle_pct), Style::kIdle});
   for (const Share& cause : device.causes)
@@ -276,11 +311,13 @@ Lines log_lines(const Report& report, const PresentOptions& options) {
       append(out, wrapped_after(Line().skip(2), sanitised(text), options.width));
     if (part.table.rows.empty()) continue;
     append(out, value_grid(part.table, {.rows = part.table.rows.size(), .aligned = true}).lines(options.width));
+    if (part.left_out > 0) out.push_back(more_line(part.left_out, fmt::format("--section {}", part.section)));
   }
   return out;
 }
 
-Lines snapshot_lines(const Report& report, const PresentOptions& options) {
+// `savings_first`: before the categories, which the verdict has, too.
+Lines snapshot_lines(const Report& report, const PresentOptions& options, bool savings_first) {
   const RankReport* rank = report.rank_in_focus();
   if (!rank || !rank->snapshot) return {};
   const size_t shown =
@@ -290,11 +327,14 @@ Lines snapshot_lines(const Report& report, const PresentOptions& options) {
   // Of a snapshot alone it is the report's first sentence.
   if (report.verdict.find(parts.sentence) == std::string::npos)
     append(out, wrapped_after(Line(), parts.sentence, options.width, Style::kPlain));
-  for (const ReportPart* part : {&parts.devices, &parts.categories, &parts.holders}) {
+  std::vector<const ReportPart*> shown_parts{&parts.devices, &parts.categories, &parts.savings, &parts.holders};
+  if (savings_first) std::swap(shown_parts[1], shown_parts[2]);
+  for (const ReportPart* part : shown_parts) {
     if (part->table.rows.empty() && part->sentences.empty()) continue;
     Lines lines{Line(part->title + rank_suffix(report, *rank), Style::kStrong)};
-    append(lines,
-           value_grid(part->table, {.rows = part->table.rows.size(), .aligned = true}).lines(layout_width(options)));
+    if (!part->table.rows.empty())
+      append(lines,
+             value_grid(part->table, {.rows = part->table.rows.size(), .aligned = true}).lines(layout_width(options)));
     for (const std::string& text : part->sentences) append(lines, wrapped_after(Line().skip(2), text, options.width));
     append_apart(out, std::move(lines));
   }
@@ -303,7 +343,9 @@ Lines snapshot_lines(const Report& report, const PresentOptions& options) {
   return out;
 }
 
-Lines time_lines(const Report& report, const PresentOptions& options) {
+namespace {
+
+std::vector<Panel> time_panels(const Report& report) {
   const RankReport* rank = report.rank_in_focus();
   if (!rank || !has_times(*rank)) return {};
   const bool untold = std::ranges::all_of(report.logs, [](const LogReport& log) { return log.breakdown.empty(); });
@@ -312,7 +354,73 @@ Lines time_lines(const Report& report, const PresentOptions& options) {
   std::vector<Panel> panels{step_panel(report, *rank)};
   if (devices.size() == 1) panels.push_back(device_panel(devices.front()));
   if (devices.size() > 1) panels.push_back(devices_panel(report, *rank, devices));
-  return panels_lines(panels, layout_width(options));
+  return panels;
+}
+
+bool is_sum(const BarRow& row) { return row.style != Style::kWall && !row.label.starts_with(' '); }
+
+// The `most` largest rows, in their order. What a device did in all comes before what it is made of.
+Panel with_largest_rows(Panel panel, size_t most) {
+  std::vector<size_t> order(panel.rows.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, std::greater(), [&](size_t i) {
+    return std::pair(is_sum(panel.rows[i]), panel.rows[i].pct);
+  });
+  order.resize(std::min(order.size(), most));
+  std::ranges::sort(order);
+  std::vector<BarRow> kept;
+  for (const size_t i : order) kept.push_back(std::move(panel.rows[i]));
+  panel.rows = std::move(kept);
+  panel.notes.clear();
+  return panel;
+}
+
+// "GPU 0 over 6 steps (1.07 s): busy 56.6 %, idle 43.4 %": a panel in a line.
+Line sums_line(const Panel& panel, const std::string& of_rank) {
+  Line line(panel.title + of_rank + ": ");
+  bool first = true;
+  for (const BarRow& row : panel.rows)
+    if (is_sum(row)) line.add(std::exchange(first, false) ? "" : ", ").add(row.label + " " + row.value);
+  return line;
+}
+
+// In at most `most` lines. Where panels are below each other and do not fit, devices have a line each.
+Lines brief_time_lines(const Report& report, const PresentOptions& options, size_t most) {
+  constexpr size_t kMinRows = 3, kLeastRows = 2;
+  const std::vector<Panel> panels = time_panels(report);
+  Lines whole = panels_lines(panels, layout_width(options));
+  if (whole.size() <= most) return whole;
+  size_t rows = 0;
+  for (const Panel& panel : panels) rows = std::max(rows, panel.rows.size());
+  for (; rows >= kMinRows; --rows) {
+    std::vector<Panel> cut;
+    size_t left_out = 0;
+    for (const Panel& panel : panels) {
+      cut.push_back(with_largest_rows(panel, rows));
+      left_out += panel.rows.size() - cut.back().rows.size();
+    }
+    Lines lines = panels_lines(cut, layout_width(options));
+    if (left_out > 0) lines.push_back(more_line(left_out, "--all"));
+    if (lines.size() <= most) return lines;
+  }
+  const RankReport* rank = report.rank_in_focus();
+  Lines devices;
+  for (size_t i = 1; i < panels.size(); ++i)
+    devices.push_back(sums_line(panels[i], rank ? rank_suffix(report, *rank) : "").cut_to(layout_width(options)));
+  for (rows = panels.empty() ? 0 : panels.front().rows.size(); rows >= kLeastRows; --rows) {
+    Lines lines = panels_lines({with_largest_rows(panels.front(), rows)}, layout_width(options));
+    if (const size_t left_out = panels.front().rows.size() - rows; left_out > 0)
+      lines.push_back(more_line(left_out, "--all"));
+    append(lines, devices);
+    if (lines.size() <= most) return lines;
+  }
+  return devices.size() <= most ? devices : Lines();
+}
+
+}  // namespace
+
+Lines time_lines(const Report& report, const PresentOptions& options) {
+  return panels_lines(time_panels(report), layout_width(options));
 }
 
 namespace {
@@ -445,10 +553,10 @@ Lines first_screen(const Report& report, const PresentOptions& options) {
   // Samples alone have no ranks, phases or kernels.
   if (!report.ranks.empty()) {
     parts.push_back(rank_lines(report, options));
+    parts.push_back(serving_lines(report, options));   // who serves thinks in engine steps, not in phases
     parts.push_back(time_lines(report, options));
     parts.push_back(distance_lines(report, options));
-    parts.push_back(serving_lines(report, options));
-    parts.push_back(snapshot_lines(report, options));
+    parts.push_back(snapshot_lines(report, options, false));
   }
   parts.push_back(log_lines(report, options));
   parts.push_back(telemetry_lines(report, options));
@@ -464,53 +572,95 @@ Lines first_screen(const Report& report, const PresentOptions& options) {
 }
 
 constexpr size_t kScreenRows = 24;     // with the prompt below
-constexpr size_t kMaxBriefFindings = 3, kMinTimeLines = 3, kMaxJobLines = 4;
+constexpr size_t kMaxBriefFindings = 3, kMaxInputLines = 3, kMaxJobLines = 5, kMaxServingLines = 5;
 
+// Titles and headers of tables.
+bool is_heading(const Line& line) {
+  return std::ranges::all_of(line.spans(), [](const Line::Span& span) {
+    const bool blank = span.text.find_first_not_of(' ') == std::string::npos;
+    return blank || span.style == Style::kStrong || span.style == Style::kFaint;
+  });
+}
+
+// In at most `most` lines. A heading stays only if two of its rows do.
 Lines first_of(Lines lines, size_t most) {
-  if (lines.size() <= most || most == 0) return lines;
-  const size_t cut = lines.size() - most + 1;
-  lines.resize(most);
-  lines.back() = more_line(cut, "--all");
+  if (lines.size() <= most) return lines;
+  const Lines whole = lines;
+  lines.resize(most > 0 ? most - 1 : 0);
+  size_t block = lines.size(), rows = 0;   // where the last one begins
+  for (; block > 0 && lines[block - 1].width() > 0; --block) rows += is_heading(lines[block - 1]) ? 0 : 1;
+  if (rows < 2) lines.resize(block);
+  while (!lines.empty() && lines.back().width() == 0) lines.pop_back();
+  if (lines.empty()) return {};
+  const auto hidden = std::count_if(whole.begin() + static_cast<ptrdiff_t>(lines.size()), whole.end(),
+                                    [](const Line& line) { return line.width() > 0 && !is_heading(line); });
+  if (hidden > 0) lines.push_back(more_line(static_cast<size_t>(hidden), "--all"));
+  return lines;
+}
+
+/// Parts of a screen of 24 lines, each after an empty line.
+class BriefScreen {
+ public:
+  /// Lines that another part may have.
+  [[nodiscard]] size_t room() const { return used_ + reserved_ < kRows ? kRows - used_ - reserved_ : 0; }
+  void reserve(const Lines& lines) { reserved_ += cost(lines); }
+  void release(const Lines& lines) { reserved_ -= cost(lines); }
+  void add(Lines lines) {
+    if (lines.empty()) return;
+    used_ += cost(lines);
+    append_apart(out_, std::move(lines));
+  }
+  Lines take() { return std::move(out_); }
+
+ private:
+  static constexpr size_t kRows = kScreenRows;   // as many as without the prompt, and the empty line before the first part
+  static size_t cost(const Lines& lines) { return lines.empty() ? 0 : lines.size() + 1; }
+
+  Lines out_;
+  size_t used_ = 0, reserved_ = 0;
+};
+
+// What to do next, and how to see everything.
+Lines last_lines(const Report& report, const PresentOptions& options) {
+  std::vector<std::string> next = report.next;
+  next.resize(std::min<size_t>(next.size(), 1));
+  Lines lines = next_lines(next, layout_width(options));
+  if (lines.empty()) lines.emplace_back();
+  const std::string all = next.empty() ? "everything: --all" : "   (everything: --all)";
+  if (lines.back().width() + display_width(all) > layout_width(options)) lines.push_back(Line().skip(3));
+  lines.back().add(all, Style::kFaint);
   return lines;
 }
 
 // Verdict, step, the most expensive findings and what to do next, on a screen of 24 lines.
 Lines brief_screen(const Report& report, const PresentOptions& options) {
-  std::vector<Lines> parts = {first_of(input_lines(report, options), 3), verdict_lines(report, options)};
+  BriefScreen screen;
+  screen.add(brief_input_lines(report, options, kMaxInputLines));
+  screen.add(verdict_lines(report, options));
   Lines findings = brief_finding_lines(report, options, kMaxBriefFindings, false);
-  std::vector<std::string> next = report.next;
-  next.resize(std::min<size_t>(next.size(), 1));
-  Lines after = next_lines(next, layout_width(options));
-  if (after.empty()) after.emplace_back();
-  const std::string all = next.empty() ? "everything: --all" : "   (everything: --all)";
-  if (after.back().width() + display_width(all) > layout_width(options)) after.push_back(Line().skip(3));
-  after.back().add(all, Style::kFaint);
-  size_t taken = findings.size() + after.size() + 2;
-  for (const Lines& part : parts) taken += part.size() + 1;
-  const auto left = [&] { return kScreenRows > taken + 1 ? kScreenRows - taken - 1 : size_t{0}; };
-  const auto add = [&](Lines lines, size_t most) {
-    if (lines.empty() || left() < kMinTimeLines + 1) return;
-    lines = first_of(std::move(lines), std::min(most, left() - 1));
-    taken += lines.size() + 1;
-    parts.push_back(std::move(lines));
+  const Lines last = last_lines(report, options);
+  screen.reserve(findings);
+  screen.reserve(last);
+  const auto room = [&](size_t most = kScreenRows) {   // behind an empty line
+    return std::min(most, screen.room() > 0 ? screen.room() - 1 : 0);
   };
   if (!report.ranks.empty()) {
-    add(rank_lines(report, options), kMaxJobLines);
-    add(time_lines(report, options), kScreenRows);
-    add(snapshot_lines(report, options), kScreenRows);
+    screen.add(first_of(rank_lines(report, options), room(kMaxJobLines)));
+    screen.add(first_of(serving_lines(report, options), room(kMaxServingLines)));
+    screen.add(brief_time_lines(report, options, room()));
+    screen.add(first_of(snapshot_lines(report, options, true), room()));
   }
-  add(log_lines(report, options), kScreenRows);
-  add(telemetry_lines(report, options), kScreenRows);
+  screen.add(first_of(log_lines(report, options), room()));
+  screen.add(first_of(telemetry_lines(report, options), room()));
   // What the less expensive ones could be changed by takes the room that is left.
-  Lines with_fixes = brief_finding_lines(report, options, kMaxBriefFindings, true);
-  if (const size_t more = with_fixes.size() - findings.size(); more <= left())
-    findings = std::move(with_fixes), taken += more;
-  parts.push_back(std::move(findings));
-  if (!report.ranks.empty()) add(top_lines(report, options), kScreenRows);
-  parts.push_back(std::move(after));
-  Lines out;
-  for (Lines& part : parts) append_apart(out, std::move(part));
-  return out;
+  screen.release(findings);
+  if (Lines with_fixes = brief_finding_lines(report, options, kMaxBriefFindings, true); with_fixes.size() <= room())
+    findings = std::move(with_fixes);
+  screen.add(std::move(findings));
+  if (!report.ranks.empty()) screen.add(first_of(top_lines(report, options), room()));
+  screen.release(last);
+  screen.add(last);
+  return screen.take();
 }
 
 std::string write_terminal(const Report& report, const PresentOptions& options) {

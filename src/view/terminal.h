@@ -43,12 +43,17 @@ int first_screen_rows(const PresentOptions& options);
 /// `rows`, but at most `top` unless that is 0.
 size_t shown_rows(size_t rows, int top);
 
-/// Values of --section for a report: findings, checklist, inputs, cluster for several ranks, and the sections of a
-/// rank, in the order of the document.
+/// Values of --section.
+constexpr std::string_view kReportSections[] = {
+    "brief",   "findings", "checklist", "devices", "use",      "steps",       "phases", "serving",  "idle",
+    "kernels", "ops",      "work",      "limits",  "roofline", "counters",    "distance", "model",  "energy",
+    "launch",  "collectives", "mpi", "memory", "snapshot", "threads", "cluster", "log", "hang"};
+/// Those of them that have something to show of this report.
 std::vector<std::string> section_names(const Report& report);
+/// Whether anything was looked for: it may be that nothing was found.
 bool has_section(const Report& report, std::string_view name);
 
-/// The section that options.section names, for every rank that has it; a line with the valid names if none has.
+/// The section that options.section names, for every rank that has it; a line with the others if none has.
 Lines section_lines(const Report& report, const PresentOptions& options);
 
 }  // namespace profgpu

@@ -249,7 +249,85 @@ TEST(Section, NamesAreThoseOfTheReport) {
   EXPECT_FALSE(has_section(sample_report(), "cluster"));
   EXPECT_TRUE(has_section(cluster_report(), "cluster"));
   EXPECT_FALSE(has_section(sample_report(), "nonsense"));
-  EXPECT_NE(show(sample_report(), 100, "nonsense").find("there are: findings, checklist"), std::string::npos);
+  EXPECT_NE(show(sample_report(), 100, "nonsense").find("It has: findings, checklist"), std::string::npos);
+}
+
+TEST(Section, OfAnotherKindOfInputNamesThoseThatThereAre) {
+  const std::string text = show(sample_report(), 400, "hang");
+  EXPECT_TRUE(text.starts_with("This input has nothing for --section hang (NCCL flight recorder dumps). It has: ")) << text;
+  EXPECT_NE(text.find("kernels"), std::string::npos);
+  for (const std::string& name : section_names(sample_report())) {
+    EXPECT_NE(std::ranges::find(kReportSections, name), std::end(kReportSections)) << name << " is no value of --section";
+    EXPECT_NE(show(sample_report(), 100, name), name + "\n  –\n");
+  }
+  EXPECT_EQ(text.find("snapshot"), std::string::npos) << "there is none";
+}
+
+// Blocks of lines between empty ones.
+std::vector<std::vector<std::string>> blocks_of(const std::string& text) {
+  std::vector<std::vector<std::string>> blocks(1);
+  for (const std::string_view line : lines_of(text)) {
+    if (!line.empty()) blocks.back().emplace_back(line);
+    else if (!blocks.back().empty()) blocks.emplace_back();
+  }
+  return blocks;
+}
+
+TEST(Brief, FitsAndHasNoHeadingWithoutRows) {
+  for (const Report& report : {sample_report(), cpu_only_report(), cluster_report()})
+    for (int width = 80; width <= 200; ++width) {
+      const std::string text = show(report, width, "brief");
+      EXPECT_LE(std::ranges::count(text, '\n'), 23) << width << "\n" << text;
+      for (const auto& block : blocks_of(text))
+        if (!block.empty() && block.back().starts_with("  … and ")) {
+          EXPECT_GE(block.size(), 4U) << width << "\n" << text;
+        }
+    }
+}
+
+TEST(Brief, KeepsTheLargestPhasesAndWhatTheGpuDid) {
+  Report report = sample_report();
+  report.verdict = std::string(90 * 4, 'x');   // leaves little room
+  std::ranges::reverse(report.ranks.front().average_step->phases);
+  const std::string text = show(report, 80, "brief");
+  for (const char* row : {"\n  data loading ", "\n  backward ", "busy ", "idle "})
+    EXPECT_NE(text.find(row), std::string::npos) << row << "\n" << text;
+  EXPECT_EQ(text.find("\n  optimizer"), std::string::npos) << text;
+}
+
+TEST(Brief, CountsNotesForWhichThereIsNoRoom) {
+  Report report = sample_report();
+  for (int i = 0; i < 3; ++i)
+    report.inputs.front().issues.push_back({"cut", 1, Severity::kWarning, "something is missing: " + std::string(100, 'x')});
+  EXPECT_NE(show(report, 100, "brief").find("\n! 3 notes about the input: --all\n"), std::string::npos)
+      << show(report, 100, "brief");
+}
+
+TEST(Terminal, WorkThatIsNotRecordedIsNeitherBusyNorIdle) {
+  Report report = sample_report();
+  report.ranks.front().use.front().idle.front().cause = IdleCause::kUntracedWork;
+  const std::string text = show(report, 80);
+  EXPECT_NE(text.find("  not recorded "), std::string::npos) << text;
+  EXPECT_NE(text.find(" 3.3 %"), std::string::npos) << "39.4 without 36.1\n" << text;
+  EXPECT_EQ(text.find("untraced work"), std::string::npos) << text;
+}
+
+TEST(Terminal, SharesOfAStepAreOfTheTimeInItsTitle) {
+  Report report = sample_report();
+  AverageStep& step = *report.ranks.front().average_step;
+  step.elapsed_ns = 2 * step.duration_ns;
+  const std::string text = show(report, 80);
+  EXPECT_NE(text.find("GPU finishing"), std::string::npos) << text;
+  EXPECT_NE(text.find("50.0 %"), std::string::npos) << text;
+  EXPECT_EQ(text.find("100 % ="), std::string::npos);
+}
+
+TEST(Terminal, ACommandToCopyIsNeverCut) {
+  Report report = sample_report();
+  const std::string command = "ncu --set full --kernel-name " + std::string(90, 'k') + " python train.py";
+  report.findings.front().fix = {"profile it: " + command};
+  EXPECT_NE(show(report, 80).find("\n      " + command + "\n"), std::string::npos) << show(report, 80);
+  EXPECT_NE(show(report, 80, "brief").find("profile it: --section findings has the command"), std::string::npos);
 }
 
 TEST(Wording, TitlesAndRanges) {

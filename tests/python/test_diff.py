@@ -1,10 +1,14 @@
 """profgpu diff, baseline, history: is the change real, what is it made of, does it fail a gate."""
+import fcntl
 import glob
 import itertools
 import json
 import os
+import re
 import shutil
+import struct
 import subprocess
+import termios
 import xml.etree.ElementTree as ElementTree
 
 import pytest
@@ -43,6 +47,37 @@ def test_a_run_beside_itself_shows_no_difference(profgpu, simulated):
     assert all(row['change'] == 'same' for row in document['kernels'] + document['ops'])
     assert {row['change'] for row in document['findings']} <= {'same'}
     adds_up(document)
+
+
+def test_a_finding_that_stays_shows_both_figures(profgpu, simulated):
+    a, b = simulated('--steps', 10, '--fault', 'data-loading-bound'), simulated('--steps', 10, '--fault', 'host-bound-launches')
+    said = profgpu('diff', a, b, '--width', '200', text=True).stdout
+    assert re.search(r'same +low-gpu-utilization .*GPU 0 is busy [0-9.]+ % of the time \([0-9.]+ % before\)', said), said
+
+
+def test_a_terminal_gets_one_screen(simulated):
+    a, b = simulated('--steps', 10), simulated('--steps', 10, '--fault', 'data-loading-bound')
+    shown = on_terminal([program('PROFGPU', 'profgpu'), 'diff', a, b])
+    assert len(shown.rstrip().split('\n')) <= 23, shown
+    assert 'Slower' in shown and 'new ' in shown and '--all' in shown and 'Kernels, per step' not in shown
+    assert 'Kernels, per step' in on_terminal([program('PROFGPU', 'profgpu'), 'diff', '--all', a, b])
+
+
+def on_terminal(command, columns=100):
+    """What a terminal of 24 lines gets."""
+    ours, its = os.openpty()
+    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack('HHHH', 24, columns, 0, 0))
+    process = subprocess.Popen(command, stdin=its, stdout=its, stderr=subprocess.DEVNULL, env=dict(os.environ, TERM='dumb', LC_ALL='C.UTF-8'))
+    os.close(its)
+    text = b''
+    try:
+        while data := os.read(ours, 65536):
+            text += data
+    except OSError:
+        pass
+    os.close(ours)
+    assert process.wait() == 0
+    return text.decode().replace('\r\n', '\n')
 
 
 def test_the_same_is_said_each_time(profgpu, simulated):

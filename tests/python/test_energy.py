@@ -135,4 +135,4 @@ def test_diff_says_which_part_of_the_distance_closed(profgpu, simulate):
     assert parts['products']['after_ns'] < parts['products']['before_ns']
     assert sum(p['before_ns'] for p in diff['distance']) == pytest.approx(diff['before_step_ns'], abs=len(diff['distance']))
     text = ' '.join(profgpu('diff', slow, fast).stdout.decode().split())   # lines are wrapped
-    assert re.search(r'times its limit \([0-9.]+ before\)', text) and 'Distance from the limit' in text
+    assert re.search(r'x as fast \([0-9.]+x before\)', text) and 'Distance from the limit' in text

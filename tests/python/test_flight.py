@@ -79,6 +79,26 @@ def test_a_device_that_is_behind(profgpu, tmp_path):
     assert report['flight_recorder']['suspects'][0]['kind'] == 'device_behind'
 
 
+def test_each_suspect_has_its_own_group(profgpu, tmp_path):
+    """In two groups of the same description one device each is behind; most ranks wait in other calls."""
+    groups = {'0': ('default_pg', list(range(8))), '1': ('TENSOR', [0, 1]), '2': ('TENSOR', [2, 3]),
+              **{str(3 + i): ('PAIR', [i // 2 * 2, 4 + i]) for i in range(4)}}
+    job = Job(groups, only_open=False)
+    job.done('0', 3)
+    for group, (behind, ahead) in (('1', (0, 1)), ('2', (2, 3))):
+        job.call(behind, group, state='scheduled')
+        job.call(ahead, group, state='completed')
+    for i in range(4):
+        job.call(4 + i, str(3 + i))
+    dumps = job.write(tmp_path / 'dumps')
+    report, hang = hang_of(profgpu, dumps)
+    assert hang['ranks'] == [0, 2]
+    assert hang['what'] == 'rank 0 does not finish all_reduce #1 of TENSOR (1); rank 2 does not finish all_reduce #1 of TENSOR (2)'
+    rows = [line.split()[:4] for line in profgpu('analyze', dumps, '--top', '2', text=True).stdout.split('\n')]
+    assert ['all_reduce', '#1,', 'group', '1'] in rows and ['all_reduce', '#1,', 'group', '2'] in rows
+    assert '… and 4 more: --section hang' in profgpu('analyze', dumps, '--top', '2', text=True).stdout
+
+
 def test_started_everywhere_but_on_one(profgpu, tmp_path):
     job = Job(WORLD, only_open=False)
     job.done('0', 3)

@@ -87,6 +87,12 @@ def test_the_page_gets_the_figures_and_keeps_the_rest(clean_install, tmp_path, m
         clean_install.update('x')
 
 
+def test_the_pages_install_as_it_is_measured(clean_install):
+    for page in ('README.md', 'docs/getting-started.md', 'docs/install.md', 'docs/python.md'):
+        with open(os.path.join(ROOT, page), encoding='utf-8') as f:
+            assert clean_install.PIP in f.read(), page
+
+
 def test_help_says_what_is_needed():
     said = run('scripts/clean-install', '--help')
     assert 'debootstrap' in said and '--update' in said

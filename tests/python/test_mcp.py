@@ -230,7 +230,7 @@ def test_mistakes_are_answers_that_help():
         assert 'run is missing' in server.tool('verdict')
         assert 'limit must be a whole number' in server.tool('findings', run=DEMO, limit='ten')
         assert 'may not be modified' in server.tool('sql', run=DEMO, sql='delete from host')
-        assert 'only reading' in server.tool('sql', run=DEMO, sql="attach database '/tmp/x' as y")
+        assert 'only read' in server.tool('sql', run=DEMO, sql="attach database '/tmp/x' as y")
         assert 'no such column' in server.tool('sql', run=DEMO, sql='select nmae from kernels')
         assert 'did you mean' in server.tool('explain', rule='data-loading-bond')
         assert 'there is no rule "nope"' in server.tool('findings', run=DEMO, rule='nope')

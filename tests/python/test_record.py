@@ -312,7 +312,7 @@ def test_one_line_says_that_there_is_no_gpu(tmp_path):
     # Where kernels were recorded all the same, it is told why nothing was sampled.
     words[4:] = [tmp_path / 'y', '--', SIM, '--kernels', '10']
     r = subprocess.run(words, env=env, capture_output=True, text=True, timeout=60)
-    assert '10 kernels' in r.stderr and '· no GPU is watched' in r.stderr and '!' not in r.stderr
+    assert '10 kernels' in r.stderr and '· no GPU found' in r.stderr and '!' not in r.stderr
 
 
 def test_threads_of_all_processes_are_sampled(tmp_path):
@@ -361,6 +361,13 @@ def test_threads_of_all_processes_are_sampled(tmp_path):
                                        check=True).stdout)
     (rank,) = report['ranks']
     assert sum(k['count'] for k in rank['kernels'] if k['kind'] == 'compute') == 100
+
+
+def test_a_command_that_fails_at_once_is_what_to_fix(tmp_path):
+    r = record('-o', tmp_path / 'x', command=('python3', tmp_path / 'nosuch.py'), code=2)
+    said = ' '.join(r.stderr.split())
+    assert 'python3 ended with exit 2 before anything was recorded: fix that first' in said
+    assert 'Next:' not in said and 'no process was recorded' not in said, said
 
 
 def test_what_is_suggested_of_a_short_command_works(tmp_path):

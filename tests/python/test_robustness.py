@@ -302,7 +302,7 @@ def test_missing_and_unreadable(outcome, profgpu, tmp_path):
     assert outcome(str(tmp_path / 'empty'))[0] == 1
     (tmp_path / 'hosts' / 'a').mkdir(parents=True)
     code, _, said = outcome(str(tmp_path / 'hosts'))
-    assert code == 1 and 'a folder without files' in said
+    assert code == 1 and 'the folder is empty' in said
     (tmp_path / 'logs').mkdir()
     (tmp_path / 'logs' / 'a.log').write_text('x')
     assert outcome(str(tmp_path / 'logs'))[0] == 1

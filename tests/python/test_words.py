@@ -1,9 +1,10 @@
 """What people type: words to explain, other tools' options, commands that do not exist."""
 import os
+import subprocess
 
 import pytest
 
-from conftest import ROOT
+from conftest import ROOT, program
 
 
 @pytest.mark.parametrize('word, meaning', [
@@ -13,6 +14,57 @@ from conftest import ROOT
 def test_words_of_reports_are_explained(profgpu, word, meaning):
     said = profgpu('explain', word, text=True)
     assert said.returncode == 0 and meaning in said.stdout.replace('\n', ' '), said.stdout
+
+
+@pytest.mark.parametrize('words, hint', [
+    (['--verison'], 'did you mean --version?'), (['compare', 'a', 'b'], 'profgpu diff a b'), (['memory', 'x.pickle'], 'profgpu analyze x.pickle'),
+    (['flamegraph', 'rec'], 'profgpu export rec --to folded'), (['timeline', 'rec'], 'profgpu analyze rec --html report.html'),
+    (['list'], 'profgpu devices'), (['report', 'rec0'], 'profgpu analyze rec0'), (['view', 'rec0'], 'profgpu analyze rec0'),
+    (['nowhere.py'], 'no such file here'), (['py-spy', 'dump', '--pid', '1'], 'use py-spy dump --pid 1'), (['nvidia-smi', '-pl', '300'], 'use nvidia-smi -pl 300'),
+    (['run'], 'for example: profgpu -- python'), (['analyze', 'x', '--html'], '--html needs a file name: --html FILE')])
+def test_what_was_meant_is_named(profgpu, words, hint):
+    said = profgpu(*words, text=True)
+    assert said.returncode == 2 and hint in ' '.join(said.stderr.split()), said.stderr
+
+
+@pytest.mark.parametrize('word', ['products', 'certain', 'inferred', 'unattributed', 'reserved but unused', 'missing', 'behind', 'prefill', 'decode',
+                                  'hidden', 'embedding parallel', 'flight recorder', 'temporary tensors', 'TP', 'PP', 'EP'])
+def test_words_on_screens_are_explained(profgpu, word):
+    assert profgpu('explain', *word.split()).returncode == 0
+
+
+def test_steps_that_there_are(profgpu):
+    said = profgpu('analyze', os.path.join(ROOT, 'examples', 'resnet-demo.json.gz'), '--steps', '100:200', text=True)
+    assert said.returncode == 1 and '--steps 100:200 selects no step' in said.stderr and 'the trace has steps ' in said.stderr, said.stderr
+
+
+def test_a_query_only_reads(profgpu):
+    said = profgpu('query', os.path.join(ROOT, 'examples', 'resnet-demo.json.gz'), 'delete from kernels', text=True)
+    assert said.returncode != 0 and 'queries only read' in said.stderr, said.stderr
+
+
+def test_tables_go_into_a_folder(profgpu, tmp_path):
+    said = profgpu('export', os.path.join(ROOT, 'examples', 'resnet-demo.json.gz'), '--to', 'csv', '-o', tmp_path / 'out.csv', text=True)
+    count = len(os.listdir(tmp_path / 'out.csv'))
+    assert f'wrote {count} tables into the folder {tmp_path}/out.csv/' in said.stderr and '-o names a folder' in said.stderr, said.stderr
+
+
+def test_a_terminal_that_cannot_show_colors_gets_none():
+    for term in ('', None, 'dumb', 'xterm'):
+        environment = {k: v for k, v in os.environ.items() if k not in ('TERM', 'NO_COLOR')}
+        if term is not None:
+            environment['TERM'] = term
+        ours, its = os.openpty()
+        process = subprocess.Popen([program('PROFGPU', 'profgpu'), 'demo'], stdin=its, stdout=its, stderr=subprocess.DEVNULL, env=environment)
+        os.close(its)
+        text = b''
+        try:
+            while data := os.read(ours, 65536):
+                text += data
+        except OSError:
+            pass
+        os.close(ours)
+        assert process.wait() == 0 and (b'\x1b' in text) == (term == 'xterm'), (term, text[:80])
 
 
 def test_every_phase_cause_and_verdict_is_explained(profgpu, analyze):

@@ -363,7 +363,8 @@ std::string peak_sentence(const SnapshotSection& snapshot, std::optional<int64_t
   if (capacity_bytes) text += " of " + bytes(*capacity_bytes);
   if (peak.device) text += on_device(snapshot, *peak.device);
   if (peak.step && snapshot.steps.value_or(0) > 1) text += fmt::format(" at step {}", *peak.step);
-  if (peak.phase != "unknown") text += ", " + peak.phase;
+  if (peak.phase == "optimizer") text += ", in the optimizer step";
+  else if (peak.phase != "unknown") text += fmt::format(", in the {} pass", peak.phase);
   constexpr double kShownPct = 0.5;  // of the peak
   std::string parts;
   std::string_view before = snapshot.history_recorded ? ": " : ", of which ";
@@ -414,14 +415,14 @@ std::string batch_sentence(const BatchFit& batch) {
   if (batch.outcome == BatchOutcome::kUnfinished) return unfinished_batch_sentence(batch);
   if (batch.outcome == BatchOutcome::kFailed) return failed_batch_sentence(batch);
   const auto bytes = [](int64_t n) { return format_bytes(static_cast<double>(n)); };
-  std::string text = fmt::format("Twice the batch{} would peak at {}",
+  std::string text = fmt::format("At twice the batch size{} the peak would be {}",
                                  batch.after_failure ? " of the steps after the failed allocation" : "",
                                  bytes(*batch.double_peak_bytes));
   const std::string most = bytes(*batch.double_high_bytes);
   if (most != bytes(*batch.double_peak_bytes)) text += fmt::format(" (up to {})", most);
-  text += fmt::format(": {} at the peak grow with it", bytes(batch.scaling_bytes));
+  text += fmt::format("; {} of this run's peak scales with the batch", bytes(batch.scaling_bytes));
   if (batch.largest && batch.largest_low && batch.largest_high)
-    text += fmt::format("; the largest that fits in {} is {:.1f} times this one ({:.1f} to {:.1f})",
+    text += fmt::format("; the largest batch that fits in {} is {:.1f} times this one ({:.1f} to {:.1f})",
                         bytes(*batch.capacity_bytes), *batch.largest, *batch.largest_low, *batch.largest_high);
   return text + ".";
 }

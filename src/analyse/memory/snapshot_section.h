@@ -404,7 +404,7 @@ struct SnapshotSection {
 /// `capacity_bytes`: of the device, where it is known.
 SnapshotSection snapshot_section(const MemorySnapshot& snapshot, std::optional<int64_t> capacity_bytes = {});
 
-/// "Peak 6.53 GiB at step 1, optimizer: activations 2.1 GiB (of which attention 0.4), ...; reserved but unused 410
+/// "Peak 6.53 GiB at step 1, in the optimizer step: activations 2.1 GiB (of which attention 0.4), ...; reserved but unused 410
 /// MiB." Without a history what is held, and how to record one. `capacity_bytes`: of the device, where it is known.
 std::string peak_sentence(const SnapshotSection& snapshot, std::optional<int64_t> capacity_bytes);
 /// "at the peak", or "when the snapshot was taken" where no history tells the peak.
@@ -413,8 +413,8 @@ std::string_view held_when(const SnapshotSection& snapshot);
 const SnapshotPeak& peak_of(const SnapshotSection& snapshot, int32_t device);
 /// " on device 1" where several devices hold memory.
 std::string on_device(const SnapshotSection& snapshot, int32_t device);
-/// "Twice the batch would peak at 21.3 GiB: 8.1 GiB at the peak grow with it; the largest that fits in 80.0 GiB is 4.2
-/// times this one (3.9 to 4.4)."
+/// "At twice the batch size the peak would be 21.3 GiB; 8.1 GiB of this run's peak scales with the batch; the largest
+/// batch that fits in 80.0 GiB is 4.2 times this one (3.9 to 4.4)."
 std::string batch_sentence(const BatchFit& batch);
 /// "zero_grad() right after step() would lower the peak by 1.2 GiB."
 std::string early_free_sentence(const EarlyFreeRow& row);

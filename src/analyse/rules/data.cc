@@ -415,7 +415,7 @@ extern const Rule kLateCopy = {
         "A copy on the compute stream waits for all kernels launched before it, and later kernels wait for the copy, "
         "although a copy engine is free all the time.",
     .computation =
-        "Value: time of host-to-device copies that start later after their launch than they take, and during which "
+        "Value: time of host-to-device copies that wait longer than they run, and during which "
         "nothing else runs, as a share of the device's window. Cost: replay of the trace with those copies taking no "
         "time; at most that time.",
     .advice = {

@@ -308,7 +308,10 @@ std::optional<Finding> finding_of_samples(const Rule& rule, const Evidence& evid
   }
   if (worst == nullptr) return std::nullopt;
   Finding f = rule.finding(most, limit);
-  if (count > 1) f.evidence.push_back(fmt::format("{} devices exceed the threshold; this is the worst", count));
+  if (count > 1)
+    f.evidence.push_back(rule.below && rule.unit == "%"
+                             ? fmt::format("{} GPUs are below {}; this is the lowest", count, format_percent(limit, 0))
+                             : fmt::format("{} GPUs have this; this one is the worst", count));
   rule.samples.describe(*worst, f);
   return f;
 }

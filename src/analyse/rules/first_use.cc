@@ -144,6 +144,9 @@ void describe_untraced_work(const Measured& m, Finding& f) {
     f.why = fmt::format("Recorded work waits {} of the time while nothing recorded runs on {}: work was queued when "
                         "the recording began, or a device is missing from it.",
                         format_percent(*f.value), m.device_label());
+    // Who records a server cannot change its program.
+    if (const auto& with = m.facts().get<Frameworks>(); with.has(kVllm) || with.has(kSglang))
+      f.fix = {"record more steps: wait longer between /start_profile and /stop_profile, and analyze the later ones (--steps 1:)"};
     return;
   }
   f.what = fmt::format("for {} nothing recorded runs although work is queued", time_text(all_ns));

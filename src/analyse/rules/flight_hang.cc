@@ -20,7 +20,7 @@ struct SuspectWords {
 
 constexpr std::array kSuspectWords = {
     SuspectWords{"never_called", "never calls", "never call",
-                 "py-spy dump --pid PID on the {hosts} of {ranks} shows what runs instead; nvidia-smi there"},
+                 "on the {hosts} of {ranks}, run py-spy dump --pid PID to see what runs instead, and nvidia-smi"},
     SuspectWords{"device_behind", "does not finish", "do not finish",
                  "check the GPU of {ranks}: Xid messages (profgpu doctor on the {hosts}), nvidia-smi, a kernel that never ends"},
     SuspectWords{"no_dump", "left no dump and never reaches", "left no dumps and never reach",
@@ -105,14 +105,38 @@ std::string where_it_hangs(const FlightReport& flight) {
   return fmt::format("{} {} in {}, and it does not end", ranks_text(w.waiting), one ? "is" : "are", wait_text(w));
 }
 
+// "rank 12 does not finish A; rank 14 does not finish B": suspects of the first one's kind, by the call that each has.
+std::string calls_of_suspects(const FlightReport& flight, const SuspectWords& words) {
+  constexpr size_t kMaxCalls = 2;
+  std::vector<std::pair<std::string, std::vector<int>>> calls;
+  for (const FlightSuspect& s : flight.suspects) {
+    if (s.kind != flight.suspects.front().kind) continue;
+    const auto same = std::ranges::find(calls, s.call, [](const auto& c) { return c.first; });
+    if (same != calls.end()) same->second.push_back(s.rank);
+    else calls.push_back({s.call, {s.rank}});
+  }
+  std::string text;
+  int64_t others = 0;
+  for (size_t i = 0; i < calls.size(); ++i) {
+    auto& [call, ranks] = calls[i];
+    if (i >= kMaxCalls) {
+      others += static_cast<int64_t>(ranks.size());
+      continue;
+    }
+    std::ranges::sort(ranks);
+    append_listed(text, fmt::format("{} {} {}", ranks_text(ranks), ranks.size() == 1 ? words.one : words.several, call),
+                  "; ");
+  }
+  if (others > 0) append_listed(text, fmt::format("{} more {} likewise", others, others == 1 ? "rank" : "ranks"), "; ");
+  return text;
+}
+
 std::string what_hangs(const FlightReport& flight) {
   const FlightMismatch* m = blamed_mismatch(flight);
   if (m != nullptr && !m->majority) return mismatch_text(*m);
   if (flight.suspects.empty()) return where_it_hangs(flight);
-  const std::vector<int> ranks = suspects_of(flight, flight.suspects.front().kind);
   const SuspectWords& words = words_of_suspect(flight.suspects.front().kind);
-  const std::string calls = fmt::format("{} {} {}", ranks_text(ranks), ranks.size() == 1 ? words.one : words.several,
-                                        flight.suspects.front().call);
+  const std::string calls = calls_of_suspects(flight, words);
   if (words.kind == "stuck_in") return calls + ", and it does not end";
   if (m == nullptr) return calls;
   return m->what == "name" ? fmt::format("{}, the others {}", calls, m->usual)
@@ -142,7 +166,7 @@ void explain_hang(const FlightReport& flight, size_t waiting, Finding& f) {
 // What a suspect is in instead, and where in the program it is.
 void add_suspect_evidence(const FlightReport& flight, const FlightSuspect& s, Finding& f) {
   const FlightSuspect& first = flight.suspects.front();
-  if (s.kind != first.kind || s.call != first.call)
+  if (s.kind != first.kind || !contains(f.what, s.call))
     f.evidence.push_back(fmt::format("rank {} {} {}", s.rank, words_of_suspect(s.kind).one, s.call));
   for (const FlightWait& w : flight.waits)
     if (s.kind == "never_called" && std::ranges::count(w.waiting, s.rank) > 0)

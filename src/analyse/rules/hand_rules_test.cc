@@ -622,6 +622,23 @@ TEST(PythonGc, CountsCollectionsOnTheThreadOfTheSteps) {
   EXPECT_FALSE(found(little, "python-gc"));
 }
 
+TEST(PythonGc, AsksWhetherTheOneLineOfAllCollectionsCallsIt) {
+  const auto collecting = [](bool at_one_line) {
+    int64_t step = 0;
+    return steps_of([&, at_one_line](HandTrace& h, int64_t t) {
+      h.kernel("k", t + 10, t + 15, t + 20, t + 300).call("cudaDeviceSynchronize", t + 16, t + 301);
+      const std::string line = std::to_string(at_one_line ? 7 : 7 + 3 * step++);
+      h.python("train.py(" + line + "): part_" + line, t + 305, t + 515).python("Python GC", t + 310, t + 510);
+      h.kernel("k", t + 520, t + 525, t + 530, t + 700).call("cudaDeviceSynchronize", t + 550, t + 701);
+    });
+  };
+  HandTrace one = collecting(true), many = collecting(false);
+  const auto called = found(one, "python-gc"), automatic = found(many, "python-gc");
+  ASSERT_TRUE(called && automatic);
+  EXPECT_NE(called->fix.at(0).find("if gc.collect() is called there, remove it"), std::string::npos) << called->fix[0];
+  EXPECT_TRUE(automatic->fix.at(0).starts_with("gc.freeze()")) << automatic->fix[0];
+}
+
 TEST(MisalignedGemm, IsToldByShapes) {
   const auto with = [](std::string_view shapes, std::string_view types) {
     return steps_of([=](HandTrace& h, int64_t t) {

@@ -99,6 +99,7 @@ TEST(PythonGc, IsInNoOtherFindingsCostAndNamesItsCaller) {
   const Finding* f = named(d, "python-gc");
   ASSERT_NE(f, nullptr);
   EXPECT_EQ(f->where.at(0).name, "end_of_step");
+  EXPECT_EQ(f->fix.at(0), "remove gc.collect() in end_of_step (train.py:71), or call it every few hundred steps");
   EXPECT_NEAR(static_cast<double>(f->cost_ns.value_or(0)), kSteps * 14'930'000.0, kSteps * 100'000.0);
 }
 

@@ -287,8 +287,8 @@ extern const Rule kRunFailure = {
     .threshold = 0,
     .severity = Severity::kCritical,
     .meaning =
-        "What a job prints when it falls is long: one rank's error makes the others' collectives fail, and at last "
-        "whoever is left is ended. The line named here is the likely first cause.",
+        "A failing job prints a lot: one rank's error breaks the others' collectives, and the launcher kills the rest. "
+        "The line named here is the likely first cause.",
     .computation =
         "Of lines behind the last step: a node's failure, the scheduler's limits, a device's or host's memory, a "
         "device's error, an exception, NCCL's errors, a collective's timeout, a signal, an error code, in this order; of "
@@ -323,11 +323,11 @@ extern const Rule kSkippedSteps = {
     .unit = "%",
     .threshold = 5,
     .meaning =
-        "With fp16 a dynamic loss scale is halved, and the update left out, whenever a gradient overflows. Now and "
-        "then that is how it works; often it is wasted time, or a training that diverges.",
+        "With fp16 a dynamic loss scale is halved, and the update left out, whenever a gradient overflows. "
+        "Occasional overflows are normal; frequent ones waste time or mean that training diverges.",
     .computation =
-        "Value: iterations that were skipped, of all behind the first line, in which the scale is searched for; where "
-        "only their number is known, of all but 20. Cost: their time.",
+        "Value: share of skipped iterations, not counting the first log line (or the first 20 iterations), while the "
+        "loss scale settles. Cost: their time.",
     .advice = {"bf16 instead of fp16",
                "a larger loss_scale_window; gradient clipping; a lower learning rate or longer warm-up"},
     .verdict = "{} of the iterations are skipped because gradients overflow.",

@@ -17,7 +17,7 @@ struct Schedule {
 
 std::vector<std::string> schedule_fixes(const Schedule& s) {
   return {
-      fmt::format("{:.0f} micro-batches or more per step (a larger global batch, or a smaller micro-batch): under 20 %",
+      fmt::format("{:.0f} micro-batches or more per step (a larger global batch, or a smaller micro-batch): the bubble falls below 20 %",
                   std::ceil(4 * (s.stages - 1))),
       "interleaved stages (--num-layers-per-virtual-pipeline-stage), or fewer stages and more tensor or data "
       "parallelism"};
@@ -44,7 +44,7 @@ std::optional<double> logged_bubble_pct(const LogReport& log) {
 
 void describe_logged_bubble(const LogReport& log, Finding& f) {
   const Schedule s = *schedule_of(log);
-  f.what = fmt::format("{:.0f} pipeline stages have {:.0f} micro-batch{} per step: each stage idles {} of the passes",
+  f.what = fmt::format("{:.0f} pipeline stages have {:.0f} micro-batch{} per step: each stage idles for {} of the forward and backward passes",
                        s.stages, s.micro_batches, s.micro_batches == 1 ? "" : "es", format_percent(*f.value));
   f.why =
       "A stage waits until the first micro-batch has come down to it, and again at the step's end: (p − 1) / (m + p − 1) "
@@ -120,8 +120,8 @@ extern const Rule kPipelineBubble = {
     .threshold = 20,
     .severe = 50,
     .meaning =
-        "A pipeline fills and drains in each step. With few micro-batches that is most of it; and all stages wait for "
-        "the slowest one.",
+        "A pipeline fills and drains in each step. With few micro-batches, that takes most of the step; and all "
+        "stages wait for the slowest one.",
     .computation =
         "Value: time in which stages only send, receive and wait for each other, mean over the ranks, as a share of "
         "the step. Cost: what the ideal bubble, (p - 1) / m of the passes for p stages and m micro-batches, would be "

@@ -220,6 +220,7 @@ struct Rule {
   std::string_view summary = {};       ///< one line for `profgpu rules`
   std::string_view unit = {};          ///< of value and threshold
   double threshold = 0;           ///< default; the rule fires beyond it
+  std::string_view threshold_words = {};   ///< "1.3x the median"; empty: number and unit say it
   bool below = false;             ///< fires below the threshold, not above it
   Severity severity = Severity::kWarning;
   std::optional<double> severe = {};   ///< one level more severe from here on

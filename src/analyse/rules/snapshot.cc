@@ -352,8 +352,8 @@ extern const Rule kReferenceCycle = {
     .unit = "%",
     .threshold = 5,
     .meaning =
-        "Python frees what nothing refers to at once. What refers to itself, over however many objects, stays until the "
-        "garbage collector runs: by then several steps may have piled up, and the peak is that much higher.",
+        "Python frees an object as soon as nothing refers to it. Objects that refer to each other in a cycle stay until "
+        "the garbage collector runs: by then several steps may have piled up, and the peak is that much higher.",
     .computation =
         "Value: bytes that the collector frees in one run, of the peak of a memory snapshot's history. An allocation is "
         "freed by the collector if its frames are in the stack of the free. Needs frames of C++. No cost.",
@@ -416,7 +416,7 @@ extern const Rule kHostPinnedGrowth = {
     .threshold = 0,
     .meaning =
         "Memory of the host that is pinned for copies is never swapped out. Where each step pins more, the host runs "
-        "out of memory, mostly by the system killing a process.",
+        "out of memory, and the kernel usually kills a process.",
     .computation =
         "Value: growth per step of what lines have pinned, at the ends of the optimizer's steps (Theil-Sen slope, only "
         "where its 95 % interval is above 0), over at least four steps of a memory snapshot's history. Needs snapshots "

@@ -26,8 +26,7 @@ void describe_low_gpu_utilization_samples(const DeviceTelemetry& d, Finding& f) 
     f.why = fmt::format("It idles (under 5 % busy) for {} of the time.", format_percent(*d.idle_pct));
   else
     f.why = "It is never idle for long: small kernels with gaps between them, or waits within each step.";
-  f.fix = {"record a window to see which: torch.profiler.profile(…).export_chrome_trace(\"trace.json\"), then profgpu "
-           "analyze trace.json"};
+  f.fix = {"record a trace to see why: profgpu run --trace -o rec -- COMMAND, then profgpu analyze rec"};
 }
 
 void describe_low_gpu_utilization(const Measured& m, Finding& f) {
@@ -148,30 +147,48 @@ void describe_profiler_overhead(const Measured& m, Finding& f) {
                           format_percent(*f.value, 0));
 }
 
-// On the step's thread.
-std::vector<HostId> collections_of(const Measured& m) {
+// On the step's thread. `called_only`: calls of gc.collect.
+std::vector<HostId> collections_of(const Measured& m, bool called_only = false) {
   const Trace& trace = m.trace();
   const ThreadId thread = m.facts().get<Steps>().thread;
   std::vector<HostId> all;
   if (!thread.valid()) return all;
   std::vector<StringId> names;
-  for (const char* name : {"Python GC", "<built-in function collect>", "gc.collect"})
-    if (const StringId id = trace.strings.find(name); id.valid()) names.push_back(id);
+  for (const std::string_view name : {"Python GC", "<built-in function collect>", "gc.collect"}) {
+    const StringId id = trace.strings.find(name);
+    if (id.valid() && !(called_only && name == "Python GC")) names.push_back(id);
+  }
   if (names.empty()) return all;
   for (HostId i = trace.threads[thread.value].begin; i < trace.threads[thread.value].end; ++i)
     if (std::ranges::count(names, trace.host.name[i.value]) > 0) all.push_back(i);
   return all;
 }
 
-Intervals collection_time(const Measured& m) {
+Intervals collection_time(const Measured& m, bool called_only = false) {
   Intervals all;
-  for (const HostId collection : collections_of(m)) all.push_back(m.trace().host.interval(collection));
+  for (const HostId collection : collections_of(m, called_only)) all.push_back(m.trace().host.interval(collection));
   return intersect(merged(std::move(all)), m.measured_time());
 }
 
 std::optional<double> python_gc_value(const Measured& m) {
   const Intervals collections = collection_time(m);
   return only_if(!collections.empty(), m.wall_pct(total_length(collections)));
+}
+
+// Collections that the program itself asks for: neither thresholds nor gc.disable() change these. Those that the
+// collector decides on come at many lines, so where all come at one line, one in a step at most, that line calls it.
+std::optional<std::string> fix_of_calls(const Measured& m, const Intervals& collections, const std::vector<Place>& where) {
+  constexpr size_t kMinCollections = 3;
+  constexpr double kOneLine = 0.9;
+  const int64_t all_ns = total_length(collections);
+  if (2 * total_length(collection_time(m, true)) > all_ns)
+    return fmt::format("remove gc.collect(){}, or call it every few hundred steps",
+                       where.empty() ? "" : " in " + place_text(where.front()));
+  if (where.empty() || where.front().file.empty() || collections.size() < kMinCollections) return std::nullopt;
+  const bool one_line = static_cast<double>(where.front().ns) >= kOneLine * static_cast<double>(all_ns);
+  if (!one_line || static_cast<int64_t>(collections.size()) > m.steps()) return std::nullopt;
+  return fmt::format("all of it is in {}: if gc.collect() is called there, remove it, or call it every few hundred steps",
+                     place_text(where.front()));
 }
 
 void describe_python_gc(const Measured& m, Finding& f) {
@@ -182,7 +199,10 @@ void describe_python_gc(const Measured& m, Finding& f) {
       places.add(collection, m.trace().host.duration_ns[collection.value]);
   f.where = places.most_expensive();
   f.what = fmt::format("Python's garbage collection takes {} of the step", format_percent(*f.value));
-  f.why = "The collector stops the launching thread, and takes longer the more objects the program holds.";
+  f.why = "The collector stops the loop, and takes longer the more objects the program holds.";
+  if (std::optional<std::string> fix = fix_of_calls(m, collections, f.where))
+    f.fix = {*std::move(fix), "gc.freeze() after startup, so that collections do not visit long-lived objects",
+             "fewer long-lived objects: arrays instead of lists of dicts in datasets"};
   const Interval longest = *std::ranges::max_element(collections, {}, &Interval::length);
   f.evidence.push_back(fmt::format("{} collections in the measured steps, the longest {}", collections.size(),
                                    format_duration(static_cast<double>(longest.length()))));
@@ -238,6 +258,7 @@ extern const Rule kStepTimeVariance = {
     .summary = "some steps take much longer than others",
     .unit = "ratio",
     .threshold = 1.3,
+    .threshold_words = "1.3x the median",
     .severity = Severity::kInfo,
     .severe = 2,
     .meaning =
@@ -283,7 +304,7 @@ extern const Rule kProfilerOverhead = {
 
 extern const Rule kPythonGc = {
     .id = "python-gc",
-    .summary = "Python's garbage collector stops the launching thread",
+    .summary = "Python's garbage collector stops the loop",
     .unit = "%",
     .threshold = 2,
     .meaning =
@@ -301,7 +322,7 @@ extern const Rule kPythonGc = {
         "fewer long-lived objects: arrays instead of lists of dicts in datasets",
         "no routine torch.cuda.empty_cache() or gc.collect() after each step",
     },
-    .verdict = "Python's garbage collection stops the launching thread for {} of the step.",
+    .verdict = "Python's garbage collection stops the loop for {} of the step.",
     .rank = {.value = python_gc_value, .describe = describe_python_gc, .host_alone = true},
 };
 

@@ -285,6 +285,7 @@ extern const Rule kRedundantSyncCopies = {
     .summary = "the host reads values from the device several times per step",
     .unit = "count",
     .threshold = 4,
+    .threshold_words = "4 per step",
     .severity = Severity::kInfo,
     .meaning =
         "Each .item(), .cpu(), .tolist(), nonzero or if on a tensor copies a value to the host and waits for all work "

@@ -104,7 +104,14 @@ TEST(TelemetryRules, TheWorstDeviceIsNamed) {
   const auto findings = telemetry_findings({device_of({.utilization = 70}), device_of({.utilization = 55}, 5)});
   ASSERT_EQ(findings.size(), 1u);
   EXPECT_NE(findings[0].what.find("GPU 5"), std::string::npos);
-  EXPECT_FALSE(findings[0].evidence.empty());
+  EXPECT_EQ(findings[0].evidence, std::vector<std::string>{"2 GPUs are below 80 %; this is the lowest"});
+  EXPECT_NE(findings[0].fix.at(0).find("profgpu run --trace"), std::string::npos) << findings[0].fix[0];
+}
+
+TEST(TelemetryRules, OfALimitThatIsExceededTheWorstDeviceIsNamed) {
+  const auto findings = telemetry_findings({device_of({.hot = 0.06}), device_of({.hot = 0.2}, 5)});
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_EQ(findings[0].evidence.front(), "2 GPUs have this; this one is the worst");
 }
 
 }  // namespace

@@ -225,6 +225,7 @@ std::vector<FindingChange> finding_changes(const RunSummary& before, const RunSu
     FindingChange c{shown.rule, "same", shown.severity, shown.what, {}, {}};
     if (a) c.before_cost_ns = a->cost_ns;
     if (b) c.after_cost_ns = b->cost_ns, c.fix = b->fix;
+    if (a && b && a->what != b->what) c.before_what = a->what;
     if (!a) c.change = !before.no_device.empty() ? "not_seen_before" : "new";
     if (!b) c.change = !after.no_device.empty() ? "not_seen" : "gone";
     if (a && b && a->cost_ns && b->cost_ns) {

@@ -70,6 +70,7 @@ struct FindingChange {
   std::string severity, what; ///< of the run after where it has it
   std::optional<double> before_cost_ns, after_cost_ns;   ///< a step
   std::string fix = {};   ///< the first change that the run after asks for; empty: none
+  std::string before_what = {};   ///< of the run before, where both have it and say different things
 };
 
 struct Comparison {

@@ -198,6 +198,8 @@ Result<std::unique_ptr<SqlDatabase>> SqlDatabase::open(const RunRows& run, int64
   return made;
 }
 
+constexpr std::string_view kOnlyReads = "queries only read: SELECT, WITH, EXPLAIN";
+
 std::unique_ptr<SqlRows> SqlDatabase::query(const std::string& sql, SqlError& error, int64_t most_ns) {
   deadline_ns_ = monotonic_ns() + most_ns;
   ::sqlite3_progress_handler(db_.get(), most_ns > 0 ? kSteps : 0, is_late, &deadline_ns_);
@@ -205,9 +207,10 @@ std::unique_ptr<SqlRows> SqlDatabase::query(const std::string& sql, SqlError& er
   const char* tail = sql.c_str();
   const int code = ::sqlite3_prepare_v2(db_.get(), sql.c_str(), static_cast<int>(sql.size() + 1), &statement, &tail);
   if (code == SQLITE_AUTH) {
-    error = {"only reading is possible here: SELECT, WITH, EXPLAIN"};
+    error = {std::string(kOnlyReads)};
   } else if (code != SQLITE_OK) {
     error = {::sqlite3_errmsg(db_.get()), ::sqlite3_error_offset(db_.get())};
+    if (error.message.find("because it is a view") != error.message.npos) error = {std::string(kOnlyReads)};
   } else if (statement == nullptr) {
     error = {"the query is empty"};
   } else if (!nothing_follows(tail)) {

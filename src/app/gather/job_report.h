@@ -54,6 +54,8 @@ struct UnitOutcome {
   std::optional<RankResult> result;
   std::optional<RankOutline> outline;        ///< with the result, where asked for
   std::unique_ptr<TraceFacts> trace;         ///< likewise
+  /// First and last step, where the options choose none of them; stays in its process.
+  std::optional<std::pair<int64_t, int64_t>> not_chosen = {};
   std::vector<SampleLog> samples;            ///< of parts that are samples, in their order
   JobNotes notes;                            ///< of all parts
 };

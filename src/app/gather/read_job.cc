@@ -1,5 +1,7 @@
 #include "app/gather/read_job.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -83,12 +85,34 @@ class UnitProgress {
 constexpr int kNotNumbered = 0;   // which rank it is is known when all are read
 
 // Sets what `out` has of a rank's trace; nothing where no step is left.
+std::optional<std::pair<int64_t, int64_t>> steps_of(const Trace& trace, AnalysisOptions options) {
+  options.first_step = 0, options.end_step = INT64_MAX;
+  const Facts all(trace, options);
+  const std::vector<Step>& steps = all.get<Steps>().steps;
+  if (steps.empty()) return std::nullopt;
+  const auto [first, last] = std::ranges::minmax(steps, {}, &Step::index);
+  return std::pair(first.index, last.index);
+}
+
+Error no_steps_left(const JobOptions& options, int rank, const UnitOutcome& of_files) {
+  const auto bound = [](int64_t step, int64_t open) { return step == open ? "" : std::to_string(step); };
+  const std::string chosen = bound(options.analysis.first_step, 0) + ":" + bound(options.analysis.end_step, INT64_MAX);
+  const std::string there = of_files.not_chosen ? fmt::format("; the trace has steps {} to {}", of_files.not_chosen->first,
+                                                              of_files.not_chosen->second)
+                                                : "";
+  return {fmt::format("{}: --steps {} selects no step of rank {}{}", options.paths.front(), chosen, rank, there),
+          "`--section steps` lists them with their numbers"};
+}
+
 void reduce(Trace read, const JobOptions& options, int threads, bool keep, UnitOutcome& out) {
   auto trace = std::make_unique<TraceFacts>(std::move(read), options.analysis);
   const Facts& facts = trace->facts;
   // Nearly all that follows needs the steps; what operators compute does not.
   if (!options.outline) side_by_side(threads, [&] { facts.get<Steps>(); }, [&] { facts.get<OpWorks>(); });
-  if (facts.get<Steps>().steps.empty()) return;
+  if (facts.get<Steps>().steps.empty()) {
+    out.not_chosen = steps_of(trace->trace, options.analysis);
+    return;
+  }
   if (options.outline) {
     out.result.emplace().digest = rank_digest(kNotNumbered, facts);
     out.outline = options.outline(facts);
@@ -207,7 +231,7 @@ class Assembly {
       if (!trace) return trace.error();
       reduce(*std::move(trace), options_, 2, keep, of_files);
     }
-    if (!of_files.result) return no_steps_left(options_.paths.front(), rank);
+    if (!of_files.result) return no_steps_left(options_, rank, of_files);
     of_files.result->number(rank);
     return of_files;
   }
@@ -270,11 +294,6 @@ Error other_files(const std::string& path, size_t process) {
 }
 
 }  // namespace
-
-Error no_steps_left(const std::string& path, int rank) {
-  return {path + ": --steps leaves no step of rank " + std::to_string(rank),
-          "`--section steps` lists them with their numbers"};
-}
 
 Result<std::optional<JobRead>> read_job(const JobOptions& options, const Processes& processes, Progress& progress) {
   const auto begin = std::chrono::steady_clock::now();

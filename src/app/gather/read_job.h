@@ -28,6 +28,4 @@ struct JobOptions {
 /// error names the file; it is one too if `analysis` leaves a rank no step.
 Result<std::optional<JobRead>> read_job(const JobOptions& options, const Processes& processes, Progress& progress);
 
-Error no_steps_left(const std::string& path, int rank);
-
 }  // namespace profgpu

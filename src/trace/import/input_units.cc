@@ -395,7 +395,7 @@ Result<InputUnits> find_units(const std::vector<std::string>& paths, const Impor
   for (const std::string& path : paths) {
     auto listing = listed(path);
     if (!listing) return listing.error();
-    if (listing->folder && listing->files.empty()) return Error{path + ": a folder without files", "name a file, or the folder that holds them"};
+    if (listing->folder && listing->files.empty()) return Error{path + ": the folder is empty", "name a file, or the folder that holds them"};
     std::move(listing->passed_over.begin(), listing->passed_over.end(), std::back_inserter(all.left_out));
     std::erase_if(listing->files, [&](const std::string& file) { return seen.again(file); });
     std::vector<Head> heads;

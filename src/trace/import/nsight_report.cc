@@ -59,8 +59,8 @@ std::string nsys_in_path() {
 
 Error without_nsys(const std::string& path) {
   const std::string stem = path.substr(0, path.rfind('.'));
-  return {path + ": a report that only Nsight Systems can unpack, and nsys is not on this machine's PATH",
-          fmt::format("where nsys is: nsys export --type sqlite --include-blobs true --output {} {}; then give that file",
+  return {path + ": reading .nsys-rep needs nsys, which is not on PATH",
+          fmt::format("on a machine with nsys: nsys export --type sqlite --include-blobs true --output {} {}; then give that file",
                       shell_quoted(stem + ".sqlite"), shell_quoted(path))};
 }
 

@@ -34,7 +34,7 @@ Result<Trace> read(const std::string& path, const ImportOptions&) {
 
 extern const Importer kSamples;
 const Importer kSamples = {.name = "samples",
-                           .noun = "samples of devices",
+                           .noun = "device samples",
                            .summary = "samples of devices, CSV, JSON lines or a table: profgpu log's, nvidia-smi "
                                       "--query-gpu's and nvidia-smi dmon's",
                            .examples = "gpu.jsonl, gpu.csv, gpu.csv.gz",

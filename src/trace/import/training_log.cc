@@ -145,8 +145,8 @@ void add_issues(const RunLog& log, const LogRank* process, Trace& trace) {
   say(TraceIssueKind::kNote, derived,
       step_time == "mean"
           ? "no line states the time of a step: each has the mean of the whole training"
-          : fmt::format("steps whose time follows from rates, clock times or a progress bar, as no line states it: {}",
-                        derived),
+          : fmt::format("{} step {} derived from rates, timestamps or a progress bar", derived,
+                        derived == 1 ? "time was" : "times were"),
       trace);
 }
 
