@@ -509,7 +509,8 @@ namespace {
 void keep_most_important(DiffView& view, const Diff& diff) {
   constexpr size_t kMaxNotes = 2;
   std::erase_if(view.tables, [&](const DiffTable& t) {
-    return &t != &view.tables.front() && t.title != kFindingsTitle && !(diff.runs.size() > 2 && t.title == kWaterfallTitle);
+    const bool waterfall = diff.runs.size() > 2 && t.title == kWaterfallTitle;
+    return &t != &view.tables.front() && t.title != kFindingsTitle && !waterfall;
   });
   if (view.details.size() > kMaxNotes) view.details.resize(kMaxNotes);
   if (view.notes.size() <= kMaxNotes) return;
@@ -567,7 +568,8 @@ std::string diff_terminal(const Diff& diff, const PresentOptions& options) {
   if (brief) next.back().add(kEverything, Style::kFaint);
   for (const DiffTable& table : view.tables) {
     const size_t used = lines.size() + next.size() + 2;   // with the empty lines around the table
-    Lines of_table = brief ? brief_table_lines(table, width, kScreen > used ? kScreen - used : 0) : table_lines(table, width);
+    const size_t room = kScreen > used ? kScreen - used : 0;
+    Lines of_table = brief ? brief_table_lines(table, width, room) : table_lines(table, width);
     if (!of_table.empty()) append_apart(lines, std::move(of_table));
   }
   append_apart(lines, std::move(next));

@@ -84,7 +84,8 @@ struct ReportPart {
   std::string_view section = {};
 };
 
-/// "The hardware could run this step 3.4x as fast (MFU 29 %). What keeps it from that: 31 % GEMMs below peak, 14 % idle."; empty where that is not known.
+/// "The hardware could run this step 3.4x as fast (MFU 29 %). What keeps it from that: 31 % GEMMs below peak, 14 %
+/// idle."; empty where that is not known.
 std::string distance_sentence(const Report& report, const RankReport& rank);
 /// "GEMMs below peak" for a part of the distance from the limit.
 std::string distance_part_words(std::string_view part);

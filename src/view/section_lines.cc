@@ -83,9 +83,9 @@ class FindingLines {
     if (finding.fix.empty() || fix_lines == 0) return;
     const Line arrow = Line().skip(kFindingIndent).add("→ ", Style::kGood);
     const auto& [words, command] = parts_of_fix(finding.fix.front());
-    const bool whole = command.empty() || static_cast<int>(wrapped_after(arrow, finding.fix.front(), width_).size()) <= 1;
-    append(out_, wrapped_after(arrow, whole ? finding.fix.front() : words + ": --section findings has the command", width_,
-                               Style::kPlain, fix_lines));
+    const bool fits = command.empty() || wrapped_after(arrow, finding.fix.front(), width_).size() <= 1;
+    const std::string text = fits ? finding.fix.front() : words + ": --section findings has the command";
+    append(out_, wrapped_after(arrow, text, width_, Style::kPlain, fix_lines));
   }
 
   void whole(const Finding& finding) {
@@ -137,7 +137,8 @@ class FindingLines {
   void add_fix(const std::string& text) {
     const Line arrow = Line().skip(kFindingIndent).add("→ ", Style::kGood);
     const auto& [words, command] = parts_of_fix(text);
-    if (command.empty() || arrow.width() + display_width(sanitised(text)) <= width_) return add(arrow, text, Style::kPlain);
+    if (command.empty() || arrow.width() + display_width(sanitised(text)) <= width_)
+      return add(arrow, text, Style::kPlain);
     add(arrow, words + ":", Style::kPlain);
     out_.push_back(std::move(Line().skip(kFindingIndent + 2).add(sanitised(command)).whole()));
   }

@@ -613,7 +613,7 @@ class BriefScreen {
   Lines take() { return std::move(out_); }
 
  private:
-  static constexpr size_t kRows = kScreenRows;   // as many as without the prompt, and the empty line before the first part
+  static constexpr size_t kRows = kScreenRows;   // the prompt's, for the empty line before the first part
   static size_t cost(const Lines& lines) { return lines.empty() ? 0 : lines.size() + 1; }
 
   Lines out_;

@@ -404,8 +404,9 @@ struct SnapshotSection {
 /// `capacity_bytes`: of the device, where it is known.
 SnapshotSection snapshot_section(const MemorySnapshot& snapshot, std::optional<int64_t> capacity_bytes = {});
 
-/// "Peak 6.53 GiB at step 1, in the optimizer step: activations 2.1 GiB (of which attention 0.4), ...; reserved but unused 410
-/// MiB." Without a history what is held, and how to record one. `capacity_bytes`: of the device, where it is known.
+/// "Peak 6.53 GiB at step 1, in the optimizer step: activations 2.1 GiB (of which attention 0.4), ...; reserved but
+/// unused 410 MiB." Without a history what is held, and how to record one. `capacity_bytes`: of the device, where it is
+/// known.
 std::string peak_sentence(const SnapshotSection& snapshot, std::optional<int64_t> capacity_bytes);
 /// "at the peak", or "when the snapshot was taken" where no history tells the peak.
 std::string_view held_when(const SnapshotSection& snapshot);

@@ -97,9 +97,8 @@ std::optional<std::pair<int64_t, int64_t>> steps_of(const Trace& trace, Analysis
 Error no_steps_left(const JobOptions& options, int rank, const UnitOutcome& of_files) {
   const auto bound = [](int64_t step, int64_t open) { return step == open ? "" : std::to_string(step); };
   const std::string chosen = bound(options.analysis.first_step, 0) + ":" + bound(options.analysis.end_step, INT64_MAX);
-  const std::string there = of_files.not_chosen ? fmt::format("; the trace has steps {} to {}", of_files.not_chosen->first,
-                                                              of_files.not_chosen->second)
-                                                : "";
+  const auto& all = of_files.not_chosen;
+  const std::string there = all ? fmt::format("; the trace has steps {} to {}", all->first, all->second) : "";
   return {fmt::format("{}: --steps {} selects no step of rank {}{}", options.paths.front(), chosen, rank, there),
           "`--section steps` lists them with their numbers"};
 }
