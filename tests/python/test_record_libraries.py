@@ -129,7 +129,8 @@ def test_the_late_rank_of_an_mpi_program_is_named(mpi_program, tmp_path):
     assert finding['ranks'] == [1] and 'rank 1' in finding['what'], finding['what']
     assert straggler['kind'] == 'longer_between_calls' and 'between calls of MPI' in finding['what']
     waiting, works, _ = (rank['mpi'] for rank in report['ranks'])
-    assert waiting['functions'][0]['name'] == 'MPI_Allreduce' and waiting['total_ns'] > works['total_ns'] + 250e6
+    assert next(f['name'] for f in waiting['functions'] if f['name'] != 'MPI_Init') == 'MPI_Allreduce'
+    assert waiting['total_ns'] > works['total_ns'] + 250e6
     assert works['outside_ns'] > waiting['outside_ns'] + 250e6
     assert 'GPU activity' not in report['verdict']
     assert not [i for file in report['inputs'] for i in file['issues'] if i['kind'] == 'no_device_activity']

@@ -8,6 +8,7 @@
 #include "analyse/rank/facts.h"
 #include "analyse/report/document.h"
 #include "base/statistics.h"
+#include "trace/intervals.h"
 
 namespace profgpu {
 

@@ -7,15 +7,17 @@
 namespace profgpu {
 namespace {
 
+using test::TraceRows;
+
 TEST(Mpi, TimeInCallsByFunctionAndBetweenThem) {
   TraceRows t;
-  t.host(HostKind::kLibrary, "MPI_Init", 0, 100, "1");
-  t.host(HostKind::kAnnotation, "solve", 100, 500, "1");
+  t.mpi_call({.name = "Init", .dtype = "byte"}, 0, 100);
+  t.annotation("solve", 100, 500);
   for (const int64_t i : {0, 1, 2})
     t.mpi_call({.name = "Recv", .dtype = "byte", .in = 64, .out = 64}, 200 + 100 * i, 40);
-  t.host(HostKind::kLibrary, "MPI_Wait", 700, 30, "1");
-  t.host(HostKind::kLibrary, "cublasSgemm", 760, 30, "1");
-  t.host(HostKind::kLibrary, "MPI_Finalize", 900, 100, "1");
+  t.mpi_call({.name = "Wait", .dtype = "byte"}, 700, 30);
+  t.op("aten::mm", 760, 30);
+  t.mpi_call({.name = "Finalize", .dtype = "byte"}, 900, 100);
   const TraceFacts of{t.finish(), {}};
   const auto mpi = MpiTime::compute(of.facts);
   ASSERT_TRUE(mpi);
@@ -40,7 +42,7 @@ TEST(Mpi, TimeInCallsByFunctionAndBetweenThem) {
 
 TEST(Mpi, NothingWithoutItsCalls) {
   TraceRows t;
-  t.host(HostKind::kLibrary, "cublasSgemm", 0, 100, "1");
+  t.op("aten::mm", 0, 100);
   EXPECT_FALSE(MpiTime::compute(TraceFacts{t.finish(), {}}.facts));
 }
 
