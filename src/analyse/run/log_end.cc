@@ -63,9 +63,11 @@ class Ending {
       if (found->kind == LogEventKind::kCollectiveTimeout && peer_gone != nullptr && peer_gone->line < found->line)
         return peer_gone;
     }
-    const bool weak = found == nullptr || found->kind == LogEventKind::kExitCode || found->kind == LogEventKind::kTerminated;
+    const bool weak = found == nullptr || found->kind == LogEventKind::kExitCode ||
+                      found->kind == LogEventKind::kTerminated;
     if (weak && first_following() != nullptr) return first_following();
-    return found != nullptr && found->kind == LogEventKind::kExitCode && first_failure_ != nullptr ? first_failure_ : found;
+    const bool says_little = found != nullptr && found->kind == LogEventKind::kExitCode;
+    return says_little && first_failure_ != nullptr ? first_failure_ : found;
   }
 
   [[nodiscard]] const LogEvent* first_of(LogEventKind kind) const {
@@ -155,7 +157,8 @@ void set_collective(const RunLog& log, LogEnd& end) {
     end.collective = collective_text(log.collectives, name, group.waited_for);
   }
   if (!end.collective.empty()) return;
-  const CollectiveState* timed_out = first_where(log.collectives, [](const CollectiveState& s) { return s.timed_out.has_value(); });
+  const CollectiveState* timed_out =
+      first_where(log.collectives, [](const CollectiveState& s) { return s.timed_out.has_value(); });
   if (timed_out == nullptr) return;
   end.collective = collective_text(log.collectives, timed_out->group, *timed_out->timed_out);
 }

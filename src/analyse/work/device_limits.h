@@ -60,8 +60,8 @@ struct FoundLimits {
   std::optional<DeviceLimits> limits;
   std::string why;               ///< without limits: the reason, one clause
 };
-/// By name, that of a driver or of the table; memory size and multiprocessors choose among variants of the name, rule out
-/// slices of a device, and tell the product where the name does not ("AMD Radeon Graphics"). Unknown where several
+/// By name, that of a driver or of the table; memory size and multiprocessors choose among variants of the name, rule
+/// out slices of a device, and tell the product where the name does not ("AMD Radeon Graphics"). Unknown where several
 /// variants that differ are left.
 FoundLimits find_limits(const DeviceDescription& device);
 

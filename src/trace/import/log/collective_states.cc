@@ -33,7 +33,8 @@ class CollectiveStates : public LogReading {
     if (state == nullptr) return false;
     if (timed_out && !state->timed_out) state->timed_out = timed_out;
     if (enqueued) state->enqueued = enqueued;
-    if (const auto done = first_after(text, {"last completed work: ", "last completed NCCL work: "})) state->completed = done;
+    if (const auto done = first_after(text, {"last completed work: ", "last completed NCCL work: "}))
+      state->completed = done;
     const auto op = after(text, "OpType=");
     if (!op || !state->op.empty()) return true;
     state->op = quotable(op->substr(0, op->find_first_of(",)")));

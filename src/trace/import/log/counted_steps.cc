@@ -4,7 +4,7 @@
 //   2018-10-30 10:28:28.958888: loss = 3.51, step = 5900 (145.686 sec)               TensorFlow's Estimator: since the
 //                                                                                    line before
 //   2022-04-29 10:31:21,003 INFO [train.py:756] Epoch 0, batch 50, loss[loss=0.47, over 2494.00 frames.],
-//   tot_loss[loss=0.51, over 4913.84 frames.], batch size: 86, lr: 3.00e-03                                       icefall
+//   tot_loss[loss=0.51, over 4913.84 frames.], batch size: 86, lr: 3.00e-03            icefall
 #include "base/text.h"
 #include "trace/import/log/log_family.h"
 

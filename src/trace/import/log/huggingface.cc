@@ -3,7 +3,7 @@
 //   {'loss': 2.3174, 'grad_norm': 1.23, 'learning_rate': 4.5e-05, 'epoch': 0.1}        new versions quote the numbers
 //   {'loss': 2.3, …, 'num_input_tokens_seen': 65536, 'train_runtime': 2.0, 'train_tokens_per_second': 32768, …}
 //   {'eval_loss': 2.1, 'eval_runtime': 12.3, 'eval_samples_per_second': 81.2, …}
-//   {'loss': 2.3, …, 'memory(GiB)': 63.16, 'global_step/max_steps': '78/176', 'elapsed_time': '1h 54m 53s', …}  ms-swift
+//   {'loss': 2.3, …, 'memory(GiB)': 63.16, 'global_step/max_steps': '78/176', 'elapsed_time': '1h 54m', …}  ms-swift
 //   {'train_runtime': 919.097, 'train_samples_per_second': 1.088, 'train_steps_per_second': 0.017, 'epoch': 1.0}
 //
 // The lines state no time, unless a trainer adds 'step_time' (TRL). Else it is that of the bar where there is one, else
@@ -39,7 +39,8 @@ std::optional<int64_t> spoken_ns(std::string_view text) {
   for (std::string_view rest = text; !rest.empty();) {
     const auto number = leading_integer(rest, &rest);
     if (!number || *number < 0 || *number > 1'000'000 || rest.empty()) break;
-    const int64_t unit = rest.front() == 'd' ? 86400 : rest.front() == 'h' ? 3600 : rest.front() == 'm' ? 60 : rest.front() == 's' ? 1 : 0;
+    const char letter = rest.front();
+    const int64_t unit = letter == 'd' ? 86400 : letter == 'h' ? 3600 : letter == 'm' ? 60 : letter == 's' ? 1 : 0;
     if (unit == 0) return std::nullopt;
     seconds += *number * unit, any = true;
     rest.remove_prefix(1);

@@ -1,6 +1,6 @@
 // LeRobot: means of the steps since the line before, in seconds; large numbers are rounded for people.
 //
-//   INFO 2025-04-01 12:00:00 ts/train.py:232 step:200 smpl:2K ep:3 epch:0.04 loss:0.037 grdn:0.7 lr:7.9e-05 updt_s:0.098
+//   INFO 2025-04-01 12:00:00 ts/train.py:232 step:200 smpl:2K ep:3 epch:0.04 loss:0.037 lr:7.9e-05 updt_s:0.098
 //   data_s:0.050
 #include <algorithm>
 

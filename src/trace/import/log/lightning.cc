@@ -111,9 +111,10 @@ class Lightning : public LogReading {
     const std::string_view text = line.message;
     const bool stops = has(text, "`Trainer.fit` stopped:");   // behind a bar, if it stands still
     if (stops) rows.event(LogEventKind::kFinished, line);
-    if (text.starts_with("Epoch ") || text.starts_with("Validat"))
-      if (const bool rich = has(text, " \xE2\x80\xA2 "); const auto bar = rich ? rich_bar_drawing(text) : bar_drawing(text))
-        return bars_.read(*bar, rich, line, rows);
+    if (text.starts_with("Epoch ") || text.starts_with("Validat")) {
+      const bool rich = has(text, " \xE2\x80\xA2 ");
+      if (const auto bar = rich ? rich_bar_drawing(text) : bar_drawing(text)) return bars_.read(*bar, rich, line, rows);
+    }
     if (has(text, "device/") || has(text, "train_loss") || has(text, "step,")) return read_header(line.text) || stops;
     return stops;
   }

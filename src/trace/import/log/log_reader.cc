@@ -30,7 +30,8 @@ constexpr int64_t kSearched = int64_t{4} << 30;  // bytes of a file without a te
 
 bool is_printed(const LogLine& line) {
   const auto begins = [&](std::string_view words) { return line.message.starts_with(words); };
-  return line.rank >= 0 || !line.node.empty() || line.printed_ns || line.headed || is_memory_error(line.message) || std::ranges::any_of(kLaunchers, begins) ||
+  return line.rank >= 0 || !line.node.empty() || line.printed_ns || line.headed || is_memory_error(line.message) ||
+         std::ranges::any_of(kLaunchers, begins) ||
          contains_any(line.text, kDrivers);
 }
 

@@ -1,6 +1,6 @@
 // MindSpore's programs: MindFormers has all of a step on one line, MindYOLO the time of a step on a line of its own.
 //
-//   { Epoch:[  1/  2], step:[   10/ 1000], loss: 10.6, per_step_time: 2145ms, lr: 1e-06, train_throughput_per_npu: 85.2T}
+//   { Epoch:[  1/  2], step:[   10/ 1000], loss: 10.6, per_step_time: 2145ms, train_throughput_per_npu: 85.2T}
 //   Epoch 1/200, Step 100/3995, imgsize (640, 640), loss: 11.67, …
 //   Epoch 1/200, Step 100/3995, step time: 654.40 ms
 #include "base/text.h"

@@ -163,7 +163,8 @@ void BarCourse::add(const BarDrawing& bar, int64_t number, int64_t line) {
     Point& before = points_.back();
     if (number < before.number) return;
     next_bar = p.begun > before.begun;
-    p.restart = interrupted_ || next_bar || p.shown_ns < before.shown_ns || (bar.done == 0 && number > 0 && p.shown_ns == 0);
+    p.restart = interrupted_ || next_bar || p.shown_ns < before.shown_ns ||
+                (bar.done == 0 && number > 0 && p.shown_ns == 0);
     if (number == before.number && !p.restart) {  // drawn again, or by another process
       if (p.each_ns && p.shown_ns == before.shown_ns) before.each_ns = p.each_ns;
       return;

@@ -277,8 +277,8 @@ class ElasticSummary {
   static constexpr std::array<std::string_view, 6> kKeys = {"time",     "host",       "rank",
                                                             "exitcode", "error_file", "traceback"};
   static bool is_between(std::string_view text) {
-    return text.starts_with("===") || text.starts_with("---") || text.starts_with("Failures:") || text.ends_with(" FAILED") ||
-           text.starts_with("<NO_OTHER") || (text.starts_with('[') && text.ends_with("]:"));
+    return text.starts_with("===") || text.starts_with("---") || text.starts_with("Failures:") ||
+           text.ends_with(" FAILED") || text.starts_with("<NO_OTHER") || (text.starts_with('[') && text.ends_with("]:"));
   }
 
   // Each node's agent prints it.

@@ -59,7 +59,8 @@ std::optional<int64_t> sglang_time(std::string_view text) {
 class Serving : public LogReading {
  public:
   bool read(const LogLine& line, LogBuilder& rows) override {
-    if (has(line.text, "retracted_reqs: ") || has(line.text, "total_num_cumulative_preemption=")) return read_preemption(line.text, rows);
+    if (has(line.text, "retracted_reqs: ") || has(line.text, "total_num_cumulative_preemption="))
+      return read_preemption(line.text, rows);
     ServingLine row;
     const bool llama = has(line.text, "eval time = ") || has(line.text, " t/s, tg_3s = ");
     const bool known = llama                               ? read_llama(line.text, row)
