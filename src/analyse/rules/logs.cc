@@ -507,7 +507,9 @@ ReportVerdict verdict_of_log(const LogReport& log, const std::vector<RuleFinding
     return {diverged->finding.verdict + " " + speed.text, VerdictKind::kFailure};
   if (failure == nullptr) return speed;
   const std::string& what = failure->finding.what;
-  std::string text = fmt::format("{}{} (line {}).", upper(what.front()), what.substr(1), log.end.line.value_or(0));
+  std::string text = std::string(1, upper(what.front())) + what.substr(1);
+  if (log.end.line) text += fmt::format(" (line {})", *log.end.line);   // else it is another file's
+  text += ".";
   if (log.has_steps()) text += " " + speed.text;
   return {std::move(text), VerdictKind::kFailure};
 }
