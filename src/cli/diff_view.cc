@@ -198,12 +198,19 @@ std::map<std::string_view, std::string> shown_kernels(const std::vector<Differen
   return by_name;
 }
 
+// Of other kernels of an operator: "aten::bmm [[37632, 8, 8], …]: Tensile gemm → cutlass gemm".
+std::string operator_text(const Difference& d) {
+  if (d.op.empty() || d.name_after.empty()) return "";
+  return d.shapes.empty() ? d.op + ": " : fmt::format("{} {}: ", d.op, list_on_one_line(d.shapes));
+}
+
 // Rows of the same names, which differ in shapes that no column has, as one; the largest change first.
 std::vector<Difference> joined_rows(const std::vector<Difference>& rows) {
   std::vector<Difference> joined;
-  std::map<std::pair<std::string_view, std::string_view>, size_t> row_of;
+  std::map<std::pair<std::string, std::string>, size_t> row_of;
   for (const Difference& d : rows) {
-    const auto [it, fresh] = row_of.try_emplace({d.name, d.name_after}, joined.size());
+    // Those of an operator that has other kernels now are told apart by it.
+    const auto [it, fresh] = row_of.try_emplace({d.name, d.name_after + operator_text(d)}, joined.size());
     if (fresh) {
       joined.push_back(d);
       continue;
@@ -228,7 +235,8 @@ DiffTable difference_table(std::string title, const char* first, const std::vect
   DiffTable t = time_table(std::move(title), std::move(names));
   fill(t, rows, top, [&](const Difference& d) {
     const auto shown = [&](const std::string& of) { return of_kernels ? short_names.at(of) : of; };
-    const std::string name = d.name_after.empty() ? shown(d.name) : shown(d.name) + " → " + shown(d.name_after);
+    std::string name = d.name_after.empty() ? shown(d.name) : shown(d.name) + " → " + shown(d.name_after);
+    if (of_kernels) name.insert(0, operator_text(d));
     const bool of_distance = std::string_view(first) == "part";
     std::vector<Cell> cells = {{calls         ? name
                                 : of_distance ? distance_part_words(name)

@@ -380,12 +380,22 @@ Groups grouped(const std::vector<const Work*>& rows, const Key& key) {
   return groups;
 }
 
+// What all these rows have; empty: they differ.
+std::string common(const Group* before, const Group* after, std::string Work::*member) {
+  const std::string& first = (before ? before : after)->rows.front()->*member;
+  for (const Group* group : {before, after})
+    if (group && !std::ranges::all_of(group->rows, [&](const Work* w) { return w->*member == first; })) return "";
+  return first;
+}
+
 Difference difference(const Group* before, const Group* after, std::string matched_by) {
   const Work& shown = before ? *before->longest : *after->longest;
   Difference d;
   d.name = shown.name;
   d.category = shown.category;
   d.matched_by = std::move(matched_by);
+  d.op = common(before, after, &Work::op);
+  if (!d.op.empty()) d.shapes = common(before, after, &Work::shapes);
   if (after && after->longest->name != d.name) d.name_after = after->longest->name;
   if (before) d.calls_before = before->calls, d.before_ns = before->ns.mean;
   if (after) d.calls_after = after->calls, d.after_ns = after->ns.mean;

@@ -52,6 +52,7 @@ struct Difference {
   std::string name_after;    ///< where it is another one
   std::string category;      ///< of kernels
   std::string matched_by;    ///< of kernels: "name", "op and shapes" or "op"
+  std::string op = {}, shapes = {};   ///< of kernels: whose they are, of all these calls; empty: unknown, or several
   std::string change;        ///< same, faster, slower, more_calls, fewer_calls, added, gone
   double calls_before = 0, calls_after = 0;
   double before_ns = 0, after_ns = 0;

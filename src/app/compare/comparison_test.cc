@@ -180,6 +180,7 @@ TEST(MatchedWork, ByNameThenByWhatLaunchedIt) {
   EXPECT_EQ(named("volta_gemm").matched_by, "op and shapes");
   EXPECT_EQ(named("volta_gemm").name_after, "sm90_gemm");
   EXPECT_EQ(named("volta_gemm").change, "faster");
+  EXPECT_EQ(named("volta_gemm").op + " " + named("volta_gemm").shapes, "aten::mm [[8, 8]]");
   EXPECT_EQ(named("relu_old").matched_by, "op");
   EXPECT_EQ(named("both").change, "same");
   EXPECT_EQ(named("only_a").change, "gone");
@@ -187,6 +188,11 @@ TEST(MatchedWork, ByNameThenByWhatLaunchedIt) {
   double delta = 0;
   for (const Difference& d : all) delta += d.delta_ns();
   EXPECT_DOUBLE_EQ(delta, 310 - 490);   // nothing is counted twice or lost
+  a.work.push_back(work("volta_gemm", "aten::mm", "[[16, 16]]", 1, 100));   // of one name, but other sizes
+  b.work.push_back(work("volta_gemm", "aten::mm", "[[32, 32]]", 1, 100));
+  const std::vector<Difference> several = matched_work(a, b);
+  const auto gemm = std::ranges::find(several, "volta_gemm", &Difference::name);
+  EXPECT_EQ(gemm->op + gemm->shapes, "aten::mm");
 }
 
 TEST(MatchedWork, MoreCallsAreNotSlowerOnes) {

@@ -258,10 +258,11 @@ Table difference_table(const std::vector<Difference>& rows, bool calls) {
 
 Table kernel_table(const std::vector<Difference>& rows) {
   Table t = difference_table(rows, true);
-  t.columns.insert(t.columns.end(), {"category", "matched_by", "name_after"});
+  t.columns.insert(t.columns.end(), {"category", "matched_by", "name_after", "op", "shapes"});
   for (size_t i = 0; i < rows.size(); ++i)
     t.rows[i].insert(t.rows[i].end(),
-                     {rows[i].category, unless_empty(rows[i].matched_by), unless_empty(rows[i].name_after)});
+                     {rows[i].category, unless_empty(rows[i].matched_by), unless_empty(rows[i].name_after),
+                      unless_empty(rows[i].op), unless_empty(rows[i].shapes)});
   return t;
 }
 
