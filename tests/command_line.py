@@ -68,7 +68,7 @@ class CommandLine(unittest.TestCase):
 
     def test_usage_errors(self):
         for words, said in [((), b'Usage'), (('anlyze',), b'did you mean analyze?'), (('--nothing',), b'unknown option'),
-                            (('analyze',), b'missing PATH'), (('analyze', '--jsn', 'x'), b'did you mean --json?'),
+                            (('analyze',), b'missing argument: PATH'), (('analyze', '--jsn', 'x'), b'did you mean --json?'),
                             (('explain', 'nothing-like-it'), b'profgpu rules'), ((self.trace,), b'profgpu analyze')]:
             r = run(*words)
             self.assertEqual((r.returncode, r.stdout), (2, b''), words)

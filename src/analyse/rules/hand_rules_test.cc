@@ -363,8 +363,8 @@ TEST(DominantKernel, IsProfiledByAWordThatCanBePasted) {
   ASSERT_TRUE(f);
   // No device is named, but the kernel is of AMD's library.
   EXPECT_EQ(f->fix.at(0),
-            "profile it: rocprof-compute profile -n train -k Cijk_Ailk_Bljk_BBS_BH_MT256x128x64_MI16x16x16x1_SN_1LDSB0 -- "
-            "python train.py");
+            "profile it: rocprof-compute profile -n run -k Cijk_Ailk_Bljk_BBS_BH_MT256x128x64_MI16x16x16x1_SN_1LDSB0 -- "
+            "python SCRIPT.py");
 }
 
 TEST(FusableElementwise, EndsWhereDataCannotFlow) {
