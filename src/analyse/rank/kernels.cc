@@ -113,7 +113,7 @@ std::string work_text(string_view name) {
     if (name[i] == ')' && depth > 0) --depth;
   }
   std::string text = lower_case(name.substr(0, end));
-  for (const string_view library : {"fbgemm_gpu", "fbgemm"})
+  for (const string_view library : {"fbgemm_gpu", "fbgemm", "flashinfer"})
     for (size_t at = text.find(library); at != text.npos; at = text.find(library))
       text.replace(at, library.size(), "fb");
   return text;
@@ -128,12 +128,13 @@ struct Group {
 const std::vector<Group>& groups() {
   static const std::vector<Group> all = {
       {kCopy, {"reshape_and_cache", "copy_blocks", "swap_blocks", "marlin_repack"}},
-      {kElementwise, {"rotary_emb", "apply_rope", "fused_rope", "qk_rope", "opcachedfwd", "subtensorop"}},
+      {kElementwise, {"rotary_emb", "apply_rope", "applyrotary", "fused_rope", "qk_rope", "opcachedfwd", "subtensorop"}},
       // Attention; in parts, of which the second adds up the first's
       {kAttention,
        {"flash", "fmha", "attn", "attention", "_sdpa", "mha_fwd", "mha_bwd", "batchprefillwith", "batchdecodewith",
         "sage_fwd", "mla_a16w", "mla_a8w", "mla_dec", "mla_pfl", "mla_reduce", "_fwd_grouped_kernel_stage",
-        "_fwd_kernel_stage", "pa_decode", "pa_bf16", "pa_fp16", "reduce_segments"}},
+        "_fwd_kernel_stage", "pa_decode", "pa_bf16", "pa_fp16", "reduce_segments", "bwd_kernel_dk_dv", "bwd_kernel_dq",
+        "bwd_kernel_fuse", "bwd_preprocess"}},
       // What surrounds products: the choice of experts, and sums of split products
       {kReduction, {"moesorting", "topkgating", "postgsu"}},
       // Embedding tables, and the bookkeeping of their indices

@@ -225,6 +225,9 @@ constexpr Known kKnown[] = {
     {"triton_tem_fused_flex_attention_0", kAttention, true, "triton_tem_fused_flex_attention_0"},
     {"_matmul_ogs_NNT_bf16xbf16xmxfp4_16x128x256x1", kGemm, true, "_matmul_ogs_NNT_bf16xbf16xmxfp4_16x128x256x1"},
     {"triton__0d1d2d", kOther, false, "triton__0d1d2d"},
+    // A library's name says nothing about the kernel
+    {"void flashinfer::norm::FusedAddRMSNormKernel<8u, __nv_bfloat16>(x)", kNormalization, false, "FusedAddRMSNorm"},
+    {"void flashinfer::activation::act_and_mul_kernel<__nv_bfloat16>(x)", kElementwise, false, "act_and_mul"},
     // Communication and copies
     {"ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*, unsigned long, ncclWork*)", kCommunication, false,
      "nccl AllReduce ring_ll sum float"},
@@ -235,6 +238,11 @@ constexpr Known kKnown[] = {
     {"Memcpy HtoD (Pageable -> Device)", kCopy, false, "Memcpy HtoD (Pageable -> Device)"},
     {"Memset (Device)", kCopy, false, "Memset (Device)"},
 };
+
+TEST(KernelNames, OfAttentionsBackwardPassOnRocm) {
+  for (const char* name : {"bwd_preprocess", "bwd_kernel_dk_dv", "bwd_kernel_dq", "bwd_kernel_fuse"})
+    EXPECT_EQ(kernel_category_name(kernel_category(name)), kernel_category_name(kAttention)) << name;
+}
 
 TEST(KernelNames, AreReadAsTheirMakersMeanThem) {
   for (const Known& k : kKnown) {
