@@ -164,7 +164,7 @@ void cached_reads(Bench& bench, const Device& d, const std::vector<DeviceMemory>
     const auto count = static_cast<uint64_t>(passes * bytes / kKernelElementBytes);
     return d.launch(kernel, {buffers[0].address(), buffers[2].address(), count, static_cast<uint64_t>(bytes - 1)});
   };
-  const std::string what = "read of " + format_bytes(static_cast<double>(bytes));
+  const std::string what = format_bytes(static_cast<double>(bytes)) + " read";
   // Enough passes that starting the kernel, and the first pass, are little of it.
   const int64_t passes = std::max<int64_t>(kLocalBytes / bytes, 1) * kRereads;
   f.label = what + ", warm cache", f.cache = "warm", f.size = bytes;
@@ -325,7 +325,7 @@ void copies_of_pair(Bench& bench, const DevicePair& p, By by) {
   // Of both together, once for the pair.
   Figure sum = *beside[0];
   const Figure& back = *beside[1];
-  sum.name += "_total", sum.label += ", together";
+  sum.name += "_total", sum.label.replace(sum.label.rfind("both ways"), std::string::npos, "in sum");
   sum.value += back.value, sum.best += back.best, sum.spread_pct = std::max(sum.spread_pct, back.spread_pct);
   sum.runs = std::min(sum.runs, back.runs), sum.outliers += back.outliers;
   if (sum.link_gbps) sum.link_gbps = *sum.link_gbps + back.link_gbps.value_or(*sum.link_gbps);
