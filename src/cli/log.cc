@@ -12,6 +12,7 @@
 
 #include "app/words.h"
 #include "base/clock.h"
+#include "base/start_up_memory.h"
 #include "base/text.h"
 #include "cli/device_options.h"
 #include "cli/log_columns.h"
@@ -326,6 +327,7 @@ Outcome write_log(const LogOptions& options, const OpenDevices& devices, LogFile
   size_t printed = 0;
   listen_for_signals();
   sampler.start();
+  release_start_up_memory();
   follow(options, log, sampler, *devices.backend, printed);
   closed = true;   // the last reading comes off the schedule
   sampler.stop();

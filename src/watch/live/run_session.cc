@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "base/clock.h"
+#include "base/start_up_memory.h"
 #include "base/steady_unix.h"
 
 namespace profgpu {
@@ -113,6 +114,7 @@ void Watch::run(CommandRunner& runner, OneRun& run, RunSession& session) {
   Sampler sampler(options_.backend, sampling, [this](const Reading& reading) { take(reading); });
   sampler.start();
   await_first_reading(sampler);
+  release_start_up_memory();
   run_command(runner, options_, run, session);
   sampler.stop();
   for (const TelemetryCollector& c : now_) run.devices.push_back(named(c.summary()));
