@@ -285,7 +285,9 @@ std::vector<std::string> next_commands(const AnalyzeOptions& options, const Repo
   if (!report.logs.empty() && no_device) {
     // What takes the time within a step is in no line.
     const auto has_timers = [](const LogReport& log) { return !log.breakdown.empty(); };
-    if (report.verdict_kind != VerdictKind::kFailure && std::ranges::none_of(report.logs, has_timers))
+    const bool steps_without_timers = std::ranges::none_of(report.logs, has_timers) &&
+                                      std::ranges::any_of(report.logs, &LogReport::has_steps);
+    if (report.verdict_kind != VerdictKind::kFailure && steps_without_timers)
       next.emplace_back("profgpu run --trace -o rec -- COMMAND");
     next.push_back("profgpu analyze" + paths + " --section log");
     return next;

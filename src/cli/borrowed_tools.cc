@@ -306,6 +306,7 @@ constexpr BorrowedFlag kAmdFlags[] = {
     {"log", "-e", Takes::kNone, "", kFieldsByName},
     {"log", "-r", Takes::kNone, "", kFieldsByName},
 };
+constexpr std::string_view kOwnNames = "its files have names of their own; rocprofv3's -d names the folder";
 constexpr std::string_view kOneFolder = "a recording is a folder, named by -o";
 constexpr BorrowedFlag kRocprofFlags[] = {
     {"run", "--sys-trace", Takes::kNone, "", kAllEvents},
@@ -323,8 +324,8 @@ constexpr BorrowedFlag kRocprofFlags[] = {
     {"run", "--stats", Takes::kNone, "", "`profgpu analyze` shows the statistics"},
     {"run", "-d", Takes::kNext, "-o {}", kOneFolder},
     {"run", "--output-directory", Takes::kNext, "-o {}", kOneFolder},
-    {"run", "-o", Takes::kNext, "", kOneFolder},
-    {"run", "--output-file", Takes::kNext, "", kOneFolder},
+    {"run", "-o", Takes::kNext, "", kOwnNames},
+    {"run", "--output-file", Takes::kNext, "", kOwnNames},
     {"run", "-f", Takes::kNext, "", "`profgpu export` writes other formats"},
     {"run", "--output-format", Takes::kNext, "", "`profgpu export` writes other formats"},
 };

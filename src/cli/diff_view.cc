@@ -275,7 +275,7 @@ std::string with_before(const FindingChange& f) {
   size_t at = now.size(), count = 0;
   for (size_t i = 0; i < now.size() && now.size() == then.size(); ++i)
     if (now[i] != then[i]) at = i, ++count;
-  if (count != 1 || !is_digit(then[at].front())) return fmt::format("{} (before: {})", f.what, f.before_what);
+  if (count != 1 || then[at].empty() || !is_digit(then[at].front())) return fmt::format("{} (before: {})", f.what, f.before_what);
   const bool unit = at + 1 < then.size() && std::ranges::find(kUnits, then[at + 1]) != kUnits.end();
   return fmt::format("{} ({}{}{} before)", f.what, then[at], unit ? " " : "", unit ? then[at + 1] : "");
 }
@@ -284,7 +284,7 @@ DiffTable finding_table(const std::vector<FindingChange>& rows) {
   DiffTable t{std::string(kFindingsTitle), Grid({{""}, {"rule"}, {"cost before", true}, {"after, per step", true}, {"what is seen"}})};
   t.texts_below = true;
   const auto cost = [](const std::optional<double>& ns) {
-    return ns ? format_duration(*ns) : std::string(kUnknownText);
+    return !ns ? std::string(kUnknownText) : *ns > 0 ? format_duration(*ns) : "nothing";
   };
   for (const FindingChange& f : rows) {
     const Style style = f.change == "new" || f.change == "dearer" ? Style::kBad
@@ -413,7 +413,7 @@ DiffView diff_view(const Diff& diff, int top) {
     if (!t.grid.empty()) view.tables.push_back(std::move(t));
   };
   if (diff.runs.size() > 2) add(sweep_table(diff));
-  if (c.steps && c.without_device.empty()) add(waterfall_table(c, top));
+  if (c.steps && c.without_device.empty() && !c.waterfall.empty()) add(waterfall_table(c, top));
   add(difference_table("Distance from the limit, per step", "part", c.distance, top, false));
   add(finding_table(c.findings));
   add(difference_table("Kernels by kind, per step", "kind", c.categories, top, false));

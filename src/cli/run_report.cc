@@ -120,6 +120,8 @@ std::vector<std::string> next_commands(const RunReport& r) {
       next.push_back("profgpu analyze " + shell_line({shown_path(r.recording->folder().path)}));
     return next;
   }
+  const CommandEnd& end = r.session.last;
+  if (!r.open.backend && end.exit_code != 0 && end.signal == 0 && !end.interrupted) return {};   // it says why itself
   std::string command = shell_line(r.options.command);
   const bool secret = masked_words(r.options.command) != r.options.command;
   if (secret || command.size() > kMaxCommand || command.find('\n') != std::string::npos) command = "COMMAND";

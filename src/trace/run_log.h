@@ -234,7 +234,7 @@ struct RunLog {
   std::vector<LogRank> ranks;
   StepsWithoutTimes no_times;                   ///< where `ranks` is empty
   std::vector<LogEvent> events;                 ///< by line
-  std::vector<CollectiveState> collectives;     ///< one of each group and rank
+  std::vector<CollectiveState> collectives;     ///< one of each group and rank, in each run of a job that is restarted
   std::vector<LogMemory> memory;                ///< by line
   std::map<std::string, std::string> settings;  ///< what is known of the job's set-up: "world_size", "zero_stage"
   std::vector<LogModule> modules;               ///< in the order of the tree

@@ -125,7 +125,10 @@ ReportPart summary_part(const RankReport& rank, const std::string& suffix) {
         fmt::format("Nsight Compute measured {} launches of kernels in the trace: for these, the limits below are off "
                     "by {:.0f} percentage points on average (--section counters)",
                     rank.counters->matched, *rank.counters->limit_error_pct));
-  if (!rank.distance.limit_ns) return part;
+  if (!rank.distance.limit_ns) {
+    if (part.sentences.empty()) part.sentences.emplace_back("no device was recorded");
+    return part;
+  }
   for (const DistancePart& p : rank.distance.parts)
     part.table.rows.push_back({distance_part_words(p.name), p.total_ns, p.wall_pct});
   if (rank.distance.left_out_ns > 0)

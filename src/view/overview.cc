@@ -45,7 +45,9 @@ std::string device_title(const std::string& name, const DeviceUse& use, const Ra
   const std::string time = format_duration(static_cast<double>(use.window_ns));
   const int64_t measured = rank.average_step && rank.steps.marked() ? rank.average_step->steps : 0;
   const auto all = static_cast<int64_t>(rank.steps.steps.size());
-  if (measured > 0 && (use.of_steps || measured == all))
+  // The window may go on to work that no step waits for.
+  const bool fits = measured > 0 && 100 * use.window_ns <= 105 * measured * rank.average_step->elapsed_ns;
+  if (fits && (use.of_steps || measured == all))
     return fmt::format("{} over {} ({})", name, plural(measured, "step", "steps"), time);
   return name + ", " + time;
 }

@@ -180,7 +180,8 @@ Lines finding_lines(const Report& report, const PresentOptions& options, bool wh
   if (report.findings.empty()) {
     if (report.ranks.empty() && !whole) return {};
     if (report.verdict_kind == VerdictKind::kInconclusive)
-      return {Line("No findings, but too little was recorded to rule problems out ", Style::kStrong).add("(--section checklist)")};
+      return {Line("No findings, but too little was recorded to be sure ", Style::kStrong)
+                  .add("(--section checklist)")};
     const bool all = !report.checklist.empty() && std::ranges::all_of(report.checklist, [](const Check& c) {
       return c.verdict == Verdict::kPass;
     });
@@ -218,7 +219,8 @@ Lines brief_finding_lines(const Report& report, const PresentOptions& options, s
 }
 
 bool has_section(const Report& report, std::string_view name) {
-  if (name == "findings" || name == "checklist" || name == "inputs") return true;
+  if (name == "findings" || name == "inputs") return true;
+  if (name == "checklist") return !report.checklist.empty();
   if (name == "cluster") return report.job != nullptr;
   if (name == "log") return !report.logs.empty();
   if (name == "hang") return report.flight.has_value();
@@ -231,7 +233,6 @@ bool has_section(const Report& report, std::string_view name) {
 
 std::vector<std::string> section_names(const Report& report) {
   const auto is_empty = [&](std::string_view name) {
-    if (name == "checklist") return report.checklist.empty();
     return find_section(name) != nullptr && std::ranges::all_of(report.ranks, [&](const RankReport& rank) {
              const Value content = section_value(rank, name);
              return content.is_null() || (content.table() != nullptr && content.table()->rows.empty());
@@ -440,7 +441,8 @@ std::string_view source_of_section(std::string_view name) {
       {"cluster", "traces of several ranks"},  {"log", "a training log"},
       {"hang", "NCCL flight recorder dumps"},  {"snapshot", "a memory snapshot"},
       {"serving", "steps of an inference engine"}, {"counters", "a report of Nsight Compute"},
-      {"model", "--model-config"},             {"energy", "device samples"}};
+      {"model", "--model-config"},             {"energy", "device samples"},
+      {"mpi", "a recording of an MPI program"}, {"checklist", "steps of a program"}};
   const auto* found = std::ranges::find(kSources, name, [](const auto& source) { return source.first; });
   return found != std::end(kSources) ? found->second : "";
 }
@@ -481,7 +483,7 @@ void add_logs(const Report& report, SectionLines& to) {
 
 Lines section_lines(const Report& report, const PresentOptions& options) {
   if (options.section == "findings") return finding_lines(report, options, true);
-  if (options.section == "checklist") return check_table(report, options);
+  if (options.section == "checklist" && has_section(report, "checklist")) return check_table(report, options);
   SectionLines lines(options);
   if (options.section == "inputs") add_inputs(report, lines);
   else if (!has_section(report, options.section))

@@ -140,7 +140,7 @@ Lines issue_lines(const Report& report, const PresentOptions& options) {
   for (size_t i = 0; i < shown; ++i)
     append(out, complaint_lines(complaints[i], report.inputs.size() > 1, options.width));
   if (shown < complaints.size())
-    out.push_back(more_line(complaints.size() - shown, "--section inputs"));
+    out.push_back(more_line(complaints.size() - shown, "-v"));
   return out;
 }
 
@@ -375,13 +375,12 @@ Panel with_largest_rows(Panel panel, size_t most) {
   return panel;
 }
 
-// "GPU 0 over 6 steps (1.07 s): busy 56.6 %, idle 43.4 %": a panel in a line.
-Line sums_line(const Panel& panel, const std::string& of_rank) {
-  Line line(panel.title + of_rank + ": ");
-  bool first = true;
+// "GPU 0 over 6 steps (1.07 s): busy 56.6 %, idle 43.4 %": a panel in a line or two.
+Lines sums_lines(const Panel& panel, const std::string& of_rank, int width) {
+  std::string sums;
   for (const BarRow& row : panel.rows)
-    if (is_sum(row)) line.add(std::exchange(first, false) ? "" : ", ").add(row.label + " " + row.value);
-  return line;
+    if (is_sum(row)) append_listed(sums, row.label + " " + row.value);
+  return wrapped_after(Line(panel.title + of_rank + ": "), sums, width);
 }
 
 // In at most `most` lines. Where panels are below each other and do not fit, devices have a line each.
@@ -406,7 +405,7 @@ Lines brief_time_lines(const Report& report, const PresentOptions& options, size
   const RankReport* rank = report.rank_in_focus();
   Lines devices;
   for (size_t i = 1; i < panels.size(); ++i)
-    devices.push_back(sums_line(panels[i], rank ? rank_suffix(report, *rank) : "").cut_to(layout_width(options)));
+    append(devices, sums_lines(panels[i], rank ? rank_suffix(report, *rank) : "", layout_width(options)));
   for (rows = panels.empty() ? 0 : panels.front().rows.size(); rows >= kLeastRows; --rows) {
     Lines lines = panels_lines({with_largest_rows(panels.front(), rows)}, layout_width(options));
     if (const size_t left_out = panels.front().rows.size() - rows; left_out > 0)

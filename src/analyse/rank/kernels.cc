@@ -233,7 +233,7 @@ bool attention_on_tensor_cores(string_view text) {
   return !(contains(text, "cutlass") && contains(text, "_f32_") && contains_any(text, kOldDevices));
 }
 
-// AMD's matrix instructions multiply FP32 no faster than its other units do: these are no tensor cores in the sense in
+// AMD's matrix instructions multiply FP32 at a fraction of the rate of bf16: these are no tensor cores in the sense in
 // which they are asked for.
 bool is_amd_fp32(string_view name, string_view text) {
   if (contains(text, "cijk_")) return precision_in_kernel_name(name) == Precision::kFp32;

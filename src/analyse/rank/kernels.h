@@ -26,7 +26,7 @@ inline bool is_whole_graph(std::string_view name) { return name.starts_with("CUD
 /// The same of each name, with the first parts that tell names apart whose short names are equal: "sgemm (128 6)".
 std::vector<std::string> distinct_short_names(const std::vector<std::string_view>& names);
 /// Whether the name shows tensor cores (matrix cores on AMD): s16816, tensorop, hmma, xmma, wgmma, MI16x16 ... Those of
-/// AMD are no faster than its other units for FP32, for which they don't count.
+/// AMD reach in FP32 a fraction of the rate of bf16: for it they don't count.
 bool uses_tensor_cores(std::string_view name, KernelCategory category);
 
 /// Blocks of a kernel's grid; 0: unknown.

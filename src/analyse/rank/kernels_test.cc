@@ -134,7 +134,7 @@ constexpr Known kKnown[] = {
     {"_ZN7ck_tile6kentryILi1ENS_12Rmsnorm2dFwdINS_27Rmsnorm2dFwdPipelineOnePassINS_27Rmsnorm2dFwdPipelineProblemIDF16b",
      kNormalization, false, "ck_tile Rmsnorm2dFwd"},
     {"SubTensorOpWithScalar1d", kElementwise, false, "SubTensorOpWithScalar1d"},
-    // FP32 in AMD's matrix instructions is no faster than elsewhere; MX is TF32.
+    // FP32 in AMD's matrix instructions is far from the rate of bf16; MX is TF32.
     {"Cijk_Alik_Bljk_S_B_Bias_HA_S_SAV_UserArgs_MT128x128x32_MI16x16x1_SN", kGemm, false,
      "Tensile gemm f32 TN MT128x128x32 MI16x16x1"},
     {"Cijk_Alik_Bljk_S_MX_B_Bias_HA_S_SAV_UserArgs_MT128x128x32_MI16x16x1_SN", kGemm, true,

@@ -4,7 +4,8 @@
 
 #include <algorithm>
 #include <array>
-#include <set>
+#include <iterator>
+#include <map>
 
 #include "base/text.h"
 
@@ -143,8 +144,8 @@ std::string collective_text(const std::vector<CollectiveState>& all, const std::
 
 // Who had not called the collective that others waited for. Processes of which the log does not say how far they got
 // are not compared, nor those of different groups.
-void set_collective(const RunLog& log, LogEnd& end) {
-  for (const auto& [name, group] : groups_of(log.collectives)) {
+void set_collective(const std::vector<CollectiveState>& states, LogEnd& end) {
+  for (const auto& [name, group] : groups_of(states)) {
     if (group.waited_for < 0) continue;
     std::vector<int> behind;
     for (const CollectiveState* s : group.states)
@@ -154,13 +155,13 @@ void set_collective(const RunLog& log, LogEnd& end) {
     std::ranges::sort(behind);
     end.behind = std::move(behind);
     end.reporting = static_cast<int64_t>(group.states.size());
-    end.collective = collective_text(log.collectives, name, group.waited_for);
+    end.collective = collective_text(states, name, group.waited_for);
   }
   if (!end.collective.empty()) return;
   const CollectiveState* timed_out =
-      first_where(log.collectives, [](const CollectiveState& s) { return s.timed_out.has_value(); });
+      first_where(states, [](const CollectiveState& s) { return s.timed_out.has_value(); });
   if (timed_out == nullptr) return;
-  end.collective = collective_text(log.collectives, timed_out->group, *timed_out->timed_out);
+  end.collective = collective_text(states, timed_out->group, *timed_out->timed_out);
 }
 
 }  // namespace
@@ -183,7 +184,11 @@ LogEnd end_before(const RunLog& log, int64_t end) {
   out.rank = found->rank, out.node = found->node, out.peer = found->peer;
   out.text = found->text, out.bytes = found->bytes;
   out.first_failure = found->first_failure;
-  if (found->kind == LogEventKind::kCollectiveTimeout) set_collective(log, out);
+  if (found->kind != LogEventKind::kCollectiveTimeout) return out;
+  std::vector<CollectiveState> of_this_run;
+  std::ranges::copy_if(log.collectives, std::back_inserter(of_this_run),
+                       [&](const CollectiveState& s) { return s.line > last.line && s.line < end; });
+  set_collective(of_this_run, out);
   return out;
 }
 

@@ -303,7 +303,9 @@ class EngineTotals {
   void add(int engine, const std::optional<double>& value, bool busy) {
     if (!value) return;
     if (said_.contains(engine)) end_round();
-    latest_[engine] = {*value, busy};
+    Latest& latest = latest_[engine];
+    sum_ += *value - latest.value, busy_ += busy, busy_ -= latest.busy;
+    latest = {*value, busy};
     said_.insert(engine);
     if (said_.size() >= engines_) end_round();
   }
@@ -318,15 +320,14 @@ class EngineTotals {
     bool busy = false;
   };
   void end_round() {
-    double sum = 0;
-    bool busy = false;
-    for (const auto& [engine, latest] : latest_) sum += latest.value, busy |= latest.busy;
-    if (busy) totals_.add(sum);
+    if (busy_ > 0) totals_.add(sum_);
     said_.clear(), ended_ = true;
   }
 
   size_t engines_;
   std::map<int, Latest> latest_;
+  double sum_ = 0;      // of the latest values
+  int64_t busy_ = 0;    // engines
   std::set<int> said_;  // in this round
   bool ended_ = false;  // some round
   Figure totals_;

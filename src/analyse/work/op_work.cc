@@ -37,6 +37,7 @@ constexpr ElementType kElementTypes[] = {
     {"c10::qint8", 8, Precision::kInt8},
     {"c10::quint8", 8, Precision::kInt8},
     {"Float8", 8, Precision::kFp8},
+    {"Float4", 8, Precision::kFp4},
     {"Float", 32, Precision::kFp32},
     {"BFloat16", 16, Precision::kBf16},
     {"Half", 16, Precision::kFp16},

@@ -115,6 +115,15 @@ void sort_by_change(Rows& rows, Delta delta) {
                    [&](const auto& a, const auto& b) { return std::abs(delta(a)) > std::abs(delta(b)); });
 }
 
+// Whether something is known of what its steps are made of.
+bool tells_phases(const RunSummary& run) {
+  return std::ranges::any_of(run.phases, [](const auto& p) { return p.first != "other" && p.second.mean > 0; });
+}
+
+bool sees_device(const RunSummary& run) {
+  return std::ranges::any_of(run.states, [](const auto& state) { return state.first != "outside"; });
+}
+
 std::vector<WaterfallRow> waterfall(const RunSummary& before, const RunSummary& after) {
   const auto a = mean_parts(before), b = mean_parts(after);
   std::map<std::pair<std::string, std::string>, WaterfallRow> rows;
@@ -334,9 +343,14 @@ Result<Comparison> compare(const RunSummary& before, const RunSummary& after) {
   if (before.wall_ns > 0) c.steps = step_ratio(before.steps_ns, after.steps_ns);
   c.before_step_ns = std::llround(before.mean_step_ns());
   c.after_step_ns = std::llround(after.mean_step_ns());
-  c.waterfall = waterfall(before, after);
-  c.saves_delta_ns = saves_delta(c);
-  c.phases = of_sums(before.phases, after.phases);
+  if (!sees_device(before) && !sees_device(after) && tells_phases(before) != tells_phases(after)) {
+    c.notes.push_back((tells_phases(before) ? after : before).label +
+                      " does not tell its phases: only whole steps can be compared");
+  } else {
+    c.waterfall = waterfall(before, after);
+    c.saves_delta_ns = saves_delta(c);
+    c.phases = of_sums(before.phases, after.phases);
+  }
   c.ops = differences_by_name(before.ops, after.ops, [](const OpTime& op) { return op.cpu_self_ns; });
   if (c.without_device.empty()) compare_devices(before, after, c);
   c.distance = distance_changes(before, after);

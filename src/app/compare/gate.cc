@@ -209,6 +209,8 @@ GateResult check_gate(const Gate& gate, const Comparison& c) {
   const Kind kind = find_metric(gate.metric)->kind;
   if (kind == Kind::kFinding) return check_finding(gate, c);
   const std::optional<Measured> m = measured(gate, c);
+  if (!m && c.steps && !c.without_device.empty())
+    return {gate, GateVerdict::kUnknown, c.without_device + " has no GPU activity to tell"};
   if (!m) return {gate, GateVerdict::kUnknown, "the runs do not both have it"};
   const double pct = m->before != 0 ? 100 * (m->after / m->before - 1) : (m->after != 0 ? INFINITY : 0);
   const double value = gate.relative ? pct : gate.change ? m->after - m->before : m->after;

@@ -84,7 +84,7 @@ class UnitProgress {
 
 constexpr int kNotNumbered = 0;   // which rank it is is known when all are read
 
-// Sets what `out` has of a rank's trace; nothing where no step is left.
+// First and last step of the whole trace; none: it has no steps.
 std::optional<std::pair<int64_t, int64_t>> steps_of(const Trace& trace, AnalysisOptions options) {
   options.first_step = 0, options.end_step = INT64_MAX;
   const Facts all(trace, options);
@@ -103,6 +103,7 @@ Error no_steps_left(const JobOptions& options, int rank, const UnitOutcome& of_f
           "`--section steps` lists them with their numbers"};
 }
 
+// Sets what `out` has of a rank's trace; nothing where no step is left.
 void reduce(Trace read, const JobOptions& options, int threads, bool keep, UnitOutcome& out) {
   auto trace = std::make_unique<TraceFacts>(std::move(read), options.analysis);
   const Facts& facts = trace->facts;

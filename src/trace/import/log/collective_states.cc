@@ -7,6 +7,8 @@
 //   [PG ID 0 PG GUID 0(default_pg) Rank 2] Received a dump signal due to a collective timeout from rank 0 … Last
 //   enqueued NCCL work: 807, last completed NCCL work: 807.
 //   [Rank 3] Timeout at NCCL work: 808, last enqueued NCCL work: 811, last completed NCCL work: 807.         older
+#include <map>
+
 #include "base/text.h"
 #include "trace/import/log/log_family.h"
 
@@ -44,22 +46,29 @@ class CollectiveStates : public LogReading {
 
  private:
   // "[PG ID 0 PG GUID 0(default_pg) Rank 3]", "[PG 0 Rank 3]", "[Rank 3]".
-  static CollectiveState* state_of(const LogLine& line, LogBuilder& rows) {
+  CollectiveState* state_of(const LogLine& line, LogBuilder& rows) {
     const size_t mark = line.text.rfind("Rank ", line.text.find(']', line.text.find("Rank ")));
     if (mark == line.text.npos) return nullptr;
-    const auto rank = leading_integer(line.text.substr(mark + 5));
+    // The bracket's rank is that within the group; the job's is the line's label: "[rank13]:".
+    const auto rank = line.rank >= 0 ? std::optional<int64_t>(line.rank) : leading_integer(line.text.substr(mark + 5));
     if (!rank || *rank < 0 || *rank >= 10'000'000) return nullptr;
     const size_t begin = line.text.rfind("[PG ", mark);
     const std::string group =
         begin == line.text.npos ? "" : quotable(without_blanks(line.text.substr(begin + 4, mark - begin - 4)));
+    const std::vector<LogEvent>& events = rows.log().events;
+    for (; seen_ < events.size(); ++seen_)
+      if (events[seen_].kind == LogEventKind::kRestart) of_this_run_.clear();
     std::vector<CollectiveState>& all = rows.log().collectives;
-    for (CollectiveState& s : all)  // a few lines of each rank
-      if (s.rank == *rank && s.group == group) return &s;
-    if (all.size() >= kMaxStates) return nullptr;
+    const auto [place, added] = of_this_run_.try_emplace({group, static_cast<int>(*rank)}, all.size());
+    if (!added) return &all[place->second];
+    if (all.size() >= kMaxStates) return of_this_run_.erase(place), nullptr;
     CollectiveState& s = all.emplace_back();
     s.group = group, s.rank = static_cast<int>(*rank), s.line = line.number;
     return &s;
   }
+
+  size_t seen_ = 0;   // of the log's events
+  std::map<std::pair<std::string, int>, size_t> of_this_run_;   // since the job was restarted: by group and rank
 };
 
 }  // namespace

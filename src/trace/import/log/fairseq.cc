@@ -48,9 +48,11 @@ class Fairseq : public LogReading {
     const auto rate = fairseq_value(text, "wps"), words = fairseq_value(text, "wpb");
     if (!all || *epoch < 1 || *epoch > 1'000'000 || *number < 0 || *all < *number || *all > 1'000'000'000) return false;
     if (rate.value_or(0) <= 0 || words.value_or(0) <= 0) return false;
+    const double each_ns = 1e9 * *words / *rate;
+    if (each_ns > 1e16) return false;
     LogStep* step = rows.step(kFairseqName, line, (*epoch - 1) * *all + *number);
     if (step == nullptr) return true;
-    step->duration_ns = std::llround(1e9 * *words / *rate);
+    step->duration_ns = std::llround(each_ns);
     set_figures(text, *step);
     return true;
   }

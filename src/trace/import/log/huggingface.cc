@@ -34,6 +34,7 @@ std::optional<double> member(std::string_view text, std::string_view key) {
 
 // "1h 54m 53s", "2m 3s": of whole seconds.
 std::optional<int64_t> spoken_ns(std::string_view text) {
+  constexpr int64_t kMostSeconds = 1'000'000'000;
   int64_t seconds = 0;
   bool any = false;
   for (std::string_view rest = text; !rest.empty();) {
@@ -43,6 +44,7 @@ std::optional<int64_t> spoken_ns(std::string_view text) {
     const int64_t unit = letter == 'd' ? 86400 : letter == 'h' ? 3600 : letter == 'm' ? 60 : letter == 's' ? 1 : 0;
     if (unit == 0) return std::nullopt;
     seconds += *number * unit, any = true;
+    if (seconds > kMostSeconds) return std::nullopt;
     rest.remove_prefix(1);
     if (!rest.starts_with(' ')) break;
   }

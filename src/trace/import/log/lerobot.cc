@@ -37,7 +37,7 @@ class LeRobot : public LogReading {
   std::optional<int64_t> number_of(std::string_view text) {
     std::string_view rest;
     const auto printed = printed_number(text, &rest);
-    if (!printed || *printed < 0 || *printed > 1e15) return std::nullopt;
+    if (!printed || *printed < 0 || *printed > kMostSteps || before_ > kMostSteps) return std::nullopt;
     const auto whole = static_cast<int64_t>(*printed);
     const bool rounded = !all_digits(text.substr(0, text.find(' ')));
     const int64_t next = before_ + std::max<int64_t>(interval_, 1);
@@ -47,6 +47,7 @@ class LeRobot : public LogReading {
     return number;
   }
 
+  static constexpr int64_t kMostSteps = 1'000'000'000'000;
   int64_t before_ = 0, interval_ = 0;
 };
 

@@ -121,6 +121,8 @@ bool LogBuilder::has_steps() const {
 }
 
 void LogBuilder::time(LogSeries& series, const TimerOfLine& of, int64_t least_ns, int64_t most_ns) {
+  constexpr size_t kMaxTimers = 1'000;
+  if (series.timers.size() >= kMaxTimers && std::ranges::count(series.timers, of.name, &LogTimer::name) == 0) return;
   LogTimer& t = series.timer(of.name);
   const auto least = static_cast<double>(least_ns), most = static_cast<double>(most_ns);
   if (t.leading.empty()) t.phase = of.phase;

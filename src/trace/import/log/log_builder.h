@@ -51,13 +51,13 @@ class LogBuilder {
   LogStep* step(std::string_view family, const LogLine& line, int64_t number);
   /// The last one of the same family and process; null: there is none.
   LogStep* last(std::string_view family, const LogLine& line);
-  /// One more value of a timer; of one iteration. The least and the most over ranks where several are told, else the
-  /// same.
   struct TimerOfLine {
     std::string_view name;
     std::optional<LogPhase> phase;
     int64_t line = 0;
   };
+  /// One more value of a timer; of one iteration. The least and the most over ranks where several are told, else the
+  /// same. A program with more timers than a person reads gets no more.
   static void time(LogSeries& series, const TimerOfLine& of, int64_t least_ns, int64_t most_ns);
 
   LogEvent& event(LogEventKind kind, const LogLine& line);

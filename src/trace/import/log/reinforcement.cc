@@ -13,6 +13,7 @@ namespace profgpu {
 namespace {
 
 constexpr std::string_view kReinforcementName = "reinforcement";
+constexpr size_t kMaxTimerName = 64;
 
 class Reinforcement : public LogReading {
  public:
@@ -49,7 +50,7 @@ class Reinforcement : public LogReading {
     const auto ns = leading_seconds(value, &unit);
     if (!ns || *ns < 0 || !unit.starts_with('s')) return false;
     if (name == "Total step time") return add(*ns, line, rows);
-    if (timed_ && name.find(' ') == name.npos)
+    if (timed_ && name.find(' ') == name.npos && name.size() <= kMaxTimerName)
       LogBuilder::time(rows.series(kReinforcementName, line), {name, std::nullopt, line.number}, *ns, *ns);
     return timed_;
   }

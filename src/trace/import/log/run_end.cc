@@ -178,7 +178,9 @@ bool is_sudden(int64_t exit_code) {
   return std::ranges::count(kSignals, exit_code) > 0;
 }
 
+// Launchers give the signal as a negative code, shells as 128 and more.
 LogEventKind kind_of_exit(int64_t code) {
+  if (code > 128 && code < 128 + 64) code = 128 - code;
   if (code == -15) return LogEventKind::kTerminated;
   return code < 0 ? LogEventKind::kKilled : LogEventKind::kExitCode;
 }
