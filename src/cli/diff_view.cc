@@ -275,7 +275,8 @@ std::string with_before(const FindingChange& f) {
   size_t at = now.size(), count = 0;
   for (size_t i = 0; i < now.size() && now.size() == then.size(); ++i)
     if (now[i] != then[i]) at = i, ++count;
-  if (count != 1 || then[at].empty() || !is_digit(then[at].front())) return fmt::format("{} (before: {})", f.what, f.before_what);
+  if (count != 1 || then[at].empty() || !is_digit(then[at].front()))
+    return fmt::format("{} (before: {})", f.what, f.before_what);
   const bool unit = at + 1 < then.size() && std::ranges::find(kUnits, then[at + 1]) != kUnits.end();
   return fmt::format("{} ({}{}{} before)", f.what, then[at], unit ? " " : "", unit ? then[at + 1] : "");
 }

@@ -186,6 +186,11 @@ TEST(Roofline, TheDeviceMayBeNamedByTheUser) {
   ASSERT_TRUE(named.facts.get<Limits>().device);
   EXPECT_EQ(named.facts.get<Limits>().device->name, "MI300X");
   EXPECT_EQ(named.trace.properties(named.trace.device_rows.at(0).device).multiprocessors, 304);
+  AnalysisOptions other;
+  other.gpu = "MI300X";
+  Trace known = hand.build();
+  known.devices = {{.id = 0, .name = "NVIDIA H100 80GB HBM3", .multiprocessors = 132}};
+  EXPECT_EQ(TraceFacts(std::move(known), std::move(other)).facts.get<Limits>().device->name, "H100 SXM");
 }
 
 TEST(Roofline, MeasuredPeaksTakeThePlaceOfTheTable) {

@@ -194,7 +194,9 @@ ReportVerdict verdict_of_use(const Evidence& evidence, const std::vector<RuleFin
                         *m.times_limit, *m.times_limit < 9.95 ? 1 : 0, m.mostly),
             VerdictKind::kBottleneck};
   const std::string_view unnamed =
-      m.device_name.empty() && !m.times_limit ? " How near it comes to the GPU's limit is not known: name the GPU with --gpu." : "";
+      m.device_name.empty() && !m.times_limit
+          ? " How near it comes to the GPU's limit is not known: name the GPU with --gpu."
+          : "";
   return {fmt::format("{}, and there are no serious findings; {}.{}", busy, m.mostly, unnamed),
           VerdictKind::kHealthy};
 }

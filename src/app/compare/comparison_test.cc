@@ -142,6 +142,19 @@ TEST(Compare, RunsThatDifferBySavesAlone) {
   EXPECT_FALSE(compare(saving(4000, 0), saving(4100, 0))->saves_delta_ns);
 }
 
+// A log without timers has all of a step in one part: the other's parts are not gone.
+TEST(Compare, ARunWithoutPhasesTellsNothingOfThem) {
+  RunSummary timed = run("timed", {100, 110, 105}, {{"backward", "outside", 200}, {"other", "outside", 115}});
+  RunSummary plain = run("plain", {100, 110, 105}, {{"other", "outside", 315}});
+  timed.phases = {{"backward", {66, 1, 3}}, {"other", {39, 1, 3}}};
+  plain.phases = {{"other", {105, 1, 3}}};
+  const Comparison c = *compare(timed, plain);
+  EXPECT_TRUE(c.waterfall.empty());
+  EXPECT_EQ(check_gate(*parse_gate("phase:backward > +5%"), c).verdict, GateVerdict::kUnknown);
+  EXPECT_TRUE(std::ranges::any_of(c.notes, [](const std::string& n) { return n.starts_with("plain does not tell"); }));
+  EXPECT_FALSE(compare(timed, timed)->waterfall.empty());
+}
+
 // A finding is not gone where no device was recorded: most rules need one, and all know less without.
 TEST(Compare, ARunWithoutADeviceTellsNothingOfIt) {
   const auto make = [](std::string no_device) {

@@ -30,6 +30,8 @@ TEST(RunEnd, ProcessesThatASignalOrACodeEnded) {
            EndLine{"srun: error: c3-12: task 21: Killed", LogEventKind::kKilled, 21, "c3-12"},
            EndLine{"srun: error: c3-12: task 21: Segmentation fault (core dumped)", LogEventKind::kKilled, 21, "c3-12"},
            EndLine{"srun: error: c3-12: task 21: Exited with exit code 3", LogEventKind::kExitCode, 21, "c3-12"},
+           EndLine{"srun: error: c3-12: task 21: Exited with exit code 137", LogEventKind::kKilled, 21, "c3-12"},
+           EndLine{"srun: error: c3-12: task 21: Exited with exit code 143", LogEventKind::kTerminated, 21, "c3-12"},
            EndLine{"srun: error: Node failure on c3-12", LogEventKind::kNodeFailure, {}, "c3-12"},
            EndLine{"[2025-02-03 04:05:06,789] [ERROR] [launch.py:325:sigkill_handler] ['python', '-u', 'pretrain.py', '--local_rank=2'] exits with return code = -9",
                    LogEventKind::kKilled, 2},
@@ -162,6 +164,15 @@ TEST(RunEnd, WatchdogsSayHowFarEachProcessGot) {
   EXPECT_EQ(log.collectives[2].rank, 1);
   EXPECT_EQ(log.collectives[2].enqueued, 51);
   EXPECT_EQ(log.collectives[2].completed, 51);
+}
+
+// The bracket has the rank within the group.
+TEST(RunEnd, AWatchdogsRankIsThatOfTheJob) {
+  const RunLog log = log_of(
+      "[rank13]:[E203 04:05:06.3 ProcessGroupNCCL.cpp:1960] [PG ID 2 PG GUID 7(tp) Rank 1] Received a dump signal due to a collective "
+      "timeout from rank 12 and we will try our best. Last enqueued NCCL work: 51, last completed NCCL work: 51.\n");
+  ASSERT_EQ(log.collectives.size(), 1u);
+  EXPECT_EQ(log.collectives[0].rank, 13);
 }
 
 // What people paste, and what `tail -1` keeps.
