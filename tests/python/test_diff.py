@@ -183,12 +183,13 @@ def products(path, kernel, each):
     return path
 
 
-def test_rows_that_would_look_alike_are_one(profgpu, tmp_path):
+def test_other_kernels_of_an_operator_are_told_by_its_sizes(profgpu, tmp_path):
     runs = products(tmp_path / 'a.json', 'volta_sgemm', 100), products(tmp_path / 'b.json', 'ampere_sgemm', 200)
     assert len(diff(profgpu, *runs)['kernels']) == 2
     text = profgpu('diff', *runs, text=True).stdout
-    rows = [line for line in text.splitlines() if 'volta_sgemm' in line]
-    assert len(rows) == 1 and '200 µs' in rows[0] and '400 µs' in rows[0], text
+    rows = [line for line in text.splitlines() if 'aten::mm' in line]
+    assert [row.split(':')[2].strip() for row in rows] == ['mm [[128, 128], [128, 128]]', 'mm [[64, 64], [64, 64]]'], text
+    assert all('100 µs' in row and '200 µs' in row for row in rows), text
 
 
 def test_more_than_two(profgpu, simulated):

@@ -458,8 +458,8 @@ def test_the_screen(stage):
     text = r.stderr.decode()
     first = text.split('\n')[0]
     assert re.fullmatch(r'GPU 0  NVIDIA H100.*   sleep 1.2, \d+\.\d+ s, exit 0', first) and len(first) == 110, text
-    for words in ('  busy       80.0 %', 'one column = ', '8.0 of 79.6 GiB at most (10 %)', "500 W mean", "by the board's counter",
-                  '60 °C mean, 60 at most', 'SM 1,700 MHz mean', 'Next: profgpu'):
+    for words in ('  busy         80.0 %', 'one column = ', 'peak 8.0 of 79.6 GiB (10 %)', 'mean 500 W', "by the board's counter",
+                  'mean 60 °C, max 60', 'SM 1,700 MHz mean', 'Next: profgpu'):
         assert words in text, text
     assert '\x1b' not in text and r.stdout == b''
     assert max(map(len, text.split('\n'))) <= 110

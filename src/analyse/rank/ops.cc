@@ -131,8 +131,7 @@ class OpWalk {
       both.device_inside_ns += twin->device_inside_ns;
       add_device_time(open_.size(), twin->device_self_ns);
     }
-    Call call = open_.back();
-    call.self_ns = std::max<int64_t>(0, call.self_ns);   // children that overlap, where clocks are coarse
+    const Call call = open_.back();
     open_.pop_back();
     if (open_.empty()) return add(call);
     Open& parent = open_.back();
