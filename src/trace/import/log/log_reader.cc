@@ -14,9 +14,10 @@ constexpr size_t kPiece = 1 << 18;
 constexpr size_t kPadding = 64;                  // readable bytes behind a piece
 // How lines of launchers and drivers begin, or what else only they have.
 constexpr std::array<std::string_view, 3> kLaunchers = {"slurmstepd: ", "srun: ", "Traceback (most recent call last)"};
-constexpr std::array<std::string_view, 6> kDrivers = {
+constexpr std::array<std::string_view, 7> kDrivers = {
     "torch.distributed.elastic", "torch/distributed/elastic", "ProcessGroupNCCL.cpp:",
-    "NVRM: Xid (PCI:",           "GPU has fallen off the bus", "mpirun noticed that process rank "};
+    "NVRM: Xid (PCI:",           "NVRM: fallen off the bus",  "GPU has fallen off the bus",
+    "mpirun noticed that process rank "};
 
 // "torch.OutOfMemoryError: … Tried to allocate 2.00 GiB": prose does not begin with a class.
 bool is_memory_error(std::string_view message) {

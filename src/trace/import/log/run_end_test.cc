@@ -180,7 +180,8 @@ TEST(RunEnd, AnErrorAloneIsALog) {
   for (const char* text : {"RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 31.75 GiB total capacity)\n",
                            "ERROR 02-03 04:05:06 [core.py:777] ValueError: No available memory for the cache blocks.\n",
                            "mpirun noticed that process rank 5 with PID 0 on node c3-12 exited on signal 9 (Killed).\n",
-                           "               NVRM: fallen off the bus and is not responding to commands.\n"})
+                           "               NVRM: fallen off the bus and is not responding to commands.\n",
+                           "[12.5] NVRM: GPU 0000:44:00.0: GPU has fallen off the bus.\n"})
     EXPECT_TRUE(head_of_log(text)) << text;
   for (const char* text : {"Why does RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB come up?\n", "Killed\n"})
     EXPECT_FALSE(head_of_log(text)) << text;
