@@ -107,7 +107,7 @@ int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   for (int i = 0; i < 20; ++i) {
-    if (rank == 1) usleep(20000);
+    if (rank == 1) usleep(50000);
     MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
   }
   return MPI_Finalize();
@@ -120,9 +120,10 @@ def test_the_late_rank_of_an_mpi_program_is_named(mpi_program, tmp_path):
     subprocess.run(['mpicc', '-o', tmp_path / 'm', tmp_path / 'm.c'], check=True, timeout=60)
     record('-o', tmp_path / 'x', '--preload', command=mpirun(tmp_path / 'm'))
     report = report_of(tmp_path / 'x')
+    # A second of sleep; on a busy machine the others are late themselves for a part of it.
     first, late, _ = ({c['name']: c for c in rank['collectives']}['all_reduce'] for rank in report['ranks'])
     assert first['exposed_ns'] == first['total_ns'] > 300e6, 'the call blocks the program'
-    assert 300e6 < first['wait_ns'] <= first['total_ns'] and late['wait_ns'] < first['wait_ns'] / 4
+    assert 300e6 < first['wait_ns'] <= first['total_ns'] and late['wait_ns'] < first['wait_ns'] / 2
     (straggler,) = report['cluster']['stragglers']
     assert straggler['rank'] == 1 and straggler['excess_ns_per_step'] > 250e6
     (finding,) = (f for f in report['findings'] if f['rule'] == 'straggler-rank')

@@ -109,6 +109,7 @@ class TorchSteps:
 
 load = None         # a module of this folder by its name: sitecustomize.py's
 library = None      # None: off
+stacks_end = None   # ends the sampling of stacks
 is_recording = False
 program_marks_steps = False  # by profgpu.step()
 is_compiling = None
@@ -201,7 +202,7 @@ def end():
     """Of Python. A thread that waits for its lock then never gets it."""
     try:
         if sampled_thread is not None:
-            ctypes.CDLL(os.environ['PROFGPU_INJECT']).profgpu_stacks_end()
+            stacks_end()
     except Exception as error:
         turn_off(error)
     end_last_step()
@@ -477,7 +478,7 @@ def mark_safetensors(module):
 
 
 def prepare(torch):
-    global library, is_compiling, in_backward, worker, torch_version
+    global library, stacks_end, is_compiling, in_backward, worker, torch_version
     torch_version = str(torch.__version__)
     worker = torch.utils.data._utils.worker
     for owner in (getattr(torch, 'compiler', None), getattr(torch, '_utils', None)):
@@ -497,6 +498,8 @@ def prepare(torch):
     library.profgpu_stacks_follow.argtypes = (ctypes.c_ulong,)
     library.profgpu_stacks_follow.restype = None
     library.profgpu_pop.argtypes = ()
+    # CDLL: the sampler needs the lock to end. Opened now, so that it is not sampled while the program ends.
+    stacks_end = ctypes.CDLL(os.environ['PROFGPU_INJECT']).profgpu_stacks_end
     for name in ('push', 'pop', 'step', 'property'):
         getattr(library, 'profgpu_' + name).restype = None
     gc.callbacks.append(collects)
