@@ -48,7 +48,7 @@ async function overviewReads(page, markdown, findings) {
   if (step.title) assert.ok(sums.includes(step.title.slice('### '.length).replace(/ on the host|, rank \d+/g, '')), `"${step.title}" is not in ${sums.slice(0, 200)}`);
   for (const [name, ns, share] of step.rows) assert.match(sums, new RegExp(`\\b${escaped(name)} ${escaped(ns)} ${escaped(share)}`), `the phase ${name}`);
   for (const line of lines.filter((said) => /^- \*\*GPU \d+\*\* busy/.test(said))) {
-    const [, device, busy, idle, causes] = /\*\*(GPU \d+)\*\* busy (\S+ %), idle (\S+ %)(?:: ([^;]*))?/.exec(line);
+    const [, device, busy, idle, causes] = /\*\*(GPU \d+)\*\* busy (\S+ %), idle (\S+ %)(?:: ([^;]*))?/.exec(line.replace(/, not recorded \S+ %/, ''));
     const section = plain(await page.locator('.sums h2').evaluateAll((all, name) => all.find((heading) => heading.firstChild.textContent === name).parentElement.innerText, device));
     assert.ok(section.includes(`busy ${busy} of `), `${device}: ${busy} in ${section}`);
     assert.ok(section.includes(`idle ${idle}`), `${device}: ${idle} in ${section}`);

@@ -36,10 +36,29 @@ function share(ns: number, whole: number): number {
   return whole > 0 ? (100 * ns) / whole : 0;
 }
 
-// The host may launch and go on: phases are of its time.
+// The host may launch and go on, or the loop does something between the ranges that it marks.
+function lastsLonger(rank: RankReport, average: AverageStep): boolean {
+  return !isWholeTrace(rank) && duration(average.duration_ns) !== duration(average.elapsed_ns);
+}
+
+// Shares are of the time in the title.
 function stepLength(rank: RankReport, average: AverageStep): string {
   const host = duration(average.duration_ns), elapsed = duration(average.elapsed_ns);
-  return isWholeTrace(rank) || host === elapsed ? host : `${elapsed}, 100 % = ${host} ${ofRange(rank)}`;   // of which the phases' shares are
+  if (!lastsLonger(rank, average)) return host;
+  return average.elapsed_ns < average.duration_ns ? `${elapsed}, shares of ${host} ${ofRange(rank)}` : elapsed;
+}
+
+function phaseParts(rank: RankReport, average: AverageStep | null, phases: readonly { name: string; wall_ns: number; wall_pct: number }[]): Part[] {
+  const longer = average !== null && lastsLonger(rank, average) && average.elapsed_ns > average.duration_ns;
+  const scale = longer ? average.duration_ns / average.elapsed_ns : 1;
+  const parts = phases.map((phase) => ({
+    name: isPhase(phase.name) ? words(phase.name) : shown(phase.name, 60), ns: phase.wall_ns, pct: phase.wall_pct * scale, category: phase.name === 'other' ? 'other_phase' : isPhase(phase.name) ? phase.name : 'own_phase',
+  }));
+  if (longer) {
+    const rest = average.elapsed_ns - average.duration_ns;
+    parts.push({ name: average.works_between ? 'between steps' : 'GPU finishing', ns: rest, pct: share(rest, average.elapsed_ns), category: 'other_phase' });
+  }
+  return parts;
 }
 
 function stepSection(context: Context): HTMLElement | null {
@@ -50,10 +69,7 @@ function stepSection(context: Context): HTMLElement | null {
   const hangs = rank.average_step?.includes_hang ? ' with the one that hangs' : '';
   const whose = isWholeTrace(rank) ? 'The whole trace,' : 'A step of';
   const title = average ? `${whose} ${stepLength(rank, average)}${hangs}` : 'Phases of the steps';
-  const parts = phases.map((phase) => ({
-    name: isPhase(phase.name) ? words(phase.name) : shown(phase.name, 60), ns: phase.wall_ns, pct: phase.wall_pct, category: phase.name === 'other' ? 'other_phase' : isPhase(phase.name) ? phase.name : 'own_phase',
-  }));
-  return element('section', {}, element('h2', {}, title, element('span', { class: 'quiet' }, rankName(context))), barList(parts));
+  return element('section', {}, element('h2', {}, title, element('span', { class: 'quiet' }, rankName(context))), barList(phaseParts(rank, average ?? null, phases)));
 }
 
 // What a memory snapshot holds at its peak.
@@ -104,9 +120,11 @@ function mean(figure: number | null): string {
 // Compute, then what of communication and copies no compute hides: together exactly the busy time.
 function deviceParts(use: Use): Part[] {
   const part = (name: string, ns: number, category: string) => ({ name, ns, pct: share(ns, use.window_ns), category });
+  const untraced = use.idle.find((row) => row.cause === 'untraced_work')?.total_ns ?? 0;
   return [
     part('compute', use.compute_ns, 'compute'), part('communication alone', use.exposed_communication_ns, 'communication'),
-    part('copies alone', use.exposed_memory_ns, 'memcpy'), part('idle', use.window_ns - use.busy_ns, 'idle'),
+    part('copies alone', use.exposed_memory_ns, 'memcpy'), part('not recorded', untraced, 'other_phase'),
+    part('idle', use.window_ns - use.busy_ns - untraced, 'idle'),
   ];
 }
 
