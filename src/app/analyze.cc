@@ -105,7 +105,7 @@ Status read_gpu(const std::string& name, AnalyzeOptions& options) {
   std::vector<std::string> names;
   for (const DeviceLimits& known : known_limits()) names.push_back(known.name);
   return Error{fmt::format("--gpu \"{}\": {}", name, found.why),
-               did_you_mean(name, names, "docs/roofline.md lists the devices whose peak rates are known")};
+               did_you_mean(name, names, "for example MI300X, \"H100 SXM\" or A100-SXM4-80GB; --peaks FILE takes rates of any device")};
 }
 
 Status read_peaks(const std::string& path, AnalyzeOptions& options) {

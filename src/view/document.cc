@@ -50,6 +50,8 @@ ListItem finding_item(const Report& report, const Finding& f) {
   return item;
 }
 
+constexpr size_t kMostDevices = 64;   // of a rank: a list of thousands tells nobody anything
+
 ListItem device_item(const DeviceOverview& d) {
   std::string text;
   if (d.busy_pct) text += " busy " + format_percent(*d.busy_pct);
@@ -167,7 +169,11 @@ class Document {
     }
     if (!grid.empty()) heading(step.title + rank_suffix(report_, *rank_)), to_.table(grid, bars);
     std::vector<ListItem> devices;
-    for (const DeviceOverview& d : device_overviews(*rank_)) devices.push_back(device_item(d));
+    const std::vector<DeviceOverview> all = device_overviews(*rank_);
+    const size_t shown = std::min(all.size(), kMostDevices);
+    for (size_t i = 0; i < shown; ++i) devices.push_back(device_item(all[i]));
+    if (shown < all.size())
+      devices.push_back({{{fmt::format("… and {} more: --section use", format_count(all.size() - shown))}}});
     to_.list(devices);
   }
 

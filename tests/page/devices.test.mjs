@@ -41,7 +41,7 @@ describe('thousands of devices', () => {
       assert.equal((await page.locator('.sums h2').allInnerTexts()).filter((heading) => heading.startsWith('GPU ')).length, 8);
       const [wide, window_width, elements] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth, document.querySelectorAll('*').length]);
       assert.ok(wide <= window_width, `${wide} px`);
-      assert.ok(elements < 8000, `${elements} elements`);
+      assert.ok(elements < 5000, `${elements} elements`);
     });
     await visited(file, async (page) => {
       assert.equal(await page.locator('#view-inputs table.static tbody tr').count(), 500);
