@@ -19,6 +19,7 @@ constexpr double kMinLeftOutPct = 1;   // of a step; of less the figures of a st
 constexpr size_t kMaxShares = 4;
 constexpr size_t kMaxMissing = 3;
 constexpr size_t kMaxName = 72;
+constexpr double kMaxTimes = 9.95;   // a larger ratio is no speedup that anyone gets: then the times are said
 constexpr double kNearlyAllPct = 90;   // of kernel time: less is said
 
 struct PartWords {
@@ -93,13 +94,17 @@ std::string sentence_of(const RankReport& rank, const std::string& suffix) {
   const std::string shares = joined(shares_of(d), ", ", [](const Share& s) {
     return fmt::format("{} {}", format_percent(s.pct, 0), s.name);
   });
-  const std::string whose = what + (suffix.empty() ? "" : suffix + ",");
-  const std::string could = *d.times_limit < 1.05
-                                ? fmt::format("The hardware could run {} no faster", whose)
-                                : fmt::format("The hardware could run {} {}{:.{}f}x as fast", whose,
-                                              d.times_limit_is_lower_bound ? "at least " : "", *d.times_limit,
-                                              *d.times_limit < 9.95 ? 1 : 0);
-  return could + (utilization.empty() ? "." : " (" + utilization + ").") +
+  std::string at_limit;
+  if (*d.times_limit < 1.05)
+    at_limit = fmt::format("The hardware could run {} no faster", what + suffix);
+  else if (*d.times_limit < kMaxTimes)
+    at_limit = fmt::format("The hardware could run {} {}{:.1f}x as fast", what + (suffix.empty() ? "" : suffix + ","),
+                           d.times_limit_is_lower_bound ? "at least " : "", *d.times_limit);
+  else
+    at_limit = fmt::format("At the hardware's limit {} would take {}{}{}", what + suffix,
+                           d.times_limit_is_lower_bound ? "at most " : "", each(*d.limit_ns),
+                           in_part ? "" : " instead of " + each(d.wall_ns));
+  return at_limit + (utilization.empty() ? "." : " (" + utilization + ").") +
          (shares.empty() ? "" : " What keeps it from that: " + shares + ".");
 }
 

@@ -4,6 +4,7 @@ import gzip
 import json
 import math
 import os
+import re
 
 import pytest
 
@@ -113,6 +114,20 @@ def test_the_first_screen_says_how_far_it_is(profgpu, simulate):
     trace = simulate('--steps', '4', '--layers', '12')
     for options in ((), ('--format', 'markdown'), ('--section', 'roofline')):
         assert 'x as fast (MFU ' in profgpu('analyze', trace, *options).stdout.decode(), options
+
+
+def test_a_far_limit_is_said_in_times(analyze, profgpu, simulate, tmp_path):
+    """A ratio of a hundred would be read as a speedup that somebody can get."""
+    trace = simulate('--steps', '4', '--layers', '12')
+    limits = analyze(trace)['ranks'][0]['limits']
+    peaks = tmp_path / 'peaks.json'
+    rates = {p['precision']: p['tflops'] * 100 for p in limits['peaks']}
+    peaks.write_text(json.dumps({'devices': [{'tflops': rates, 'memory_gbps': limits['memory_gbps'] * 100}]}))
+    assert analyze(trace, '--peaks', peaks)['ranks'][0]['distance']['times_limit'] > 10
+    for options in ((), ('--format', 'markdown'), ('--section', 'roofline')):
+        text = ' '.join(profgpu('analyze', trace, '--peaks', peaks, *options).stdout.decode().split())
+        assert "At the hardware's limit this step would take " in text and 'x as fast (MFU' not in text, options
+        assert re.search(r'would take [0-9.]+ \S+ instead of [0-9.]+ \S+ \(MFU ', text), options
 
 
 def test_measured_peaks_replace_the_table(analyze, profgpu, simulate, tmp_path):

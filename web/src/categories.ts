@@ -55,8 +55,8 @@ const kCategories: Readonly<Record<string, Category>> = {
   'idle:unknown': { title: 'idle: unknown', light: '#a4abb3', dark: '#767d86' },
 
   'limit:necessary_work': { title: 'the least time for its work', light: '#1a7f4b', dark: '#46b87f' },
-  'limit:products': { title: 'products below peak', light: '#3d5fc4', dark: '#7f9bf0' },
-  'limit:memory_bound': { title: 'memory-bound kernels over their bytes', light: '#b58900', dark: '#d6ad2f' },
+  'limit:products': { title: 'GEMMs below peak', light: '#3d5fc4', dark: '#7f9bf0' },
+  'limit:memory_bound': { title: 'kernels below memory bandwidth', light: '#b58900', dark: '#d6ad2f' },
   'limit:small_kernels': { title: 'kernels too small for the GPU', light: '#a84848', dark: '#d48282' },
   'limit:recomputation': { title: 'recomputation', light: '#7a4fa0', dark: '#a982cf' },
   'limit:unknown_work': { title: 'kernels of unknown work', light: '#8d8d7a', dark: '#9a9a88' },

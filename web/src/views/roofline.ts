@@ -16,23 +16,28 @@ import { placeOf, rankName, type Context, type View } from './view';
 
 const kPartBounds: Record<string, string> = { products: 'compute', memory_bound: 'memory', small_kernels: 'latency', recomputation: 'recomputed', unknown_work: 'unknown' };
 const kMinLeftOut = 0.01;   // of a step, as in the terminal
+const kMaxTimes = 9.95;   // of larger ratios the times are said, as in the terminal
 const kLeastKnown_pct = 70;   // as the report's first screen: figures of a run of which more is unknown would mislead
 
-/** "This step is 3.4 times its limit (MFU 29 %)"; null where too little is known. */
+/** "The hardware could run this step 3.4x as fast (MFU 29 %)", as the terminal says it; null where too little is known. */
 export function distanceSentence({ rank }: Context): string | null {
   const { distance, roofline } = rank;
   if (!distance || distance.times_limit === null || (distance.known_pct ?? 0) < kLeastKnown_pct) return null;
   const of = isWholeTrace(rank) ? 'trace' : 'step', whole_ns = distance.wall_ns + distance.left_out_ns;
   const each = (ns: number) => duration(ns / Math.max(1, distance.steps));
   const in_part = distance.left_out_ns >= kMinLeftOut * whole_ns && whole_ns > 0;
-  const what = in_part ? `The known ${each(distance.wall_ns)} of this ${of}'s ${each(whole_ns)} are` : `This ${of} is`;
+  const what = in_part ? `the known ${each(distance.wall_ns)} of this ${of}'s ${each(whole_ns)}` : `this ${of}`;
   const used = [
     [roofline?.mfu_is_lower_bound ? 'MFU at least' : 'MFU', roofline?.mfu_pct],
     [roofline?.mbu_is_lower_bound ? 'MBU at least' : 'MBU', roofline?.mbu_pct],
   ].filter((pair): pair is [string, number] => typeof pair[1] === 'number')
     .map(([name, pct]) => `${name} ${percent(pct, pct < 10 ? 1 : 0)}`).join(', ');
-  const least = distance.times_limit_is_lower_bound ? 'at least ' : '';
-  return `${what} ${least}${distance.times_limit.toFixed(distance.times_limit < 9.95 ? 1 : 0)} times ${in_part ? 'their' : 'its'} limit${used ? ` (${used})` : ''}`;
+  const { times_limit: times, times_limit_is_lower_bound: is_bound } = distance;
+  const instead = in_part ? '' : ` instead of ${each(distance.wall_ns)}`;
+  const at_limit = times < 1.05 ? `The hardware could run ${what} no faster`
+    : times < kMaxTimes ? `The hardware could run ${what} ${is_bound ? 'at least ' : ''}${times.toFixed(1)}x as fast`
+      : `At the hardware's limit ${what} would take ${is_bound ? 'at most ' : ''}${each(distance.limit_ns ?? 0)}${instead}`;
+  return `${at_limit}${used ? ` (${used})` : ''}`;
 }
 
 /** Without a device all time is outside of its work. */
