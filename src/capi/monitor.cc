@@ -6,9 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <deque>
-#include <map>
 #include <mutex>
-#include <optional>
 #include <string>
 
 #include "analyse/rank/telemetry.h"

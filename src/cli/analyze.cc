@@ -138,8 +138,7 @@ Outcome analyze(const Arguments& arguments) {
 
 }  // namespace
 
-extern const Command kAnalyze;
-const Command kAnalyze{
+extern const Command kAnalyze{
     .name = "analyze",
     .summary = "show where the time of a trace goes and what to change",
     .positional = "PATH...",

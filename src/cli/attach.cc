@@ -374,8 +374,7 @@ Outcome attach(const Arguments& arguments) {
 
 }  // namespace
 
-extern const Command kAttach;
-const Command kAttach{
+extern const Command kAttach{
     .name = "attach",
     .summary = "start and stop the recording of a running process",
     .positional = "PID [ACTION]",

@@ -20,7 +20,6 @@
 #include "cli/bench_view.h"
 #include "cli/device_options.h"
 #include "cli/output.h"
-#include "cli/program.h"
 #include "cli/terminal.h"
 #include "devices/pending.h"
 #include "measure/benchmark.h"
@@ -292,8 +291,7 @@ Outcome bench(const Arguments& arguments) {
 
 }  // namespace
 
-extern const Command kBench;
-const Command kBench{
+extern const Command kBench{
     .name = "bench",
     .summary = "measure this machine: copies, launches, GEMMs, storage",
     .positional = "[NAME...]",

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 #include "analyse/report/document.h"
 #include "analyse/report/quantity.h"

@@ -4,7 +4,6 @@
 
 #include "analyse/rank/work.h"
 #include "app/loaded_run.h"
-#include "cli/output.h"
 #include "cli/terminal.h"
 
 namespace profgpu {

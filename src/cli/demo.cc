@@ -63,8 +63,7 @@ Outcome demo(const Arguments& arguments) {
 
 }  // namespace
 
-extern const Command kDemo;
-const Command kDemo{
+extern const Command kDemo{
     .name = "demo",
     .summary = "show the report of a built-in example; needs no GPU and no file",
     .groups = {{"What to write",

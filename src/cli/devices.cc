@@ -313,8 +313,7 @@ Outcome devices(const Arguments& arguments) {
 
 }  // namespace
 
-extern const Command kDevices;
-const Command kDevices{
+extern const Command kDevices{
     .name = "devices",
     .summary = "list GPUs, how they are connected, and their limits",
     .groups = {device_flags(kAllDevices),

@@ -92,8 +92,7 @@ Outcome diff(const Arguments& arguments) {
 
 }  // namespace
 
-extern const Command kDiff;
-const Command kDiff{
+extern const Command kDiff{
     .name = "diff",
     .summary = "compare runs: is the difference real, and where does it come from",
     .positional = "PATH...",

@@ -338,8 +338,7 @@ FlagGroup doctor_flags() {
 
 }  // namespace
 
-extern const Command kDoctor;
-const Command kDoctor{
+extern const Command kDoctor{
     .name = "doctor",
     .summary = "check GPUs, driver and machine for problems",
     .groups = {doctor_flags(), {"What to show", {{"--json", "everything, as JSON"}, kColourFlag}}},

@@ -16,7 +16,6 @@
 #include "cli/device_options.h"
 #include "cli/output.h"
 #include "devices/host_process.h"
-#include "devices/system_files.h"
 #include "view/wording.h"
 #include "watch/exporter/http_server.h"
 #include "watch/exporter/kubelet_pods.h"
@@ -213,8 +212,7 @@ Outcome exporter(const Arguments& arguments) {
 
 }  // namespace
 
-extern const Command kExporter;
-const Command kExporter{
+extern const Command kExporter{
     .name = "exporter",
     .summary = "Prometheus exporter; replaces dcgm-exporter",
     .groups =

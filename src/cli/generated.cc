@@ -165,8 +165,7 @@ Outcome completion(const Arguments& arguments) {
 
 }  // namespace
 
-extern const Command kCompletion;
-const Command kCompletion{
+extern const Command kCompletion{
     .name = "completion",
     .summary = "write a shell completion script",
     .positional = "SHELL",
@@ -264,8 +263,7 @@ Outcome manpage(const Arguments&) { return write_stdout(manual_page()); }
 
 }  // namespace
 
-extern const Command kManpage;
-const Command kManpage{
+extern const Command kManpage{
     .name = "manpage",
     .summary = "write the manual page",
     .examples = {{"profgpu manpage > profgpu.1", "the page that `man profgpu` shows"}},

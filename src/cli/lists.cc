@@ -7,7 +7,6 @@
 
 #include "analyse/report/text.h"
 #include "analyse/rules/rule.h"
-#include "app/analyze.h"
 #include "app/export/run.h"
 #include "app/words.h"
 #include "base/text.h"

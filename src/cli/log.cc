@@ -372,8 +372,7 @@ Outcome log(const Arguments& arguments) {
 
 }  // namespace
 
-extern const Command kLog;
-const Command kLog{
+extern const Command kLog{
     .name = "log",
     .summary = "log GPU metrics row by row, to screen, CSV or JSON lines",
     .groups = {device_flags(kVisibleDevices, {kStrictFlag, kIntervalFlag}),

@@ -9,7 +9,6 @@
 #include "cli/command.h"
 #include "cli/lists.h"
 #include "cli/output.h"
-#include "cli/program.h"
 #include "mcp/http_transport.h"
 #include "mcp/server.h"
 
@@ -93,8 +92,7 @@ Outcome mcp(const Arguments& arguments) {
 
 }  // namespace
 
-extern const Command kMcp;
-const Command kMcp{
+extern const Command kMcp{
     .name = "mcp",
     .summary = "Model Context Protocol server for AI agents, on stdin and stdout",
     .groups = {{"Transport",

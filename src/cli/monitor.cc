@@ -167,8 +167,7 @@ Outcome monitor(const Arguments& arguments) {
 
 }  // namespace
 
-extern const Command kMonitor;
-const Command kMonitor{
+extern const Command kMonitor{
     .name = "monitor",
     .summary = "keep a log and raise alerts on machines without Prometheus",
     .groups =

@@ -136,8 +136,7 @@ Outcome ncu_command(const Arguments& arguments) {
 
 }  // namespace
 
-extern const Command kNcuCommand;
-const Command kNcuCommand{
+extern const Command kNcuCommand{
     .name = "ncu-command",
     .summary = "print the Nsight Compute command for the slowest kernels",
     .positional = "PATH...",

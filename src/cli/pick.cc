@@ -235,8 +235,7 @@ Outcome pick(const Arguments& arguments) {
 
 }  // namespace
 
-extern const Command kPick;
-const Command kPick{
+extern const Command kPick{
     .name = "pick",
     .summary = "print free GPUs, for CUDA_VISIBLE_DEVICES",
     .groups = {{"Which",

@@ -142,8 +142,7 @@ std::string flag_explanation(const Flag& flag) {
   return std::string(flag.help) + (flag.choices.empty() ? "" : ": " + joined(flag.choices));
 }
 
-extern const Command kHelp;
-const Command kHelp{
+extern const Command kHelp{
     .name = "help",
     .summary = "explain a command",
     .positional = "[COMMAND]",

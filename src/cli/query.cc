@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <fstream>
 #include <sstream>
 
@@ -178,8 +177,7 @@ Outcome query(const Arguments& arguments) {
 
 }  // namespace
 
-extern const Command kQuery;
-const Command kQuery{
+extern const Command kQuery{
     .name = "query",
     .summary = "query a trace with SQL",
     .positional = "[PATH...] [SQL]",

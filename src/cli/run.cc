@@ -4,7 +4,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -197,8 +196,7 @@ Outcome run(const Arguments& arguments) {
 
 }  // namespace
 
-extern const Command kRun;
-const Command kRun{
+extern const Command kRun{
     .name = "run",
     .summary = "run a command and report what the GPUs did meanwhile",
     .positional = "COMMAND...",

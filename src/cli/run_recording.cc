@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <thread>
 
-#include "analyse/report/quantity.h"
 #include "base/clock.h"
 #include "base/dyn_lib.h"
 #include "base/secrets.h"

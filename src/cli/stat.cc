@@ -330,8 +330,7 @@ Outcome stat(const Arguments& arguments) {
 
 }  // namespace
 
-extern const Command kStat;
-const Command kStat{
+extern const Command kStat{
     .name = "stat",
     .summary = "every GPU on one line: load, power, memory, processes",
     .groups = {device_flags(kAllDevices),

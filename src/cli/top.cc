@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -17,7 +16,6 @@
 #include "cli/output.h"
 #include "cli/terminal.h"
 #include "devices/host_process.h"
-#include "devices/system_files.h"
 #include "watch/live/local_source.h"
 #include "watch/live/remote_source.h"
 #include "watch/top/session.h"
@@ -192,8 +190,7 @@ Outcome top(const Arguments& arguments) {
 
 }  // namespace
 
-extern const Command kTop;
-const Command kTop{
+extern const Command kTop{
     .name = "top",
     .summary = "GPUs and their processes on one screen, and what holds them back",
     .groups = {device_flags(kAllDevices, {kIntervalFlag}),

@@ -9,7 +9,6 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -318,7 +317,6 @@ Result<std::unique_ptr<Backend>> open_amdgpu(const BackendOptions&) {
 
 }  // namespace
 
-extern const BackendKind kAmdgpu;
-const BackendKind kAmdgpu = {"amdgpu", "AMD GPUs through the Linux driver amdgpu", true, &open_amdgpu};
+extern const BackendKind kAmdgpu = {"amdgpu", "AMD GPUs through the Linux driver amdgpu", true, &open_amdgpu};
 
 }  // namespace profgpu

@@ -317,7 +317,6 @@ Result<std::unique_ptr<Backend>> open_intel(const BackendOptions&) {
 
 }  // namespace
 
-extern const BackendKind kIntel;
-const BackendKind kIntel = {"intel", "Intel GPUs through the Linux drivers xe and i915", true, &open_intel};
+extern const BackendKind kIntel = {"intel", "Intel GPUs through the Linux drivers xe and i915", true, &open_intel};
 
 }  // namespace profgpu

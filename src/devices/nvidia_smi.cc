@@ -485,8 +485,7 @@ Result<std::unique_ptr<Backend>> open_nvidia_smi(const BackendOptions& options, 
   return std::unique_ptr<Backend>(std::make_unique<NvidiaSmi>(std::move(*inventory), options.interval_ns, times));
 }
 
-extern const BackendKind kSmi;
-const BackendKind kSmi = {"smi", "NVIDIA GPUs through the program nvidia-smi, if the library is missing", true,
-                          &open_kind};
+extern const BackendKind kSmi = {"smi", "NVIDIA GPUs through the program nvidia-smi, if the library is missing", true,
+                                 &open_kind};
 
 }  // namespace profgpu

@@ -252,8 +252,9 @@ Result<std::unique_ptr<Backend>> open_nvml(const BackendOptions& options) {
 
 }  // namespace
 
-extern const BackendKind kNvml;
-const BackendKind kNvml = {"nvml", "NVIDIA's management library, which comes with the driver (libnvidia-ml.so.1)", true,
-                           open_nvml};
+extern const BackendKind kNvml = {"nvml",
+                                  "NVIDIA's management library, which comes with the driver (libnvidia-ml.so.1)",
+                                  true,
+                                  open_nvml};
 
 }  // namespace profgpu

@@ -1,4 +1,3 @@
-#include <algorithm>
 
 #include "devices/nvml_stage_test.h"
 

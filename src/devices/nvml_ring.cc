@@ -1,8 +1,6 @@
 #include "devices/nvml_ring.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstdlib>
 
 #include "base/steady_unix.h"
 

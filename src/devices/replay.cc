@@ -298,7 +298,9 @@ Result<ReplayOptions> replay_options(std::string_view argument) {
   return options;
 }
 
-extern const BackendKind kReplay;
-const BackendKind kReplay = {"replay", "a file of samples played back: replay:FILE[,loop][,speed=N|max]", false, open};
+extern const BackendKind kReplay = {"replay",
+                                    "a file of samples played back: replay:FILE[,loop][,speed=N|max]",
+                                    false,
+                                    open};
 
 }  // namespace profgpu

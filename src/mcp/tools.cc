@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 #include "analyse/report/document.h"
 #include "analyse/report/quantity.h"

@@ -361,8 +361,7 @@ void run_bandwidth(Bench& bench) {
 
 }  // namespace
 
-extern const Benchmark kBandwidth;
-const Benchmark kBandwidth{
+extern const Benchmark kBandwidth{
     .name = "bandwidth",
     .summary = "copies between host and device, within a device, between devices",
     .run = run_bandwidth,

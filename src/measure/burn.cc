@@ -171,8 +171,7 @@ void run_burn(Bench& bench) {
 
 }  // namespace
 
-extern const Benchmark kBurn;
-const Benchmark kBurn{
+extern const Benchmark kBurn{
     .name = "burn",
     .summary = "full load on all devices for --duration: clocks, errors, wrong results, the weak card",
     .only_named = true,

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <set>
@@ -417,8 +416,7 @@ void run_collectives(Bench& bench) {
 
 }  // namespace
 
-extern const Benchmark kNcclCollectives;
-const Benchmark kNcclCollectives{
+extern const Benchmark kNcclCollectives{
     .name = "collectives",
     .summary = "NCCL over the devices of this machine or the ranks of a job: latency, bus bandwidth, checked results",
     .of_devices = false,   // it opens them itself, so that a rank without one is known to the others

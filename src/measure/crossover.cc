@@ -5,7 +5,6 @@
 #include <random>
 #include <span>
 
-#include "analyse/report/quantity.h"
 #include "base/clock.h"
 #include "measure/benchmark.h"
 #include "measure/cublas_library.h"
@@ -197,8 +196,7 @@ void run_crossover(Bench& bench) {
 
 }  // namespace
 
-extern const Benchmark kCrossover;
-const Benchmark kCrossover{
+extern const Benchmark kCrossover{
     .name = "crossover",
     .summary = "from which size on the GPU is faster than all cores, with copies and without",
     .only_named = true,

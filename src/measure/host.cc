@@ -162,8 +162,7 @@ void run_host(Bench& bench) {
 
 }  // namespace
 
-extern const Benchmark kHost;
-const Benchmark kHost{
+extern const Benchmark kHost{
     .name = "host",
     .summary = "memory bandwidth of each node, speed of one core, timers, wake-ups, starting programs",
     .of_devices = false,

@@ -143,8 +143,7 @@ void run_launch(Bench& bench) {
 
 }  // namespace
 
-extern const Benchmark kLaunchCosts;
-const Benchmark kLaunchCosts{
+extern const Benchmark kLaunchCosts{
     .name = "launch",
     .summary = "what launches, waits, events, small copies and allocations cost",
     .run = run_launch,

@@ -85,8 +85,7 @@ void run_matmul(Bench& bench) {
 
 }  // namespace
 
-extern const Benchmark kMatmul;
-const Benchmark kMatmul{
+extern const Benchmark kMatmul{
     .name = "matmul",
     .summary = "products of matrices by precision and size, through cuBLASLt",
     .run = run_matmul,

@@ -160,8 +160,7 @@ void run_overlap(Bench& bench) {
 
 }  // namespace
 
-extern const Benchmark kOverlap;
-const Benchmark kOverlap{
+extern const Benchmark kOverlap{
     .name = "overlap",
     .summary = "how much GEMMs and all-reduces slow each other, and what can be hidden",
     .run = run_overlap,

@@ -208,8 +208,7 @@ void run_storage(Bench& bench) {
 
 }  // namespace
 
-extern const Benchmark kStorage;
-const Benchmark kStorage{
+extern const Benchmark kStorage{
     .name = "storage",
     .summary = "the files of --path: reads from disk and page cache, random reads, decoding, sequences of tokens",
     .of_devices = false,

@@ -9,7 +9,6 @@
 #include "base/text.h"
 #include "view/document.h"
 #include "view/registry.h"
-#include "view/wording.h"
 
 #ifdef PROFGPU_HAS_PAGE
 extern "C" const char profgpu_page_begin[], profgpu_page_end[];   // cmake/page.cmake
@@ -184,8 +183,7 @@ std::string plain_page(std::string_view title, std::string_view body) {
   return page;
 }
 
-extern const Presenter kHtmlPresenter;
-const Presenter kHtmlPresenter{"html", "one page with everything, timeline included, that opens in any browser",
-                               write_html};
+extern const Presenter kHtmlPresenter{"html", "one page with everything, timeline included, that opens in any browser",
+                                      write_html};
 
 }  // namespace profgpu

@@ -121,7 +121,6 @@ std::string write_markdown(const Report& report, const PresentOptions& options) 
 
 }  // namespace
 
-extern const Presenter kMarkdownPresenter;
-const Presenter kMarkdownPresenter{"markdown", "for a pull request or a chat", write_markdown};
+extern const Presenter kMarkdownPresenter{"markdown", "for a pull request or a chat", write_markdown};
 
 }  // namespace profgpu

@@ -4,7 +4,6 @@
 
 #include "analyse/report/quantity.h"
 #include "view/overview.h"
-#include "view/wording.h"
 
 namespace profgpu {
 namespace {

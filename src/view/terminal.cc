@@ -671,7 +671,6 @@ std::string write_terminal(const Report& report, const PresentOptions& options) 
 
 }  // namespace
 
-extern const Presenter kTerminalPresenter;
-const Presenter kTerminalPresenter{"terminal", "one screen for a person, or one section in full", write_terminal};
+extern const Presenter kTerminalPresenter{"terminal", "one screen for a person, or one section in full", write_terminal};
 
 }  // namespace profgpu

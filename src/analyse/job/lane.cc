@@ -1,7 +1,6 @@
 #include "analyse/job/lane.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "analyse/rank/collectives.h"

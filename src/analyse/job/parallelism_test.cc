@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <map>
-
 #include "tests/support/trace_rows.h"
 
 namespace profgpu {

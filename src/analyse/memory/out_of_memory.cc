@@ -4,7 +4,6 @@
 
 #include "analyse/memory/caching_allocator.h"
 #include "analyse/memory/failed_passes.h"
-#include "analyse/report/quantity.h"
 
 namespace profgpu {
 namespace {

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "analyse/memory/lifetimes.h"
 #include "analyse/memory/memory_categories.h"

@@ -1,7 +1,6 @@
 #include "analyse/rank/page.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <functional>
 #include <map>

@@ -12,7 +12,6 @@
 #include "analyse/rank/names.h"
 #include "analyse/rank/recorder_advice.h"
 #include "analyse/rank/steps.h"
-#include "analyse/report/quantity.h"
 #include "base/statistics.h"
 #include "base/tasks.h"
 #include "base/text.h"

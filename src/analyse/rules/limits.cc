@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
-#include <numeric>
 #include <set>
 #include <tuple>
 

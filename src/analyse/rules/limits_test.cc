@@ -1,8 +1,6 @@
 // Rules of limits on traces by hand: what they name, what it costs at most, and where they are silent.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
 #include "analyse/rank/roofline.h"
 #include "analyse/rules/measure.h"
 #include "tests/support/hand_trace.h"

@@ -9,7 +9,6 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <span>
 #include <utility>
 #include <vector>
 

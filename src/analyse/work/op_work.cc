@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <utility>
 
 #include "analyse/work/op_sizes.h"
 #include "base/text.h"

@@ -1,5 +1,4 @@
 // Reductions and scans: the input is read once; the result is written.
-#include <algorithm>
 
 #include "analyse/work/op_sizes.h"
 

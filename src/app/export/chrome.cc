@@ -417,8 +417,7 @@ Status write_chrome(const RunRows& run, const ExportOptions&, ByteWriter& out) {
 
 }  // namespace
 
-extern const Exporter kChromeExport;
-const Exporter kChromeExport{
+extern const Exporter kChromeExport{
     .name = "chrome",
     .summary = "a timeline as JSON, as PyTorch's profiler writes it",
     .reader = "Perfetto (ui.perfetto.dev), chrome://tracing, HolisticTraceAnalysis, profgpu",

@@ -120,8 +120,7 @@ Status write_folded(const RunRows& run, const ExportOptions& options, ByteWriter
 
 }  // namespace
 
-extern const Exporter kFoldedExport;
-const Exporter kFoldedExport{
+extern const Exporter kFoldedExport{
     .name = "folded",
     .summary = "folded stacks with their own time in nanoseconds, for flame graphs",
     .reader = "flamegraph.pl, inferno, speedscope",

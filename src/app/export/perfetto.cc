@@ -280,8 +280,7 @@ Status write_perfetto(const RunRows& run, const ExportOptions&, ByteWriter& out)
 
 }  // namespace
 
-extern const Exporter kPerfettoExport;
-const Exporter kPerfettoExport{
+extern const Exporter kPerfettoExport{
     .name = "perfetto",
     .summary = "a timeline as Perfetto's protobuf, with steps, phases, idle causes and device samples",
     .reader = "Perfetto (ui.perfetto.dev)",

@@ -185,8 +185,7 @@ Status write_csv(const RunRows& run, const ExportOptions& options, ByteWriter& o
 
 }  // namespace
 
-extern const Exporter kCsvExport;
-const Exporter kCsvExport{
+extern const Exporter kCsvExport{
     .name = "csv",
     .summary = "a folder with every table as CSV (RFC 4180)",
     .reader = "a spreadsheet or pandas",

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <cmath>
 #include <set>
 
 #include "analyse/report/text.h"
@@ -62,7 +61,6 @@ TEST(RowText, TablesAreAlignedAndHarmless) {
   EXPECT_EQ(shown(RowFormat::kTable, 0, {{std::string_view("abcd"), 1}}, CsvText::kForFile, capitals),
             "NAME  N\nABCD  1\n") << "lines as the screen can show them";
 }
-
 
 struct Sample {
   Trace trace = test::TraceRows()

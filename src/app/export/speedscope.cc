@@ -135,8 +135,7 @@ Status write_speedscope(const RunRows& run, const ExportOptions& options, ByteWr
 
 }  // namespace
 
-extern const Exporter kSpeedscopeExport;
-const Exporter kSpeedscopeExport{
+extern const Exporter kSpeedscopeExport{
     .name = "speedscope",
     .summary = "flame graphs of every thread, or of every device by what launched its work",
     .reader = "speedscope (speedscope.app)",

@@ -399,8 +399,7 @@ Status write_file(const RunRows& run, const std::string& path, std::atomic<int64
 
 }  // namespace
 
-extern const Exporter kSqliteExport;
-const Exporter kSqliteExport{
+extern const Exporter kSqliteExport{
     .name = "sqlite",
     .summary = "every table and view as an SQLite file, with the tables of Nsight Systems' exports (docs/sqlite.md)",
     .reader = "sqlite3, Python's sqlite3, DuckDB",

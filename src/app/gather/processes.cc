@@ -2,8 +2,6 @@
 
 #include <dlfcn.h>
 
-#include <cstdlib>
-
 #include "base/dyn_lib.h"
 #include "mpi/component.h"   // declarations of C only: nothing is linked
 

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <set>
 
-#include "analyse/report/quantity.h"
 #include "base/statistics.h"
 #include "base/text.h"
 #include "measure/result/bench_result.h"

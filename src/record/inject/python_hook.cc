@@ -9,7 +9,6 @@
 //
 // Budget: 100 us a sample of a stack of 30 frames, with caches that the loop has used meanwhile.
 #include "record/inject/glibc.h"
-#include "record/inject/output_file.h"
 #include "record/inject/recorder.h"
 #include "record/inject/system_call.h"
 

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <memory>
-#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>

@@ -308,8 +308,7 @@ bool looks_like_flight(std::string_view head) {
 
 }  // namespace
 
-extern const Importer kFlightRecorder;
-const Importer kFlightRecorder = {
+extern const Importer kFlightRecorder = {
     .name = "flight-recorder",
     .noun = "NCCL flight recorder dump",
     .summary = "what each rank had called when a job hung: PyTorch's flight recorder of NCCL, pickle or JSON",

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <limits>
-#include <vector>
 
 #include "base/decimal.h"
 #include "base/text.h"

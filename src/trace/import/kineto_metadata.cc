@@ -1,4 +1,3 @@
-#include <cctype>
 
 #include "base/decimal.h"
 #include "base/json_reader.h"

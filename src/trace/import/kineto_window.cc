@@ -1,7 +1,5 @@
 #include "trace/import/kineto_window.h"
 
-#include <algorithm>
-
 #include "trace/import/kineto.h"
 
 namespace profgpu {

@@ -149,8 +149,7 @@ bool looks_like_test_json(std::string_view head) {
 
 }  // namespace
 
-extern const Importer kNcclTestsJson;
-const Importer kNcclTestsJson = {
+extern const Importer kNcclTestsJson = {
     .name = "nccl-tests",
     .noun = "nccl-tests result",
     .summary = "rates of collectives by size: nccl-tests' JSON (-J); its text is read as a log",

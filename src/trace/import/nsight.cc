@@ -348,15 +348,14 @@ std::vector<MergedRank> ranks_of_file(const std::string& path) {
 
 }  // namespace
 
-extern const Importer kNsight;
-const Importer kNsight = {"nsight",
-                          "Nsight Systems export",
-                          "Nsight Systems' SQLite export (nsys export --type sqlite), every version",
-                          "report1.sqlite, report1.sqlite.zst",
-                          is_sqlite,
-                          read_nsight,
-                          [](std::string_view) { return Peek{{}, true}; },
-                          ranks_of_file,
-                          nullptr};
+extern const Importer kNsight = {"nsight",
+                                 "Nsight Systems export",
+                                 "Nsight Systems' SQLite export (nsys export --type sqlite), every version",
+                                 "report1.sqlite, report1.sqlite.zst",
+                                 is_sqlite,
+                                 read_nsight,
+                                 [](std::string_view) { return Peek{{}, true}; },
+                                 ranks_of_file,
+                                 nullptr};
 
 }  // namespace profgpu

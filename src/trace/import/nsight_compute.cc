@@ -394,14 +394,13 @@ TraceIssue join_ncu(const Trace& own, const std::string&, Trace& other) {
 
 }  // namespace
 
-extern const Importer kNsightCompute;
-const Importer kNsightCompute = {.name = "ncu",
-                                 .noun = "Nsight Compute output",
-                                 .summary = "Nsight Compute's CSV (ncu --csv, ncu --import FILE --csv, with or without "
-                                            "--page raw), alone or beside a trace",
-                                 .examples = "ncu.csv, ncu-rank0.csv",
-                                 .sniff = sniff_ncu,
-                                 .read = read_ncu,
-                                 .join = join_ncu};
+extern const Importer kNsightCompute = {.name = "ncu",
+                                        .noun = "Nsight Compute output",
+                                        .summary = "Nsight Compute's CSV (ncu --csv, ncu --import FILE --csv, with or without "
+                                                   "--page raw), alone or beside a trace",
+                                        .examples = "ncu.csv, ncu-rank0.csv",
+                                        .sniff = sniff_ncu,
+                                        .read = read_ncu,
+                                        .join = join_ncu};
 
 }  // namespace profgpu

@@ -187,15 +187,14 @@ bool is_report(const std::string& path) { return ends_with_any(path, {".nsys-rep
 
 }  // namespace
 
-extern const Importer kNsightReport;
-const Importer kNsightReport = {"nsight-report",
-                                "Nsight Systems report",
-                                "Nsight Systems' report, if nsys is on the PATH to export it",
-                                "report1.nsys-rep, report1.qdrep",
-                                [](std::string_view) { return true; },
-                                read_report,
-                                [](std::string_view) { return Peek{{}, true}; },
-                                ranks_of_report,
-                                is_report};
+extern const Importer kNsightReport = {"nsight-report",
+                                       "Nsight Systems report",
+                                       "Nsight Systems' report, if nsys is on the PATH to export it",
+                                       "report1.nsys-rep, report1.qdrep",
+                                       [](std::string_view) { return true; },
+                                       read_report,
+                                       [](std::string_view) { return Peek{{}, true}; },
+                                       ranks_of_report,
+                                       is_report};
 
 }  // namespace profgpu

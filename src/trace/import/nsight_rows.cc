@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <string>
 
-#include "base/json_quoted.h"
 #include "base/json_reader.h"
 #include "base/text.h"
 #include "trace/import/recording_rows.h"

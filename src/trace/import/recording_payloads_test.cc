@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include "support/hand_recording.h"
-#include "trace/import/recording.h"
 
 namespace profgpu {
 namespace {

@@ -353,15 +353,14 @@ bool is_rocpd(const std::string& path) {
 
 }  // namespace
 
-extern const Importer kRocpd;
-const Importer kRocpd = {"rocpd",
-                         "rocprofv3 database",
-                         "AMD's rocprofv3, SQLite (rocpd, its usual output from ROCm 7 on)",
-                         "4711_results.db, results.db.zst",
-                         is_sqlite,
-                         read_rocpd,
-                         [](std::string_view) { return Peek{{}, true}; },
-                         rocpd_ranks,
-                         is_rocpd};
+extern const Importer kRocpd = {"rocpd",
+                                "rocprofv3 database",
+                                "AMD's rocprofv3, SQLite (rocpd, its usual output from ROCm 7 on)",
+                                "4711_results.db, results.db.zst",
+                                is_sqlite,
+                                read_rocpd,
+                                [](std::string_view) { return Peek{{}, true}; },
+                                rocpd_ranks,
+                                is_rocpd};
 
 }  // namespace profgpu

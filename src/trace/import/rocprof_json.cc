@@ -310,12 +310,11 @@ Result<Trace> read_rocprof(const std::string& path, const ImportOptions& options
 
 }  // namespace
 
-extern const Importer kRocprofJson;
-const Importer kRocprofJson = {"rocprof-json",
-                               "rocprofv3 output",
-                               "AMD's rocprofv3, JSON (--output-format json)",
-                               "4711_results.json, out_results.json.gz",
-                               sniff_rocprof,
-                               read_rocprof};
+extern const Importer kRocprofJson = {"rocprof-json",
+                                      "rocprofv3 output",
+                                      "AMD's rocprofv3, JSON (--output-format json)",
+                                      "4711_results.json, out_results.json.gz",
+                                      sniff_rocprof,
+                                      read_rocprof};
 
 }  // namespace profgpu

@@ -107,12 +107,11 @@ Result<Trace> read_rocprof_v1_json(const std::string& path, const ImportOptions&
 
 }  // namespace
 
-extern const Importer kRocprofV1Json;
-const Importer kRocprofV1Json = {"rocprof-v1-json",
-                                 "rocprof JSON",
-                                 "AMD's rocprof before rocprofv3, JSON: kernels, copies, HIP and HSA calls",
-                                 "results.json",
-                                 sniff_rocprof_v1_json,
-                                 read_rocprof_v1_json};
+extern const Importer kRocprofV1Json = {"rocprof-v1-json",
+                                        "rocprof JSON",
+                                        "AMD's rocprof before rocprofv3, JSON: kernels, copies, HIP and HSA calls",
+                                        "results.json",
+                                        sniff_rocprof_v1_json,
+                                        read_rocprof_v1_json};
 
 }  // namespace profgpu

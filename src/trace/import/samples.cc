@@ -32,14 +32,13 @@ Result<Trace> read(const std::string& path, const ImportOptions&) {
 
 }  // namespace
 
-extern const Importer kSamples;
-const Importer kSamples = {.name = "samples",
-                           .noun = "device samples",
-                           .summary = "samples of devices, CSV, JSON lines or a table: profgpu log's, nvidia-smi "
-                                      "--query-gpu's and nvidia-smi dmon's",
-                           .examples = "gpu.jsonl, gpu.csv, gpu.csv.gz",
-                           .sniff = looks_like_samples,
-                           .read = read,
-                           .beside_traces = true};
+extern const Importer kSamples = {.name = "samples",
+                                  .noun = "device samples",
+                                  .summary = "samples of devices, CSV, JSON lines or a table: profgpu log's, nvidia-smi "
+                                             "--query-gpu's and nvidia-smi dmon's",
+                                  .examples = "gpu.jsonl, gpu.csv, gpu.csv.gz",
+                                  .sniff = looks_like_samples,
+                                  .read = read,
+                                  .beside_traces = true};
 
 }  // namespace profgpu

@@ -296,13 +296,12 @@ TraceIssue join_speedscope(const Trace& own, const std::string& path, Trace& oth
 
 }  // namespace
 
-extern const Importer kSpeedscope;
-const Importer kSpeedscope = {.name = "speedscope",
-                              .noun = "stack profile",
-                              .summary = "speedscope JSON of py-spy and other samplers, alone or beside a trace",
-                              .examples = "profile.speedscope.json, py-spy.json",
-                              .sniff = sniff_speedscope,
-                              .read = read_speedscope,
-                              .join = join_speedscope};
+extern const Importer kSpeedscope = {.name = "speedscope",
+                                     .noun = "stack profile",
+                                     .summary = "speedscope JSON of py-spy and other samplers, alone or beside a trace",
+                                     .examples = "profile.speedscope.json, py-spy.json",
+                                     .sniff = sniff_speedscope,
+                                     .read = read_speedscope,
+                                     .join = join_speedscope};
 
 }  // namespace profgpu

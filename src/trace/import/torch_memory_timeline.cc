@@ -175,8 +175,7 @@ Result<Trace> read_timeline(const std::string& path, const ImportOptions& option
 
 }  // namespace
 
-extern const Importer kTorchMemoryTimeline;
-const Importer kTorchMemoryTimeline = {
+extern const Importer kTorchMemoryTimeline = {
     "memory-timeline",
     "PyTorch memory timeline",
     "memory by category over time, by torch.profiler.profile.export_memory_timeline(), as .json or .raw.json.gz",

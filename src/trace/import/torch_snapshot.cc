@@ -131,12 +131,11 @@ Result<Trace> read_snapshot(const std::string& path, const ImportOptions& option
 
 }  // namespace
 
-extern const Importer kTorchSnapshot;
-const Importer kTorchSnapshot = {"memory-snapshot",
-                                 "PyTorch memory snapshot",
-                                 "PyTorch memory snapshots: pickles of torch.cuda.memory._dump_snapshot(), plain, gzip or zstd",
-                                 "snapshot.pickle, snapshot.pickle.gz",
-                                 may_be_pickle,
-                                 read_snapshot};
+extern const Importer kTorchSnapshot = {"memory-snapshot",
+                                        "PyTorch memory snapshot",
+                                        "PyTorch memory snapshots: pickles of torch.cuda.memory._dump_snapshot(), plain, gzip or zstd",
+                                        "snapshot.pickle, snapshot.pickle.gz",
+                                        may_be_pickle,
+                                        read_snapshot};
 
 }  // namespace profgpu

@@ -1,7 +1,6 @@
 #include "trace/import/torch_snapshot_rows.h"
 
 #include <algorithm>
-#include <bit>
 
 namespace profgpu {
 namespace {

@@ -229,8 +229,7 @@ bool looks_like_log(std::string_view head) {
 
 }  // namespace
 
-extern const Importer kTrainingLog;
-const Importer kTrainingLog = {
+extern const Importer kTrainingLog = {
     .name = "training-log",
     .noun = "log",
     .summary =

@@ -2,7 +2,6 @@
 // files that were not merged say when that was.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <map>
 #include <string>
 
@@ -106,13 +105,12 @@ TraceIssue join_viztracer(const Trace& own, const std::string&, Trace& other) {
 
 }  // namespace
 
-extern const Importer kVizTracer;
-const Importer kVizTracer = {.name = "viztracer",
-                             .noun = "VizTracer trace",
-                             .summary = "VizTracer's JSON: calls of Python functions, alone or beside a trace",
-                             .examples = "result.json, viztracer.json.gz",
-                             .sniff = sniff_viztracer,
-                             .read = read_viztracer,
-                             .join = join_viztracer};
+extern const Importer kVizTracer = {.name = "viztracer",
+                                    .noun = "VizTracer trace",
+                                    .summary = "VizTracer's JSON: calls of Python functions, alone or beside a trace",
+                                    .examples = "result.json, viztracer.json.gz",
+                                    .sniff = sniff_viztracer,
+                                    .read = read_viztracer,
+                                    .join = join_viztracer};
 
 }  // namespace profgpu

@@ -1,7 +1,6 @@
 #include "trace/import/whole_text.h"
 
 #include <cstdint>
-#include <memory>
 
 #include "base/text_source.h"
 

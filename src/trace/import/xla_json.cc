@@ -88,12 +88,11 @@ Result<Trace> read_xla_json(const std::string& path, const ImportOptions& option
 
 }  // namespace
 
-extern const Importer kXlaJson;
-const Importer kXlaJson = {.name = "xla-json",
-                           .noun = "JAX or TensorFlow trace",
-                           .summary = "JAX' and TensorFlow's profiler, Chrome JSON",
-                           .examples = "host.trace.json.gz, perfetto_trace.json.gz",
-                           .sniff = sniff_xla_json,
-                           .read = read_xla_json};
+extern const Importer kXlaJson = {.name = "xla-json",
+                                  .noun = "JAX or TensorFlow trace",
+                                  .summary = "JAX' and TensorFlow's profiler, Chrome JSON",
+                                  .examples = "host.trace.json.gz, perfetto_trace.json.gz",
+                                  .sniff = sniff_xla_json,
+                                  .read = read_xla_json};
 
 }  // namespace profgpu

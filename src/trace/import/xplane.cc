@@ -1,7 +1,6 @@
 // XPlane protocol buffers (tsl/profiler/protobuf/xplane.proto), which JAX' and TensorFlow's profiler writes as
 // `*.xplane.pb`: planes of lines of events, each with numbers of names that the plane lists.
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <string>
 #include <unordered_map>
@@ -314,12 +313,11 @@ Result<Trace> read_xplane(const std::string& path, const ImportOptions& options)
 
 }  // namespace
 
-extern const Importer kXplane;
-const Importer kXplane = {.name = "xplane",
-                          .noun = "JAX or TensorFlow profile",
-                          .summary = "JAX' and TensorFlow's profiler, XPlane protocol buffers",
-                          .examples = "host.xplane.pb, host.xplane.pb.gz",
-                          .sniff = sniff_xplane,
-                          .read = read_xplane};
+extern const Importer kXplane = {.name = "xplane",
+                                 .noun = "JAX or TensorFlow profile",
+                                 .summary = "JAX' and TensorFlow's profiler, XPlane protocol buffers",
+                                 .examples = "host.xplane.pb, host.xplane.pb.gz",
+                                 .sniff = sniff_xplane,
+                                 .read = read_xplane};
 
 }  // namespace profgpu

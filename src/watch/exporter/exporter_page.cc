@@ -1,6 +1,5 @@
 #include "watch/exporter/exporter_page.h"
 
-#include <algorithm>
 #include <map>
 #include <tuple>
 #include <unordered_map>

@@ -6,9 +6,10 @@
 #include <set>
 
 #include "base/clock.h"
+#include "base/file_text.h"
 #include "base/gzip.h"
 #include "base/steady_unix.h"
-#include "devices/system_files.h"
+#include "base/text.h"
 #include "watch/exporter/exposition.h"
 
 namespace profgpu {

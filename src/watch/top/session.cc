@@ -11,9 +11,7 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
-#include <cstdlib>
 #include <cstring>
-#include <memory>
 
 #include "base/clock.h"
 #include "base/decimal.h"

@@ -66,10 +66,9 @@ class Bars : public LogReading {
 
 }  // namespace
 
-extern const LogFamily kBars;
-const LogFamily kBars = {kBarsName, "progress bars of steps, where a program prints nothing else about them",
-                         {"%|", "% \xE2\x94", "% \xE2\x95"}, [] {
-                           return std::unique_ptr<LogReading>(new Bars);
-                         }};
+extern const LogFamily kBars = {kBarsName, "progress bars of steps, where a program prints nothing else about them",
+                                {"%|", "% \xE2\x94", "% \xE2\x95"}, [] {
+                                  return std::unique_ptr<LogReading>(new Bars);
+                                }};
 
 }  // namespace profgpu

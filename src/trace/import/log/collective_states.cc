@@ -73,11 +73,10 @@ class CollectiveStates : public LogReading {
 
 }  // namespace
 
-extern const LogFamily kCollectiveStates;
-const LogFamily kCollectiveStates = {"collectives",
-                                     "PyTorch's watchdog: how far each process got with its collectives",
-                                     {"WorkNCCL(SeqNum=", "ast enqueued "},
-                                     [] { return std::unique_ptr<LogReading>(new CollectiveStates); },
-                                     false};
+extern const LogFamily kCollectiveStates = {"collectives",
+                                            "PyTorch's watchdog: how far each process got with its collectives",
+                                            {"WorkNCCL(SeqNum=", "ast enqueued "},
+                                            [] { return std::unique_ptr<LogReading>(new CollectiveStates); },
+                                            false};
 
 }  // namespace profgpu

@@ -86,10 +86,9 @@ class CountedSteps : public LogReading {
 
 }  // namespace
 
-extern const LogFamily kCountedSteps;
-const LogFamily kCountedSteps = {kCountedName,
-                                 "levanter's progress, TensorFlow's Estimator, icefall",
-                                 {"Progress on:train ", "tot_loss[", "step = "},
-                                 [] { return std::unique_ptr<LogReading>(new CountedSteps); }};
+extern const LogFamily kCountedSteps = {kCountedName,
+                                        "levanter's progress, TensorFlow's Estimator, icefall",
+                                        {"Progress on:train ", "tot_loss[", "step = "},
+                                        [] { return std::unique_ptr<LogReading>(new CountedSteps); }};
 
 }  // namespace profgpu

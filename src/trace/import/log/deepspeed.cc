@@ -231,10 +231,9 @@ class DeepSpeed : public LogReading {
 
 }  // namespace
 
-extern const LogFamily kDeepSpeed;
-const LogFamily kDeepSpeed = {kDeepSpeedName,
-                              "DeepSpeed: wall_clock_breakdown, throughput, pipeline engine, skipped steps",
-                              {"time (ms) |", "SamplesPerSec=", "skipped=", "iter time (s):", "OVERFLOW!"},
-                              [] { return std::unique_ptr<LogReading>(new DeepSpeed); }};
+extern const LogFamily kDeepSpeed = {kDeepSpeedName,
+                                     "DeepSpeed: wall_clock_breakdown, throughput, pipeline engine, skipped steps",
+                                     {"time (ms) |", "SamplesPerSec=", "skipped=", "iter time (s):", "OVERFLOW!"},
+                                     [] { return std::unique_ptr<LogReading>(new DeepSpeed); }};
 
 }  // namespace profgpu

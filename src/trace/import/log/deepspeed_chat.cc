@@ -63,10 +63,9 @@ class DeepSpeedChat : public LogReading {
 
 }  // namespace
 
-extern const LogFamily kDeepSpeedChat;
-const LogFamily kDeepSpeedChat = {kChatName, "DeepSpeed-Chat: latency and rates of a step, generation and training",
-                                  {"Latency: ", "Epoch: "}, [] {
-                                    return std::unique_ptr<LogReading>(new DeepSpeedChat);
-                                  }};
+extern const LogFamily kDeepSpeedChat = {kChatName, "DeepSpeed-Chat: latency and rates of a step, generation and training",
+                                         {"Latency: ", "Epoch: "}, [] {
+                                           return std::unique_ptr<LogReading>(new DeepSpeedChat);
+                                         }};
 
 }  // namespace profgpu

@@ -227,10 +227,9 @@ class DeepSpeedProfile : public LogReading {
 
 }  // namespace
 
-extern const LogFamily kDeepSpeedProfile;
-const LogFamily kDeepSpeedProfile = {kProfileName,
-                                     "DeepSpeed: flops_profiler's module tree, comms logger",
-                                     {"- DeepSpeed Flops Profiler -", "Comm. Op", "comm op:"},
-                                     [] { return std::unique_ptr<LogReading>(new DeepSpeedProfile); }};
+extern const LogFamily kDeepSpeedProfile = {kProfileName,
+                                            "DeepSpeed: flops_profiler's module tree, comms logger",
+                                            {"- DeepSpeed Flops Profiler -", "Comm. Op", "comm op:"},
+                                            [] { return std::unique_ptr<LogReading>(new DeepSpeedProfile); }};
 
 }  // namespace profgpu

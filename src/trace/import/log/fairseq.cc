@@ -72,8 +72,7 @@ class Fairseq : public LogReading {
 
 }  // namespace
 
-extern const LogFamily kFairseq;
-const LogFamily kFairseq = {kFairseqName, "fairseq: \"train_inner | ... ups=2.11, num_updates=100\"", {"train_inner", " wpb="},
-                            [] { return std::unique_ptr<LogReading>(new Fairseq); }};
+extern const LogFamily kFairseq = {kFairseqName, "fairseq: \"train_inner | ... ups=2.11, num_updates=100\"", {"train_inner", " wpb="},
+                                   [] { return std::unique_ptr<LogReading>(new Fairseq); }};
 
 }  // namespace profgpu

@@ -10,7 +10,6 @@
 // the mean of the whole training less its evaluations. Nor do they state the step without a bar: then it follows from
 // the epoch once the number of all steps is known, or from logging_steps and the order.
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <utility>
 
@@ -306,10 +305,9 @@ class Trainer : public LogReading {
 
 }  // namespace
 
-extern const LogFamily kHuggingFace;
-const LogFamily kHuggingFace = {kTrainerName,
-                                "Hugging Face Trainer: dict lines, progress bars, trainer_state.json",
-                                {"'loss'", "\"loss\"", "eval_loss", "eval_runtime", "train_runtime", "logging_steps=", "%|"},
-                                [] { return std::unique_ptr<LogReading>(new Trainer); }};
+extern const LogFamily kHuggingFace = {kTrainerName,
+                                       "Hugging Face Trainer: dict lines, progress bars, trainer_state.json",
+                                       {"'loss'", "\"loss\"", "eval_loss", "eval_runtime", "train_runtime", "logging_steps=", "%|"},
+                                       [] { return std::unique_ptr<LogReading>(new Trainer); }};
 
 }  // namespace profgpu

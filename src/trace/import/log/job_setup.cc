@@ -158,8 +158,7 @@ class JobSetup : public LogReading {
 
 }  // namespace
 
-extern const LogFamily kJobSetup;
-const LogFamily kJobSetup = {
+extern const LogFamily kJobSetup = {
     "setup",
     "arguments and configurations: sizes, stages, precision",
     {"- arguments -", "world size:", "_batch_size", "gradient_accumulation", "zero_",

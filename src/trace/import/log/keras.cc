@@ -56,8 +56,7 @@ class Keras : public LogReading {
 
 }  // namespace
 
-extern const LogFamily kKeras;
-const LogFamily kKeras = {kKerasName, "Keras: \"100/100 [=====] - 5s 50ms/step\"", {"s/step", "Epoch "},
-                          [] { return std::unique_ptr<LogReading>(new Keras); }};
+extern const LogFamily kKeras = {kKerasName, "Keras: \"100/100 [=====] - 5s 50ms/step\"", {"s/step", "Epoch "},
+                                 [] { return std::unique_ptr<LogReading>(new Keras); }};
 
 }  // namespace profgpu

@@ -53,8 +53,7 @@ class LeRobot : public LogReading {
 
 }  // namespace
 
-extern const LogFamily kLeRobot;
-const LogFamily kLeRobot = {kLeRobotName, "LeRobot: \"step:200 ... updt_s:0.098 data_s:0.050\"", {" updt_s:"},
-                            [] { return std::unique_ptr<LogReading>(new LeRobot); }};
+extern const LogFamily kLeRobot = {kLeRobotName, "LeRobot: \"step:200 ... updt_s:0.098 data_s:0.050\"", {" updt_s:"},
+                                   [] { return std::unique_ptr<LogReading>(new LeRobot); }};
 
 }  // namespace profgpu

@@ -184,10 +184,9 @@ class Lightning : public LogReading {
 
 }  // namespace
 
-extern const LogFamily kLightning;
-const LogFamily kLightning = {kLightningName,
-                              "PyTorch Lightning: progress bars, CSVLogger with ThroughputMonitor",
-                              {"%|", ": |", " \xE2\x80\xA2 ", "device/", "train_loss", "step,", "`Trainer.fit`"},
-                              [] { return std::unique_ptr<LogReading>(new Lightning); }};
+extern const LogFamily kLightning = {kLightningName,
+                                     "PyTorch Lightning: progress bars, CSVLogger with ThroughputMonitor",
+                                     {"%|", ": |", " \xE2\x80\xA2 ", "device/", "train_loss", "step,", "`Trainer.fit`"},
+                                     [] { return std::unique_ptr<LogReading>(new Lightning); }};
 
 }  // namespace profgpu

@@ -32,8 +32,7 @@ class MaxText : public LogReading {
 
 }  // namespace
 
-extern const LogFamily kMaxText;
-const LogFamily kMaxText = {kMaxTextName, "MaxText on JAX: \"completed step: 9, seconds: 5.667\"", {"completed step:"},
-                            [] { return std::unique_ptr<LogReading>(new MaxText); }};
+extern const LogFamily kMaxText = {kMaxTextName, "MaxText on JAX: \"completed step: 9, seconds: 5.667\"", {"completed step:"},
+                                   [] { return std::unique_ptr<LogReading>(new MaxText); }};
 
 }  // namespace profgpu

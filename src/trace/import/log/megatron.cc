@@ -404,11 +404,10 @@ class Megatron : public LogReading {
 
 }  // namespace
 
-extern const LogFamily kMegatron;
-const LogFamily kMegatron = {kName,
-                             "Megatron-LM, Megatron-DeepSpeed and their descendants: iterations, timers",
-                             {"elapsed time per iteration", "elapsed_time_per_iteration", "time (ms) |",
-                              "across ranks (ms):", "Effective Tera Flops", "GPU utilization: "},
-                             [] { return std::unique_ptr<LogReading>(new Megatron); }};
+extern const LogFamily kMegatron = {kName,
+                                    "Megatron-LM, Megatron-DeepSpeed and their descendants: iterations, timers",
+                                    {"elapsed time per iteration", "elapsed_time_per_iteration", "time (ms) |",
+                                     "across ranks (ms):", "Effective Tera Flops", "GPU utilization: "},
+                                    [] { return std::unique_ptr<LogReading>(new Megatron); }};
 
 }  // namespace profgpu

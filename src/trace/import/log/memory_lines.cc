@@ -92,10 +92,9 @@ class MemoryLines : public LogReading {
 
 }  // namespace
 
-extern const LogFamily kMemoryLines;
-const LogFamily kMemoryLines = {"memory",
-                                "device memory: Megatron's reports, DeepSpeed's see_memory_usage, peaks",
-                                {"memory (MB) |", "Max_CA", "CPU Virtual Memory:", "peak memory allocated: "},
-                                [] { return std::unique_ptr<LogReading>(new MemoryLines); }};
+extern const LogFamily kMemoryLines = {"memory",
+                                       "device memory: Megatron's reports, DeepSpeed's see_memory_usage, peaks",
+                                       {"memory (MB) |", "Max_CA", "CPU Virtual Memory:", "peak memory allocated: "},
+                                       [] { return std::unique_ptr<LogReading>(new MemoryLines); }};
 
 }  // namespace profgpu

@@ -198,10 +198,9 @@ class MetricBlocks : public LogReading {
 
 }  // namespace
 
-extern const LogFamily kMetricBlocks;
-const LogFamily kMetricBlocks = {kBlockName,
-                                 "blocks of metrics: OLMo, OLMo-core, MosaicML Composer",
-                                 {"[step=", "[batch="},
-                                 [] { return std::unique_ptr<LogReading>(new MetricBlocks); }};
+extern const LogFamily kMetricBlocks = {kBlockName,
+                                        "blocks of metrics: OLMo, OLMo-core, MosaicML Composer",
+                                        {"[step=", "[batch="},
+                                        [] { return std::unique_ptr<LogReading>(new MetricBlocks); }};
 
 }  // namespace profgpu

@@ -233,10 +233,9 @@ class MetricRows : public LogReading {
 
 }  // namespace
 
-extern const LogFamily kMetricRows;
-const LogFamily kMetricRows = {kRowsName,
-                               "metrics as JSON lines or CSV: \"step\", \"loss\", \"step_time\"; NVIDIA's DLLogger",
-                               {"step\":", "steps\":", "\"iter", "step,", "iteration,", "iter,", "DLL", "step':", "'iter"},
-                               [] { return std::unique_ptr<LogReading>(new MetricRows); }};
+extern const LogFamily kMetricRows = {kRowsName,
+                                      "metrics as JSON lines or CSV: \"step\", \"loss\", \"step_time\"; NVIDIA's DLLogger",
+                                      {"step\":", "steps\":", "\"iter", "step,", "iteration,", "iter,", "DLL", "step':", "'iter"},
+                                      [] { return std::unique_ptr<LogReading>(new MetricRows); }};
 
 }  // namespace profgpu

@@ -48,10 +48,9 @@ class MindSpore : public LogReading {
 
 }  // namespace
 
-extern const LogFamily kMindSpore;
-const LogFamily kMindSpore = {kMindSporeName,
-                              "MindFormers: \"per_step_time: 2145ms\", MindYOLO: \"step time: 654.40 ms\"",
-                              {"per_step_time: ", "step time: "},
-                              [] { return std::unique_ptr<LogReading>(new MindSpore); }};
+extern const LogFamily kMindSpore = {kMindSporeName,
+                                     "MindFormers: \"per_step_time: 2145ms\", MindYOLO: \"step time: 654.40 ms\"",
+                                     {"per_step_time: ", "step time: "},
+                                     [] { return std::unique_ptr<LogReading>(new MindSpore); }};
 
 }  // namespace profgpu

@@ -111,9 +111,9 @@ class Mlperf : public LogReading {
 
 }  // namespace
 
-extern const LogFamily kMlperf;
-const LogFamily kMlperf = {kMlperfName, "MLPerf: :::MLLOG records; a step is a block or an epoch", {":::MLLOG"}, [] {
-                             return std::unique_ptr<LogReading>(new Mlperf);
-                           }};
+extern const LogFamily kMlperf = {kMlperfName,
+                                  "MLPerf: :::MLLOG records; a step is a block or an epoch",
+                                  {":::MLLOG"},
+                                  [] { return std::unique_ptr<LogReading>(new Mlperf); }};
 
 }  // namespace profgpu

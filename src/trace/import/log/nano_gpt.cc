@@ -211,10 +211,9 @@ class Loop : public LogReading {
 
 }  // namespace
 
-extern const LogFamily kLoop;
-const LogFamily kLoop = {kLoopName,
-                         "loops after nanoGPT's, llm.c's and the like: \"iter 10: loss 2.3, time 12.3ms\"",
-                         {"loss", "Loss", "step_avg:"},
-                         [] { return std::unique_ptr<LogReading>(new Loop); }};
+extern const LogFamily kLoop = {kLoopName,
+                                "loops after nanoGPT's, llm.c's and the like: \"iter 10: loss 2.3, time 12.3ms\"",
+                                {"loss", "Loss", "step_avg:"},
+                                [] { return std::unique_ptr<LogReading>(new Loop); }};
 
 }  // namespace profgpu

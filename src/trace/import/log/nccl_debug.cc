@@ -121,10 +121,9 @@ class NcclDebug : public LogReading {
 
 }  // namespace
 
-extern const LogFamily kNcclDebug;
-const LogFamily kNcclDebug = {kDebugName,
-                              "NCCL_DEBUG=INFO: version, network, transports, fallbacks, warnings",
-                              {"NCCL INFO", "NCCL WARN", "NCCL version"},
-                              [] { return std::unique_ptr<LogReading>(new NcclDebug); }};
+extern const LogFamily kNcclDebug = {kDebugName,
+                                     "NCCL_DEBUG=INFO: version, network, transports, fallbacks, warnings",
+                                     {"NCCL INFO", "NCCL WARN", "NCCL version"},
+                                     [] { return std::unique_ptr<LogReading>(new NcclDebug); }};
 
 }  // namespace profgpu

@@ -215,8 +215,7 @@ class NcclTests : public LogReading {
 
 }  // namespace
 
-extern const LogFamily kNcclTests;
-const LogFamily kNcclTests = {
+extern const LogFamily kNcclTests = {
     kTestsName,
     "nccl-tests, rccl-tests, all_reduce_bench: rates by size",
     {"algbw", "_perf", "#  Rank ", "bus bandwidth", "Out of bounds", "data size:", "busbw:", "GBps"},

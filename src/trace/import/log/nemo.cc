@@ -65,8 +65,7 @@ class Nemo : public LogReading {
 
 }  // namespace
 
-extern const LogFamily kNemo;
-const LogFamily kNemo = {kNemoName, "NVIDIA NeMo: its progress printer and bar, with train_step_timing",
-                         {"train_step_timing"}, [] { return std::unique_ptr<LogReading>(new Nemo); }};
+extern const LogFamily kNemo = {kNemoName, "NVIDIA NeMo: its progress printer and bar, with train_step_timing",
+                                {"train_step_timing"}, [] { return std::unique_ptr<LogReading>(new Nemo); }};
 
 }  // namespace profgpu

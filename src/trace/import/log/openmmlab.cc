@@ -72,10 +72,9 @@ class OpenMmLab : public LogReading {
 
 }  // namespace
 
-extern const LogFamily kOpenMmLab;
-const LogFamily kOpenMmLab = {kOpenMmLabName,
-                              "OpenMMLab's runners and Detectron2: \"time: 0.41 data_time: 0.01\"",
-                              {"data_time: "},
-                              [] { return std::unique_ptr<LogReading>(new OpenMmLab); }};
+extern const LogFamily kOpenMmLab = {kOpenMmLabName,
+                                     "OpenMMLab's runners and Detectron2: \"time: 0.41 data_time: 0.01\"",
+                                     {"data_time: "},
+                                     [] { return std::unique_ptr<LogReading>(new OpenMmLab); }};
 
 }  // namespace profgpu

@@ -74,10 +74,9 @@ class Paddle : public LogReading {
 
 }  // namespace
 
-extern const LogFamily kPaddle;
-const LogFamily kPaddle = {kPaddleName,
-                           "PaddlePaddle's toolkits: \"global_step: 10, batch_cost: 0.5 s, reader_cost: 0.1 s\"",
-                           {"batch_cost", "interval_steps_per_second: "},
-                           [] { return std::unique_ptr<LogReading>(new Paddle); }};
+extern const LogFamily kPaddle = {kPaddleName,
+                                  "PaddlePaddle's toolkits: \"global_step: 10, batch_cost: 0.5 s, reader_cost: 0.1 s\"",
+                                  {"batch_cost", "interval_steps_per_second: "},
+                                  [] { return std::unique_ptr<LogReading>(new Paddle); }};
 
 }  // namespace profgpu

@@ -91,10 +91,9 @@ class Reinforcement : public LogReading {
 
 }  // namespace
 
-extern const LogFamily kReinforcement;
-const LogFamily kReinforcement = {kReinforcementName,
-                                  "NeMo-RL's \"Total step time\" and its parts, slime's \"perf/step_time\"",
-                                  {"= Step ", "'perf/step_time'"},
-                                  [] { return std::unique_ptr<LogReading>(new Reinforcement); }};
+extern const LogFamily kReinforcement = {kReinforcementName,
+                                         "NeMo-RL's \"Total step time\" and its parts, slime's \"perf/step_time\"",
+                                         {"= Step ", "'perf/step_time'"},
+                                         [] { return std::unique_ptr<LogReading>(new Reinforcement); }};
 
 }  // namespace profgpu

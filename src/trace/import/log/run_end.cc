@@ -355,8 +355,7 @@ class RunEnd : public LogReading {
 
 }  // namespace
 
-extern const LogFamily kRunEnd;
-const LogFamily kRunEnd = {"run_end", "how a run ended: out of memory, NCCL timeouts, errors, signals, launchers' words",
-                           end_words(), [] { return std::unique_ptr<LogReading>(new RunEnd); }, false};
+extern const LogFamily kRunEnd = {"run_end", "how a run ended: out of memory, NCCL timeouts, errors, signals, launchers' words",
+                                  end_words(), [] { return std::unique_ptr<LogReading>(new RunEnd); }, false};
 
 }  // namespace profgpu

@@ -140,11 +140,10 @@ class Serving : public LogReading {
 
 }  // namespace
 
-extern const LogFamily kServing;
-const LogFamily kServing = {"serving",
-                            "inference servers: the lines of vLLM's and SGLang's engines, llama.cpp's timings",
-                            {"Avg prompt throughput: ", "#running-req: ", "#retracted_reqs: ",
-                             "total_num_cumulative_preemption=", "eval time = ", "tg_3s = "},
-                            [] { return std::unique_ptr<LogReading>(new Serving); }};
+extern const LogFamily kServing = {"serving",
+                                   "inference servers: the lines of vLLM's and SGLang's engines, llama.cpp's timings",
+                                   {"Avg prompt throughput: ", "#running-req: ", "#retracted_reqs: ",
+                                    "total_num_cumulative_preemption=", "eval time = ", "tg_3s = "},
+                                   [] { return std::unique_ptr<LogReading>(new Serving); }};
 
 }  // namespace profgpu

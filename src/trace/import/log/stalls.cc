@@ -7,7 +7,6 @@
 //   validation loss at iteration 200 | lm loss value: 7.48E+00 | …     Megatron
 //
 // How long it took is stated, or is between the first and the last line of one, if they have clock times.
-#include <array>
 
 #include "base/text.h"
 #include "trace/import/log/log_family.h"
@@ -82,9 +81,8 @@ class Stalls : public LogReading {
 
 }  // namespace
 
-extern const LogFamily kStalls;
-const LogFamily kStalls = {"stalls", "checkpoints and evaluations", {"validation loss at", "heckpoint"}, [] {
-                             return std::unique_ptr<LogReading>(new Stalls);
-                           }};
+extern const LogFamily kStalls = {"stalls", "checkpoints and evaluations", {"validation loss at", "heckpoint"}, [] {
+                                    return std::unique_ptr<LogReading>(new Stalls);
+                                  }};
 
 }  // namespace profgpu

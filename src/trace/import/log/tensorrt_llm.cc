@@ -47,10 +47,9 @@ class TensorRtLlm : public LogReading {
 
 }  // namespace
 
-extern const LogFamily kTensorRtLlm;
-const LogFamily kTensorRtLlm = {kTensorRtLlmName,
-                                "TensorRT-LLM: its iterations, with print_iter_log",
-                                {"host_step_time = ", "currank_total_requests = "},
-                                [] { return std::unique_ptr<LogReading>(new TensorRtLlm); }};
+extern const LogFamily kTensorRtLlm = {kTensorRtLlmName,
+                                       "TensorRT-LLM: its iterations, with print_iter_log",
+                                       {"host_step_time = ", "currank_total_requests = "},
+                                       [] { return std::unique_ptr<LogReading>(new TensorRtLlm); }};
 
 }  // namespace profgpu

@@ -4,7 +4,6 @@
 //   tps: 1,234  tflops: 1.23  mfu: 12.34%
 //
 // tps is of one device: tokens since the last line, by the time since then and by the devices that share them.
-#include <array>
 
 #include "base/text.h"
 #include "trace/import/log/log_family.h"
@@ -95,8 +94,7 @@ class TorchTitan : public LogReading {
 
 }  // namespace
 
-extern const LogFamily kTorchTitan;
-const LogFamily kTorchTitan = {
+extern const LogFamily kTorchTitan = {
     kTitanName, "torchtitan, with its colors", {"tps:", "wps:", "local batch size", "device mesh with"}, [] {
       return std::unique_ptr<LogReading>(new TorchTitan);
     }};

@@ -82,10 +82,9 @@ class Torchtune : public LogReading {
 
 }  // namespace
 
-extern const LogFamily kTorchtune;
-const LogFamily kTorchtune = {kTorchtuneName,
-                              "torchtune: \"Step 10 | loss:1.2 ... tokens_per_second_per_gpu:1234.5\", its bars",
-                              {"tokens_per_second_per_gpu:", "|Loss: "},
-                              [] { return std::unique_ptr<LogReading>(new Torchtune); }};
+extern const LogFamily kTorchtune = {kTorchtuneName,
+                                     "torchtune: \"Step 10 | loss:1.2 ... tokens_per_second_per_gpu:1234.5\", its bars",
+                                     {"tokens_per_second_per_gpu:", "|Loss: "},
+                                     [] { return std::unique_ptr<LogReading>(new Torchtune); }};
 
 }  // namespace profgpu

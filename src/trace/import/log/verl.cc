@@ -72,8 +72,7 @@ class Verl : public LogReading {
 
 }  // namespace
 
-extern const LogFamily kVerl;
-const LogFamily kVerl = {kVerlName, "verl: \"step:1 - ... timing_s/gen:12.3 - timing_s/step:40.2\"", {kTimed},
-                         [] { return std::unique_ptr<LogReading>(new Verl); }};
+extern const LogFamily kVerl = {kVerlName, "verl: \"step:1 - ... timing_s/gen:12.3 - timing_s/step:40.2\"", {kTimed},
+                                [] { return std::unique_ptr<LogReading>(new Verl); }};
 
 }  // namespace profgpu

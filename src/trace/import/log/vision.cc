@@ -76,10 +76,9 @@ class Vision : public LogReading {
 
 }  // namespace
 
-extern const LogFamily kVision;
-const LogFamily kVision = {kVisionName,
-                           "the ImageNet example's, torchvision's and timm's: \"Epoch: [0][10/500] Time 0.1 Data 0.0\"",
-                           {"Epoch: [", "Train: "},
-                           [] { return std::unique_ptr<LogReading>(new Vision); }};
+extern const LogFamily kVision = {kVisionName,
+                                  "the ImageNet example's, torchvision's and timm's: \"Epoch: [0][10/500] Time 0.1 Data 0.0\"",
+                                  {"Epoch: [", "Train: "},
+                                  [] { return std::unique_ptr<LogReading>(new Vision); }};
 
 }  // namespace profgpu
