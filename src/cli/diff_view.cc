@@ -309,10 +309,29 @@ void mark_best(std::vector<Cell>& row, const std::vector<double>& values, bool l
   cell.style = Style::kGood;
 }
 
+// Labels without the folder that all have; of long ones the places in the order, as the runs are listed above.
+std::vector<std::string> run_heads(const std::vector<RunSummary>& runs) {
+  constexpr size_t kMaxWidth = 56;   // beside the quantities' names on a narrow terminal
+  std::string_view folder = runs.front().label;
+  for (const RunSummary& run : runs) {
+    const auto same = static_cast<size_t>(std::ranges::mismatch(folder, run.label).in1 - folder.begin());
+    folder = folder.substr(0, folder.substr(0, same).rfind('/') + 1);
+  }
+  std::vector<std::string> heads;
+  size_t width = 0;
+  for (const RunSummary& run : runs) {
+    heads.push_back(run.label.substr(folder.size()));
+    width += display_width(heads.back()) + 2;
+  }
+  if (width <= kMaxWidth && std::ranges::find(heads, "") == heads.end()) return heads;
+  for (size_t i = 0; i < heads.size(); ++i) heads[i] = fmt::format("run {}", i + 1);
+  return heads;
+}
+
 // One row a quantity that all runs have.
 DiffTable sweep_table(const Diff& diff) {
   DiffTable t{"All runs (* the best of its row)", Grid({{""}})};
-  for (const RunSummary& run : diff.runs) t.grid.add_column(run.label, true);
+  for (const std::string& head : run_heads(diff.runs)) t.grid.add_column(head, true);
   const auto add = [&](const std::string& name, const std::vector<double>& values, bool least, auto show) {
     std::vector<Cell> row{{name}};
     for (const double v : values) row.push_back({show(v)});
@@ -387,8 +406,11 @@ DiffTable memory_line_table(const Comparison& c, int top) {
 std::string distance_text(const Comparison& c) {
   if (!c.before_times_limit || !c.after_times_limit) return "";
   const auto least = [](bool is) { return is ? "at least " : ""; };
-  std::string text = fmt::format("The hardware could run a step {}{:.1f}x as fast ({}{:.1f}x before)",
-                                 least(c.after_times_limit_is_lower_bound), *c.after_times_limit,
+  constexpr double kMaxTimes = 9.95;   // a larger ratio is no speedup that anyone gets
+  const bool far = std::max(*c.after_times_limit, *c.before_times_limit) >= kMaxTimes;
+  const char* words = far ? "A step takes {}{:.1f} times as long as at the hardware's limit ({}{:.1f} times before)"
+                          : "The hardware could run a step {}{:.1f}x as fast ({}{:.1f}x before)";
+  std::string text = fmt::format(fmt::runtime(words), least(c.after_times_limit_is_lower_bound), *c.after_times_limit,
                                  least(c.before_times_limit_is_lower_bound), *c.before_times_limit);
   // Necessary work is no distance.
   const Difference* most = first_where(c.distance, [](const Difference& d) { return d.name != "necessary_work"; });
@@ -588,7 +610,7 @@ std::string diff_terminal(const Diff& diff, const PresentOptions& options) {
 std::string diff_markdown(const Diff& diff, int top) {
   const DiffView view = diff_view(diff, top);
   std::string out = "### " + markdown_text(view.headline) + "\n\n";
-  out += markdown_code(diff.runs.front().label, false) + " → " + markdown_code(diff.runs.back().label, false) + "\n\n";
+  out += joined(diff.runs, " → ", [](const RunSummary& run) { return markdown_code(run.label, false); }) + "\n\n";
   for (const std::string& detail : view.details) out += markdown_text(detail) + "\n\n";
   for (const std::string& note : view.notes) out += "> " + markdown_text(note) + "\n\n";
   for (const GateResult& g : view.gates)

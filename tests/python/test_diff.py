@@ -203,6 +203,20 @@ def test_more_than_two(profgpu, simulated):
     assert 'the best of its row' in text and ' *' in text
 
 
+@pytest.mark.parametrize('name,heads', [('{}.json', ['0.json', '1.json', '2.json']),
+                                        ('training-with-{}-workers-and-pinned-memory.json', ['run 1', 'run 2', 'run 3'])])
+def test_a_sweep_keeps_its_runs_side_by_side(profgpu, simulated, tmp_path, name, heads):
+    folder = tmp_path / 'a folder that all of the runs have in common'
+    folder.mkdir()
+    runs = [folder / name.format(i) for i in range(3)]
+    for run in runs:
+        run.symlink_to(simulated())
+    lines = profgpu('diff', '--width', '80', '--all', *runs).stdout.decode().splitlines()
+    table = lines.index('All runs (* the best of its row)')
+    assert re.split(r'  +', lines[table + 1].strip()) == heads
+    assert len(re.split(r'  +', lines[table + 2].strip())) == 4 and max(map(len, lines[table:table + 6])) <= 80
+
+
 def test_markdown_and_junit(profgpu, simulated):
     a, b = simulated('--steps', 10), simulated('--steps', 10, '--fault', 'data-loading-bound')
     markdown = profgpu('diff', a, b, '--format', 'markdown', text=True).stdout

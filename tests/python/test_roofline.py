@@ -128,6 +128,10 @@ def test_a_far_limit_is_said_in_times(analyze, profgpu, simulate, tmp_path):
         text = ' '.join(profgpu('analyze', trace, '--peaks', peaks, *options).stdout.decode().split())
         assert "At the hardware's limit this step would take " in text and 'x as fast (MFU' not in text, options
         assert re.search(r'would take (?:at most )?[0-9.]+ \S+ instead of [0-9.]+ \S+ \(MFU ', text), options
+    saved = tmp_path / 'far.json'
+    saved.write_bytes(profgpu('analyze', trace, '--peaks', peaks, '--json').stdout)
+    text = profgpu('diff', saved, saved).stdout.decode()
+    assert re.search(r"A step takes (?:at least )?\d+\.\d times as long as at the hardware's limit", text)
 
 
 def test_measured_peaks_replace_the_table(analyze, profgpu, simulate, tmp_path):
