@@ -406,8 +406,7 @@ DiffTable memory_line_table(const Comparison& c, int top) {
 std::string distance_text(const Comparison& c) {
   if (!c.before_times_limit || !c.after_times_limit) return "";
   const auto least = [](bool is) { return is ? "at least " : ""; };
-  constexpr double kMaxTimes = 9.95;   // a larger ratio is no speedup that anyone gets
-  const bool far = std::max(*c.after_times_limit, *c.before_times_limit) >= kMaxTimes;
+  const bool far = std::max(*c.after_times_limit, *c.before_times_limit) >= kMaxTimesLimit;
   const char* words = far ? "A step takes {}{:.1f} times as long as at the hardware's limit ({}{:.1f} times before)"
                           : "The hardware could run a step {}{:.1f}x as fast ({}{:.1f}x before)";
   std::string text = fmt::format(fmt::runtime(words), least(c.after_times_limit_is_lower_bound), *c.after_times_limit,

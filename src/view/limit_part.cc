@@ -19,7 +19,6 @@ constexpr double kMinLeftOutPct = 1;   // of a step; of less the figures of a st
 constexpr size_t kMaxShares = 4;
 constexpr size_t kMaxMissing = 3;
 constexpr size_t kMaxName = 72;
-constexpr double kMaxTimes = 9.95;   // a larger ratio is no speedup that anyone gets: then the times are said
 constexpr double kNearlyAllPct = 90;   // of kernel time: less is said
 
 struct PartWords {
@@ -97,7 +96,7 @@ std::string sentence_of(const RankReport& rank, const std::string& suffix) {
   std::string at_limit;
   if (*d.times_limit < 1.05)
     at_limit = fmt::format("The hardware could run {} no faster", what + suffix);
-  else if (*d.times_limit < kMaxTimes)
+  else if (*d.times_limit < kMaxTimesLimit)
     at_limit = fmt::format("The hardware could run {} {}{:.1f}x as fast", what + (suffix.empty() ? "" : suffix + ","),
                            d.times_limit_is_lower_bound ? "at least " : "", *d.times_limit);
   else

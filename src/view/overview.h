@@ -87,6 +87,9 @@ struct ReportPart {
 /// "The hardware could run this step 3.4x as fast (MFU 29 %). What keeps it from that: 31 % GEMMs below peak, 14 %
 /// idle."; empty where that is not known.
 std::string distance_sentence(const Report& report, const RankReport& rank);
+/// Wall time over the limit. Of a larger ratio the times are said: it is no speedup that anyone gets.
+constexpr double kMaxTimesLimit = 9.95;
+
 /// "GEMMs below peak" for a part of the distance from the limit.
 std::string distance_part_words(std::string_view part);
 /// The rank's distance from its device's limits, and its operators and kernels beside theirs; `most`: rows of a table.
