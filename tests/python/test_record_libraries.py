@@ -123,7 +123,7 @@ def test_the_late_rank_of_an_mpi_program_is_named(mpi_program, tmp_path):
     # A second of sleep; on a busy machine the others are late themselves for a part of it.
     first, late, _ = ({c['name']: c for c in rank['collectives']}['all_reduce'] for rank in report['ranks'])
     assert first['exposed_ns'] == first['total_ns'] > 300e6, 'the call blocks the program'
-    assert 300e6 < first['wait_ns'] <= first['total_ns'] and late['wait_ns'] < first['wait_ns'] / 2
+    assert 100e6 < first['wait_ns'] <= first['total_ns'] and late['wait_ns'] < first['wait_ns'] / 2
     (straggler,) = report['cluster']['stragglers']
     assert straggler['rank'] == 1 and straggler['excess_ns_per_step'] > 250e6
     (finding,) = (f for f in report['findings'] if f['rule'] == 'straggler-rank')
