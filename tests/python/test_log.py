@@ -79,12 +79,13 @@ def test_csv_is_our_sample_file(log, profgpu, tmp_path):
 
 
 def test_no_cell_is_empty_for_want_of_asking(stage, tmp_path):
-    """At ten rows a second temperature and clocks, which the sampler reads in turns, are asked for at each tick, too."""
+    """At ten rows a second temperature and clocks, which the sampler reads in turns, are asked for at each tick, too. The
+    buffers are finer than the ticks: one as coarse as they are has no new value for a tick that comes early."""
     from test_devices import STUB, clean_environment
     if not os.path.exists(STUB):
         pytest.skip(f'the stand-in library is not built: {STUB}')
     env = clean_environment(PROFGPU_NVML_LIBRARY=STUB, PROFGPU_NVML_SCENARIO=stage(
-        'driver 550.54.15\ndevice 0\nutilization 50\nring utilization off\n'))
+        'driver 550.54.15\ndevice 0\nutilization 50\nring utilization off\nring power 0.02\n'))
     words = [program('PROFGPU', 'profgpu'), 'log', '-i', '0.1', '--count', '4']
     done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 and done.stderr == ''
