@@ -3,7 +3,7 @@
 profgpu_room(devices USES base trace LIBRARIES ${CMAKE_DL_LIBS} Threads::Threads)
 profgpu_room(measure USES base trace devices analyse/report analyse/rank view measure/result LIBRARIES ${CMAKE_DL_LIBS}
              Threads::Threads COLD)
-profgpu_room(watch/exporter USES base trace devices LIBRARIES dep_beast dep_yaml dep_crypt ALONE kubelet_pods.cc
+profgpu_room(watch/exporter USES base trace devices LIBRARIES dep_beast dep_yaml dep_crypt COLD ALONE kubelet_pods.cc
              metrics_service.cc)
 if(TARGET dep_nghttp2)
   target_compile_definitions(profgpu_watch_exporter PRIVATE PROFGPU_HTTP2)
@@ -12,8 +12,8 @@ else()
   message(STATUS "No libnghttp2: profgpu exporter --kubernetes will say that it cannot ask the kubelet for pods")
 endif()
 profgpu_room(watch/live USES base record/wire trace devices trace/import analyse/report analyse/rank analyse/job
-             analyse/rules watch/exporter)
-profgpu_room(watch/top USES base trace devices analyse/report view analyse/rules watch/live LIBRARIES dep_ncursesw)
+             analyse/rules watch/exporter COLD)
+profgpu_room(watch/top USES base trace devices analyse/report view analyse/rules watch/live LIBRARIES dep_ncursesw COLD)
 profgpu_room(watch/monitor USES base trace devices watch/exporter COLD)
 target_sources(profgpu_cli PRIVATE ${collecting_commands})
 target_compile_definitions(profgpu_cli PUBLIC PROFGPU_COLLECT)
