@@ -51,6 +51,7 @@ struct LogStep {
   int64_t start_ns = 0;                ///< of the first of the iterations; on the clock of RunLog::base_ns
   std::optional<int64_t> duration_ns;  ///< of one iteration
   bool derived = false;                ///< the duration is none that the log states, but follows from others
+  bool begins_epoch = false;           ///< the time since the line before is more than that of steps
   LogFigures figures;
   std::array<int64_t, kLogPhases> phase_ns{};  ///< of one iteration; 0: none, or not timed
 

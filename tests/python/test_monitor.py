@@ -183,6 +183,15 @@ def test_the_webhook_gets_alerts_in_order_and_again(monitor, stage, receiver):
     assert m.said.count('retrying') == 1 and 'answers 503' in m.said and 'accepts alerts again' in m.said
 
 
+def test_a_webhook_that_fails_and_then_refuses_has_not_accepted_anything(monitor, stage, receiver):
+    server = receiver(answers=[503, 400])
+    m = monitor('-i', '0.1', '--webhook', server.url, '--only-own-alerts', '--alert', 'busy: utilization_pct >= 0',
+                scenario=stage('device 0\nutilization 50\n'))
+    m.wait_until_it_says('rejects an alert: it answers 400')
+    assert m.end() == 0
+    assert m.said.count('retrying') == 1 and 'accepts alerts again' not in m.said
+
+
 def test_a_webhook_that_refuses_or_is_not_there(monitor, stage, receiver):
     server = receiver(answers=[404])
     options = ('-i', '0.1', '--only-own-alerts', '--alert', 'busy: utilization_pct >= 0')

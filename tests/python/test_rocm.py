@@ -309,6 +309,22 @@ def test_processes_in_one_json_number_their_calls_for_themselves(analyze, ask, t
     assert 'without a kernel' not in ' '.join(i['text'] for f in analyze(path)['inputs'] for i in f['issues'])
 
 
+def test_streams_and_queues_are_numbered_each_by_itself(analyze, ask, tmp_path):
+    """Where records have streams, stream 0 is one of them, whatever its queue is called."""
+    document = rocprof_json()
+    dispatches = document['rocprofiler-sdk-tool'][0]['buffer_records']['kernel_dispatch']
+    for i, dispatch in enumerate(dispatches):
+        dispatch['stream_id'], dispatch['dispatch_info']['queue_id'] = {'handle': i % 2}, {'handle': 1}
+    path = tmp_path / 'x_results.json'
+    path.write_text(json.dumps(document))
+    of_stream = "select stream, count(*) n from activity where kind = 'kernel' group by 1 order by 1"
+    assert [r['n'] for r in ask(path, of_stream)] == [len(dispatches) - len(dispatches) // 2, len(dispatches) // 2]
+    for dispatch in dispatches:
+        dispatch['stream_id'] = {'handle': 0}
+    path.write_text(json.dumps(document))
+    assert ask(path, of_stream) == [{'stream': 1, 'n': len(dispatches)}]
+
+
 STATS = '"Name","Calls","TotalDurationNs","AverageNs","Percentage","MinNs","MaxNs","StdDev"\n'
 
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <span>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "analyse/rank/devices.h"
 #include "analyse/rank/idle.h"
@@ -33,7 +34,7 @@ Intervals all_of(const Layer& layer) {
 class OwnRanges {
  public:
   OwnRanges(const Facts& facts, ThreadId thread) : facts_(facts), trace_(facts.trace()) {
-    for (const Step& s : facts.get<Steps>().steps) steps_.push_back(s.interval());
+    for (const Step& s : facts.get<Steps>().steps) steps_.push_back(s.interval()), step_names_.insert(s.name);
     steps_ = merged(std::move(steps_));
     const HostTable& h = trace_.host;
     const Thread& t = trace_.threads[thread.value];
@@ -87,7 +88,7 @@ class OwnRanges {
     if (fresh) {
       const std::string_view name = trace_.strings[h.name[row]];
       at->second = facts_.get<Names>().phase[h.name[row].value] == Phase::kOther && may_be_own_phase(name) &&
-                   std::ranges::none_of(facts_.get<Steps>().steps, [&](const Step& s) { return s.name == name; });
+                   !step_names_.contains(name);
     }
     return at->second;
   }
@@ -109,6 +110,7 @@ class OwnRanges {
   const Facts& facts_;
   const Trace& trace_;
   Intervals steps_;
+  std::unordered_set<std::string_view> step_names_;
   std::unordered_map<uint32_t, bool> candidate_;   // by name
   std::unordered_map<uint32_t, Sum> sums_;
   std::vector<StringId> chosen_;

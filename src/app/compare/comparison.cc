@@ -13,7 +13,8 @@
 namespace profgpu {
 namespace {
 
-constexpr int kResamples = 4000;
+constexpr size_t kResamples = 4000, kLeastResamples = 400;
+constexpr size_t kMostDraws = 40'000'000;   // a second; of more steps, whose interval is narrow, there are fewer resamples
 constexpr double kWidest = 10;   // of an interval's ends, one to the other: a wider one tells nothing
 
 // splitmix64: the same numbers with every library.
@@ -59,7 +60,8 @@ StepRatio step_ratio(const std::vector<int64_t>& before_ns, const std::vector<in
   if (a.size() < 2 || b.size() < 2) return r;
   Random random(0x70726f66677075);
   std::vector<double> means, medians;
-  for (int i = 0; i < kResamples; ++i) {
+  const size_t resamples = std::clamp(kMostDraws / (a.size() + b.size()), kLeastResamples, kResamples);
+  for (size_t i = 0; i < resamples; ++i) {
     resample(a, random, a2);
     resample(b, random, b2);
     means.push_back(mean_of(b2) / mean_of(a2));

@@ -252,6 +252,16 @@ TEST(RunSummary, TakesDistanceAndEnergyFromTheDocument) {
   EXPECT_TRUE(summary("", "3", 60).distance_ns.empty());   // of less than 70 % the report says nothing either
 }
 
+TEST(RunSummary, NumbersThatBeginAnewInEachEpochAreStepsOfTheirOwn) {
+  std::string steps;
+  for (const int ns : {100, 110, 300, 310})
+    steps += std::string(steps.empty() ? "" : ", ") + R"({"index": )" + std::to_string(ns % 100 / 10) + R"(, "name": "step", "duration_ns": )" +
+             std::to_string(ns) + "}";
+  const std::string text = R"({"schema": "profgpu.analysis.v1", "ranks": [{"rank": 0, "measured": {"steps": 4, "wall_ns": 820}, "steps": [)" +
+                           steps + "]}]}";
+  EXPECT_EQ(run_summary(*value_from_json(text), "a")->steps_ns, (std::vector<int64_t>{100, 110, 300, 310}));
+}
+
 TEST(Compare, NothingInCommonIsAnError) {
   RunSummary steps = run("a", {100, 100}, {{"other", "outside", 200}}), samples;
   samples.label = "b";

@@ -99,6 +99,8 @@ class Reader {
 
  private:
   using Key = std::pair<std::string, std::string>;
+  using StepKey = std::pair<int64_t, int64_t>;   // how often the number came before, and the number: epochs begin anew
+  using StepTimes = std::map<StepKey, int64_t>;
 
   [[nodiscard]] double per_step(double total) const {
     return run_.step_count > 0 ? total / static_cast<double>(run_.step_count) : 0;
@@ -112,27 +114,30 @@ class Reader {
   }
 
   void steps(const Row& rank) {
-    std::map<int64_t, int64_t> all, measured;
+    StepTimes all, measured;
+    std::map<int64_t, int64_t> seen;
     for (const Row& r : rows_of(rank.at("steps"))) {
       if (text_of(r.at("name")) == "trace") run_.annotated = false;
       const Value& elapsed = r.at("elapsed_ns");   // older reports have none
       const int64_t ns = whole_of(elapsed.integer() ? elapsed : r.at("duration_ns"));
-      all[whole_of(r.at("index"))] = ns;
-      if (!is_true(r.at("warmup"))) measured[whole_of(r.at("index"))] = ns;
+      const int64_t number = whole_of(r.at("index"));
+      const StepKey key{seen[number]++, number};
+      all[key] = ns;
+      if (!is_true(r.at("warmup"))) measured[key] = ns;
     }
     steps_.push_back(measured.empty() ? std::move(all) : std::move(measured));
   }
 
   // The job's step is the mean of the ranks that have it: they run in step, so each more is no further step.
   void join_steps() {
-    std::map<int64_t, std::pair<double, int64_t>> by_index;
-    for (const auto& rank : steps_)
-      for (const auto& [index, ns] : rank) {
-        auto& [sum, ranks] = by_index[index];
+    std::map<StepKey, std::pair<double, int64_t>> by_step;
+    for (const StepTimes& rank : steps_)
+      for (const auto& [key, ns] : rank) {
+        auto& [sum, ranks] = by_step[key];
         sum += static_cast<double>(ns);
         ++ranks;
       }
-    for (const auto& [index, step] : by_index)
+    for (const auto& [key, step] : by_step)
       run_.steps_ns.push_back(std::llround(step.first / static_cast<double>(step.second)));
   }
 
@@ -222,7 +227,7 @@ class Reader {
   std::map<Key, int64_t> makeup_;
   std::map<std::string, Pool> phases_, states_;
   std::map<Key, std::pair<Work, Pool>> work_;
-  std::vector<std::map<int64_t, int64_t>> steps_;
+  std::vector<StepTimes> steps_;
   int64_t most_steps_ = 0, distance_ranks_ = 0;
   double limit_ns_ = 0, distance_wall_ns_ = 0;
 };

@@ -226,6 +226,8 @@ class ChromeRank {
     if (c.in_elements >= 0) e.number("In msg nelems", c.in_elements);
     if (c.out_elements >= 0) e.number("Out msg nelems", c.out_elements);
     if (c.group_size > 0) e.number("Group size", c.group_size);
+    if (c.source >= 0) e.number("Src Rank", c.source);
+    if (c.destination >= 0) e.number("Dst Rank", c.destination);
     if (c.sequence >= 0) e.number("Seq", c.sequence);
   }
 

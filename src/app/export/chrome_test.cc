@@ -49,7 +49,8 @@ std::vector<std::string> said(const Trace& t) {
     add("sync", t.base_time_ns + s.start_ns, s.duration_ns, text(s.name), s.device, s.stream, s.correlation);
   for (const Collective& c : t.collectives)
     add("collective", c.host.value, c.activity.value, text(c.name), text(c.dtype), text(c.group),
-        text(c.group_description), text(c.ranks), c.in_elements, c.out_elements, c.group_size, c.sequence);
+        text(c.group_description), text(c.ranks), c.in_elements, c.out_elements, c.group_size, c.sequence, c.source,
+        c.destination);
   for (const MemoryEvent& m : t.memory)
     add("memory", t.base_time_ns + m.time_ns, m.bytes, m.total_allocated, m.total_reserved, m.address, m.device_type,
         m.device, thread(m.thread));

@@ -93,6 +93,7 @@ class RocprofProcess {
       const Members m(counter, 1);
       counters_[m.number("id.handle", -1)] = m.string("name");
     });
+    streams_ = has_streams(parts.text("buffer_records")) || has_streams(parts.text("callback_records"));
     read_records(parts.text("buffer_records"));
     read_records(parts.text("callback_records"));
   }
@@ -141,6 +142,20 @@ class RocprofProcess {
     symbol.registers = m.number("arch_vgpr_count");
   }
 
+  // Whether any record has a stream of its own. Else streams are 0, if they are stated, and queues tell records apart:
+  // the two are numbered each by itself.
+  static bool has_streams(string_view records) {
+    constexpr string_view kStream = "\"stream_id\"", kHandle = "\"handle\"";
+    for (size_t at = records.find(kStream); at != records.npos; at = records.find(kStream, at)) {
+      at += kStream.size();
+      const string_view near = records.substr(at, 64);
+      const size_t handle = near.find(kHandle);
+      const size_t value = handle == near.npos ? handle : near.find_first_not_of(" \t\r\n:", handle + kHandle.size());
+      if (value != near.npos && near[value] >= '1' && near[value] <= '9') return true;
+    }
+    return false;
+  }
+
   void read_records(string_view records) {
     JsonReader reader(records.data(), records.data() + records.size());
     read_object(reader, [&](string_view key) {
@@ -181,8 +196,8 @@ class RocprofProcess {
     const auto symbol = symbols_.find(m.number("dispatch_info.kernel_id", -1));
     if (symbol != symbols_.end()) d.kernel = symbol->second.name, d.registers = symbol->second.registers;
     d.start_ns = m.number("start_timestamp", -1), d.end_ns = m.number("end_timestamp", -1);
-    d.agent = m.number("dispatch_info.agent_id.handle"), d.queue = m.number("dispatch_info.queue_id.handle");
-    if (const int64_t stream = m.number("stream_id.handle"); stream > 0) d.queue = stream;
+    d.agent = m.number("dispatch_info.agent_id.handle");
+    d.queue = m.number(streams_ ? "stream_id.handle" : "dispatch_info.queue_id.handle");
     d.correlation = correlation(m);
     const char* const sides[] = {"x", "y", "z"};
     for (int i = 0; i < 3; ++i) {
@@ -219,7 +234,7 @@ class RocprofProcess {
   RocmRows& rows_;
   int64_t pid_ = 0, base_ = 0, last_ = 0;
   std::string host_;
-  bool has_counters_ = false;
+  bool has_counters_ = false, streams_ = false;
   std::map<int64_t, std::string> counters_;           // their names
   std::unordered_map<int64_t, int64_t> dispatches_;   // when each begins
   std::vector<std::vector<std::string>> operations_;

@@ -1,6 +1,7 @@
 #include "watch/exporter/http_client.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/dyn_lib.h"
 #include "base/gzip.h"
@@ -11,6 +12,28 @@ namespace {
 
 bool is_plain(std::string_view text) {
   return !text.empty() && std::ranges::none_of(text, [](unsigned char c) { return c <= ' ' || c == 0x7f; });
+}
+
+int hex_digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  const char lower = static_cast<char>(c | 0x20);
+  return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
+}
+
+/// What "p%2Fw" stands for in an address; nothing: a % without two hexadecimal digits.
+std::optional<std::string> percent_decoded(std::string_view text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '%') {
+      out += text[i];
+      continue;
+    }
+    const int high = i + 2 < text.size() ? hex_digit(text[i + 1]) : -1, low = high < 0 ? -1 : hex_digit(text[i + 2]);
+    if (low < 0) return std::nullopt;
+    out += static_cast<char>(high * 16 + low);
+    i += 2;
+  }
+  return out;
 }
 
 }  // namespace
@@ -27,7 +50,9 @@ Result<HttpUrl> parse_http_url(std::string_view text) {
   std::string_view authority = text.substr(0, end);
   if (end < text.size()) url.target = (text[end] == '?' ? "/" : "") + std::string(text.substr(end));
   if (const size_t at = authority.rfind('@'); at != authority.npos) {
-    url.authorization = "Basic " + base64(authority.substr(0, at));
+    const auto user_and_password = percent_decoded(authority.substr(0, at));
+    if (!user_and_password) return Error{"the password of that address has a % that begins no %XX", "write % as %25"};
+    url.authorization = "Basic " + base64(*user_and_password);
     authority.remove_prefix(at + 1);
   }
   const size_t bracket = authority.starts_with('[') ? authority.find(']') : 0;

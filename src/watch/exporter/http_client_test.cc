@@ -31,6 +31,7 @@ TEST(HttpUrl, Parts) {
   EXPECT_EQ(whole.target, "/a/b?c=d");
   EXPECT_EQ(whole.authorization, "Basic bWU6c2VjcmV0");
   EXPECT_EQ(whole.text(), "https://[::1]:8443/…") << "without the password and the path";
+  EXPECT_EQ(url_of("http://user:p%2Fw%40x@h").authorization, "Basic dXNlcjpwL3dAeA==") << "user:p/w@x";
   EXPECT_EQ(url_of("https://h?x=1").target, "/?x=1");
   EXPECT_EQ(url_of("https://h").text(), "https://h/");
 }
@@ -38,7 +39,8 @@ TEST(HttpUrl, Parts) {
 TEST(HttpUrl, WhatIsNone) {
   for (const std::string text :
        {"", "node1", "ftp://h/", "http://", "http:///x", "http://h:0/", "http://h:99999/", "http://h:x/",
-        "http://[::1/", "http://[::1]x/", "http://h/a b", "http://h/\r\nX: y", "http://:80/"})
+        "http://[::1/", "http://[::1]x/", "http://h/a b", "http://h/\r\nX: y", "http://:80/",
+        "http://u:p%2@h/", "http://u:p%zz@h/", "http://u:p%@h/"})
     EXPECT_FALSE(parse_http_url(text)) << text;
 }
 

@@ -103,8 +103,8 @@ Status read_client_auth(const yaml_node_t* node, ClientCertificates& wanted) {
 }
 
 Status read_tls(Yaml& yaml, yaml_node_t* node, WebConfig& config) {
-  config.tls = true;
   return for_each_key(yaml, node, [&](const std::string& key, yaml_node_t* value) -> Status {
+    config.tls = true;   // `tls_server_config:` alone is none
     if (key == "cert_file") return expect_text(value, config.cert_file);
     if (key == "key_file") return expect_text(value, config.key_file);
     if (key == "client_ca_file") return expect_text(value, config.client_ca_file);

@@ -48,6 +48,10 @@ TEST(WebConfig, NothingIsAskedForByAnEmptyFile) {
   ASSERT_TRUE(config);
   EXPECT_FALSE(config->tls);
   EXPECT_TRUE(config->users.empty());
+  const auto empty_section = config_of("tls_server_config:\n");
+  ASSERT_TRUE(empty_section) << empty_section.error().message;
+  EXPECT_FALSE(empty_section->tls);
+  EXPECT_EQ(problem_of("tls_server_config:\n  min_version: TLS13\n"), "cert_file is missing") << "no plain HTTP by mistake";
 }
 
 TEST(WebConfig, ErrorsNameTheSetting) {

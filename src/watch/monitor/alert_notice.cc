@@ -145,7 +145,7 @@ struct Webhook::Shared {
   std::condition_variable changed;
   std::deque<std::string> waiting;
   std::string current;        // being posted, or to be retried; empty: none
-  int64_t dropped = 0;        // since posting began to fail
+  int64_t dropped = 0;        // since the last one was accepted
   bool failing = false, ending = false, ended = false;
 
   void work();
@@ -160,13 +160,14 @@ struct Webhook::Shared {
 // Under `mutex`. The result of posting `current`.
 void Webhook::Shared::take(const Posted& posted, std::chrono::seconds& pause) {
   const std::string name = "--webhook " + call.url.text();
-  if (!posted.problem.empty() && !posted.again) tell(fmt::format("{} rejects an alert: it {}", name, posted.problem));
-  const bool settled = posted.problem.empty() || !posted.again;
-  if (settled && failing)
+  const bool accepted = posted.problem.empty(), settled = accepted || !posted.again;
+  if (settled && !accepted) tell(fmt::format("{} rejects an alert: it {}", name, posted.problem));
+  if (accepted && (failing || dropped > 0))
     tell(fmt::format("{} accepts alerts again{}", name, dropped == 0 ? "" : fmt::format("; {} were dropped", dropped)));
   if (!settled && !failing) tell(fmt::format("{}: {}; retrying", name, posted.problem));
   failing = !settled;
-  if (settled) dropped = 0, pause = kFirstPause;
+  if (accepted) dropped = 0;
+  if (settled) pause = kFirstPause;
   else if (ending) ++dropped;
   if (settled || ending) current.clear();
 }

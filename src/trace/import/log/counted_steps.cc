@@ -51,6 +51,7 @@ class CountedSteps : public LogReading {
     if (!line.printed_ns || !epoch || *epoch < 0 || !batch || *batch < 0 || *batch > kMostSteps) return false;
     LogStep* step = rows.step(kCountedName, line, numbers_(*epoch, *batch));
     if (step == nullptr) return true;
+    step->begins_epoch = numbers_.begins_anew();
     const auto mean = after(line.message, "tot_loss[");
     step->figures.loss = mean ? number_after(*mean, "loss=") : std::nullopt;
     step->figures.learning_rate = number_after(line.message, " lr: ");

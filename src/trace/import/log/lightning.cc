@@ -127,16 +127,18 @@ class Lightning : public LogReading {
   }
 
  private:
-  // A header names a step and figures of a training.
+  // A header names a step and figures of a training. The rows of others that state times are read by metric_rows.cc.
   bool read_header(std::string_view text) {
     if (!has(text, ",")) return false;
     std::vector<std::string> names;
     for (const std::string_view name : pieces_of(text, ',')) names.emplace_back(without_blanks(name));
     const bool step = std::ranges::count(names, "step") > 0;
-    const bool figures = std::ranges::any_of(names, [](const std::string& n) {
-      return n.starts_with("device/") || n.starts_with("train") || has(n, "loss");
+    const bool throughput = std::ranges::any_of(names, [](const std::string& n) { return n.starts_with("device/"); });
+    const bool timed = std::ranges::any_of(names, [](const std::string& n) { return has(n, "time"); });
+    const bool losses = std::ranges::any_of(names, [](const std::string& n) {
+      return n.starts_with("train") || (n != "loss" && has(n, "loss"));
     });
-    if (!step || !figures || names.size() < 3) return false;
+    if (!step || !(throughput || (losses && !timed)) || names.size() < 3) return false;
     columns_ = std::move(names);
     return true;
   }

@@ -32,13 +32,19 @@ struct LogSeries {
 class EpochNumbers {
  public:
   int64_t operator()(int64_t epoch, int64_t number) {
-    if (epoch > epoch_ && epoch_ >= 0 && number + before_ <= newest_) before_ = newest_ + (number == 0);
+    begins_anew_ = epoch > epoch_ && epoch_ >= 0 && number + before_ <= newest_;
+    if (begins_anew_) before_ = newest_ + (number == 0);
     epoch_ = std::max(epoch_, epoch);
     return newest_ = std::max(newest_, number + before_), number + before_;
   }
 
+  /// Whether the last number is the first of its epoch: what has passed since the one before holds an evaluation, a
+  /// checkpoint or new workers, too.
+  [[nodiscard]] bool begins_anew() const { return begins_anew_; }
+
  private:
   int64_t epoch_ = -1, before_ = 0, newest_ = 0;
+  bool begins_anew_ = false;
 };
 
 class LogBuilder {

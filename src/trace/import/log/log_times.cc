@@ -45,7 +45,7 @@ void derive_durations(std::vector<LogStep>& steps, const RunLog& log) {
     if (s.duration_ns) continue;
     s.derived = true;
     s.duration_ns = by_rate(s, log);
-    if (s.duration_ns || i == 0 || !s.printed_ns || !steps[i - 1].printed_ns) continue;
+    if (s.duration_ns || i == 0 || s.begins_epoch || !s.printed_ns || !steps[i - 1].printed_ns) continue;
     const int64_t between = *s.printed_ns - *steps[i - 1].printed_ns, steps_between = s.number - steps[i - 1].number;
     if (steps_between > 0 && between > 0 && between < kMaxStep_ns) s.duration_ns = between / steps_between;
   }

@@ -194,6 +194,7 @@ class MetricRows : public LogReading {
     const int64_t n = numbers_(epoch >= 0 ? std::llround(std::min(epoch, 1e9)) : 0, std::llround(*number));
     LogStep* step = rows.step(kRowsName, line, n);
     if (step == nullptr) return true;
+    step->begins_epoch = numbers_.begins_anew();
     set_time(m, n, *step);
     LogFigures& f = step->figures;
     f.loss = value(kLoss), f.learning_rate = value(kLearningRate), f.grad_norm = value(kNorm);
@@ -219,7 +220,7 @@ class MetricRows : public LogReading {
       return;
     }
     const int64_t elapsed = ns(RowMetric::kElapsed, 1e9);
-    if (elapsed > elapsed_ns_ && number > before_) {
+    if (elapsed > elapsed_ns_ && number > before_ && !step.begins_epoch) {
       step.iterations = number - before_, step.duration_ns = (elapsed - elapsed_ns_) / step.iterations;
       step.derived = true;
     }

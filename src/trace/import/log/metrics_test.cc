@@ -1,6 +1,9 @@
 // Metrics written for programs, bars alone, and what a file says without a time.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdio>
+
 #include "trace/import/log/log_text_test.h"
 
 namespace profgpu {
@@ -196,6 +199,31 @@ TEST(Mlperf, AnEpochWithoutACountIsOne) {
   EXPECT_NEAR(*step_of(log, 0).figures.samples_per_s, 42705.6, 0.1);
   ASSERT_EQ(log.events.size(), 1u);
   EXPECT_EQ(log.events[0].kind, LogEventKind::kTerminated);
+}
+
+// Between epochs there is more than a step: an evaluation, a checkpoint, new workers.
+TEST(EpochNumbers, APauseBetweenEpochsIsNoStep) {
+  std::string icefall;
+  std::string rows = "epoch,step,loss,elapsed_time\n";
+  std::string timed = "epoch,step,loss,step_time\n";
+  int64_t second = 0;
+  for (int epoch = 0; epoch < 3; ++epoch, second += 40)
+    for (int batch = 50; batch <= 200; batch += 50, second += 20) {
+      char clock[32];
+      std::snprintf(clock, sizeof clock, "10:%02d:%02d", static_cast<int>(second / 60), static_cast<int>(second % 60));
+      icefall += std::string("2025-02-03 ") + clock + ",000 INFO [train.py:756] Epoch " + std::to_string(epoch) + ", batch " +
+                 std::to_string(batch) + ", loss[loss=0.5, over 2.00 frames.], tot_loss[loss=0.6, over 4.00 frames.]\n";
+      const std::string row = std::to_string(epoch) + "," + std::to_string(batch) + ",3.0,";
+      rows += row + std::to_string(second + 20) + ".0\n";
+      timed += row + "0.4\n";
+    }
+  for (const std::string& text : {icefall, rows, timed}) {
+    const RunLog log = log_of(text);
+    ASSERT_EQ(log.ranks.size(), 1u) << text;
+    for (const LogStep& step : log.ranks[0].steps) EXPECT_EQ(step.duration_ns, 400'000'000) << step.number << text;
+    EXPECT_TRUE(std::ranges::none_of(log.events, [](const LogEvent& e) { return e.kind == LogEventKind::kRestart; })) << text;
+  }
+  EXPECT_EQ(log_of(icefall).ranks[0].untimed, 3) << "the first line of each epoch";
 }
 
 }  // namespace

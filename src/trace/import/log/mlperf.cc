@@ -34,7 +34,7 @@ class Mlperf : public LogReading {
     dated.printed_ns = *time_ms * 1'000'000;
     const std::string_view key = quoted_after(*record, "\"key\":");
     if (key == "global_batch_size" || key == "train_samples") read_size(*record, key, rows);
-    if (key == "block_start" || key == "epoch_start") begin_block(*record, dated);
+    if (key == "block_start" || key == "epoch_start") begin_block(*record, key == "block_start", dated);
     if (key == "block_stop" || key == "epoch_stop") add_block(*record, key, dated, rows);
     if (key == "eval_start") eval_begun_ = dated.printed_ns;
     if (key == "eval_stop" && eval_begun_) {
@@ -56,10 +56,11 @@ class Mlperf : public LogReading {
     if (key == "train_samples") epoch_samples_ = *value;
   }
 
-  void begin_block(std::string_view record, const LogLine& line) {
+  // An epoch within a block of several is one of them.
+  void begin_block(std::string_view record, bool block, const LogLine& line) {
     begun_ = line.printed_ns;
     if (const auto position = position_of(record)) position_ = position;
-    if (const auto epochs = integer_after(record, "\"epoch_count\":")) epochs_ = epochs;
+    if (const auto epochs = integer_after(record, "\"epoch_count\":"); epochs || !block) epochs_ = epochs;
   }
 
   static std::optional<int64_t> position_of(std::string_view record) {

@@ -142,7 +142,7 @@ class Loop : public LogReading {
     if (!read_step(counted(epoch, n), fields, undated, rows)) return false;
     numbers_ = counted;
     if (LogStep* step = rows.last(kLoopName, line); step != nullptr && step->line == line.number)
-      step->printed_ns = line.printed_ns;
+      step->printed_ns = line.printed_ns, step->begins_epoch = counted.begins_anew();
     return true;
   }
 

@@ -206,6 +206,14 @@ TEST(Mlperf, EpochsOfAKnownSizeCountTheirSamples) {
   EXPECT_EQ(only_step(log).iterations, 40);
   EXPECT_EQ(only_step(log).duration_ns, 1'000'000'000);
   EXPECT_EQ(only_step(log).figures.samples_per_s, 100);
+  std::string epochs = sizes + line(1000, "block_start", "\"metadata\": {\"first_epoch_num\": 1, \"epoch_count\": 2}");
+  for (const int64_t epoch : {1, 2})
+    epochs += line(epoch * 20'000 - 19'000, "epoch_start", "\"metadata\": {\"epoch_num\": " + std::to_string(epoch) + "}") +
+              line(epoch * 20'000 + 1000, "epoch_stop", "\"metadata\": {\"epoch_num\": " + std::to_string(epoch) + "}");
+  const RunLog within = log_of(epochs);
+  ASSERT_EQ(within.ranks.at(0).steps.size(), 2u) << "epochs of a block";
+  EXPECT_EQ(within.ranks[0].steps[0].iterations, 10);
+  EXPECT_EQ(within.ranks[0].steps[0].duration_ns, 2'000'000'000);
   // Programs that count tokens as epochs: how many samples these are is not known.
   const RunLog tokens = log_of(
       sizes + line(1000, "block_start", "\"value\": null, \"metadata\": {\"first_epoch_num\": 0, \"epoch_count\": 786432}") +
