@@ -389,7 +389,7 @@ TEST(StackRoles, DeepSpeedsMasterWeightsAreTheOptimizers) {
       b.alloc(0x900000, kActivation, SnapshotBuilder::kForward);
       b.alloc(0xA00000, kParameter, SnapshotBuilder::kBackward);
       b.free(0x900000, kActivation), b.free(0xA00000, kParameter);
-      if (step == 0) b.alloc(0x500000, kPart, {kStep, kWrapper, kMain}), b.alloc(0x600000, kPart, {kStep, kWrapper, kMain});
+      if (step == 0) b.alloc(0x500000, kPart, Frames{kStep, kWrapper, kMain}), b.alloc(0x600000, kPart, Frames{kStep, kWrapper, kMain});
     }
     b.action(AllocationAction::kSnapshot, 0, 0);
     const SnapshotSection s = snapshot_section(b.finish());
