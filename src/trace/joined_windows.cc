@@ -228,6 +228,12 @@ void move_small_tables(const Trace& w, const Place& place, Trace& joined) {
     s.start_ns += place.shift_ns;
     joined.syncs.push_back(s);
   }
+  for (DeviceRange r : w.device_ranges) {
+    if (contains(place.given, r.start_ns)) continue;
+    r.name = place(r.name);
+    r.start_ns += place.shift_ns;
+    joined.device_ranges.push_back(r);
+  }
   for (Collective c : w.collectives) {
     const bool was_there = c.host.valid() || c.activity.valid();
     c.host = place(c.host);
@@ -301,6 +307,7 @@ void sort_joined_tables(Trace& joined) {
                    [&](const Collective& x, const Collective& y) { return time(x) < time(y); });
   std::stable_sort(joined.syncs.begin(), joined.syncs.end(),
                    [](const SyncRow& x, const SyncRow& y) { return x.start_ns < y.start_ns; });
+  std::ranges::stable_sort(joined.device_ranges, {}, &DeviceRange::start_ns);
   std::sort(joined.windows.begin(), joined.windows.end());
 }
 

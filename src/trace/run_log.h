@@ -167,6 +167,14 @@ struct LogModule {
   std::optional<int64_t> latency_ns;  ///< of its forward pass
 };
 
+/// What a server says of tokens that it drafted for its model to check. What it does not say is absent.
+struct Speculation {
+  std::optional<double> drafted, accepted;  ///< tokens
+  std::optional<double> accepted_pct;       ///< of the drafted tokens
+  std::optional<double> length;             ///< tokens that a step gives a request, with the one of the model itself
+  std::vector<double> position_pct;         ///< how often the first drafted token of a step was accepted, the second, …
+};
+
 /// A line in which an inference server says how it is doing, over the time since the line before or at that moment.
 struct ServingLine {
   int64_t line = 0;
@@ -179,6 +187,7 @@ struct ServingLine {
   std::optional<double> prefix_hit_pct;    ///< of the tokens of prompts: found in the prefix cache
   std::optional<double> preempted;         ///< requests, since the line before
   std::optional<double> preempted_in_all;  ///< likewise, since the start
+  std::vector<Speculation> speculation;    ///< since the line before
 };
 
 /// A measured collective: a row of nccl-tests, all_reduce_bench or DeepSpeed's comms logger.
@@ -194,6 +203,17 @@ struct LinkRate {
   std::optional<int64_t> wrong;                  ///< elements that were wrong; none: not checked
   int64_t calls = 0;                             ///< of a program's own traffic; 0: a benchmark's row
   int64_t line = 0;
+};
+
+/// A matrix of nvbandwidth: copies between each of the rows and each of the columns, or how long one access takes.
+struct CopyMatrix {
+  std::string test;         ///< "device_to_device_memcpy_read_ce"
+  std::string description;  ///< "memcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)"
+  std::vector<std::vector<std::optional<double>>> rows;  ///< none: not measured; 1e9 bytes a second, or nanoseconds
+  std::optional<double> sum;                             ///< as stated
+  int64_t line = 0;
+
+  [[nodiscard]] bool is_latency() const { return description.find("(ns)") != description.npos; }
 };
 
 /// What NCCL says of itself (NCCL_DEBUG=INFO), of all communicators together.
@@ -220,6 +240,8 @@ struct NcclLog {
 struct StepsWithoutTimes {
   int64_t lines = 0, last_step = 0, last_line = 0;
   std::optional<double> first_loss, last_loss;
+  /// Medians of the lines that state them.
+  std::optional<double> samples_per_s, tokens_per_s, device_tokens_per_s, tflops, mfu_pct;
 };
 
 struct RunLog {
@@ -241,12 +263,13 @@ struct RunLog {
   std::vector<LogModule> modules;               ///< in the order of the tree
   std::vector<ServingLine> serving;             ///< by line
   std::vector<LinkRate> rates;
+  std::vector<CopyMatrix> copies;
   std::map<std::string, std::string> rate_notes;  ///< "program", "devices", "average_busbw_gbps", "out_of_bounds"
   NcclLog nccl;
 
   [[nodiscard]] bool empty() const {
     return ranks.empty() && events.empty() && memory.empty() && rates.empty() && modules.empty() && nccl.lines == 0 &&
-           serving.empty();
+           serving.empty() && copies.empty();
   }
   /// A whole number among the settings.
   [[nodiscard]] std::optional<int64_t> setting(const std::string& name) const;

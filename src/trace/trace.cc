@@ -80,8 +80,8 @@ size_t Trace::memory_bytes() const {
                   host.args) +
          bytes_of(activity.start_ns, activity.duration_ns, activity.name, activity.queue, activity.kind,
                   activity.launch, activity.args, activity.correlation) +
-         bytes_of(op_args, activity_args, syncs, collectives, memory, counters, thread_samples, thread_waits,
-                  backward_links, captured_calls, range_arguments, launching, launched_first, launched);
+         bytes_of(op_args, activity_args, syncs, device_ranges, collectives, memory, counters, thread_samples,
+                  thread_waits, backward_links, captured_calls, range_arguments, launching, launched_first, launched);
 }
 
 }  // namespace profgpu

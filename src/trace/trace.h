@@ -155,6 +155,15 @@ struct SyncRow {
   uint32_t correlation = 0;
 };
 
+/// A range of the program as a device saw it: on one stream, from the first to the last activity launched in it.
+struct DeviceRange {
+  int64_t start_ns = 0;
+  int64_t duration_ns = 0;
+  StringId name;
+  uint32_t lane = 0;   ///< same for ranges of one stream of one device
+  uint32_t id = 0;     ///< same for what all streams saw of one range; 0: unknown
+};
+
 /// One call of a collective, from its arguments.
 struct Collective {
   HostId host;           ///< record_param_comms or like; may be invalid
@@ -298,6 +307,7 @@ class Trace {
   std::vector<Thread> threads;
   std::vector<Queue> queues;
   std::vector<SyncRow> syncs;
+  std::vector<DeviceRange> device_ranges;   ///< by start, longest first; only where the host has no ranges
   std::vector<Collective> collectives;
   std::vector<MemoryEvent> memory;
   std::vector<CounterValue> counters;

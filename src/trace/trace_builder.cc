@@ -218,6 +218,27 @@ std::vector<FlowEnd> map_other_tables(Rows& rows, Trace& trace) {
   return flows;
 }
 
+// Where the host's own ranges are missing.
+void take_device_ranges(const std::deque<Shard>& shards, Trace& trace) {
+  if (std::ranges::count(trace.host.kind, HostKind::kAnnotation) > 0) return;
+  for (const Shard& shard : shards) {
+    std::vector<StringId> names;
+    for (size_t i = 0; i < shard.device_range_names.size(); ++i)
+      names.push_back(trace.strings.intern(masked_secrets(shard.device_range_names[StringId(i)])));
+    for (size_t i = 0; i < shard.device_ranges.size(); ++i) {
+      DeviceRange row = shard.device_ranges[i];
+      row.name = names[row.name.value];
+      trace.device_ranges.push_back(row);
+    }
+  }
+  std::ranges::sort(trace.device_ranges, [&](const DeviceRange& a, const DeviceRange& b) {
+    if (a.start_ns != b.start_ns) return a.start_ns < b.start_ns;
+    if (a.duration_ns != b.duration_ns) return a.duration_ns > b.duration_ns;
+    if (a.name != b.name) return trace.strings[a.name] < trace.strings[b.name];
+    return std::tie(a.lane, a.id) < std::tie(b.lane, b.id);
+  });
+}
+
 void sort_small_tables(Trace& trace) {
   std::sort(trace.thread_samples.begin(), trace.thread_samples.end(), [](const ThreadSample& a, const ThreadSample& b) {
     return std::tie(a.thread, a.time_ns, a.user_ns, a.system_ns) <
@@ -455,6 +476,7 @@ Trace TraceBuilder::finish(int threads) {
   std::vector<LaunchShape> shapes;
   for (const Shard& shard : shards_)
     shapes.insert(shapes.end(), shard.launch_shapes.begin(), shard.launch_shapes.end());
+  take_device_ranges(shards_, trace_);
   shards_.clear();   // before more columns are filled
   give_back_memory(host.places.size());
   host = {};

@@ -71,6 +71,9 @@ class Shard {
   Blocks<ActivityRow> activity;
   Blocks<OpArgs> op_args;
   std::vector<SyncRow> syncs;
+  /// Most traces need none of them, whose names would be names that nothing else has: they are in a pool of their own.
+  Blocks<DeviceRange> device_ranges;
+  StringPool device_range_names;
   std::vector<Collective> collectives;       ///< host and activity are set by finish()
   std::vector<std::pair<size_t, uint32_t>> host_collectives;  ///< host row, collective; ascending
   std::vector<std::pair<size_t, StringId>> host_arguments;    ///< host row, JSON object; ascending

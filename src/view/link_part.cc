@@ -34,6 +34,18 @@ ReportPart link_part(const LogReport& log, size_t most) {
   return part;
 }
 
+ReportPart copy_part(const LogReport& log, size_t most) {
+  ReportPart part{"Measured copies", {}, {{"test", "pairs", "min", "median", "max", "sum", "unit"}, {}}};
+  for (const CopyRow& r : log.copies.tests)
+    if (part.table.rows.size() < most)
+      part.table.rows.push_back({words(r.test), r.pairs, r.min, r.median, r.max, r.sum, r.unit});
+  for (const SlowPair& p : log.copies.slow)
+    if (part.sentences.size() < 8)
+      part.sentences.push_back(fmt::format("{}, {} and {}: {}, usual {}", words(p.test), p.from, p.to,
+                                           format_number(p.value), format_number(p.usual)));
+  return part;
+}
+
 ReportPart nccl_part(const NcclReport& nccl) {
   ReportPart part{"From NCCL's log", {}, {}};
   std::string text = nccl.version.empty() ? "version unknown" : "version " + nccl.version;

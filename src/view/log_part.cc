@@ -14,11 +14,8 @@ namespace {
 
 std::string time_text(int64_t ns) { return format_duration(static_cast<double>(ns)); }
 
-std::string speed_text(const LogThroughput& t) {
-  std::string text = fmt::format("{} for {}: mean {}", plural(t.lines, "log line", "log lines"),
-                                 plural(t.iterations, "step", "steps"), time_text(*t.mean_ns));
-  text += fmt::format(", median {}, p95 {}, longest {}", time_text(*t.median_ns), time_text(*t.p95_ns),
-                      time_text(*t.max_ns));
+template <class Rates>
+void append_rates(std::string& text, const Rates& t) {
   if (t.samples_per_s) text += fmt::format("; {} samples/s", format_number(*t.samples_per_s));
   if (t.tokens_per_s)
     text += fmt::format("; {} tokens/s", format_number(*t.tokens_per_s));
@@ -26,6 +23,24 @@ std::string speed_text(const LogThroughput& t) {
     text += fmt::format("; {} tokens/s per GPU", format_number(*t.device_tokens_per_s));
   if (t.tflops) text += fmt::format("; {} TFLOP/s per GPU", format_number(*t.tflops));
   if (t.mfu_pct) text += fmt::format("; MFU {}", format_percent(*t.mfu_pct));
+}
+
+std::string speed_text(const LogThroughput& t) {
+  std::string text = fmt::format("{} for {}: mean {}", plural(t.lines, "log line", "log lines"),
+                                 plural(t.iterations, "step", "steps"), time_text(*t.mean_ns));
+  text += fmt::format(", median {}, p95 {}, longest {}", time_text(*t.median_ns), time_text(*t.p95_ns),
+                      time_text(*t.max_ns));
+  append_rates(text, t);
+  return text;
+}
+
+std::string untimed_text(const LogUntimed& s) {
+  std::string text = fmt::format("{} up to step {}, without a time; medians", plural(s.lines, "log line", "log lines"),
+                                 format_count(s.last_step));
+  const size_t bare = text.size();
+  append_rates(text, s);
+  if (text.size() == bare) return "";
+  text.replace(bare, 1, ":");
   return text;
 }
 
@@ -143,6 +158,20 @@ std::string cache_text(const LogServing& s) {
   return text;
 }
 
+// "speculative decoding: 15.5 % of the drafted tokens are accepted; a step gives a request 1.77 tokens; by position …"
+std::string speculation_text(const LogSpeculation& s) {
+  std::string text = "speculative decoding: ";
+  const size_t bare = text.size();
+  if (s.accepted_pct) text += format_percent(*s.accepted_pct) + " of the drafted tokens accepted";
+  if (s.length)
+    text += fmt::format("{}{:.2f} tokens per step for a request", text.size() > bare ? "; " : "", *s.length);
+  std::string positions;
+  for (const double p : s.position_pct)
+    if (positions.size() < 60) append_listed(positions, fmt::format("{:.0f}", p));
+  if (!positions.empty()) text += fmt::format("; by position {} %", positions);
+  return text;
+}
+
 }  // namespace
 
 ReportPart log_part(const LogReport& log, size_t most) {
@@ -151,7 +180,9 @@ ReportPart log_part(const LogReport& log, size_t most) {
     if (!text.empty()) part.sentences.push_back(std::move(text));
   };
   if (log.has_steps()) say(speed_text(log.throughput));
+  if (log.untimed) say(untimed_text(*log.untimed));
   if (log.serving) say(serving_text(*log.serving)), say(requests_text(*log.serving)), say(cache_text(*log.serving));
+  if (log.serving && log.serving->speculation) say(speculation_text(*log.serving->speculation));
   if (log.warmup.lines > 0) say(fmt::format("warm-up: {} more than usual", time_text(log.warmup.extra_ns)));
   if (log.loss.first && log.loss.last)
     say(fmt::format(
@@ -179,6 +210,7 @@ std::vector<ReportPart> run_parts(const Report& report, size_t most) {
     if (report.logs.size() > 1) part.title += " (" + log.path.substr(log.path.rfind('/') + 1) + ")";
     if (!part.sentences.empty() || !part.table.rows.empty()) parts.push_back(std::move(part));
     if (!log.link_rates.empty()) parts.push_back(link_part(log, most));
+    if (!log.copies.tests.empty()) parts.push_back(copy_part(log, most));
     if (log.nccl) parts.push_back(nccl_part(*log.nccl));
   }
   return parts;

@@ -106,6 +106,7 @@ ReportPart serving_part(const Serving& serving);
 ReportPart flight_part(const FlightReport& flight, size_t most);
 /// Rates of collectives by size; what NCCL says of its way.
 ReportPart link_part(const LogReport& log, size_t most);
+ReportPart copy_part(const LogReport& log, size_t most);
 ReportPart nccl_part(const NcclReport& nccl);
 /// What tells of the job as a whole: its hang, and what its own logs say, one part each; `most`: rows of a table.
 std::vector<ReportPart> run_parts(const Report& report, size_t most);

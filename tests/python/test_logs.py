@@ -271,6 +271,44 @@ def test_a_full_cache_is_told(profgpu, tmp_path):
     assert 'generates 510 tokens per second' in report['verdict'] or 'generates 509' in report['verdict']
 
 
+def drafts(accepted, drafted, positions):
+    """vLLM's line on speculative decoding, behind the engine's."""
+    rates = ', '.join(f'{p:.3f}' for p in positions)
+    return (f'INFO 05-01 12:00:00 [metrics.py:101] SpecDecoding metrics: Mean acceptance length: {1 + sum(positions):.2f}, Accepted throughput: 1.00 tokens/s, '
+            f'Drafted throughput: 5.00 tokens/s, Accepted: {accepted} tokens, Drafted: {drafted} tokens, '
+            f'Per-position acceptance rate: {rates}, Avg Draft acceptance rate: {100 * accepted / drafted:.1f}%\n')
+
+
+def test_drafts_that_are_mostly_rejected_are_told(profgpu, tmp_path):
+    engine = vllm([(8, 0, 40)] * 4)
+    text = engine + drafts(60, 400, (.35, .25, .1, .05)) + engine + drafts(60, 600, (.2, .15, .1, .05))
+    report = analyzed(profgpu, written(tmp_path, text))
+    finding, = report['findings']
+    assert finding['rule'] == 'rejected-drafts' and finding['value'] == pytest.approx(88)
+    assert 'num_speculative_tokens 1 ' in finding['fix'][0], 'the second position is accepted 19 % of the time'
+    speculation = report['logs'][0]['serving']['speculation']
+    assert (speculation['drafted_tokens'], speculation['accepted_tokens'], speculation['accepted_pct']) == (1000, 120, 12)
+    assert speculation['length'] == pytest.approx(.4 * 1.75 + .6 * 1.5)
+    assert speculation['position_pct'] == pytest.approx([26, 19, 10, 5])
+    assert 'drafted tokens' in report['verdict']
+
+
+@pytest.mark.parametrize('line', [drafts(300, 1000, (.6, .3, .2, .1)), drafts(2, 20, (.1, .1)), drafts(240, 1000, (.9, .5, .3, .1, .1, .05, .02, .01))])
+def test_drafts_that_are_worth_it(profgpu, tmp_path, line):
+    """Enough of them accepted; too few to tell; many rejected, but a step gives more than two tokens."""
+    assert rules(analyzed(profgpu, written(tmp_path, vllm([(8, 0, 40)] * 4) + line))) == []
+
+
+def test_a_rate_without_a_time_is_told(profgpu, tmp_path):
+    text = ''.join(f'Step {i} | loss:{3 - i / 10} lr:2e-05 tokens_per_second_per_gpu:{400 + i} peak_memory_alloc:10.5\n' for i in range(1, 6))
+    report = analyzed(profgpu, written(tmp_path, text))
+    log, = report['logs']
+    assert log['untimed'] == {'lines': 5, 'last_step': 5, 'samples_per_s': None, 'tokens_per_s': None,
+                              'device_tokens_per_s': 403, 'tflops': None, 'mfu_pct': None}
+    assert log['throughput'] is None and report['verdict'].startswith('Each GPU processes 403 tokens per second. ')
+    assert '403 tokens/s per GPU' in profgpu('analyze', written(tmp_path, text), text=True).stdout
+
+
 def test_engines_that_share_the_work_add_up(profgpu, tmp_path):
     """Three of 40 tokens/s each; then one of them says nothing at first."""
     line = '[2025-02-03 04:05:{:02} DP{} TP{}] Decode batch, #running-req: {}, #token: 90, token usage: 0.10, cuda graph: True, gen throughput (token/s): {:.2f}, #queue-req: 1\n'

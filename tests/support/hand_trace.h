@@ -69,6 +69,12 @@ class HandTrace {
   HandTrace& orphan(std::string_view name, int64_t start, int64_t end) {
     return activity(ActivityKind::kKernel, name, start, end, 7, 0);
   }
+  /// A range as a stream of the device saw it.
+  HandTrace& device_range(std::string_view name, int64_t start, int64_t end, uint32_t stream = 7, uint32_t id = 0) {
+    shard_.device_ranges.push_back(
+        {start * 1000, (end - start) * 1000, shard_.device_range_names.intern(name), stream, id});
+    return *this;
+  }
   Trace build() { return builder_.finish(1); }
 
  private:

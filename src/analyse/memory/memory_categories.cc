@@ -1,6 +1,7 @@
 #include "analyse/memory/memory_categories.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <set>
 
@@ -48,6 +49,7 @@ class Classifier {
       if (stack.buffer != UINT32_MAX)
         buffer_line_ = std::max(buffer_line_, snapshot.stacks.frame(stack.buffer).line);
     }
+    find_masters();
     for (uint32_t row = history.first; row < history.end; ++row)
       if (snapshot.events.action(row) == AllocationAction::kOom) failures_.push_back(row);
     for (const Allocation& a : history.allocations)
@@ -75,6 +77,33 @@ class Classifier {
   }
 
  private:
+  // DeepSpeed's optimizers copy their part of the 16-bit parameters, widen the copy to the master weights, and drop it:
+  // what stays and is twice as large as the copy before it. Parameters of 32 bits are only copied.
+  void find_masters() {
+    const Allocation* before = nullptr;   // of the same function
+    for (const Allocation& a : history_.allocations) {
+      const StackFacts& stack = stacks_.of(a.stack);
+      if (stack.masters == UINT32_MAX) continue;
+      const bool widened = before != nullptr && same_function(stacks_.of(before->stack).masters, stack.masters) &&
+                           is_widened(*before, a);
+      const std::string_view op = stack.op.valid() ? snapshot_.strings[stack.op] : std::string_view();
+      const bool converted = contains(op, "at::_ops::to_dtype::") || contains(op, "at::_ops::clone::");
+      if (a.freed == kOutside && (widened || converted)) masters_.insert(&a);
+      before = &a;
+    }
+  }
+  [[nodiscard]] bool same_function(uint32_t a, uint32_t b) const {
+    const MemoryFrame &x = snapshot_.stacks.frame(a), &y = snapshot_.stacks.frame(b);
+    return x.name == y.name && x.file == y.file;
+  }
+  // Sizes are rounded up. The copy is there when the wider one is made, and gone when the function goes on.
+  [[nodiscard]] static bool is_widened(const Allocation& copy, const Allocation& wide) {
+    constexpr int64_t kRounding_bytes = 1024;
+    constexpr uint32_t kSoon = 8;   // events
+    return copy.made != kOutside && wide.made != kOutside && copy.freed != kOutside && copy.freed > wide.made &&
+           copy.freed - wide.made <= kSoon && std::abs(2 * copy.bytes - wide.bytes) <= kRounding_bytes;
+  }
+
   [[nodiscard]] CategoryOf of(const Allocation& a) const {
     if (a.made != kOutside) {
       const StringId recorded = snapshot_.events.kind_of(a.made).category;
@@ -86,6 +115,7 @@ class Classifier {
     if (pool == PoolKind::kGraph) return {Category::kGraphPool, Certainty::kCertain};
     if (pool == PoolKind::kProgram && graph_pools_.contains(a.pool))
       return {Category::kGraphPool, Certainty::kLikely};
+    if (masters_.contains(&a)) return {Category::kOptimizerState, Certainty::kLikely};
     switch (stacks_.of(a.stack).role) {
       case MemoryRole::kWorkspace:
         return {Category::kWorkspace, Certainty::kCertain};
@@ -235,6 +265,7 @@ class Classifier {
     uint32_t longest = 0;  // events that those live which are freed before a backward pass
   };
   std::map<uint32_t, Precedent> precedents_;  // by stack
+  std::set<const Allocation*> masters_;
   std::set<uint32_t> graph_pools_;        // pools in which PyTorch's code for graphs allocates
 };
 

@@ -28,7 +28,7 @@ struct FrameFacts {
   bool zeroes = false, autocast = false, graph = false;
   bool applies = false, backward = false;  ///< torch.autograd.Function's apply(), and what it calls in a backward pass
   bool step = false, closure = false;      ///< an optimizer's step(), and what such a step calls to compute the loss
-  bool checkpoint = false, shards = false;
+  bool checkpoint = false, shards = false, masters = false;
   bool torch = false, builds = false;      ///< PyTorch's own code; code that makes modules
   bool softmax = false, dropout = false, linear = false, reduces = false, gradient_buffer = false;
   bool compiled = false;                   ///< AOTAutograd's: its forward() runs compiled optimizers as well
@@ -113,6 +113,8 @@ FrameFacts python_facts(std::string_view name, std::string_view file) {
   f.autocast = file.ends_with("torch/amp/autocast_mode.py");
   f.checkpoint = file.ends_with("torch/utils/checkpoint.py");
   f.shards = is_fsdp(file) || has(file, "deepspeed/runtime/zero/");
+  f.masters = has(file, "deepspeed/runtime/") &&
+              is_any(last, {"__init__", "_create_fp32_partitions", "_setup_for_real_optimizer"});
   f.graph = file.ends_with("torch/cuda/graphs.py") || has_any(file, {"cudagraph", "cuda_graph"});
   return f;
 }
@@ -184,6 +186,7 @@ class StackReading {
       else if (library_line_ == UINT32_MAX)
         library_line_ = frame;
     }
+    if (f.masters && !python_) facts_.masters = frame;
     python_ |= f.python;
     const bool engine = f.engine || (f.applies && called_.backward);
     if (f.python) called_ = f;

@@ -39,6 +39,7 @@ struct StackFacts {
   bool graph = false;          ///< CUDA graphs are captured or kept in it
   uint32_t line = UINT32_MAX;  ///< frame of the program's own code, the innermost; else of a library; UINT32_MAX: none
   uint32_t buffer = UINT32_MAX;  ///< frame that makes a buffer of gradients
+  uint32_t masters = UINT32_MAX;  ///< frame of DeepSpeed that makes master weights, if it allocates itself
   uint64_t scope = 0;          ///< same for all stacks of one call of one function that is not PyTorch's; 0: none
   StringId op;                 ///< outermost "at::_ops::NAME::call" that the line calls; invalid: none
   std::string node;            ///< of the backward pass: "MulBackward0"; else empty

@@ -367,5 +367,35 @@ TEST(StackRoles, PlansOfCudnnHaveWorkspaces) {
   EXPECT_EQ(at_peak(snapshot_section(b.finish()), MemoryCategory::kWorkspace), kActivation);
 }
 
+// ZeRO 2 of two ranks: the flat 16-bit parameters are as large as this rank's part of the master weights.
+TEST(StackRoles, DeepSpeedsMasterWeightsAreTheOptimizers) {
+  constexpr int64_t kFlat = 1 << 20, kPart = kFlat;
+  constexpr std::string_view kZero = "/x/site-packages/deepspeed/runtime/zero/stage_1_and_2.py";
+  const Frame engine{"DeepSpeedEngine.__init__", "/x/site-packages/deepspeed/runtime/engine.py", 300};
+  const auto in = [&](const char* function, int line) { return Frames{{function, kZero.data(), line}, engine, kMain}; };
+  for (const bool native : {false, true}) {
+    const auto with_op = [&](const char* op, Frames frames) {
+      if (native) frames.insert(frames.begin(), {op, "??", 0});
+      return frames;
+    };
+    const char* const init = "DeepSpeedZeroOptimizer.__init__";
+    SnapshotBuilder b;
+    b.alloc(0x100000, kFlat, with_op("at::_ops::to_device::call(at::Tensor const&)", in(init, 400)));
+    b.alloc(0x200000, kPart / 2, with_op("at::_ops::clone::call(at::Tensor const&)", in(init, 450)));
+    b.alloc(0x300000, kPart, with_op("at::_ops::to_dtype::call(at::Tensor const&)", in(init, 450)));
+    b.free(0x200000, kPart / 2);
+    b.alloc(0x400000, kPart / 2, in("DeepSpeedZeroOptimizer.initialize_gradient_partitioning_data_structures", 600));
+    for (int step = 0; step < 3; ++step) {
+      b.alloc(0x900000, kActivation, SnapshotBuilder::kForward);
+      b.alloc(0xA00000, kParameter, SnapshotBuilder::kBackward);
+      b.free(0x900000, kActivation), b.free(0xA00000, kParameter);
+      if (step == 0) b.alloc(0x500000, kPart, Frames{kStep, kWrapper, kMain}), b.alloc(0x600000, kPart, Frames{kStep, kWrapper, kMain});
+    }
+    b.action(AllocationAction::kSnapshot, 0, 0);
+    const SnapshotSection s = snapshot_section(b.finish());
+    EXPECT_EQ(at_peak(s, MemoryCategory::kOptimizerState), 3 * kPart) << native;
+  }
+}
+
 }  // namespace
 }  // namespace profgpu

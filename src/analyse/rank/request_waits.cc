@@ -81,7 +81,8 @@ RequestWaits RequestWaits::compute(const Facts& facts) {
   RequestWaits waits;
   const Steps& all = facts.get<Steps>();
   if (steps.empty() && !facts.get<Frameworks>().serves()) return waits;
-  const ThreadId engine = steps.empty() ? all.thread : h.thread[all.of_engine.front().range.value];
+  const HostId first = steps.empty() ? HostId() : all.of_engine.front().range;
+  const ThreadId engine = first.valid() ? h.thread[first.value] : all.thread;
   if (!engine.valid() || trace.windows.empty()) return waits;
   Intervals since_first;   // only after the engine's first step is a gap in the records a wait
   if (!steps.empty()) {

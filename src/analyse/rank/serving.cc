@@ -115,7 +115,7 @@ ServingKind kind_of(StepKind kind, const std::vector<const Served*>& steps) {
 bool checks_drafts(const Trace& trace, const EngineRange& s) {
   const EngineStep& of = s.batch;
   const bool drafted = of.sequences && of.tokens && *of.tokens > *of.sequences;
-  return of.kind == StepKind::kDecode && (drafted || contains(trace.name(s.range), "VERIFY"));
+  return of.kind == StepKind::kDecode && (drafted || contains(trace.strings[s.name], "VERIFY"));
 }
 
 void add_tokens(const std::vector<Served>& steps, Serving& serving) {

@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "analyse/rank/captures.h"
+#include "analyse/rank/device_steps.h"
 #include "analyse/rank/devices.h"
 #include "analyse/rank/names.h"
 #include "base/pattern.h"
@@ -114,9 +115,7 @@ std::vector<StepRange> ranges(const Facts& facts, const std::vector<bool>& named
 // Drafts of speculative decoding are parts of the round that verifies them.
 bool is_part_of_round(std::string_view name) { return name.starts_with("step[DRAFT"); }
 
-// Rounds without requests only keep up with other ranks: they are no steps.
-void find_engine_ranges(const Facts& facts, Steps& all) {
-  const Trace& trace = facts.trace();
+std::vector<bool> engine_names(const Trace& trace) {
   std::vector<bool> named(trace.strings.size()), drafts(trace.strings.size());
   bool verifies = false;
   for (size_t i = 0; i < named.size(); ++i) {
@@ -126,15 +125,21 @@ void find_engine_ranges(const Facts& facts, Steps& all) {
     verifies |= name.starts_with("step[TARGET_VERIFY ");
   }
   for (size_t i = 0; i < named.size() && verifies; ++i) named[i] = named[i] && !drafts[i];
+  return named;
+}
+
+// Rounds without requests only keep up with other ranks: they are no steps.
+void find_engine_ranges(const Facts& facts, Steps& all) {
+  const Trace& trace = facts.trace();
   Intervals& unasked = all.without_requests;   // from one step to the next, if such a round is between them
   bool waits = false;
-  for (const auto& [range, time] : ranges(facts, named)) {
+  for (const auto& [range, time] : ranges(facts, engine_names(trace))) {
     EngineStep step = *engine_step(trace.name(range));
     const bool empty = step.sequences == 0;
     if (empty && waits) unasked.back().end = time.end;
     else if (empty) unasked.push_back({all.of_engine.empty() ? time.start : all.of_engine.back().time.end, time.end});
     else if (waits) unasked.back().end = time.start;
-    if (!empty) all.of_engine.push_back({range, time, std::move(step)});
+    if (!empty) all.of_engine.push_back({range, time, std::move(step), false, trace.host.name[range.value]});
     waits = empty;
   }
   all.without_requests = merged(std::move(all.without_requests));
@@ -292,6 +297,42 @@ Step step_of(std::string name, int64_t index, Interval time) {
   s.duration_ns = time.length();
   s.elapsed = time;
   return s;
+}
+
+// Where only the devices saw the program's ranges: by the same names, in the same order.
+void add_device_steps(const Facts& facts, Steps& all) {
+  const Trace& trace = facts.trace();
+  const std::string& pattern = facts.options().step_pattern;
+  const auto find = [&](const std::vector<bool>& named, DeviceRanges follow = DeviceRanges::kApart) {
+    return device_steps(trace, named, follow);
+  };
+  std::vector<bool> engine = engine_names(trace);
+  for (size_t i = 0; i < engine.size(); ++i)
+    engine[i] = engine[i] && engine_step(trace.strings[StringId(i)])->sequences != 0;
+  const std::vector<DeviceStep> of_engine = find(engine);
+  std::vector<DeviceStep> found;
+  if (!pattern.empty()) {
+    found = find(matching_strings(trace, pattern.c_str()));
+  } else {
+    found = find(matching_strings(trace, kProfilerStep), DeviceRanges::kWithoutBreak);
+    if (found.empty()) found = of_engine;
+    if (found.empty()) found = find(matching_strings(trace, kLikeStep));
+    if (found.empty()) found = find(matching_strings(trace, kUnnumberedStep));
+    if (!found.empty() && trace.strings[found.front().name].find_first_of("0123456789") == std::string_view::npos &&
+        found.size() < kRepeated)
+      found.clear();
+  }
+  const Captures& captures = facts.get<Captures>();
+  for (const DeviceStep& step : of_engine)
+    if (!captures.is_set_aside(trace, step.time.start))
+      all.of_engine.push_back({{}, step.time, *engine_step(trace.strings[step.name]), false, step.name});
+  for (const DeviceStep& step : found) {
+    if (captures.is_set_aside(trace, step.time.start)) continue;
+    const std::string_view name = trace.strings[step.name];
+    const auto count = static_cast<int64_t>(all.steps.size());
+    const int64_t index = engine_step(name) ? count : number_at_end(name).value_or(count);
+    all.steps.push_back(step_of(std::string(name), index, step.time));
+  }
 }
 
 // For a recording in which nothing marks steps.
@@ -465,6 +506,7 @@ Steps Steps::compute(const Facts& facts) {
     all.steps.push_back(step_of(std::string(name), index, time));
     all.steps.back().range = range;
   }
+  if (all.steps.empty() && !trace.device_ranges.empty()) add_device_steps(facts, all);
   all.annotated = !all.steps.empty();
   set_engine_steps(all.of_engine, all.steps);
   set_training_kinds(facts, all.steps);
@@ -475,7 +517,7 @@ Steps Steps::compute(const Facts& facts) {
   std::erase_if(all.steps, [&](const Step& s) {
     return s.index < facts.options().first_step || s.index >= facts.options().end_step;
   });
-  all.thread = all.annotated ? trace.host.thread[found.front().range.value] : busiest_thread(trace);
+  all.thread = found.empty() ? busiest_thread(trace) : trace.host.thread[found.front().range.value];
   if (!all.annotated && all.estimated == 0)
     for (size_t w = 0; w < trace.windows.size(); ++w)
       if (!facts.get<Captures>().set_aside[w])

@@ -21,7 +21,7 @@ struct Step {
   int64_t device_idle_ns = 0;
   bool warmup = false;
   bool measured = false;       ///< counts for averages: neither warm-up nor incomplete, unless no step would count
-  HostId range;                ///< the annotation; invalid for the step named `trace`
+  HostId range;                ///< the annotation; invalid for the step named `trace`, and where only devices saw it
   /// From its start, or the end of the step before where that is later, until its range and the device work that it
   /// launched have ended. An inference engine's step begins where the step before ends, unless it waits for requests.
   Interval elapsed;
@@ -47,10 +47,11 @@ struct Step {
 
 /// A step of an inference engine, by its own range. Steps that the program marks may have several in them.
 struct EngineRange {
-  HostId range;
+  HostId range;            ///< invalid where only the devices saw it
   Interval time;
   EngineStep batch;
   bool measured = false;   ///< begins in a step that counts
+  StringId name;
 };
 
 struct Steps {

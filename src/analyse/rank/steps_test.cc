@@ -89,5 +89,98 @@ TEST(StepsTest, DraftsBelongToTheRoundThatVerifiesThem) {
   EXPECT_EQ(names_of_steps(alone), std::vector<std::string>{"step[DRAFT_EXTEND_V2 bs=8]"});
 }
 
+std::vector<int64_t> starts_of_steps(const Trace& trace) {
+  const Facts facts(trace, {});
+  std::vector<int64_t> starts;
+  for (const Step& s : facts.get<Steps>().steps) starts.push_back(s.start_ns / 1000);
+  return starts;
+}
+
+// A trace of kernels alone: its device saw the program's ranges.
+TEST(StepsTest, WithoutTheHostTheDevicesRangesAreSteps) {
+  HandTrace t;
+  for (int64_t i = 0; i < 4; ++i) {
+    t.device_range("ProfilerStep#" + std::to_string(i + 7), 1000 * i + 10, 1000 * i + 900);
+    t.device_range("ProfilerStep#" + std::to_string(i + 7), 1000 * i + 920, 1000 * i + 950, 13);
+    t.device_range("forward", 1000 * i + 20, 1000 * i + 500).orphan("k", 1000 * i + 10, 1000 * i + 950);
+  }
+  const Trace trace = t.build();
+  const Facts facts(trace, {});
+  const Steps& steps = facts.get<Steps>();
+  EXPECT_TRUE(steps.annotated);
+  ASSERT_EQ(steps.steps.size(), 4U);
+  EXPECT_EQ(steps.steps[2].index, 9);
+  EXPECT_EQ(steps.steps[2].start_ns, 2'010'000);
+  EXPECT_EQ(steps.steps[2].duration_ns, 1'000'000) << "what the device waits for the next one is of the step";
+  EXPECT_EQ(steps.steps[3].duration_ns, 940'000);
+  EXPECT_FALSE(steps.steps[2].range.valid());
+}
+
+// With the host's calls, but without its ranges: the host is two steps ahead.
+TEST(StepsTest, DevicesRangesBeginWhereTheirFirstLaunchDoes) {
+  HandTrace t;
+  for (int64_t i = 0; i < 4; ++i) {
+    const int64_t host = 100 * i, device = 1000 * i + 500;
+    t.device_range("ProfilerStep#" + std::to_string(i), device, device + 900);
+    t.kernel("a", host + 10, host + 15, device, device + 400).kernel("b", host + 50, host + 55, device + 410, device + 900);
+  }
+  const Trace trace = t.build();
+  EXPECT_EQ(starts_of_steps(trace), (std::vector<int64_t>{10, 110, 210, 310}));
+  const Facts facts(trace, {});
+  const std::vector<Step>& steps = facts.get<Steps>().steps;
+  EXPECT_EQ(steps[1].duration_ns, 100'000);
+  EXPECT_EQ(steps[1].elapsed.end, 2'400'000) << "the work that it launched";
+}
+
+constexpr std::string_view kDecode = "execute_16_context_0(sq0sk0)_generation_16(sq16sk8209)";
+
+// Steps of one name follow each other, and each is seen by two streams, of which one is behind.
+TEST(StepsTest, AnEnginesStepsOfOneNameStayApart) {
+  for (const bool numbered : {false, true}) {
+    HandTrace t;
+    for (int64_t i = 0; i < 5; ++i) {
+      const auto id = static_cast<uint32_t>(numbered ? i + 1 : 0);
+      t.device_range(kDecode, 1000 * i, 1000 * i + 980, 7, id).orphan("k", 1000 * i, 1000 * i + 980);
+      t.device_range(kDecode, 1000 * i + 500, 1000 * i + 990 + (numbered ? 100 : 0), 13, id);
+    }
+    const Trace trace = t.build();
+    EXPECT_EQ(starts_of_steps(trace), (std::vector<int64_t>{0, 1000, 2000, 3000, 4000})) << numbered;
+    const Facts facts(trace, {});
+    const Steps& steps = facts.get<Steps>();
+    EXPECT_EQ(steps.steps[1].duration_ns, numbered ? 1'000'000 : 990'000);
+    EXPECT_EQ(steps.steps[1].batch.kind, StepKind::kDecode);
+    EXPECT_EQ(steps.steps[1].batch.tokens, 16);
+    ASSERT_EQ(steps.of_engine.size(), 5U);
+    EXPECT_TRUE(steps.of_engine[1].measured);
+  }
+}
+
+TEST(StepsTest, DraftsSeenByTheDeviceBelongToTheirRound) {
+  HandTrace t;
+  for (int64_t i = 0; i < 3; ++i) {
+    t.device_range("step[DRAFT_EXTEND_V2 bs=8]", 1000 * i, 1000 * i + 200).orphan("k", 1000 * i, 1000 * i + 900);
+    t.device_range("step[TARGET_VERIFY bs=8]", 1000 * i + 210, 1000 * i + 900);
+  }
+  EXPECT_EQ(starts_of_steps(t.build()), (std::vector<int64_t>{210, 1210, 2210}));
+}
+
+TEST(StepsTest, RangesWithinAnotherAreNoSteps) {
+  HandTrace t;
+  for (int64_t i = 0; i < 3; ++i) {
+    t.device_range("train_step_" + std::to_string(i), 1000 * i, 1000 * i + 900).orphan("k", 1000 * i, 1000 * i + 900);
+    for (int64_t j = 0; j < 2; ++j) t.device_range("batch " + std::to_string(j), 1000 * i + 400 * j, 1000 * i + 400 * j + 300);
+  }
+  EXPECT_EQ(starts_of_steps(t.build()), (std::vector<int64_t>{0, 1000, 2000}));
+}
+
+TEST(StepsTest, TheHostsOwnRangesComeFirst) {
+  HandTrace t;
+  t.range("ProfilerStep#1", 0, 1000).kernel("k", 10, 20, 100, 1900).device_range("ProfilerStep#1", 100, 1900);
+  const Trace trace = t.build();
+  EXPECT_TRUE(trace.device_ranges.empty());
+  const Facts facts(trace, {});
+  EXPECT_EQ(facts.get<Steps>().steps.at(0).duration_ns, 1'000'000);
+}
+
 }  // namespace
 }  // namespace profgpu

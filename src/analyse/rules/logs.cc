@@ -407,13 +407,26 @@ std::string profiled_speed(const LogReport& log) {
   return text;
 }
 
+// "Each GPU processes 411 tokens per second. "; empty: no line states a rate.
+std::string untimed_rate(const LogUntimed& s) {
+  std::string text;
+  if (s.tokens_per_s) text = fmt::format("The job processes {} tokens per second", format_number(*s.tokens_per_s));
+  else if (s.device_tokens_per_s)
+    text = fmt::format("Each GPU processes {} tokens per second", format_number(*s.device_tokens_per_s));
+  else if (s.samples_per_s)
+    text = fmt::format("The job processes {} samples per second", format_number(*s.samples_per_s));
+  if (s.tflops) text += fmt::format("{}{} TFLOP/s per GPU", text.empty() ? "" : ", ", format_number(*s.tflops));
+  if (s.mfu_pct) text += fmt::format("{}MFU {:.1f} %", text.empty() ? "" : ", ", *s.mfu_pct);
+  return text.empty() ? text : text + ". ";
+}
+
 // Where no line states the time of a step.
 std::string other_evidence(const LogReport& log) {
-  const StepsWithoutTimes& s = log.log->no_times;
-  if (s.lines > 0)
-    return fmt::format("The file has {} {} of steps up to step {} and no time of any. Give the log that the program "
+  if (log.untimed)
+    return untimed_rate(*log.untimed) +
+           fmt::format("The file has {} {} of steps up to step {} and no time of any. Give the log that the program "
                        "printed, or trainer_state.json of the finished run.",
-                       s.lines, s.lines == 1 ? "line" : "lines", s.last_step);
+                       log.untimed->lines, log.untimed->lines == 1 ? "line" : "lines", log.untimed->last_step);
   return "The log reports no step. Have the program print its step number and time, or record a trace with `profgpu run "
          "--trace`.";
 }
@@ -437,6 +450,29 @@ ReportVerdict sentence_on_links(const LogReport& log, const std::vector<RuleFind
                       link.peak_busbw_gbps.value_or(0));
   const ReportVerdict worst = sentence_without_steps(log, findings);
   if (worst.kind == VerdictKind::kBottleneck) return {text + ". " + worst.text, worst.kind};
+  return {text + ".", VerdictKind::kHealthy};
+}
+
+// "GPUs copy from each other at 394 GB/s, from the host at 55.3 GB/s": medians of the pairs.
+ReportVerdict sentence_on_copies(const LogReport& log, const std::vector<RuleFinding>& findings) {
+  struct Way {
+    std::string_view test, words;
+  };
+  constexpr std::array kWays = {Way{"device_to_device_memcpy", "from each other"},
+                                Way{"host_to_device_memcpy", "from the host"},
+                                Way{"device_to_host_memcpy", "to the host"}};
+  std::string ways;
+  for (const Way& way : kWays) {
+    const CopyRow* row =
+        first_where(log.copies.tests, [&](const CopyRow& r) { return r.test.starts_with(way.test) && r.median; });
+    if (row != nullptr) append_listed(ways, fmt::format("{} at {} GB/s", way.words, format_number(*row->median)));
+  }
+  const std::string text = ways.empty() ? fmt::format("nvbandwidth measured {} tests", log.copies.tests.size())
+                                        : "GPUs copy " + ways;
+  const RuleFinding* worst = first_where(
+      findings, [](const RuleFinding& a) { return !tells_end(a.rule) && a.finding.severity != Severity::kInfo; });
+  if (worst != nullptr)
+    return {fmt::format("{}; but {}.", text, worst->finding.what), VerdictKind::kBottleneck};
   return {text + ".", VerdictKind::kHealthy};
 }
 
@@ -471,6 +507,7 @@ ReportVerdict sentence_on_serving(const LogServing& s, const std::vector<RuleFin
 
 ReportVerdict sentence_on_speed(const LogReport& log, const std::vector<RuleFinding>& findings) {
   if (!log.has_steps() && !log.links.empty()) return sentence_on_links(log, findings);
+  if (!log.has_steps() && !log.copies.tests.empty()) return sentence_on_copies(log, findings);
   if (!log.has_steps() && log.serving) return sentence_on_serving(*log.serving, findings);
   if (!log.has_steps()) return sentence_without_steps(log, findings);
   const std::string speed = log_speed(log);

@@ -9,7 +9,7 @@ extern const Rule kLowGpuUtilization, kDataLoadingBound, kHostBoundLaunches, kDe
     kUntracedWork, kGraphCapture, kFusableElementwise, kUnfusedAttention, kSmallBatch, kExposedCopies,
     kLateCopy, kRedundantSyncCopies, kLayoutCopies, kMisalignedGemm, kGraphBreaks, kRecompiles, kEagerInference,
     kPythonGc, kRunFailure, kLossNotFinite, kSkippedSteps, kPipelineBubble, kOptimizerOffload, kCacheFull,
-    kSlowTransport, kNcclWarnings,
+    kRejectedDrafts, kSlowTransport, kSlowPairs, kNcclWarnings,
     kWrongResults, kOom, kPeakSpike, kRetainedGraph, kReferenceCycle, kDuplicateWeights, kOversizedWorkspace,
     kHostPinnedGrowth,
     kSlowProducts, kMemoryBound, kLowMfu, kMpiImbalance;
@@ -24,7 +24,8 @@ const std::vector<const Rule*>& rules() {
       &kSmallBatch, &kExposedCopies, &kLateCopy, &kRedundantSyncCopies, &kLayoutCopies, &kMisalignedGemm,
       &profgpu::kGraphBreaks,   // Framework has a kGraphBreaks, too
       &kRecompiles, &kEagerInference, &kPythonGc, &kRunFailure,
-      &kLossNotFinite, &kSkippedSteps, &kPipelineBubble, &kOptimizerOffload, &kCacheFull, &kSlowTransport,
+      &kLossNotFinite, &kSkippedSteps, &kPipelineBubble, &kOptimizerOffload, &kCacheFull, &kRejectedDrafts, &kSlowTransport,
+      &kSlowPairs,
       &kNcclWarnings,
       &kWrongResults, &kOom,
       &kPeakSpike, &kRetainedGraph, &kReferenceCycle, &kDuplicateWeights, &kOversizedWorkspace, &kHostPinnedGrowth,

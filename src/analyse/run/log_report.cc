@@ -336,7 +336,45 @@ class EngineTotals {
 // Requests may come and end between two lines.
 bool is_busy(const ServingLine& line) {
   return line.running.value_or(0) + line.waiting.value_or(0) + line.generated_tokens_per_s.value_or(0) +
-             line.prompt_tokens_per_s.value_or(0) > 0;
+             line.prompt_tokens_per_s.value_or(0) > 0 || !line.speculation.empty();
+}
+
+// Means by weight.
+class WeightedMean {
+ public:
+  void add(double value, double weight) { sum_ += value * weight, weight_ += weight; }
+  [[nodiscard]] std::optional<double> value() const {
+    return weight_ > 0 ? std::optional(sum_ / weight_) : std::nullopt;
+  }
+
+ private:
+  double sum_ = 0, weight_ = 0;
+};
+
+std::optional<LogSpeculation> speculation(const std::vector<ServingLine>& lines) {
+  LogSpeculation out;
+  WeightedMean share, length;
+  std::vector<WeightedMean> positions;
+  bool any = false;
+  for (const ServingLine& line : lines) {
+    for (const Speculation& s : line.speculation) {
+      any = true;
+      const double weight = s.drafted.value_or(1);
+      if (s.drafted) out.drafted_tokens = out.drafted_tokens.value_or(0) + *s.drafted;
+      if (s.accepted) out.accepted_tokens = out.accepted_tokens.value_or(0) + *s.accepted;
+      if (s.accepted_pct) share.add(*s.accepted_pct, weight);
+      if (s.length) length.add(*s.length, weight);
+      positions.resize(std::max(positions.size(), s.position_pct.size()));
+      for (size_t i = 0; i < positions.size(); ++i)
+        positions[i].add(i < s.position_pct.size() ? s.position_pct[i] : 0, weight);
+    }
+  }
+  if (!any) return std::nullopt;
+  out.accepted_pct = share.value(), out.length = length.value();
+  if (out.drafted_tokens.value_or(0) > 0 && out.accepted_tokens)
+    out.accepted_pct = 100 * *out.accepted_tokens / *out.drafted_tokens;
+  for (const WeightedMean& p : positions) out.position_pct.push_back(p.value().value_or(0));
+  return out;
 }
 
 size_t engines_of(const std::vector<ServingLine>& lines) {
@@ -376,6 +414,7 @@ std::optional<LogServing> serving(const std::vector<ServingLine>& lines) {
   s.running = running.mean(), s.most_running = running.most();
   s.waiting = waiting.mean(), s.most_waiting = waiting.most();
   s.cache_pct = cache.mean(), s.most_cache_pct = cache.most();
+  s.speculation = speculation(lines);
   return s;
 }
 
@@ -429,6 +468,8 @@ LogReport log_report(std::shared_ptr<const RunLog> log) {
     r.wall = wall(rows);
   }
   if (rows.empty()) r.loss.first = of.no_times.first_loss, r.loss.last = of.no_times.last_loss;
+  if (const StepsWithoutTimes& s = of.no_times; rows.empty() && s.lines > 0)
+    r.untimed = {s.lines, s.last_step, s.samples_per_s, s.tokens_per_s, s.device_tokens_per_s, s.tflops, s.mfu_pct};
   r.memory = memory(of);
   for (const LogMemory& m : of.memory)
     if (m.host_bytes) r.host_memory_bytes = std::max(r.host_memory_bytes.value_or(0), *m.host_bytes);
@@ -439,6 +480,7 @@ LogReport log_report(std::shared_ptr<const RunLog> log) {
   r.modules = modules(of);
   r.link_rates = link_rows(of.rates);
   r.links = link_summaries(r.link_rates);
+  r.copies = copy_report(of.copies);
   r.nccl = nccl(of.nccl);
   r.serving = serving(of.serving), r.serving_lines = serving_rows(of.serving);
   return r;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "analyse/report/document.h"
+#include "analyse/run/copy_rates.h"
 #include "analyse/run/link_rates.h"
 #include "trace/run_log.h"
 
@@ -221,6 +222,19 @@ struct LogServingRow {
   }
 };
 
+/// Of the lines that state them: shares and lengths are weighted by drafted tokens, where lines state those.
+struct LogSpeculation {
+  std::optional<double> drafted_tokens, accepted_tokens;  ///< in all
+  std::optional<double> accepted_pct;                     ///< of the drafted tokens
+  std::optional<double> length;  ///< tokens that a step gives a request, with the one of the model itself
+  std::vector<double> position_pct;  ///< how often the first drafted token of a step was accepted, the second, …
+
+  void fields(auto&& v) const {
+    v("drafted_tokens", drafted_tokens), v("accepted_tokens", accepted_tokens), v("accepted_pct", accepted_pct);
+    v("length", length), v("position_pct", position_pct);
+  }
+};
+
 /// What an inference server's lines say; of those while there were requests. Rates and requests are of all engines.
 struct LogServing {
   std::string program;
@@ -232,6 +246,7 @@ struct LogServing {
   int64_t waiting_lines = 0;  ///< with requests that wait
   int64_t full_lines = 0;     ///< of these, with a full key-value cache
   std::optional<double> preempted;
+  std::optional<LogSpeculation> speculation;
 
   /// Of the key-value cache, from which on it counts as full.
   static constexpr double kFull_pct = 95;
@@ -243,6 +258,18 @@ struct LogServing {
     v("most_running", most_running), v("waiting", waiting), v("most_waiting", most_waiting);
     v("cache_pct", cache_pct), v("most_cache_pct", most_cache_pct), v("prefix_hit_pct", prefix_hit_pct);
     v("waiting_lines", waiting_lines), v("full_lines", full_lines), v("preempted", preempted);
+    v("speculation", speculation);
+  }
+};
+
+/// Lines on steps of a log that states no step's time: rates are medians.
+struct LogUntimed {
+  int64_t lines = 0, last_step = 0;
+  std::optional<double> samples_per_s, tokens_per_s, device_tokens_per_s, tflops, mfu_pct;
+
+  void fields(auto&& v) const {
+    v("lines", lines), v("last_step", last_step), v("samples_per_s", samples_per_s), v("tokens_per_s", tokens_per_s);
+    v("device_tokens_per_s", device_tokens_per_s), v("tflops", tflops), v("mfu_pct", mfu_pct);
   }
 };
 
@@ -252,6 +279,7 @@ struct LogReport {
   int64_t lines = 0;
   std::vector<LogSetting> settings;
   LogThroughput throughput;
+  std::optional<LogUntimed> untimed;   ///< where no step has a time
   std::vector<LogPhaseRow> breakdown;  ///< of the mean measured step; empty: the log has no timers
   std::vector<LogTimerRow> timers;     ///< longest first
   std::vector<LogMemoryRow> memory;    ///< fullest first
@@ -266,6 +294,7 @@ struct LogReport {
   std::vector<LogModuleRow> modules;
   std::vector<LinkSummary> links;               ///< of measured collectives
   std::vector<LinkRow> link_rates;
+  CopyReport copies;
   std::optional<NcclReport> nccl;
   std::optional<LogServing> serving;
   std::vector<LogServingRow> serving_lines;
@@ -280,12 +309,13 @@ struct LogReport {
 
   void fields(auto&& v) const {
     v("path", path), v("families", families), v("lines", lines), v("settings", settings);
-    v("throughput", only_if(has_steps(), throughput));
+    v("throughput", only_if(has_steps(), throughput)), v("untimed", untimed);
     v("breakdown", breakdown), v("timers", timers), v("memory", memory), v("host_memory_bytes", host_memory_bytes);
     v("warmup", only_if(has_steps(), warmup)), v("loss", only_if(loss.last.has_value(), loss)), v("stalls", stalls);
     v("wall", only_if(has_steps(), wall)), v("restarts", restarts), v("end", end);
     v("processes", processes), v("modules", modules);
-    v("links", links), v("link_rates", link_rates), v("nccl", nccl);
+    v("links", links), v("link_rates", link_rates);
+    v("copies", copies.tests), v("slow_pairs", copies.slow), v("copy_rates", copies.cells), v("nccl", nccl);
     v("serving", serving), v("serving_lines", serving_lines);
   }
 };

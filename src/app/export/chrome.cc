@@ -117,6 +117,7 @@ class ChromeRank {
     for (uint32_t i = 0; i < trace_.activity.size() && out_.error() == 0; ++i)
       if (rank_.shows(ActivityId(i))) activity(ActivityId(i));
     for (const SyncRow& s : trace_.syncs) sync(s);
+    for (const DeviceRange& r : trace_.device_ranges) device_range(r);
     for (const MemoryEvent& m : trace_.memory)
       if (rank_.shows(m.time_ns)) memory(m);
     for (const CounterValue& c : trace_.counters)
@@ -286,6 +287,16 @@ class ChromeRank {
     e.text("cat", "cuda_sync").number("pid", ids_.device(s.device)).number("tid", s.stream);
     span(e, *shown).arguments().number("device", s.device).number("stream", s.stream);
     if (s.correlation != 0 && !renumbered_) e.number("correlation", s.correlation);
+    e.end(out_);
+  }
+  // The stream is not known by its number: each has a row of its own.
+  void device_range(const DeviceRange& r) {
+    const auto shown = rank_.shown({r.start_ns, r.start_ns + r.duration_ns});
+    if (!shown || trace_.device_rows.empty()) return;
+    EventText e('X', trace_.strings[r.name]);
+    e.text("cat", "gpu_user_annotation").number("pid", ids_.device(trace_.device_rows.front().device));
+    span(e.text("tid", "ranges " + std::to_string(r.lane)), *shown).arguments();
+    if (r.id != 0) e.number("External id", r.id);
     e.end(out_);
   }
   void memory(const MemoryEvent& m) {

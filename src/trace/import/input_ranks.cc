@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <set>
 
+#include "base/text.h"
+#include "trace/import/separate_runs.h"
+
 namespace profgpu {
 namespace {
 
@@ -130,8 +133,25 @@ void name_by_folders(std::vector<InputPart*>& unnamed, std::set<int>& taken, con
   }
 }
 
+// Of files of which nothing says which ranks they are: two that are certainly of different runs.
+Status of_one_run(const std::vector<InputPart*>& guessed) {
+  constexpr size_t kMostCompared = 64;
+  for (size_t i = 1; i < std::min(guessed.size(), kMostCompared); ++i)
+    for (size_t j = 0; j < i; ++j) {
+      const InputPart &a = *guessed[j], &b = *guessed[i];
+      const std::string why = why_separate_runs(a, b);
+      if (why.empty()) continue;
+      const std::string hint = fmt::format(
+          "give one run at a time, or compare two: `profgpu diff {} {}`; if they are ranks of one job, name them by "
+          "rank (rank0{})", base_name(a.source.path), base_name(b.source.path),
+          std::string_view(a.source.path).substr(std::min(a.source.path.rfind('.'), a.source.path.size())));
+      return Error{fmt::format("{} and {}: of separate runs: {}", a.source.path, b.source.path, why), hint};
+    }
+  return ok();
+}
+
 // As recorded, else by name, else that of another file of the same process, else the next free one.
-void assign_ranks(std::vector<InputPart>& parts, const Links& links) {
+Status assign_ranks(std::vector<InputPart>& parts, const Links& links) {
   std::set<int> taken;
   std::vector<InputPart*> unnamed;
   for (InputPart& p : parts) {
@@ -167,6 +187,9 @@ void assign_ranks(std::vector<InputPart>& parts, const Links& links) {
       p->source.issues.push_back(
           {TraceIssueKind::kNote, 1,
            fmt::format("neither the file nor its name states a rank: assumed rank {}", p->source.rank)});
+  // One run may have recorded programs that ran one after the other.
+  std::erase_if(guessed, [](const InputPart* p) { return p->only_snapshot || p->recording; });
+  return of_one_run(guessed);
 }
 
 // The recording of the same rank during which a trace was written; null: none.
@@ -286,7 +309,7 @@ Error nothing_to_read(const std::vector<std::string>& paths, const std::vector<s
 
 Result<std::map<int, std::vector<size_t>>> parts_by_rank(std::vector<InputPart>& parts) {
   const Links links = traces_of_recordings(parts);
-  assign_ranks(parts, links);
+  if (Status status = assign_ranks(parts, links); !status) return status.error();
   std::map<int, std::vector<size_t>> by_rank;
   for (size_t i = 0; i < parts.size(); ++i)
     if (parts[i].source.rank != kNoRank) by_rank[parts[i].source.rank].push_back(i);

@@ -329,6 +329,15 @@ WindowFacts window_facts(const Trace& trace) {
   if (!trace.windows.empty())
     facts.extent = {trace.windows.front().start + trace.base_time_ns, trace.windows.back().end + trace.base_time_ns};
   facts.host = trace.host_name;
+  facts.world_size = trace.distributed.world_size;
+  facts.calls_collectives = !trace.collectives.empty();
+  for (const DeviceProperties& d : trace.devices) facts.devices.insert(d.name);
+  if (trace.log && !trace.log_steps.empty()) {
+    facts.log.families = trace.log->families, facts.log.dated = trace.log->dated;
+    if (!trace.log->ranks.empty()) facts.log.family = trace.log->ranks.front().family;
+    if (const auto size = trace.log->setting("world_size"); size && !facts.world_size && *size < INT32_MAX)
+      facts.world_size = static_cast<int>(*size);
+  }
   for (const LogStep& s : trace.log_steps) {
     facts.first_step = std::min(facts.first_step, s.number);
     facts.last_step = std::max(facts.last_step, s.number);

@@ -39,12 +39,23 @@ struct InputSource {
   std::vector<TraceIssue> issues;
 };
 
-/// Decides whether files are successive windows of one process.
+/// Of a log: whose lines tell of its steps.
+struct LogFacts {
+  std::string family;                    ///< empty: it has no steps, or the part is no log
+  std::vector<std::string> families;     ///< all whose lines it has
+  bool dated = false;                    ///< lines have clock times
+};
+
+/// Decides whether files are successive windows of one process, and whether they can be of one run.
 struct WindowFacts {
   Interval extent;                       ///< Unix time if the file has it
   std::string host;                      ///< empty: unknown
   std::set<std::string> processes;       ///< pids of threads with events
   int64_t first_step = INT64_MAX, last_step = INT64_MIN;   ///< numbers of ProfilerStep#
+  std::set<std::string> devices = {};    ///< their models
+  std::optional<int> world_size = {};    ///< as stated
+  bool calls_collectives = false;
+  LogFacts log = {};
 };
 WindowFacts window_facts(const Trace& trace);
 
@@ -117,7 +128,8 @@ int rank_in_folder(std::string_view path, size_t levels);
 /// Indices into `parts` of each rank's parts, in order of time. Sets the parts' ranks: as recorded, else by the file's
 /// name, else that of another window of the same process or of its recording, else the next free one. A trace that
 /// PyTorch wrote while its process was recorded is joined with the recording; any other trace replaces the recording of
-/// its rank. The error: two parts claim one rank but are not successive windows of it.
+/// its rank. The error: two parts claim one rank but are not successive windows of it; or nothing says of two parts
+/// which ranks they are, and they are certainly of different runs.
 Result<std::map<int, std::vector<size_t>>> parts_by_rank(std::vector<InputPart>& parts);
 
 /// Indices of the parts that are traces, in order of time, if they can be windows of one rank; else none. Which rank,

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/decimal.h"
+#include "base/hash.h"
 #include "base/text.h"
 #include "trace/import/execution_trace.h"
 #include "trace/import/kernel_symbol.h"
@@ -27,7 +28,7 @@ constexpr std::array<std::pair<string_view, EventClass>, 36> kCategories = {{
     {"gpu_memcpy", EventClass::kMemcpy}, {"Memcpy", EventClass::kMemcpy},
     {"gpu_memset", EventClass::kMemset}, {"Memset", EventClass::kMemset},
     {"cuda_sync", EventClass::kSync}, {"cpu_instant_event", EventClass::kInstant},
-    {"user_instant_event", EventClass::kIgnored}, {"gpu_user_annotation", EventClass::kIgnored},
+    {"user_instant_event", EventClass::kIgnored}, {"gpu_user_annotation", EventClass::kDeviceRange},
     {"Trace", EventClass::kIgnored}, {"ac2g", EventClass::kIgnored}, {"async", EventClass::kIgnored},
     {"async_cpu_to_gpu", EventClass::kIgnored}, {"async_gpu", EventClass::kIgnored},
     {"cuda_profiler_range", EventClass::kCounters}, {"cuda_event", EventClass::kIgnored},
@@ -324,7 +325,7 @@ bool KinetoEvents::read_value(JsonReader& reader, const KinetoSlot* slot, bool a
 bool KinetoEvents::read_arguments(JsonReader& reader, EventClass c) {
   const bool wanted = is_activity(c) || c == EventClass::kOp || c == EventClass::kAnnotation ||
                       c == EventClass::kRuntime || c == EventClass::kDriver || c == EventClass::kSync ||
-                      c == EventClass::kInstant;
+                      c == EventClass::kInstant || c == EventClass::kDeviceRange;
   if (!wanted || reader.peek() != '{') return read_value(reader, nullptr, true);
   const SlotTable& table = slots_of(c);
   // Only these describe a collective.
@@ -351,6 +352,7 @@ void KinetoEvents::add() {
       shard_.unknown_ns += *length;
     return;
   }
+  if (v.event_class == EventClass::kDeviceRange && v.phase != 'X') return;
   const auto start = padded_scaled_decimal(v.time, 3);
   const auto duration = v.duration.empty() ? std::optional<int64_t>(0) : padded_scaled_decimal(v.duration, 3);
   // Within these, differences of times and sums of durations cannot overflow: the year 2043 in Unix time, 13 days.
@@ -358,7 +360,9 @@ void KinetoEvents::add() {
   const bool in_range = start && duration && *start < kLatest && *start > -kLatest && *duration < kLongest;
   switch (v.phase) {
     case 'X':
-      if (!in_range) {
+      if (v.event_class == EventClass::kDeviceRange) {
+        if (in_range && *duration >= 0) add_device_range(*start, *duration);
+      } else if (!in_range) {
         ++shard_.issues[TraceIssueKind::kOutOfRange];
       } else if (*duration < 0) {
         ++shard_.issues[TraceIssueKind::kNegativeDuration];
@@ -411,6 +415,17 @@ void KinetoEvents::add_host(int64_t start, int64_t duration) {
     shard_.host_arguments.emplace_back(shard_.host.size(), shard_.strings.intern(function_number_text(number)));
   if (!v.collective.raw.empty()) shard_.host_collectives.emplace_back(shard_.host.size(), add_collective());
   shard_.host.push_back(row);
+}
+
+// Names as long as these mark no steps.
+void KinetoEvents::add_device_range(int64_t start, int64_t duration) {
+  constexpr size_t kLongest = 512;
+  const KinetoValues& v = values_;
+  if (v.name.raw.size() >= kLongest) return;
+  int64_t replaced = 0;
+  const StringId name = shard_.device_range_names.intern(unescaped(v.name, replaced));
+  const auto lane = static_cast<uint32_t>(fnv1a(v.tid, fnv1a(v.pid)));
+  shard_.device_ranges.push_back({start, duration, name, lane, id32(v.external_id)});
 }
 
 // This one call of HIP takes work items, and the record of its kernel repeats them.

@@ -36,6 +36,7 @@ class KinetoEvents {
   bool take_label();
   void add();
   void add_host(int64_t start, int64_t duration);
+  void add_device_range(int64_t start, int64_t duration);
   void add_launch_shape(uint32_t correlation);
   void add_activity(int64_t start, int64_t duration);
   void add_instant(int64_t start);

@@ -103,6 +103,28 @@ TEST_F(KinetoTest, WithoutCorrelationsTheOperatorsIdLinks) {
   }
 }
 
+TEST_F(KinetoTest, RangesOfTheDeviceAreKeptWhereTheHostHasNone) {
+  const std::string on_device =
+      R"({"ph":"X","cat":"gpu_user_annotation","name":"ProfilerStep#3","pid":0,"tid":7,"ts":10,"dur":9.5,"args":{"External id":12}},
+         {"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":9,"tid":9,"ts":1,"dur":2,"args":{"correlation":1}},
+         {"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":11,"dur":5,"args":{"device":0,"stream":7,"correlation":1}},
+         {"ph":"X","cat":"gpu_user_annotation","name":"ProfilerStep#2","pid":0,"tid":13,"ts":0,"dur":9}])";
+  const std::string on_host = R"({"ph":"X","cat":"user_annotation","name":"ProfilerStep#3","pid":9,"tid":9,"ts":0,"dur":5},)";
+  const auto alone = read(R"({"schemaVersion":1,"traceEvents":[)" + on_device + "}");
+  ASSERT_TRUE(alone);
+  ASSERT_EQ(alone->device_ranges.size(), 2U);
+  const DeviceRange& second = alone->device_ranges[1];
+  EXPECT_EQ(alone->strings[second.name], "ProfilerStep#3");
+  EXPECT_EQ(second.start_ns, 10'000);
+  EXPECT_EQ(second.duration_ns, 9'500);
+  EXPECT_EQ(second.id, 12U);
+  EXPECT_NE(second.lane, alone->device_ranges[0].lane);
+  const auto with_host = read(R"({"schemaVersion":1,"traceEvents":[)" + on_host + on_device + "}");
+  ASSERT_TRUE(with_host);
+  EXPECT_TRUE(with_host->device_ranges.empty());
+  EXPECT_FALSE(with_host->strings.find("ProfilerStep#2").valid());
+}
+
 TEST_F(KinetoTest, AnEventLongerThanAnyAllowedIsLeftOut) {
   const std::string name(kLongestEvent + 3 * kWindowBytes, 'x');
   const std::string longest =

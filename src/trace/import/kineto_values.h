@@ -31,6 +31,7 @@ enum class EventClass : uint8_t {
   kSync,
   kInstant,
   kBackwardFlow,
+  kDeviceRange,
 };
 
 /// The text of a list or an object that an event had at this place, and what became of it.

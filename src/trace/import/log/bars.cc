@@ -4,9 +4,12 @@
 //     1%|█         | 1/100 [00:01<01:39,  1.00s/it, loss=1.2]
 //   1/300      6.5G      0.05      0.06      640:   1%|█         | 1/100 [00:00<00:24,  4.00it/s]         YOLO: epochs
 //   1/300      6.5G      0.05      0.06      640: 50% ━━━━━━╸───── 50/100 4.0it/s 12.5s<12.5s           and newer ones
+//   YOLO's second column is the memory that PyTorch has reserved: in GB, and from Ultralytics 8.3.76 on in GiB.
 //
 // A bar alone may be a download's: it counts if its title is of steps, or if it has a loss.
+#include <cmath>
 #include <map>
+#include <tuple>
 
 #include "base/text.h"
 #include "trace/import/log/log_family.h"
@@ -21,7 +24,8 @@ class Bars : public LogReading {
  public:
   bool read(const LogLine& line, LogBuilder& rows) override {
     auto bar = bar_drawing(line.message);
-    if (!bar) bar = line_bar_drawing(line.message);
+    if (!bar && (bar = line_bar_drawing(line.message))) gib_ = true;
+    if (const auto version = bar ? std::nullopt : after(line.message, "Ultralytics ")) read_version(*version);
     if (!bar || bar->total <= 0 || bar->total > kMaxSteps || bar->done > bar->total) return false;
     const auto loss = keyed_number(bar->notes, {"loss", "step_loss", "train_loss"});
     const auto epoch = epoch_of(bar->title);
@@ -32,6 +36,7 @@ class Bars : public LogReading {
     const int64_t number = epoch.value_or(0) * bar->total + bar->done;
     course_.add(*bar, number, line.number);
     if (loss) loss_at_[number] = *loss;
+    if (epoch) read_memory(bar->title, number, line, rows);
     const auto& families = rows.log().families;
     return families.empty() || families.front() == kBarsName;
   }
@@ -50,6 +55,28 @@ class Bars : public LogReading {
  private:
   static constexpr int64_t kMaxSteps = 1'000'000'000;
 
+  // "8.3.223 🚀 Python-3.12.3 …"
+  void read_version(std::string_view text) {
+    std::string_view rest;
+    const auto major = leading_integer(text, &rest);
+    const auto minor = major && rest.starts_with('.') ? leading_integer(rest.substr(1), &rest) : std::nullopt;
+    const auto patch = minor && rest.starts_with('.') ? leading_integer(rest.substr(1)) : std::nullopt;
+    if (patch) gib_ = std::tuple(*major, *minor, *patch) >= std::tuple(8, 3, 76);
+  }
+
+  // "1/300  6.5G …": each value once. A number takes its "G" as 1e9.
+  void read_memory(std::string_view title, int64_t number, const LogLine& line, LogBuilder& rows) {
+    std::string_view rest;
+    if (!leading_integer(title, &rest) || !leading_integer(rest.substr(1), &rest)) return;
+    const auto amount = printed_number(rest);
+    if (!amount || *amount < 1e6 || *amount > 1e15 || amount == reserved_) return;  // 0G: on the CPU
+    reserved_ = amount;
+    LogMemory memory{};
+    memory.step = number;
+    memory.reserved_bytes = std::llround(gib_ ? *amount / 1e9 * (1 << 30) : *amount);
+    rows.memory(memory, line);
+  }
+
   // "1/300  6.5G …": the epochs before it.
   static std::optional<int64_t> epoch_of(std::string_view title) {
     std::string_view rest;
@@ -60,6 +87,8 @@ class Bars : public LogReading {
   }
 
   BarCourse course_{BarCourse::Rate::kMean};
+  bool gib_ = false;
+  std::optional<double> reserved_;
   std::map<int64_t, double> loss_at_;
   int64_t total_ = 0;
 };
@@ -67,7 +96,7 @@ class Bars : public LogReading {
 }  // namespace
 
 extern const LogFamily kBars = {kBarsName, "progress bars of steps, where a program prints nothing else about them",
-                                {"%|", "% \xE2\x94", "% \xE2\x95"}, [] {
+                                {"%|", "% \xE2\x94", "% \xE2\x95", "Ultralytics "}, [] {
                                   return std::unique_ptr<LogReading>(new Bars);
                                 }};
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "base/statistics.h"
 #include "trace/import/log/log_family.h"
 
 namespace profgpu {
@@ -40,6 +41,13 @@ LogRank* told_of(std::vector<LogRank>& ranks, const LogSeries& series) {
   if (ranks.size() != 1) return nullptr;
   const bool same = !ranks[0].rank || series.rank < 0 || *ranks[0].rank == series.rank;
   return same ? ranks.data() : nullptr;
+}
+
+std::optional<double> median_figure(const std::vector<LogStep>& steps, std::optional<double> LogFigures::* figure) {
+  std::vector<double> values;
+  for (const LogStep& s : steps)
+    if (s.figures.*figure) values.push_back(*(s.figures.*figure));
+  return values.empty() ? std::nullopt : std::optional(median_of(values));
 }
 
 void complete(LogRank& process, const LogSeries& series) {
@@ -178,7 +186,14 @@ StepsWithoutTimes LogBuilder::steps_without_times() const {
   StepsWithoutTimes out;
   for (const LogSeries& s : series_) {
     if (std::cmp_less_equal(s.steps.size(), out.lines)) continue;
-    out = {static_cast<int64_t>(s.steps.size()), s.steps.back().number, s.steps.back().line, {}, {}};
+    out = {};
+    out.lines = static_cast<int64_t>(s.steps.size());
+    out.last_step = s.steps.back().number, out.last_line = s.steps.back().line;
+    out.samples_per_s = median_figure(s.steps, &LogFigures::samples_per_s);
+    out.tokens_per_s = median_figure(s.steps, &LogFigures::tokens_per_s);
+    out.device_tokens_per_s = median_figure(s.steps, &LogFigures::device_tokens_per_s);
+    out.tflops = median_figure(s.steps, &LogFigures::tflops);
+    out.mfu_pct = median_figure(s.steps, &LogFigures::mfu_pct);
     for (const LogStep& step : s.steps) {
       if (!step.figures.loss) continue;
       if (!out.first_loss) out.first_loss = step.figures.loss;

@@ -89,6 +89,32 @@ TEST(Bars, CountEpochsOn) {
   EXPECT_EQ(log.families, std::vector<std::string>{"bars"});
 }
 
+TEST(StepsWithoutTimes, TheirRatesAreTold) {
+  std::string text;
+  for (const auto& [step, rate] : {std::pair{1, "50.5"}, {2, "400.25"}, {3, "600.75"}})
+    text += "Step " + std::to_string(step) + " | loss:2.0 lr:2e-05 tokens_per_second_per_gpu:" + rate + "\n";
+  const RunLog log = log_of(text);
+  EXPECT_TRUE(log.ranks.empty()) << "no line says how many tokens a step has";
+  EXPECT_EQ(log.no_times.lines, 3);
+  EXPECT_EQ(log.no_times.device_tokens_per_s, 400.25);
+  EXPECT_FALSE(log.no_times.tokens_per_s);
+}
+
+TEST(Bars, MemoryColumnOfUltralytics) {
+  const auto bar = [](int epoch, const std::string& memory) {
+    const std::string e = std::to_string(epoch);
+    return "      " + e + "/3      " + memory + "      1.156      1.342         13        640: 100%|##########| 20/20 "
+           "[00:05<00:00,  4.00it/s]\n";
+  };
+  const RunLog log = log_of(bar(1, "2.1G") + bar(2, "2.3G") + bar(3, "2.3G"));
+  ASSERT_EQ(log.memory.size(), 2u);
+  EXPECT_EQ(log.memory[1].step, 40);
+  EXPECT_EQ(log.memory[1].reserved_bytes, 2'300'000'000);
+  const RunLog newer = log_of("Ultralytics 8.3.100 Python-3.12.3 torch-2.8.0+cu128 CUDA:0\n" + bar(1, "2.5G"));
+  EXPECT_EQ(newer.memory.at(0).reserved_bytes, int64_t{5} << 29);
+  EXPECT_TRUE(log_of(bar(1, "0G")).memory.empty()) << "on the CPU";
+}
+
 TEST(StepsWithoutTimes, AreSummedUp) {
   const RunLog log = log_of("{\"epoch\": 0.1, \"learning_rate\": 1e-05, \"loss\": 1.95, \"step\": 10}\n"
                             "{\"epoch\": 0.2, \"learning_rate\": 1e-05, \"loss\": 1.85, \"step\": 20}\n");

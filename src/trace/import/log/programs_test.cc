@@ -187,5 +187,56 @@ TEST(Serving, LlamaCppsTimingsAndPreemptions) {
   EXPECT_EQ(sglang.serving.at(0).preempted, 3);
 }
 
+TEST(Serving, DraftedTokens) {
+  const std::string engine = "(APIServer pid=1) INFO 05-30 07:27:20 [loggers.py:271] Engine 000: Avg prompt throughput: 0.0 tokens/s, Avg "
+                             "generation throughput: 45.1 tokens/s, Running: 1 reqs, Waiting: 0 reqs, GPU KV cache usage: 1.4%, Prefix cache hit rate: 60.9%\n";
+  const std::string drafts = "(APIServer pid=1) INFO 05-30 07:27:20 [metrics.py:101] SpecDecoding metrics: Mean acceptance length: 1.50, Accepted "
+                             "throughput: 5.00 tokens/s, Drafted throughput: 20.00 tokens/s, Accepted: 50 tokens, Drafted: 200 tokens, "
+                             "Per-position acceptance rate: 0.375, 0.125, Avg Draft acceptance rate: 25.0%\n";
+  const RunLog log = log_of(engine + drafts);
+  ASSERT_EQ(log.serving.size(), 1u);
+  ASSERT_EQ(log.serving[0].speculation.size(), 1u);
+  const Speculation& s = log.serving[0].speculation[0];
+  EXPECT_EQ(s.drafted, 200);
+  EXPECT_EQ(s.accepted, 50);
+  EXPECT_EQ(s.accepted_pct, 25);
+  EXPECT_EQ(s.length, 1.5);
+  EXPECT_EQ(s.position_pct, (std::vector<double>{37.5, 12.5}));
+  EXPECT_EQ(log_of(drafts).serving.at(0).program, "vllm") << "without the engine's lines";
+  const RunLog before = log_of(engine + "INFO 05-01 12:00:00 [metrics.py:86] SpecDecoding metrics: Draft acceptance rate: 50.0%, Accepted: 5 tokens, Drafted: 10 tokens\n"
+                                        "INFO 05-01 12:00:10 metrics.py:362] Speculative metrics: Draft acceptance rate: 0.250, System efficiency: 0.400, Number of speculative tokens: 4, "
+                                        "Number of accepted tokens: 10, Number of draft tokens: 40, Number of emitted tokens: 20.\n");
+  ASSERT_EQ(before.serving.at(0).speculation.size(), 2u);
+  EXPECT_EQ(before.serving[0].speculation[1].accepted_pct, 25);
+  const RunLog sglang = log_of("[2025-02-03 04:05:06 TP0] Decode batch, #running-req: 8, #token: 9, token usage: 0.99, accept len: 2.50, accept rate: 0.75, cuda graph: True, "
+                               "gen throughput (token/s): 7.5, #queue-req: 2\n");
+  EXPECT_EQ(sglang.serving.at(0).speculation.at(0).length, 2.5);
+  EXPECT_EQ(sglang.serving[0].speculation[0].accepted_pct, 75);
+}
+
+TEST(Nvbandwidth, Matrices) {
+  const RunLog log = log_of(
+      "nvbandwidth Version: v0.8\n\nDevice 0: NVIDIA H100 80GB HBM3 (00000000:19:00)\n\n"
+      "Running host_to_device_memcpy_ce.\nmemcpy CE CPU(row) -> GPU(column) bandwidth (GB/s)\n           0         1\n 0     55.33     55.25\n\n"
+      "SUM host_to_device_memcpy_ce 110.58\n\n"
+      "Running device_to_device_bidirectional_memcpy_read_ce.\nmemcpy CE GPU(row) <-> GPU(column) Read1 bandwidth (GB/s)\n"
+      "          0         1\n0       N/A    394.52\n1    394.66       N/A\n\nSUM device_to_device_bidirectional_memcpy_read_ce_read1 789.18\n\n"
+      "memcpy CE GPU(row) <-> GPU(column) Total bandwidth (GB/s)\n          0         1\n0       N/A    788.00\n1    788.50       N/A\n\n"
+      "SUM device_to_device_bidirectional_memcpy_read_ce_total 1576.50\n\n"
+      "Running all_to_host_memcpy_sm.\nWaived: not on this machine\n\n"
+      "Running device_to_device_latency_sm.\nDevice to Device Latency SM GPU(row) <-> GPU(column) (ns)\n          0         1\n0       N/A    826.00\n");
+  ASSERT_EQ(log.copies.size(), 4u);
+  EXPECT_EQ(log.copies[0].test, "host_to_device_memcpy_ce");
+  EXPECT_EQ(log.copies[0].rows, (std::vector<std::vector<std::optional<double>>>{{55.33, 55.25}}));
+  EXPECT_EQ(log.copies[0].sum, 110.58);
+  EXPECT_EQ(log.copies[1].test, "device_to_device_bidirectional_memcpy_read_ce_read1");
+  EXPECT_EQ(log.copies[1].rows[1][0], 394.66);
+  EXPECT_FALSE(log.copies[1].rows[1][1]);
+  EXPECT_EQ(log.copies[2].test, "device_to_device_bidirectional_memcpy_read_ce_total");
+  EXPECT_TRUE(log.copies[3].is_latency());
+  EXPECT_EQ(log.copies[3].rows.size(), 1u) << "cut";
+  EXPECT_TRUE(log_of("Running tests.\nscores by model(row) and task(column) (ns)\nnothing\n1 2 3\n").copies.empty());
+}
+
 }  // namespace
 }  // namespace profgpu

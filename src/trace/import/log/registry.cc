@@ -5,7 +5,7 @@ namespace profgpu {
 extern const LogFamily kMegatron, kTorchTitan, kDeepSpeed, kLoop, kNemo, kMaxText, kHuggingFace, kLightning, kMlperf,
     kVision, kOpenMmLab, kPaddle, kFairseq, kVerl, kKeras, kMemoryLines, kJobSetup, kDeepSpeedProfile, kStalls, kRunEnd,
     kNcclTests, kNcclDebug, kServing, kMetricBlocks, kTorchtune, kTensorRtLlm, kDeepSpeedChat, kMetricRows, kBars,
-    kCollectiveStates,
+    kCollectiveStates, kNvbandwidth,
     kReinforcement, kMindSpore, kLeRobot, kCountedSteps;
 
 const std::vector<const LogFamily*>& log_families() {
@@ -15,7 +15,8 @@ const std::vector<const LogFamily*>& log_families() {
       &kReinforcement, &kMindSpore,  &kLeRobot,     &kCountedSteps,
       &kKeras,       &kTorchtune,    &kMetricBlocks, &kTensorRtLlm, &kDeepSpeedChat,
       &kMetricRows, &kBars,          &kServing, &kMemoryLines, &kJobSetup,
-      &kDeepSpeedProfile, &kStalls,  &kCollectiveStates, &kRunEnd,  &kNcclTests, &kNcclDebug};
+      &kDeepSpeedProfile, &kStalls,  &kCollectiveStates, &kRunEnd,  &kNcclTests, &kNcclDebug,
+      &kNvbandwidth};
   return all;
 }
 

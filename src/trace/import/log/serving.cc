@@ -9,6 +9,12 @@
 //   #running-req: 0, #queue-req: 0
 //   [2025-05-01 12:00:00 TP0] KV cache pool is full. Retract requests. #retracted_reqs: 7, #new_token_ratio: 0.5 -> 0.6
 //   WARNING 05-01 12:00:00 scheduler.py:1754] Sequence group 4-0 is preempted … total_num_cumulative_preemption=51
+//   INFO 05-01 12:00:00 [metrics.py:101] SpecDecoding metrics: Mean acceptance length: 1.77, Accepted throughput: 6.20
+//   tokens/s, Drafted throughput: 40.00 tokens/s, Accepted: 62 tokens, Drafted: 400 tokens, Per-position acceptance
+//   rate: 0.400, 0.200, 0.100, 0.050, 0.025, Avg Draft acceptance rate: 15.5%     vLLM, behind the line of the engine
+//   … SpecDecoding metrics: Draft acceptance rate: 15.5%, Accepted: 62 tokens, Drafted: 400 tokens              before
+//   … Speculative metrics: Draft acceptance rate: 0.155, System efficiency: 0.2, …                  before that, in all
+//   [2025-05-01 12:00:00 TP0] Decode batch, … accept len: 2.50, accept rate: 0.62, cuda graph: True, …           SGLang
 //   prompt eval time =     915.13 ms /    51 tokens (   17.94 ms per token,    55.73 tokens per second)      llama.cpp
 //   slot print_timing: id  3 | task 0 | n_decoded =   1081, tg =  12.93 t/s, tg_3s =  12.57 t/s
 //
@@ -22,7 +28,7 @@ namespace profgpu {
 namespace {
 
 constexpr std::string_view kVllm = "vllm", kSglang = "sglang", kLlama = "llama.cpp";
-constexpr size_t kMaxServing = 200'000;
+constexpr size_t kMaxServing = 200'000, kMostDrafted = 64;
 
 std::optional<double> amount(std::string_view text, std::string_view key) {
   const auto value = number_after(text, key);
@@ -61,6 +67,8 @@ class Serving : public LogReading {
   bool read(const LogLine& line, LogBuilder& rows) override {
     if (has(line.text, "retracted_reqs: ") || has(line.text, "total_num_cumulative_preemption="))
       return read_preemption(line.text, rows);
+    if (has(line.text, "SpecDecoding metrics: ") || has(line.text, "Speculative metrics: "))
+      return read_drafts(line, rows);
     ServingLine row;
     const bool llama = has(line.text, "eval time = ") || has(line.text, " t/s, tg_3s = ");
     const bool known = llama                               ? read_llama(line.text, row)
@@ -86,6 +94,36 @@ class Serving : public LogReading {
     if (some && !all.empty()) all.back().preempted = all.back().preempted.value_or(0) + *some;
     return in_all || some;
   }
+  // Behind the line of its engine, or where that is left out, for itself.
+  static bool read_drafts(const LogLine& line, LogBuilder& rows) {
+    const auto rates = drafts_of(line.text);
+    if (!rates) return false;
+    std::vector<ServingLine>& all = rows.log().serving;
+    if (all.empty() || all.back().program != kVllm) {
+      if (all.size() >= kMaxServing) return true;
+      ServingLine& row = all.emplace_back();
+      row.line = line.number, row.program = kVllm;
+      row.printed_ns = line.printed_ns ? line.printed_ns : vllm_time(line.text);
+    }
+    all.back().speculation.push_back(*rates);
+    return true;
+  }
+  static std::optional<Speculation> drafts_of(std::string_view text) {
+    Speculation s;
+    s.drafted = amount(text, "Drafted: "), s.accepted = amount(text, "Accepted: ");
+    s.length = amount(text, "Mean acceptance length: ");
+    s.accepted_pct = share_pct(text, "raft acceptance rate: ", has(text, "Speculative metrics: ") ? 100 : 1);
+    if (s.drafted == 0 || !s.accepted_pct) return std::nullopt;
+    std::string_view rest = after(text, "Per-position acceptance rate: ").value_or("");
+    while (const auto rate = printed_number(rest, &rest)) {
+      if (*rate < 0 || *rate > 1 || s.position_pct.size() >= kMostDrafted) break;
+      s.position_pct.push_back(100 * *rate);
+      if (!rest.starts_with(", ")) break;
+      rest.remove_prefix(2);
+    }
+    return s;
+  }
+
   bool read_vllm(std::string_view text, ServingLine& row) {
     const auto prompt = after(text, "Avg prompt throughput: ");
     if (!prompt || !has(*prompt, "tokens/s")) return false;
@@ -130,6 +168,9 @@ class Serving : public LogReading {
     row.cache_pct = share_pct(text, " token usage: ", 100);
     row.generated_tokens_per_s = amount(text, "gen throughput (token/s): ");
     row.prompt_tokens_per_s = amount(text, "input throughput (token/s): ");
+    Speculation drafts;
+    drafts.length = amount(text, " accept len: "), drafts.accepted_pct = share_pct(text, " accept rate: ", 100);
+    if (drafts.length && *drafts.length > 0) row.speculation.push_back(std::move(drafts));
     const auto cached = amount(text, "#cached-token: "), read = amount(text, "#new-token: ");
     if (cached && read && *cached + *read > 0) row.prefix_hit_pct = 100 * *cached / (*cached + *read);
     return true;
@@ -143,7 +184,8 @@ class Serving : public LogReading {
 extern const LogFamily kServing = {"serving",
                                    "inference servers: the lines of vLLM's and SGLang's engines, llama.cpp's timings",
                                    {"Avg prompt throughput: ", "#running-req: ", "#retracted_reqs: ",
-                                    "total_num_cumulative_preemption=", "eval time = ", "tg_3s = "},
+                                    "total_num_cumulative_preemption=", "SpecDecoding metrics: ",
+                                    "Speculative metrics: ", "eval time = ", "tg_3s = "},
                                    [] { return std::unique_ptr<LogReading>(new Serving); }};
 
 }  // namespace profgpu
