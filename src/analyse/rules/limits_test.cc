@@ -117,7 +117,7 @@ TEST(SlowProducts, GoByWhatProductsAchieve) {
   const std::vector<Finding> findings = findings_of(hand, slow, 0, mi300x());
   const Finding* f = found(findings, "slow-products");
   ASSERT_NE(f, nullptr);
-  EXPECT_TRUE(f->what.starts_with("matrix products at less than half of the rate that AMD measures at most take")) << f->what;
+  EXPECT_TRUE(f->what.starts_with("GEMMs at less than half of the rate that AMD measures at most take")) << f->what;
   const double most_ns = kSteps * 900'000 * (1 - 0.25 / 0.9);
   EXPECT_LE(static_cast<double>(*f->cost_ns), 1.01 * most_ns);
   EXPECT_GT(static_cast<double>(*f->cost_ns), 0.8 * most_ns);
@@ -140,7 +140,7 @@ TEST(SlowProducts, OfNarrowWeightsAreNotMadeFasterByLargerBatches) {
   work.product = {1, 131072, 32, 1024};
   const auto [said, fix] = reason_on_mi300x(work, "aten::mm", kTensile);
   EXPECT_TRUE(said.ends_with("skinny: one side is 32, and 88 % of the kernel's tiles is padding")) << said;
-  EXPECT_TRUE(fix.starts_with("join products that read the same input")) << fix;
+  EXPECT_TRUE(fix.starts_with("join GEMMs that read the same input")) << fix;
   work.product = {1, 32, 4096, 1024};
   EXPECT_TRUE(reason_on_mi300x(work, "aten::mm", kTensile).second.starts_with("larger batches"));
 }
@@ -191,7 +191,7 @@ TEST(MemoryBound, OfProductsOfFewBlocksSaysWhatIsIdle) {
   const std::vector<Finding> findings = findings_of(hand, work, 8, mi300x());
   const Finding* f = found(findings, "memory-bound");
   ASSERT_NE(f, nullptr);
-  EXPECT_EQ(f->verdict, "Matrix products that keep 8 of 304 compute units busy take 90 % of the time.");
+  EXPECT_EQ(f->verdict, "GEMMs that keep 8 of 304 compute units busy take 90 % of the time.");
 }
 
 TEST(MemoryBound, NamesInputsThatLieInDifferentOrders) {

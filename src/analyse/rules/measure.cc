@@ -169,7 +169,7 @@ std::vector<Place> host_places(const Measured& m) {
 
 // Of the device's compute kernels.
 std::string largest_category(const Measured& m) {
-  constexpr std::array kWords = {"matrix products", "convolutions", "attention", "normalization",
+  constexpr std::array kWords = {"GEMMs", "convolutions", "attention", "normalization",
                                  "elementwise operations", "reductions", "embeddings", "the optimizer", "copies"};
   std::array<int64_t, static_cast<size_t>(KernelCategory::kOther) + 1> by_category{};
   for (const KernelRow& k : m.facts().get<Kernels>().rows)
