@@ -153,7 +153,7 @@ void describe_exposed_communication(const Measured& m, Finding& f) {
     f.evidence.push_back(fmt::format("{} {}: {} calls, {} exposed", rows[i].name, rows[i].dtype, rows[i].calls,
                                      format_duration(static_cast<double>(rows[i].exposed_ns))));
   f.where = exposed_places(m);
-  set_cost(f, m.wall_ns(), m.saved_by_communication());
+  set_saving(m, m.saved_by_communication(), f);
 }
 
 // Time in which the rank only sends to other stages and receives, percent of a step.

@@ -56,6 +56,24 @@ TEST(SlowProducts, CostAtMostWhatReachingNineTenthsOfTheLimitSaves) {
   EXPECT_EQ(found(findings, "memory-bound"), nullptr);
 }
 
+// What a step does after its last launch, nothing in the trace shows: it waits, or works as long as before.
+TEST(SlowProducts, CostIsUnknownIfTheTraceHasNoWaits) {
+  HandTrace hand;
+  for (int64_t t = 0; t < kSteps * 1000; t += 1000)
+    hand.range("ProfilerStep#" + std::to_string(t / 1000), t, t + 1000)
+        .shaped_op("aten::mm", t + 10, t + 20, "[[4096, 2048], [2048, 4096]]", "[\"c10::BFloat16\", \"c10::BFloat16\"]")
+        .kernel(kGemm, t + 11, t + 12, t + 30, t + 930);
+  const std::vector<Finding> findings = findings_of(hand, kHundred);
+  const Finding* f = found(findings, "slow-products");
+  ASSERT_NE(f, nullptr);
+  EXPECT_FALSE(f->cost_ns);
+  EXPECT_EQ(f->why.find("saves nothing"), std::string::npos) << f->why;
+  const auto gives_reason = [](const std::string& e) {
+    return e.ends_with("at most: the trace doesn't show when the host waits for the device");
+  };
+  EXPECT_TRUE(std::ranges::any_of(f->evidence, gives_reason)) << f->evidence.back();
+}
+
 // 153 blocks on 132 multiprocessors take as long as 264.
 TEST(SlowProducts, NameWavesThatAreMostlyEmpty) {
   const auto evidence = [](int32_t blocks) -> std::string {
