@@ -171,7 +171,7 @@ class Enclosing {
     const HostTable& h = trace_.host;
     const Step* step = step_of_(h.start_ns[op.value]);
     for (HostId at = h.parent[op.value]; at.valid() && ranges_.size() < kMaxRanges; at = h.parent[at.value]) {
-      if (step != nullptr && h.start_ns[at.value] <= step->interval().start && h.end_ns(at) >= step->interval().end) break;
+      if (step != nullptr && h.interval(at).contains(step->start_ns) && h.end_ns(at) >= step->interval().end) break;
       if (const uint32_t name = name_of(at); name != kNone && !has(name)) ranges_.push_back(name);
     }
     return ranges_;

@@ -26,8 +26,8 @@ struct Removal {
   std::vector<bool> in_time;       ///< by ActivityId: is launched before its stream is free; empty: as recorded
 };
 
-/// Wall time of the measured steps that a change saves. If the trace has no waits of the host for the device, it may wait
-/// or work where the trace shows nothing of it: the most is saved if it waits, the least if it works.
+/// Wall time of the measured steps that a change saves. If the trace has no waits of the host for the device, it may
+/// wait or work where the trace shows nothing of it: the most is saved if it waits, the least if it works.
 struct Saving {
   int64_t least_ns = 0, most_ns = 0;
   [[nodiscard]] Saving up_to(int64_t ns) const { return {std::min(least_ns, ns), std::min(most_ns, ns)}; }

@@ -101,9 +101,8 @@ std::string where_it_hangs(const FlightReport& flight) {
   const bool known = !flight.most_without_dump();
   const auto whole = std::ranges::find_if(flight.waits, [&](const FlightWait& w) { return known && is_whole(w); });
   if (known && flight.waits.size() > 1 && std::ranges::all_of(flight.waits, is_whole))
-    return fmt::format("{} are in {} calls that all their ranks have made, and none ends: {} and {} more",
-                       ranks_text(waiting_ranks(flight)), flight.waits.size(), wait_text(flight.waits.front()),
-                       flight.waits.size() - 1);
+    return fmt::format("{} are in {} calls that all their ranks have made, such as {}, and none ends",
+                       ranks_text(waiting_ranks(flight)), flight.waits.size(), wait_text(flight.waits.front()));
   const FlightWait& w = whole != flight.waits.end() ? *whole : flight.waits.front();
   const bool one = w.waiting.size() == 1;
   if (!known) return fmt::format("{} {} in {}", ranks_text(w.waiting), one ? "waits" : "wait", wait_text(w));
@@ -214,19 +213,22 @@ std::string flight_sentence(const FlightReport& flight) {
                        waiting == 1 ? "another rank waits" : fmt::format("{} other ranks wait", waiting));
   if (blamed_mismatch(flight) == nullptr && flight.most_without_dump())
     return fmt::format("{}; {}: give analyze the folder with the dumps of all ranks.", what, missing_dumps(flight));
-  return what + ": the job hangs there.";
+  what += ": the job hangs there.";
+  if (blamed_mismatch(flight) == nullptr) what += " These records don't show which rank, link or GPU is the cause.";
+  return what;
 }
 
 std::string sentence_of_no_hang(const FlightReport& flight) {
-  constexpr std::string_view kOtherwise = "Have dumps written while the job hangs, or record a run with `profgpu run --trace`.";
   if (flight.last_calls.empty() || flight.most_without_dump())
-    return fmt::format("No rank was waiting in a collective when these dumps were written. {}", kOtherwise);
-  const size_t count = flight.last_calls.size();
-  const std::string what = count > 1 ? fmt::format("their last calls, {} and {} more", flight.last_calls.front(), count - 1)
-                                     : "their last call, " + flight.last_calls.front();
+    return "No rank was waiting in a collective when these dumps were written. Have them written while the job hangs, or "
+           "record a run with `profgpu run --trace`.";
+  const std::string& one = flight.last_calls.front();
+  const size_t more = flight.last_calls.size() - 1;
+  const std::string what =
+      more > 0 ? fmt::format("their last calls, {} and {} more", one, more) : "their last call, " + one;
   return fmt::format(
-      "No rank was waiting in a collective when these dumps were written: all have completed {}. If the job hangs, it does "
-      "so outside of collectives: compare the ranks' stacks (py-spy dump --pid PID) and look for Xid messages (profgpu "
+      "No rank was waiting in a collective when these dumps were written: all have completed {}. If the job hung then, it "
+      "hangs outside of collectives: compare the ranks' stacks (py-spy dump --pid PID) and look for Xid messages (profgpu "
       "doctor).",
       what);
 }
