@@ -137,7 +137,7 @@ def bandwidth(device: Union[int, str, None] = None, full: bool = False) -> Bench
 
 
 def matmul(device: Union[int, str, None] = None, full: bool = False) -> BenchResult:
-    """Matrix products by precision (TFLOP/s); needs cuBLASLt, which comes with PyTorch."""
+    """GEMMs by precision (TFLOP/s); needs cuBLASLt, which comes with PyTorch."""
     return run("matmul", device=device, full=full)
 
 

@@ -86,7 +86,7 @@ Lines history_lines(const std::string& name, const std::vector<HistoryRun>& runs
 Lines bench_history_lines(const std::string& name, const std::vector<HistoryRun>& runs,
                           const std::vector<BenchHistoryRow>& rows) {
   Grid grid({{"run"}, {"saved (UTC)"}, {"commit"}, {"host"}, {"figures", true}, {"worse", true}, {"better", true},
-             {"lost", true}, {"best product", true}, {"best memory", true}, {"of"}});
+             {"lost", true}, {"best GEMM", true}, {"best memory", true}, {"of"}});
   const auto count = [](const std::optional<int64_t>& n) { return n ? std::to_string(*n) : std::string(kUnknownText); };
   const auto rate = [](const std::optional<double>& x, std::string_view unit) {
     return x ? format_measured(*x, unit) : std::string(kUnknownText);

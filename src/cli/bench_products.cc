@@ -28,7 +28,7 @@ Result<std::vector<WantedProduct>> products_of(const std::string& path, size_t m
     else all.push_back(one);
   }
   if (all.empty())
-    return Error{path + ": no matrix product with known sizes is in it",
+    return Error{path + ": no GEMM with known sizes is in it",
                  "record with shapes: torch.profiler.profile(record_shapes=True)"};
   std::ranges::stable_sort(all, std::greater<>(), &WantedProduct::device_ns);
   all.resize(std::min(all.size(), most));

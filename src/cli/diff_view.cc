@@ -78,6 +78,16 @@ std::string certainty_text(const StepRatio& s, size_t before, size_t after) {
   return fmt::format("95 % confidence: mean {}, median {} ({})", mean, median, steps);
 }
 
+// Steps that wait for something else take as long whatever the GPU computes.
+std::string compute_text(const Comparison& c) {
+  constexpr double kMuch = 0.05;
+  const auto* compute = first_where(c.states, [](const Difference& d) { return d.name == "compute"; });
+  if (compute == nullptr || !compute->real.value_or(false)) return "";
+  if (std::abs(compute->delta_ns()) < kMuch * std::max(compute->before_ns, compute->after_ns)) return "";
+  return fmt::format(", but the GPU computes for {} instead of {} ({})", format_duration(compute->after_ns),
+                     format_duration(compute->before_ns), relative(compute->before_ns, compute->after_ns));
+}
+
 void describe_steps(const Comparison& c, const Diff& diff, DiffView& view) {
   const StepRatio& s = *c.steps;
   const std::string before = format_duration(static_cast<double>(c.before_step_ns)),
@@ -102,9 +112,10 @@ void describe_steps(const Comparison& c, const Diff& diff, DiffView& view) {
     case Change::kNone:
       view.headline =
           s.mean.low
-              ? fmt::format("No difference that these steps can show: {} before, {} after ({}).", before, after, change)
-              : fmt::format("Too few steps to compare ({} and {}): {} before, {} after ({}).", a, b, before, after,
+              ? fmt::format("No difference that these steps can show: {} before, {} after ({})", before, after, change)
+              : fmt::format("Too few steps to compare ({} and {}): {} before, {} after ({})", a, b, before, after,
                             change);
+      view.headline += compute_text(c) + ".";
   }
   if (c.saves_delta_ns) {
     view.headline = fmt::format("Alike but for saving checkpoints: a step takes {} instead of {} ({}).", after, before,
@@ -200,8 +211,14 @@ std::map<std::string_view, std::string> shown_kernels(const std::vector<Differen
 
 // Of other kernels of an operator: "aten::bmm [[37632, 8, 8], …]: Tensile gemm → cutlass gemm".
 std::string operator_text(const Difference& d) {
+  if (!d.within.empty()) return d.within + ": ";
   if (d.op.empty() || d.name_after.empty()) return "";
   return d.shapes.empty() ? d.op + ": " : fmt::format("{} {}: ", d.op, list_on_one_line(d.shapes));
+}
+
+// Of several kernels the first is named.
+std::string more_text(const std::vector<std::string>& names) {
+  return names.size() > 1 ? fmt::format(" and {} more", names.size() - 1) : "";
 }
 
 // Rows of the same names, which differ in shapes that no column has, as one; the largest change first.
@@ -235,7 +252,8 @@ DiffTable difference_table(std::string title, const char* first, const std::vect
   DiffTable t = time_table(std::move(title), std::move(names));
   fill(t, rows, top, [&](const Difference& d) {
     const auto shown = [&](const std::string& of) { return of_kernels ? short_names.at(of) : of; };
-    std::string name = d.name_after.empty() ? shown(d.name) : shown(d.name) + " → " + shown(d.name_after);
+    std::string name = shown(d.name) + more_text(d.names_before);
+    if (!d.name_after.empty()) name += " → " + shown(d.name_after) + more_text(d.names_after);
     if (of_kernels) name.insert(0, operator_text(d));
     const bool of_distance = std::string_view(first) == "part";
     std::vector<Cell> cells = {{calls         ? name

@@ -197,7 +197,7 @@ constexpr Suspicion kCuda[] = {
     {"CUDA_MODULE_LOADING", "EAGER", "all kernels are loaded at the start: slower, and more memory",
      "unset it, or LAZY"},
     {"CUDA_COREDUMP_ENABLE", "", "a fault writes the device's whole memory to disk", "unset it in production"},
-    {"NVIDIA_TF32_OVERRIDE", "0", "TF32 is off: FP32 matrix products do not use tensor cores",
+    {"NVIDIA_TF32_OVERRIDE", "0", "TF32 is off: FP32 GEMMs do not use tensor cores",
      "unset it unless results need it"},
     {"TORCHDYNAMO_DISABLE", "", "torch.compile does nothing", kUnset},
     {"TORCH_COMPILE_DISABLE", "", "torch.compile does nothing", kUnset},

@@ -89,7 +89,7 @@ void stretch(Bench& bench, std::vector<Loaded>& all, std::vector<int64_t>& count
     if (!got) return got.error();
     if (*got == l.expected || l.wrong) return ok();
     l.wrong = true;
-    bench.miss(bench.figure("", "the same product", &l.cuda()),
+    bench.miss(bench.figure("", "the same GEMM", &l.cuda()),
                {"its result changed: the device computes wrong numbers",
                 "take it out of service; `profgpu doctor` and `dmesg | grep -i xid` look for errors"},
                MissKind::kWrong);
@@ -110,9 +110,9 @@ void put_figures(Bench& bench, const Loaded& l, int64_t from_unix_ns, bool at_en
     f.outliers = t.outliers, f.readings = bench.readings(*l.device, from_unix_ns);
     bench.put(std::move(f));
   };
-  if (count <= kFirst) figure("first", "bf16 products, the first 2 s", l.rates);
+  if (count <= kFirst) figure("first", "bf16 GEMMs, the first 2 s", l.rates);
   else if (at_end || count <= kOften || count % kOften == 0)
-    figure("sustained", "bf16 products, all devices at once", {l.rates.begin() + kFirst, l.rates.end()});
+    figure("sustained", "bf16 GEMMs, all devices at once", {l.rates.begin() + kFirst, l.rates.end()});
 }
 
 // So far: each takes the place of its last text.

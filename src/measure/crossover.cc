@@ -107,7 +107,7 @@ Result<std::function<Status()>> butterflies_on_gpu(const Device& d, const Side& 
 uint64_t blocks_of(int64_t size) { return static_cast<uint64_t>(size * kWord / kKernelElementBytes); }
 
 const Contest kContests[] = {
-    {"product", "product of FP32 matrices", kProducts, [](int64_t n) { return n * n; }, 2, 2, 0,
+    {"product", "GEMM in FP32", kProducts, [](int64_t n) { return n * n; }, 2, 2, 0,
      [](HostWork& w, const Side& s, int64_t n) {
        w.product(s.on_host<float>(0), s.on_host<float>(1), s.on_host<float>(2), n);
      },
@@ -183,7 +183,7 @@ void contest(Bench& bench, const Device& d, HostWork& work, const Contest& c, in
 
 void run_crossover(Bench& bench) {
   HostWork work;
-  bench.note("crossover: products on the CPU by " + work.product_by());
+  bench.note("crossover: GEMMs on the CPU by " + work.product_by());
   const bool full = bench.options.full;
   bool first = true;
   bench.each_device([&](BenchDevice& d) {

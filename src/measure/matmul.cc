@@ -43,7 +43,7 @@ void wanted_products(Bench& bench, const std::shared_ptr<cublas::Library>& libra
       f.in_trace = shape.operations() * static_cast<double>(w.calls) / 1e3 / static_cast<double>(w.device_ns);
     const cublas::ProductKind* kind = cublas::product_kind(w.precision);
     if (kind) product(bench, library, d, *kind, shape, f, nullptr);
-    else bench.miss(f, {"bench has no products of " + w.precision});
+    else bench.miss(f, {"bench has no GEMMs in " + w.precision});
   }
 }
 
@@ -55,7 +55,7 @@ void all_products(Bench& bench, const std::shared_ptr<cublas::Library>& library,
   std::optional<CacheFlush> flush;
   if (memory) flush.emplace(*d.cuda, *memory);
   else
-    bench.miss(bench.figure("", "products with a cold cache", d.cuda.get()), memory.error(), MissKind::kSkipped);
+    bench.miss(bench.figure("", "GEMMs with a cold cache", d.cuda.get()), memory.error(), MissKind::kSkipped);
   for (const cublas::ProductKind& kind : cublas::product_kinds())
     for (const int64_t size : sizes) {
       if (d.lost) continue;
@@ -87,7 +87,7 @@ void run_matmul(Bench& bench) {
 
 extern const Benchmark kMatmul{
     .name = "matmul",
-    .summary = "products of matrices by precision and size, through cuBLASLt",
+    .summary = "GEMMs by precision and size, through cuBLASLt",
     .run = run_matmul,
 };
 

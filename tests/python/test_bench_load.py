@@ -73,7 +73,7 @@ def test_burn_names_the_weak_card(bench, profgpu, tmp_path):   # noqa: F811
         assert first['runs'] == 8 and first['value'] == pytest.approx(f['value'], rel=0.01)
         assert f['runs'] + first['runs'] == pytest.approx(80, abs=4)
     text = profgpu('bench', '--saved', saved, '--width', '160').stdout.decode()
-    assert re.search(r'GPU 2: bf16 products, all devices at once 640(\.0)? TFLOP/s, the others 800', text), text
+    assert re.search(r'GPU 2: bf16 GEMMs, all devices at once 640(\.0)? TFLOP/s, the others 800', text), text
 
 
 def test_burn_sees_a_card_that_gets_slower(bench):   # noqa: F811
@@ -170,7 +170,7 @@ def test_products_of_what_has_none(bench, profgpu, tmp_path):   # noqa: F811
     trace = tmp_path / 'trace.json'
     shapes_trace(trace, [('aten::relu', [[4, 4]], 'float', 'relu', 40)])
     result = profgpu('bench', 'matmul', '--from', trace, env=environment())
-    assert result.returncode == 1 and b'no matrix product with known sizes' in result.stderr
+    assert result.returncode == 1 and b'no GEMM with known sizes' in result.stderr
     assert profgpu('bench', 'matmul', '--from', tmp_path / 'none', env=environment()).returncode == 1
     result = profgpu('bench', 'launch', '--from', trace, env=environment())
     assert result.returncode == 2 and b'--from is for the benchmark matmul' in result.stderr

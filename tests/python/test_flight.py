@@ -114,7 +114,21 @@ def test_all_in_one_call_is_nobodys_fault(profgpu, tmp_path):
     job.collective('0', state='started')
     report, hang = hang_of(profgpu, job.write(tmp_path / 'dumps'))
     assert hang['ranks'] == [] and hang['value'] == 8 and 'network' in hang['why']
+    assert "don't show which one holds up the others" in hang['why']
+    assert any('py-spy dump' in f for f in hang['fix']) and any('TORCH_NCCL_TRACE_CPP_STACK=1' in f for f in hang['fix'])
     assert report['flight_recorder']['suspects'] == []
+
+
+def test_all_groups_stuck_are_nobodys_fault(profgpu, tmp_path):
+    """The fault of no pair: all four are in their own call."""
+    job = Job(GRID)
+    job.done('0', 3)
+    for tp in '1234':
+        job.collective(tp, state='started')
+    report, hang = hang_of(profgpu, job.write(tmp_path / 'dumps'))
+    assert "don't show which rank, link or GPU is the cause" in report['verdict']
+    assert hang['ranks'] == [] and hang['what'] == ('ranks 0–7 are in 4 calls that all their ranks have made, such as '
+                                                    'all_reduce #1 of TP (1), and none ends')
 
 
 def test_members_of_a_stuck_call_are_equals(profgpu, tmp_path):
@@ -317,6 +331,8 @@ def test_no_rank_waits(profgpu, tmp_path):
     job.done('0', 3)
     report, hang = hang_of(profgpu, job.write(tmp_path / 'dumps'))
     assert hang is None and report['verdict_kind'] == 'inconclusive'
+    assert 'all have completed their last call, all_reduce #3 of default_pg (0). If the job hung then' in report['verdict']
+    assert report['flight_recorder']['last_calls'] == ['all_reduce #3 of default_pg (0)']
 
 
 def test_every_format_shows_it(profgpu, tmp_path):

@@ -188,7 +188,7 @@ def test_a_benchmark_of_one_product_says_what_a_good_kernel_saves(analyze, tmp_p
     least_us = 2 * 4096**3 / 708e6   # at the rate that AMD measures at most
     assert finding['severity'] == 'warning'
     assert finding['cost_ns'] == pytest.approx(10 * (400 - least_us / 0.9) * 1000, rel=0.02)
-    assert document['verdict'].startswith('Matrix products at less than half')
+    assert document['verdict'].startswith('GEMMs at less than half')
 
 
 def test_a_long_kernel_of_few_blocks_is_slow_and_not_small(analyze, tmp_path):

@@ -1048,6 +1048,7 @@ export interface MeasuredWork {
   count: number;
   total_ns: number;
   step_stddev_ns: number;
+  within: string[];
 }
 export interface MeasuredOp {
   name: string;

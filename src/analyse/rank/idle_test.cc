@@ -284,13 +284,13 @@ TEST(Replay, TakesOutDataLoading) {
   const Trace trace = t.build();
   const Facts facts(trace, {});
   const Replay& replay = facts.get<Replay>();
-  EXPECT_EQ(replay.saved_by({}), 0);
+  EXPECT_EQ(replay.saved_by({}).least_ns, 0);
   Removal loading;
   loading.host_time = {{0, 40000}, {100000, 140000}, {200000, 240000}};
-  EXPECT_EQ(replay.saved_by(loading), 120000);
+  EXPECT_EQ(replay.saved_by(loading).least_ns, 120000);
   // Two gaps of 50 us lie between kernels; the first load is before the device's span, and idle time all the same.
-  EXPECT_EQ(replay.saved_by_cause(IdleCause::kDataLoading, 0), 120000);
-  EXPECT_EQ(replay.saved_by_cause(IdleCause::kHostBound, 0), 0);
+  EXPECT_EQ(replay.saved_by_cause(IdleCause::kDataLoading, 0).least_ns, 120000);
+  EXPECT_EQ(replay.saved_by_cause(IdleCause::kHostBound, 0).least_ns, 0);
 }
 
 TEST(Idle, TheSpanEndsWithWhatTakesNoTime) {

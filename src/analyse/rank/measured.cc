@@ -157,6 +157,63 @@ struct WorkHash {
   }
 };
 
+/// The ranges around ops, without those of whole steps.
+class Enclosing {
+ public:
+  explicit Enclosing(const Facts& facts) : trace_(facts.trace()), step_of_(facts.get<Steps>()) {}
+
+  /// Inner first, as numbers of names. Valid until the next call.
+  const std::vector<uint32_t>& around(HostId op) {
+    constexpr size_t kMaxRanges = 8;
+    if (op == last_) return ranges_;
+    last_ = op;
+    ranges_.clear();
+    const HostTable& h = trace_.host;
+    const Step* step = step_of_(h.start_ns[op.value]);
+    for (HostId at = h.parent[op.value]; at.valid() && ranges_.size() < kMaxRanges; at = h.parent[at.value]) {
+      if (step != nullptr && h.interval(at).contains(step->start_ns) && h.end_ns(at) >= step->interval().end) break;
+      if (const uint32_t name = name_of(at); name != kNone && !has(name)) ranges_.push_back(name);
+    }
+    return ranges_;
+  }
+  [[nodiscard]] const std::string& name(uint32_t number) const { return names_[number]; }
+
+ private:
+  static constexpr uint32_t kNone = UINT32_MAX;
+  [[nodiscard]] bool has(uint32_t name) const { return std::ranges::count(ranges_, name) > 0; }
+
+  uint32_t name_of(HostId range) {
+    constexpr std::string_view kModule = "nn.Module: ";
+    const HostKind kind = trace_.host.kind[range.value];
+    const std::string_view text = trace_.name(range);
+    const bool module = kind == HostKind::kPython && text.starts_with(kModule);
+    if (!module && kind != HostKind::kOp && kind != HostKind::kAnnotation) return kNone;
+    const StringId id = trace_.host.name[range.value];
+    const auto [it, fresh] = number_of_.try_emplace(id.value, kNone);
+    if (!fresh) return it->second;
+    // Modules of a class are numbered: Linear_17.
+    std::string shown(text);
+    if (const size_t end = text.find_last_not_of("0123456789"); module && end + 1 < text.size() && text[end] == '_')
+      shown.resize(end);
+    const auto known = std::ranges::find(names_, shown);
+    it->second = static_cast<uint32_t>(known - names_.begin());
+    if (known == names_.end()) names_.push_back(std::move(shown));
+    return it->second;
+  }
+
+  const Trace& trace_;
+  StepFinder step_of_;
+  HostId last_;
+  std::vector<uint32_t> ranges_;
+  std::vector<std::string> names_;
+  std::unordered_map<uint32_t, uint32_t> number_of_;
+};
+
+// Of what all calls so far have, what these have too.
+void keep_common(std::vector<uint32_t>& ranges, const std::vector<uint32_t>& others) {
+  std::erase_if(ranges, [&](uint32_t r) { return std::ranges::count(others, r) == 0; });
+}
+
 void add_work(const Facts& facts, MeasuredSteps& m) {
   const Trace& trace = facts.trace();
   const Devices& devices = facts.get<Devices>();
@@ -164,6 +221,8 @@ void add_work(const Facts& facts, MeasuredSteps& m) {
   const Kernels& kernels = facts.get<Kernels>();
   std::unordered_map<WorkKey, size_t, WorkHash> place_of;
   std::vector<StepSum> sums;
+  std::vector<std::vector<uint32_t>> within;
+  Enclosing enclosing(facts);
   StepFinder step_of(facts.get<Steps>(), StepFinder::By::kElapsed);
   const auto text = [&](StringId id) { return only_if(id.valid(), std::string(trace.strings[id])); };
   for (uint32_t i = 0; i < trace.activity.size(); ++i) {
@@ -183,11 +242,17 @@ void add_work(const Facts& facts, MeasuredSteps& m) {
       std::optional<std::string> shapes = text(key.shapes);
       if (shapes) shapes = list_on_one_line(*shapes);
       m.work.push_back({name, short_kernel_name(name), key.kind, category, text(key.op), std::move(shapes), 0, {}});
+      within.push_back(key.op.valid() ? enclosing.around(ops.of_activity[i]) : std::vector<uint32_t>());
+    } else if (!within[it->second].empty()) {
+      keep_common(within[it->second], enclosing.around(ops.of_activity[i]));
     }
     ++m.work[it->second].count;
     sums[it->second].add(*step, trace.activity.duration_ns[i]);
   }
-  for (size_t i = 0; i < sums.size(); ++i) m.work[i].time = sums[i].over(m.steps);
+  for (size_t i = 0; i < sums.size(); ++i) {
+    m.work[i].time = sums[i].over(m.steps);
+    for (const uint32_t range : within[i]) m.work[i].within.push_back(enclosing.name(range));
+  }
   std::sort(m.work.begin(), m.work.end(), [](const MeasuredWork& a, const MeasuredWork& b) {
     if (a.time.total_ns != b.time.total_ns) return a.time.total_ns > b.time.total_ns;
     return std::tie(a.name, a.op, a.shapes, a.kind) < std::tie(b.name, b.op, b.shapes, b.kind);

@@ -42,10 +42,13 @@ struct MeasuredWork {
   std::optional<std::string> shapes;  ///< of that op
   int64_t count = 0;
   Varying time;
+  /// Ranges around that op within a step, inner first, that all its calls have: ops, annotations, modules.
+  std::vector<std::string> within = {};
 
   void fields(auto&& v) const {
     v("name", name), v("short_name", short_name), v("kind", work_kind_name(kind));
     v("category", kernel_category_name(category)), v("op", op), v("shapes", shapes), v("count", count), time.fields(v);
+    v("within", within);
   }
 };
 

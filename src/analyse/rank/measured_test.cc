@@ -42,6 +42,25 @@ TEST(Measured, MakeupAddsUpToTheWallTimeOfTheMeasuredSteps) {
   EXPECT_GE(checked, 1);
 }
 
+TEST(Measured, WorkHasTheRangesAroundAllItsCalls) {
+  HandTrace hand;
+  for (int i = 0; i < 2; ++i) {
+    const int at = 1000 * i;
+    hand.range("ProfilerStep#" + std::to_string(i), at, at + 1000);
+    hand.python("nn.Module: Block_" + std::to_string(i), at + 10, at + 500).range("mlp", at + 20, at + 400);
+    hand.python("file.py(3): forward", at + 25, at + 390);
+    hand.op("aten::mm", at + 30, at + 60).kernel("gemm", at + 40, at + 50, at + 60, at + 100);
+    hand.op("aten::add", at + 70, at + 90).kernel("add", at + 75, at + 80, at + 110, at + 120);
+    hand.op("aten::add", at + 600, at + 700).kernel("add", at + 605, at + 610, at + 620, at + 630);
+  }
+  const Trace trace = hand.build();
+  const Facts facts(trace, {});
+  std::map<std::string, std::vector<std::string>> within;
+  for (const MeasuredWork& w : facts.get<MeasuredSteps>().work) within[w.name] = w.within;
+  EXPECT_EQ(within.at("gemm"), (std::vector<std::string>{"mlp", "nn.Module: Block"}));
+  EXPECT_TRUE(within.at("add").empty()) << "one of its calls is beside them";
+}
+
 TEST(Measured, HostTimesOfOpsLeaveWarmUpOut) {
   HandTrace hand;
   hand.range("ProfilerStep#0", 0, 1000).op("aten::mm", 10, 510);

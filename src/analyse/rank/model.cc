@@ -88,7 +88,7 @@ void set_flops_per_token(const Facts& facts, const ModelConfig& model, const Ste
   m.flops_per_token =
       passes * (model.flops_of_weights() - 2 * model.head_weights() * (1 - predicting.value_or(0)));
   m.whole = predicting.has_value();
-  if (!predicting) m.notes.emplace_back("the product to the vocabulary is left out: for which tokens it ran is not known");
+  if (!predicting) m.notes.emplace_back("the GEMM to the vocabulary is left out: for which tokens it ran is not known");
   const TokenKeys keys = keys_per_token(facts, model, load);
   if (model.attention_layers == 0) {
     m.attention_flops_per_token = 0;
@@ -157,7 +157,7 @@ std::optional<ModelSection> ModelSection::compute(const Facts& facts) {
   m.parameters = model.parameters(), m.active_parameters = model.active_weights();
   set_flops_per_token(facts, model, load, m);
   if (model.attention_layers < model.layers)
-    m.notes.emplace_back("what scans compute between their products is left out");
+    m.notes.emplace_back("what scans compute between their GEMMs is left out");
   if (model.has_more) m.notes.emplace_back("only the language model counts, and not what else the config describes");
   m.whole &= model.attention_layers == model.layers && !model.has_more;
   m.tokens_per_step = load.tokens, m.tokens_source = load.source;

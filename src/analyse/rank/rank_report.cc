@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "analyse/rank/captures.h"
 #include "analyse/rank/devices.h"
@@ -123,6 +124,32 @@ std::string where_activity_may_be(const Trace& trace) {
   return trace.recorded || advice.empty() ? "" : fmt::format(" ({})", advice);
 }
 
+// "--steps 0:5 selects training"; empty: other steps are among these.
+std::string selection(const std::vector<Step>& steps, StepKind kind) {
+  const auto of_kind = [&](const Step& s) { return s.batch.kind == kind; };
+  const auto first = std::ranges::find_if(steps, of_kind);
+  const auto last = std::ranges::find_if(steps.rbegin(), steps.rend(), of_kind).base();
+  if (!std::all_of(first, last, of_kind)) return "";
+  return fmt::format(": --steps {}:{} selects training", first->index, (last - 1)->index + 1);
+}
+
+// Averages are over all steps that are not warm-up, whatever they do.
+void add_mixed_steps(const Steps& steps, std::vector<TraceIssue>& issues) {
+  const auto count = [&](StepKind kind, auto fits) {
+    return std::ranges::count_if(steps.steps, [&](const Step& s) { return s.batch.kind == kind && std::invoke(fits, s); });
+  };
+  const int64_t train = count(StepKind::kTrain, &Step::measured), eval = count(StepKind::kEval, &Step::measured);
+  const int64_t longer = count(StepKind::kTrain, &Step::warmup);
+  if (eval == 0 || train + longer == 0) return;
+  const std::string how = selection(steps.steps, StepKind::kTrain);
+  issues.push_back(
+      {TraceIssueKind::kNote, 1,
+       train > 0 ? fmt::format("averages are over steps of training ({}) and of evaluation ({}){}", train, eval, how)
+                 : fmt::format("training steps ({}) are longer than those of evaluation and count as warm-up, so averages are "
+                               "of evaluation alone{}",
+                               longer, how)});
+}
+
 }  // namespace
 
 Quality Quality::compute(const Facts& facts) {
@@ -152,6 +179,7 @@ Quality Quality::compute(const Facts& facts) {
     issues.push_back({TraceIssueKind::kNoSteps, 1,
                       fmt::format("no steps are marked ({}, or pass --step-pattern): the whole trace counts as one",
                                   advice.mark_steps)});
+  add_mixed_steps(steps, issues);
   add_overruns(trace, issues);
   add_missing_activity(facts, issues);
   add_captured_graphs(facts, issues);

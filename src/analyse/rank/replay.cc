@@ -23,6 +23,8 @@ constexpr int64_t kWaitCallNs = 5'000;
 constexpr int64_t kUnexplainedNs = 10'000;
 // The other stream's work ended at most this long before, and at most a quarter of the wait.
 constexpr int64_t kReleaseNs = 100'000;
+// Where the trace shows nothing of the host for so long, it may wait.
+constexpr int64_t kSilenceNs = 100'000;
 constexpr uint32_t kNoRow = UINT32_MAX;
 constexpr int64_t kNever = INT64_MIN / 2;   // far enough from INT64_MIN to subtract from
 
@@ -47,6 +49,7 @@ struct Start {
 struct Wait {
   int64_t start, end;
   uint32_t activity = kNoRow;   // its end ended the wait
+  bool unseen = false;          // it is not recorded, but possible
 };
 
 /// Measured steps of one profiler window, as one stretch.
@@ -142,12 +145,33 @@ std::vector<Start> find_starts(const Trace& trace) {
   return starts;
 }
 
-// Per wait, the last activity that ended during it, of those launched before it began.
+// Where no thread that launches work, nor the steps' own, has an event for long.
+std::vector<Wait> find_silences(const Facts& facts) {
+  const Trace& trace = facts.trace();
+  std::vector<bool> launches(trace.threads.size());
+  for (const HostId call : trace.launching) launches[trace.host.thread[call.value].value] = true;
+  if (const ThreadId of_steps = facts.get<Steps>().thread; of_steps.valid()) launches[of_steps.value] = true;
+  std::vector<int64_t> times;
+  for (uint32_t i = 0; i < trace.host.size(); ++i) {
+    if (!launches[trace.host.thread[i].value]) continue;
+    times.push_back(trace.host.start_ns[i]);
+    times.push_back(trace.host.end_ns(HostId(i)));
+  }
+  std::ranges::sort(times);
+  std::vector<Wait> silences;
+  for (size_t i = 1; i < times.size(); ++i)
+    if (times[i] - times[i - 1] >= kSilenceNs) silences.push_back({times[i - 1], times[i], kNoRow, true});
+  return silences;
+}
+
+// Per wait, the last activity that ended during it, of those launched before it began. Without recorded waits, those
+// that are possible, until that activity's end.
 std::vector<Wait> find_waits(const Facts& facts) {
   const Trace& trace = facts.trace();
   std::vector<Wait> waits;
   for (const auto& calls : facts.get<Waits>().calls)
-    for (const HostId call : calls) waits.push_back({trace.host.start_ns[call.value], trace.host.end_ns(call), kNoRow});
+    for (const HostId call : calls) waits.push_back({trace.host.start_ns[call.value], trace.host.end_ns(call)});
+  if (waits.empty()) waits = find_silences(facts);
   std::ranges::sort(waits, {}, &Wait::end);
   std::vector<SortKey> ends;
   ends.reserve(trace.activity.size());
@@ -162,6 +186,7 @@ std::vector<Wait> find_waits(const Facts& facts) {
       const HostId launch = trace.activity.launch[it->row];
       if (launch.valid() && trace.host.start_ns[launch.value] > w.start) continue;
       w.activity = it->row;
+      if (w.unseen) w.end = trace.activity.end_ns(ActivityId(it->row));
       break;
     }
   }
@@ -191,6 +216,13 @@ Interval host_part(const Trace& trace, const Steps& steps, const Step& step) {
   return part;
 }
 
+// Without host events only the device's time is known.
+void end_with_device(const Trace& trace, std::vector<Run>& runs) {
+  int64_t last = INT64_MIN;
+  for (uint32_t i = 0; i < trace.activity.size(); ++i) last = std::max(last, trace.activity.end_ns(ActivityId(i)));
+  for (Run& run : runs) run.device_end = std::max(run.start, std::min(run.end, last)), run.end = run.start;
+}
+
 std::vector<Run> find_runs(const Facts& facts) {
   const Trace& trace = facts.trace();
   std::vector<Run> runs;
@@ -217,14 +249,16 @@ std::vector<Run> find_runs(const Facts& facts) {
       }
     }
   }
+  if (trace.host.size() == 0) end_with_device(trace, runs);
   return runs;
 }
 
 /// One replay: when things happen without the removed cause.
 class Player {
  public:
-  Player(const Trace& trace, const std::vector<Start>& starts, const std::vector<Wait>& waits, const Removal& removal)
-      : trace_(trace), starts_(starts), waits_(waits), removal_(removal) {
+  Player(const Trace& trace, const std::vector<Start>& starts, const std::vector<Wait>& waits, const Removal& removal,
+         bool unseen_waits)
+      : trace_(trace), starts_(starts), waits_(waits), removal_(removal), unseen_waits_(unseen_waits) {
     launched_.resize(trace.launching.size());
     ended_.resize(trace.activity.size());
     wait_started_.resize(waits.size());
@@ -273,6 +307,8 @@ class Player {
     if (s.before != kNoRow)
       after(ended_[s.before], s.before_delay, shorten, removal_.launch_latency ? 0 : kNextOnStreamNs);
     if (s.other != kNoRow && !removal_.dependency_waits) after(ended_[s.other], s.other_delay, false, 0);
+    const bool by_unseen_host = trace_.host.size() == 0 && s.before_delay > kUnexplainedNs && s.other == kNoRow;
+    if (by_unseen_host && !unseen_waits_) start = recorded;
     if (start == INT64_MIN) start = recorded - earlier_;
     start = std::min(start, recorded);
     const bool gone = i < removal_.activity.size() && removal_.activity[i];
@@ -292,7 +328,7 @@ class Player {
 
   void end_wait(uint32_t w) {
     const Wait& wait = waits_[w];
-    if (wait.activity == kNoRow) return;   // it waited for no activity: ordinary host time
+    if (wait.activity == kNoRow || (wait.unseen && !unseen_waits_)) return;   // ordinary host time
     const int64_t least = std::min(wait.end - wait.start, kWaitCallNs);
     int64_t end = wait_started_[w] + least;
     if (!removal_.synchronization) {
@@ -306,6 +342,7 @@ class Player {
   const std::vector<Start>& starts_;
   const std::vector<Wait>& waits_;
   const Removal& removal_;
+  bool unseen_waits_;
   std::vector<int64_t> launched_, ended_, wait_started_;
   int64_t earlier_ = 0;      // recorded host time less the replayed one
   int64_t reached_ = INT64_MIN;
@@ -345,8 +382,8 @@ Replay Replay::compute(const Facts& facts) {
   return replay;
 }
 
-int64_t Replay::saved_by(const Removal& removal) const {
-  Player player(facts_->trace(), model_->starts, model_->waits, removal);
+int64_t Replay::played(const Removal& removal, bool unseen_waits) const {
+  Player player(facts_->trace(), model_->starts, model_->waits, removal, unseen_waits);
   int64_t saved = 0;
   size_t at = 0;
   const auto play_to = [&](int64_t time) {
@@ -366,11 +403,17 @@ int64_t Replay::saved_by(const Removal& removal) const {
   return std::min(saved, total_length(facts_->get<Steps>().measured_time()));
 }
 
+Saving Replay::saved_by(const Removal& removal) const {
+  const int64_t least_ns = played(removal, false);
+  const bool unseen = facts_->trace().host.size() == 0 || std::ranges::any_of(model_->waits, &Wait::unseen);
+  return {least_ns, unseen ? std::max(least_ns, played(removal, true)) : least_ns};
+}
+
 int64_t Replay::of_runs(const Intervals& time) const {
   return sum_of(model_->runs, [&](const Run& run) { return run.share(overlap_length(time, run.whole())); });
 }
 
-int64_t Replay::saved_by_cause(IdleCause cause, size_t device) const {
+Saving Replay::saved_by_cause(IdleCause cause, size_t device) const {
   const Phases& phases = facts_->get<Phases>();
   const DeviceIdle& idle = facts_->get<Idle>().devices[device];
   Intervals idle_time = idle.time_of(cause);
@@ -378,7 +421,7 @@ int64_t Replay::saved_by_cause(IdleCause cause, size_t device) const {
   switch (cause) {
     case IdleCause::kUnknown:
     case IdleCause::kUntracedWork:
-    case IdleCause::kNoRequests: return 0;
+    case IdleCause::kNoRequests: return {};
     case IdleCause::kLaunchLatency: removal.launch_latency = true; break;
     case IdleCause::kDependency: removal.dependency_waits = true; break;
     case IdleCause::kCheckpoint: removal.host_time = phases.checkpoint; break;
@@ -396,17 +439,20 @@ int64_t Replay::saved_by_cause(IdleCause cause, size_t device) const {
       break;
   }
   const int64_t most = of_runs(idle_time);
-  return most == 0 ? 0 : std::min(most, saved_by(removal));
+  if (most == 0) return {};
+  const bool of_host = !removal.launch_latency && !removal.dependency_waits;
+  const int64_t least = of_host ? played(removal, false) : 0;
+  return (of_host ? Saving{least, least} : saved_by(removal)).up_to(most);
 }
 
-int64_t Replay::saved_by_communication(size_t device) const {
+Saving Replay::saved_by_communication(size_t device) const {
   const Devices& devices = facts_->get<Devices>();
   const int64_t most = of_runs(devices.devices[device].exposed_communication);
-  if (most == 0) return 0;
+  if (most == 0) return {};
   Removal removal;
   removal.activity.resize(devices.kind.size());
   for (size_t i = 0; i < devices.kind.size(); ++i) removal.activity[i] = devices.kind[i] == WorkKind::kCommunication;
-  return std::min(most, saved_by(removal));
+  return saved_by(removal).up_to(most);
 }
 
 }  // namespace profgpu

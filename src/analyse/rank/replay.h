@@ -6,6 +6,7 @@
 // removal the replay equals the recording.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 
 #include "analyse/rank/facts.h"
@@ -25,22 +26,31 @@ struct Removal {
   std::vector<bool> in_time;       ///< by ActivityId: is launched before its stream is free; empty: as recorded
 };
 
+/// Wall time of the measured steps that a change saves. If the trace has no waits of the host for the device, it may
+/// wait or work where the trace shows nothing of it: the most is saved if it waits, the least if it works.
+struct Saving {
+  int64_t least_ns = 0, most_ns = 0;
+  [[nodiscard]] Saving up_to(int64_t ns) const { return {std::min(least_ns, ns), std::min(most_ns, ns)}; }
+};
+
 class Replay {
  public:
   /// Wall time of the measured steps that the removal saves, from 0 to all of it. If the device still works after the
   /// steps' end, because the host ran ahead, steps take as long as the device in the long run: the saved share of that
   /// time then applies to the steps' wall time. So does that of steps with time between them.
-  [[nodiscard]] int64_t saved_by(const Removal& removal) const;
+  [[nodiscard]] Saving saved_by(const Removal& removal) const;
   /// Saving without the idle time of one cause on a device (index in Devices). At most that idle time, in the device's
   /// window (see DeviceIdle), so that savings of different causes never count the same nanosecond.
-  [[nodiscard]] int64_t saved_by_cause(IdleCause cause, size_t device) const;
+  [[nodiscard]] Saving saved_by_cause(IdleCause cause, size_t device) const;
   /// Saving if communication took no time; at most the device's exposed communication.
-  [[nodiscard]] int64_t saved_by_communication(size_t device) const;
+  [[nodiscard]] Saving saved_by_communication(size_t device) const;
 
   static Replay compute(const Facts& facts);
 
  private:
   struct Model;
+  /// With `unseen_waits`, the host waits for the device wherever it may.
+  [[nodiscard]] int64_t played(const Removal& removal, bool unseen_waits) const;
   [[nodiscard]] int64_t of_runs(const Intervals& time) const;
   const Facts* facts_ = nullptr;
   std::shared_ptr<const Model> model_;

@@ -13,7 +13,7 @@ TEST(Replay, WithNothingTakenOutIsTheRecording) {
   hand.range("ProfilerStep#0", 0, 100).kernel("a", 10, 15, 30, 60).kernel("b", 20, 25, 60, 120);
   const Trace trace = hand.build();
   const Facts facts(trace, {});
-  EXPECT_EQ(facts.get<Replay>().saved_by({}), 0);
+  EXPECT_EQ(facts.get<Replay>().saved_by({}).least_ns, 0);
 }
 
 // Two clocks that disagree: the kernel runs before its launch, and before the step that launched it.
@@ -22,7 +22,7 @@ TEST(Replay, AKernelFromBeforeTheStepSavesNothing) {
   hand.range("ProfilerStep#0", 100, 200).kernel("a", 110, 115, 120, 150).kernel("early", 150, 160, 50, 300);
   const Trace trace = hand.build();
   const Facts facts(trace, {});
-  EXPECT_EQ(facts.get<Replay>().saved_by({}), 0);
+  EXPECT_EQ(facts.get<Replay>().saved_by({}).least_ns, 0);
 }
 
 // One step that saves at its end: no gap between kernels, and idle time all the same.
@@ -32,7 +32,7 @@ TEST(Replay, ACheckpointAfterTheLastKernelCosts) {
   hand.range("save_checkpoint", 70, 190);
   const Trace trace = hand.build();
   const Facts facts(trace, {});
-  EXPECT_EQ(facts.get<Replay>().saved_by_cause(IdleCause::kCheckpoint, 0), 120000);
+  EXPECT_EQ(facts.get<Replay>().saved_by_cause(IdleCause::kCheckpoint, 0).least_ns, 120000);
 }
 
 // The call began while the kernel before still ran, and loads the module of the one that it launches.
@@ -43,7 +43,7 @@ TEST(Replay, ALongLaunchCosts) {
   hand.kernel("b", 60, 2200, 2205, 2300);
   const Trace trace = hand.build();
   const Facts facts(trace, {});
-  EXPECT_NEAR(static_cast<double>(facts.get<Replay>().saved_by_cause(IdleCause::kFirstUse, 0)), 2.12e6, 0.05e6);
+  EXPECT_NEAR(static_cast<double>(facts.get<Replay>().saved_by_cause(IdleCause::kFirstUse, 0).least_ns), 2.12e6, 0.05e6);
 }
 
 // Without marked steps the trace is one, and often ends as a wait does.
@@ -54,7 +54,7 @@ TEST(Replay, AWaitMayEndWithTheStep) {
   const Facts facts(trace, {});
   Removal removal;
   removal.activity = {false, true};
-  EXPECT_EQ(facts.get<Replay>().saved_by(removal), 129'000);
+  EXPECT_EQ(facts.get<Replay>().saved_by(removal).least_ns, 129'000);
 }
 
 TEST(Replay, WithoutAWaitTheTraceEndsWithTheDevice) {
@@ -64,7 +64,7 @@ TEST(Replay, WithoutAWaitTheTraceEndsWithTheDevice) {
   const Facts facts(trace, {});
   Removal removal;
   removal.activity = {false, true};
-  EXPECT_EQ(facts.get<Replay>().saved_by(removal), 129'000);
+  EXPECT_EQ(facts.get<Replay>().saved_by(removal).least_ns, 129'000);
 }
 
 /// Ten steps: 400 us of compute, then 300 of communication, and a kernel that waits for that, `release` later. The host
@@ -87,7 +87,7 @@ TEST(Replay, AStreamThatIsReleasedSlowlyWaitedAllTheSame) {
   for (const int64_t release : {2, 9, 11, 20, 60}) {
     const Trace trace = communicating(release, true);
     const Facts facts(trace, {});
-    const auto saved = static_cast<double>(facts.get<Replay>().saved_by_communication(0));
+    const auto saved = static_cast<double>(facts.get<Replay>().saved_by_communication(0).least_ns);
     EXPECT_NEAR(saved, 10 * 300'000.0, 10 * 6'000.0) << release;
   }
 }
@@ -108,13 +108,13 @@ TEST(Replay, WorkThatReleasesAnotherStreamMovesItAlthoughItsOwnGoesOn) {
   Removal removal;
   for (uint32_t i = 0; i < trace.activity.size(); ++i)
     removal.activity.push_back(trace.name(ActivityId(i)) == "slow");
-  EXPECT_NEAR(static_cast<double>(facts.get<Replay>().saved_by(removal)), 400'000, 12'000);
+  EXPECT_NEAR(static_cast<double>(facts.get<Replay>().saved_by(removal).least_ns), 400'000, 12'000);
 }
 
 TEST(Replay, WhereTheHostRunsAheadStepsTakeWhatTheDeviceTakes) {
   const Trace trace = communicating(5, false);
   const Facts facts(trace, {});
-  const double share = static_cast<double>(facts.get<Replay>().saved_by_communication(0)) /
+  const double share = static_cast<double>(facts.get<Replay>().saved_by_communication(0).least_ns) /
                        static_cast<double>(total_length(facts.get<Steps>().measured_time()));
   EXPECT_NEAR(share, 300.0 / 735, 0.02);
 }
@@ -126,7 +126,51 @@ TEST(Replay, LaunchesInTimeLeaveTheKernelsAlone) {
   for (int64_t i = 0; i < 99; ++i) hand.kernel("small", 2 + i * 20, 8 + i * 20, 12 + i * 20, 16 + i * 20);
   const Trace trace = hand.build();
   const Facts facts(trace, {});
-  EXPECT_NEAR(static_cast<double>(facts.get<Replay>().saved_by_cause(IdleCause::kHostBound, 0)), 98 * 16e3, 98 * 1e3);
+  const Saving saved = facts.get<Replay>().saved_by_cause(IdleCause::kHostBound, 0);
+  EXPECT_NEAR(static_cast<double>(saved.least_ns), 98 * 16e3, 98 * 1e3);
+}
+
+Saving saved_without(const Trace& trace, std::string_view kernel) {
+  const Facts facts(trace, {});
+  Removal removal;
+  for (uint32_t i = 0; i < trace.activity.size(); ++i)
+    removal.activity.push_back(trace.name(ActivityId(i)) == kernel);
+  return facts.get<Replay>().saved_by(removal);
+}
+
+// Three steps of 1 ms, whose kernel ends after 900 us. What the host does meanwhile is in the trace, or is not.
+TEST(Replay, AWaitThatIsNotRecordedIsPossible) {
+  for (const bool recorded : {true, false}) {
+    HandTrace hand;
+    for (int64_t i = 0; i < 3; ++i) {
+      const int64_t at = 1000 * i;
+      hand.range("ProfilerStep#" + std::to_string(i), at, at + 1000).kernel("slow", at + 10, at + 20, at + 30, at + 900);
+      if (recorded) hand.call("cudaDeviceSynchronize", at + 25, at + 905);
+    }
+    const Saving saved = saved_without(hand.build(), "slow");
+    EXPECT_NEAR(static_cast<double>(saved.most_ns), 3 * 870e3, 3 * 10e3);
+    EXPECT_EQ(saved.least_ns, recorded ? saved.most_ns : 0);
+  }
+}
+
+TEST(Replay, AHostThatWorksAllTheTimeDoesNotWait) {
+  HandTrace hand;
+  hand.range("ProfilerStep#0", 0, 1000).kernel("slow", 10, 20, 30, 900);
+  for (int64_t at = 30; at < 990; at += 20) hand.op("aten::add", at, at + 18);
+  EXPECT_EQ(saved_without(hand.build(), "slow").most_ns, 0);
+}
+
+// Whatever starts at once has not waited for the host.
+TEST(Replay, OfADeviceAloneTheHostIsUnknown) {
+  for (const int64_t apart : {2, 50}) {
+    HandTrace hand;
+    int64_t at = 100;
+    for (int i = 0; i < 20; ++i, at += 100 + apart)
+      hand.orphan(i % 2 == 0 ? "slow" : "other", at, at + 100);
+    const Saving saved = saved_without(hand.build(), "slow");
+    EXPECT_NEAR(static_cast<double>(saved.most_ns), 10 * 100e3, 10 * 2e3) << apart;
+    EXPECT_NEAR(static_cast<double>(saved.least_ns), apart == 2 ? 10 * 100e3 : 0, 10 * 2e3) << apart;
+  }
 }
 
 }  // namespace

@@ -418,11 +418,11 @@ class RooflineMaker {
     const std::string_view source = limits_.device->source;
     add(too_fast_ns_,
         limits_.measured
-            ? fmt::format("products that are faster than the peak rates in {}, and do not count: measure these again",
+            ? fmt::format("GEMMs that are faster than the peak rates in {}, and do not count: measure these again",
                           source.substr(0, source.find(';')))   // the file, without what the table adds
-            : "products that are faster than the peak rate of their precision, as with sums in FP16, and do not count");
+            : "GEMMs that are faster than the peak rate of their precision, as with sums in FP16, and do not count");
     if (limits_.device->clock_mhz > 0)
-      add(boosted_ns_, fmt::format("products above the data sheet's rate: the clock was higher than its {} MHz",
+      add(boosted_ns_, fmt::format("GEMMs above the data sheet's rate: the clock was higher than its {} MHz",
                                    format_count(limits_.device->clock_mhz)));
   }
 

@@ -118,7 +118,7 @@ TEST(Roofline, AProductAboveTheDataSheetHasAHigherClock) {
   EXPECT_FALSE(r.mfu_is_lower_bound());
   ASSERT_EQ(r.missing.size(), 1U);
   EXPECT_EQ(r.missing[0],
-            "100 % of kernel time is in products above the data sheet's rate: the clock was higher than its 1,830 MHz");
+            "100 % of kernel time is in GEMMs above the data sheet's rate: the clock was higher than its 1,830 MHz");
 }
 
 TEST(Roofline, AProductThatNoClockExplainsIsNotMasked) {
@@ -128,7 +128,7 @@ TEST(Roofline, AProductThatNoClockExplainsIsNotMasked) {
   const Roofline& r = t.facts.get<Roofline>();
   EXPECT_FALSE(r.mfu_pct);
   ASSERT_GE(r.missing.size(), 1U);
-  EXPECT_EQ(r.missing[0], "100 % of kernel time is in products that are faster than the peak rate of their precision, as "
+  EXPECT_EQ(r.missing[0], "100 % of kernel time is in GEMMs that are faster than the peak rate of their precision, as "
                           "with sums in FP16, and do not count");
 }
 
@@ -143,7 +143,7 @@ TEST(Roofline, AProductAboveMeasuredPeaksShowsThatTheseAreTooLow) {
   const WorkedTrace t(hand.build(), {product_of_hundred()}, std::move(options));
   const Roofline& r = t.facts.get<Roofline>();
   ASSERT_GE(r.missing.size(), 1U);
-  EXPECT_EQ(r.missing[0], "100 % of kernel time is in products that are faster than the peak rates in peaks.json, and do "
+  EXPECT_EQ(r.missing[0], "100 % of kernel time is in GEMMs that are faster than the peak rates in peaks.json, and do "
                           "not count: measure these again");
 }
 

@@ -103,6 +103,7 @@ TEST(Advice, OfCallsThatTakeLongToLaunch) {
   const Finding f = finding(slow, "device-waits");
   EXPECT_TRUE(f.what.starts_with("launching calls take long: cudaLaunchKernel, 450 µs")) << f.what;
   EXPECT_FALSE(f.cost_ns);
+  for (const std::string& e : f.evidence) EXPECT_FALSE(contains(e, "saves")) << e;
   for (const std::string& fix : f.fix) EXPECT_FALSE(contains(fix, "wait_event")) << fix;
   EXPECT_TRUE(diagnosis(slow).verdict.text.starts_with("Launching calls take long")) << diagnosis(slow).verdict.text;
   EXPECT_TRUE(contains(finding(slow, "low-gpu-utilization").why, "aunching calls"));

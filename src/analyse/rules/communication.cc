@@ -67,8 +67,7 @@ Fixes deepspeed_fixes(const Parallelism& way) {
 
 Fixes tensor_fixes(const Parallelism& way) {
   Fixes fixes = {"add sequence parallelism (Megatron: --sequence-parallel; PyTorch: SequenceParallel())",
-                 "overlap tensor parallelism with the matrix products (Megatron: --tp-comm-overlap; PyTorch: async "
-                 "TP)"};
+                 "overlap tensor parallelism with the GEMMs (Megatron: --tp-comm-overlap; PyTorch: async TP)"};
   if (way.counts.of(CollectiveOp::kReduceScatter).calls > 0) fixes.erase(fixes.begin());
   const bool across = way.hosts_per_group.value_or(1) > 1;
   fixes.insert(across ? fixes.begin() : fixes.end(),
@@ -154,7 +153,7 @@ void describe_exposed_communication(const Measured& m, Finding& f) {
     f.evidence.push_back(fmt::format("{} {}: {} calls, {} exposed", rows[i].name, rows[i].dtype, rows[i].calls,
                                      format_duration(static_cast<double>(rows[i].exposed_ns))));
   f.where = exposed_places(m);
-  set_cost(f, m.wall_ns(), m.saved_by_communication());
+  set_saving(m, m.saved_by_communication(), f);
 }
 
 // Time in which the rank only sends to other stages and receives, percent of a step.
@@ -355,7 +354,7 @@ extern const Rule kExposedCommunication = {
         "bf16 or fp16 compression hooks; PowerSGD on slow links",
         "FSDP: backward_prefetch, forward_prefetch, limit_all_gathers; wrap whole blocks; hybrid sharding across nodes",
         "DeepSpeed: overlap_comm: true; reduce_bucket_size, allgather_bucket_size; ZeRO stage 1 or 2 instead of 3",
-        "tensor parallelism within a node only; sequence parallelism; overlap with the matrix products",
+        "tensor parallelism within a node only; sequence parallelism; overlap with the GEMMs",
         "pipeline parallelism: more micro-batches, interleaved or zero-bubble schedules, balanced stages",
         "expert and embedding parallelism: overlap the exchange with local work, within a node, in bf16 or fp8",
         "larger batch per GPU: more compute for the same bytes",

@@ -194,7 +194,7 @@ void set_copies(const Measured& m, const Copies& copies, Finding& f) {
   }
   Removal removal;
   removal.activity = copies.which;
-  set_cost(f, m.wall_ns(), std::min(total_length(exposed_part(m, copies)), m.replay().saved_by(removal)));
+  set_saving(m, m.replay().saved_by(removal).up_to(total_length(exposed_part(m, copies))), f);
 }
 
 // Of the copies' time, what goes to the device.

@@ -82,8 +82,7 @@ void set_job_cost(Finding& f, const WhatIf& change) {
 
 // With missing ranks or records waiting looks like transfer: the cost is known if that makes little difference.
 bool known_well(const WhatIf& w) {
-  const int64_t step_ns = w.recorded_step_ns(), open_ns = w.most_saved_ns_per_step - w.saved_ns_per_step;
-  return open_ns <= std::max(step_ns / 100, w.saved_ns_per_step / 4);
+  return is_known_well(w.recorded_step_ns(), {w.saved_ns_per_step, w.most_saved_ns_per_step});
 }
 
 // The job may save less than one rank's communication time.
@@ -108,7 +107,7 @@ void cost_of_job(const Evidence& evidence, std::vector<RuleFinding>& findings) {
     if (m == nullptr) continue;
     if (cost.first != nullptr)
       if (const WhatIf* w = cost.first(job)) set_job_cost(f, *w);
-    if (const WhatIf* less = find_what_if(job.what_if_less, rule->id))
+    if (const WhatIf* less = find_what_if(job.what_if_less, rule->id); less != nullptr && f.cost_ns)
       set_cost(f, m->wall_ns, less->saved_ns_per_step * f.steps);
     if (cost.change.empty()) continue;
     const WhatIf* other = find_what_if(job.what_if, cost.change);
@@ -278,7 +277,7 @@ std::optional<Finding> finding_of_rank(const Rule& rule, const std::vector<Measu
   f.ranks = {worst->rank()};
   f.steps = worst->steps();
   if (rule.cause && worst->has_device()) {
-    set_cost(f, worst->wall_ns(), worst->own_saved_by_cause(*rule.cause));
+    set_saving(*worst, worst->own_saved_by_cause(*rule.cause), f);
     f.where = worst->places_in_gaps(*rule.cause);
   }
   rule.rank.describe(*worst, f);

@@ -322,10 +322,10 @@ void describe_unfused_attention(const Measured& m, Finding& f) {
   const Chosen c = unfused_attention(m);
   const std::string time = per_step_text(m, c.ns);
   f.what = fmt::format("attention writes its scores to memory: {:.0f} % of kernel time", *f.value);
-  f.why = fmt::format("Scaling, masking and softmax between the two products of attention take {}. A fused kernel "
+  f.why = fmt::format("Scaling, masking and softmax between the two GEMMs of attention take {}. A fused kernel "
                       "keeps the scores on the chip.",
                       time);
-  f.evidence.push_back(fmt::format("{} kernels between batched products", c.kernels.size()));
+  f.evidence.push_back(fmt::format("{} kernels between batched GEMMs", c.kernels.size()));
   show_kernels(m, c.kernels, f);
   price(m, c, c.ns, f);
 }
@@ -501,8 +501,7 @@ std::string padding_text(const Measured& m, const Misaligned& all) {
 void describe_misaligned_gemm(const Measured& m, Finding& f) {
   const Trace& trace = m.trace();
   const Misaligned all = misaligned_gemm(m);
-  f.what = fmt::format("matrix products with sizes that aren't multiples of {} take {:.0f} % of kernel time", all.step,
-                       *f.value);
+  f.what = fmt::format("GEMMs with sizes that aren't multiples of {} take {:.0f} % of kernel time", all.step, *f.value);
   const std::string_view cores = device_words(m).tensor_cores;
   f.why = fmt::format("{}{} load 16 bytes at a time and work on whole tiles: other sizes are padded or use slower "
                       "kernels.",
@@ -570,10 +569,10 @@ extern const Rule kUnfusedAttention = {
     .threshold = 5,
     .of_kernels = true,
     .meaning =
-        "Attention written as product, softmax, product stores a matrix of sequence length squared for each head and "
+        "Attention written as GEMM, softmax, GEMM stores a matrix of sequence length squared for each head and "
         "reads it several times. Fused attention never writes it.",
     .computation =
-        "Value: share of compute kernel time in softmax kernels between two batched products on a stream, and in the "
+        "Value: share of compute kernel time in softmax kernels between two batched GEMMs on a stream, and in the "
         "elementwise kernels and copies among them. Cost: replay of the trace without these kernels.",
     .advice = {
         "torch.nn.functional.scaled_dot_product_attention(q, k, v, …): flash, memory-efficient and cuDNN backends",
@@ -644,21 +643,21 @@ extern const Rule kLayoutCopies = {
 
 extern const Rule kMisalignedGemm = {
     .id = "misaligned-gemm",
-    .summary = "sizes of matrix products don't suit tensor cores",
+    .summary = "sizes of GEMMs don't suit tensor cores",
     .unit = "%",
     .threshold = 5,
     .of_kernels = true,
     .meaning =
-        "Tensor cores load 16 bytes at a time, 8 elements of 16 bits. Products of other sizes are padded or fall back "
+        "Tensor cores load 16 bytes at a time, 8 elements of 16 bits. GEMMs of other sizes are padded or fall back "
         "to kernels that load element by element, up to several times slower.",
     .computation =
-        "Value: share of compute kernel time in 16- and 8-bit products with weights (mm, addmm, _scaled_mm) whose "
+        "Value: share of compute kernel time in 16- and 8-bit GEMMs with weights (mm, addmm, _scaled_mm) whose "
         "inner dimensions, as recorded, are not multiples of 8 (16 for 8 bits). Needs record_shapes=True. Cost: replay of "
-        "the trace with these kernels at 90 % of their limit, or of what products reach at most where the vendor "
+        "the trace with these kernels at 90 % of their limit, or of what GEMMs reach at most where the vendor "
         "publishes that, times the part of the device that their grids fill; none where the device isn't known.",
     .advice = {
         "vocabulary: pad_to_multiple_of=64; hidden and feed-forward sizes as multiples of 64 or 128",
-        "last layer: add a few unused classes and drop them after the product",
+        "last layer: add a few unused classes and drop them after the GEMM",
         "FP8: multiples of 16 in all dimensions, as _scaled_mm requires",
     },
     .by_framework = {

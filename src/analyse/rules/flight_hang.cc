@@ -93,12 +93,16 @@ std::string missing_dumps(const FlightReport& flight) {
   return fmt::format("{} of {} ranks have no dump here", flight.without_dump.size(), flight.world_size.value_or(0));
 }
 
+// All ranks that it is a call of are in it.
+bool is_whole(const FlightWait& w) { return w.missing.empty() && w.behind.empty() && w.completed.empty(); }
+
 // No rank is a suspect: the call that all its ranks are in.
 std::string where_it_hangs(const FlightReport& flight) {
   const bool known = !flight.most_without_dump();
-  const auto whole = std::ranges::find_if(flight.waits, [&](const FlightWait& w) {
-    return known && w.missing.empty() && w.behind.empty() && w.completed.empty();
-  });
+  const auto whole = std::ranges::find_if(flight.waits, [&](const FlightWait& w) { return known && is_whole(w); });
+  if (known && flight.waits.size() > 1 && std::ranges::all_of(flight.waits, is_whole))
+    return fmt::format("{} are in {} calls that all their ranks have made, such as {}, and none ends",
+                       ranks_text(waiting_ranks(flight)), flight.waits.size(), wait_text(flight.waits.front()));
   const FlightWait& w = whole != flight.waits.end() ? *whole : flight.waits.front();
   const bool one = w.waiting.size() == 1;
   if (!known) return fmt::format("{} {} in {}", ranks_text(w.waiting), one ? "waits" : "wait", wait_text(w));
@@ -156,10 +160,11 @@ void explain_hang(const FlightReport& flight, size_t waiting, Finding& f) {
     f.fix = {"give analyze the folder with the dumps of all ranks"};
   } else {
     f.why =
-        "No rank is missing and none is behind: the network, a link or a GPU does not do its part, or the dumps were "
-        "written while the job ran.";
+        "No rank is missing and none is behind, so these records don't show which one holds up the others: the network, a "
+        "link or a GPU does not do its part, or the dumps were written while the job ran.";
     f.fix = {"Xid messages and link errors on the hosts: profgpu doctor; ibstat, ethtool -S",
-             "run again with NCCL_DEBUG=INFO and give that log to analyze"};
+             "on each rank while it hangs, run py-spy dump --pid PID, and compare: one that is elsewhere is the one to look at",
+             "run again with NCCL_DEBUG=INFO and TORCH_NCCL_TRACE_CPP_STACK=1, and give that log and the dumps to analyze"};
   }
 }
 
@@ -208,7 +213,24 @@ std::string flight_sentence(const FlightReport& flight) {
                        waiting == 1 ? "another rank waits" : fmt::format("{} other ranks wait", waiting));
   if (blamed_mismatch(flight) == nullptr && flight.most_without_dump())
     return fmt::format("{}; {}: give analyze the folder with the dumps of all ranks.", what, missing_dumps(flight));
-  return what + ": the job hangs there.";
+  what += ": the job hangs there.";
+  if (blamed_mismatch(flight) == nullptr) what += " These records don't show which rank, link or GPU is the cause.";
+  return what;
+}
+
+std::string sentence_of_no_hang(const FlightReport& flight) {
+  if (flight.last_calls.empty() || flight.most_without_dump())
+    return "No rank was waiting in a collective when these dumps were written. Have them written while the job hangs, or "
+           "record a run with `profgpu run --trace`.";
+  const std::string& one = flight.last_calls.front();
+  const size_t more = flight.last_calls.size() - 1;
+  const std::string what =
+      more > 0 ? fmt::format("their last calls, {} and {} more", one, more) : "their last call, " + one;
+  return fmt::format(
+      "No rank was waiting in a collective when these dumps were written: all have completed {}. If the job hung then, it "
+      "hangs outside of collectives: compare the ranks' stacks (py-spy dump --pid PID) and look for Xid messages (profgpu "
+      "doctor).",
+      what);
 }
 
 }  // namespace profgpu

@@ -168,7 +168,7 @@ void describe_full_precision_gemm(const Measured& m, Finding& f) {
   const DeviceProperties d = m.trace().properties(m.device().id);
   const bool half_alone = !is_amd(d) && d.compute_major < 8;
   f.what = fmt::format("{:.0f} % of matrix and convolution time runs without tensor cores", *f.value);
-  f.why = fmt::format("{} has tensor cores, several times as fast at matrix products in {}.", d.name,
+  f.why = fmt::format("{} has tensor cores, several times as fast at matrix multiplications in {}.", d.name,
                       half_alone ? "fp16" : "bf16, fp16 or TF32");
   if (is_amd(d)) describe_float32_on_amd(m, f);
   if (half_alone) advise_half(m.facts().get<Frameworks>(), f);
@@ -290,7 +290,7 @@ extern const Rule kFullPrecisionGemm = {
     .threshold = 50,
     .of_kernels = true,
     .meaning =
-        "Matrix products, convolutions and attention run in full float32 on the ordinary units. With tensor cores, "
+        "Matrix multiplications, convolutions and attention run in full float32 on the ordinary units. With tensor cores, "
         "reduced precision does the same work 3 to 16 times as fast and halves memory traffic.",
     .computation =
         "Value: share of the time of gemm, convolution and attention kernels whose names show no tensor-core "

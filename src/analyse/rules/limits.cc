@@ -149,7 +149,7 @@ ProductWords words_of(const Measured& m, const SlowKernels& slow) {
   };
   if (all("attention")) return {"attention", "takes", "its"};
   if (all("convolutions")) return {"convolutions", "take", "their"};
-  return {"matrix products", "take", "their"};
+  return {"GEMMs", "take", "their"};
 }
 
 // "708 TFLOP/s in bf16"; of the precisions of these whose achievable rate is known.
@@ -177,7 +177,7 @@ void describe_slow_products(const Measured& m, Finding& f) {
   f.why = fmt::format("For their FLOPs these kernels need {} of their time at the peak rates of {}.",
                       format_percent(least_pct(slow), 0), limits.name);
   if (const std::string rates = achievable_rates(m, slow); !rates.empty())
-    f.why += fmt::format(" Products reach at most {} ({}).", rates, limits.achievable_source);
+    f.why += fmt::format(" GEMMs reach at most {} ({}).", rates, limits.achievable_source);
   for (size_t i = 0; i < std::min(kNamedOps, slow.ops.size()); ++i) {
     const SlowOp& op = slow.ops[i];
     const std::optional<SizeReason> reason = reason_of(m, op);
@@ -324,14 +324,14 @@ void set_cost_at_limit(const Measured& m, const std::vector<ActivityId>& kernels
 
 extern const Rule kSlowProducts = {
     .id = "slow-products",
-    .summary = "matrix products far from what the device can do",
+    .summary = "GEMMs, convolutions or attention far from what the device can do",
     .unit = "%",
     .threshold = 5,
     .severity = Severity::kInfo,
     .severe = 10,
     .of_kernels = true,
     .meaning =
-        "Matrix products, convolutions and attention come near the device's peak rate at sizes that suit it. Less than "
+        "GEMMs, convolutions and attention come near the device's peak rate at sizes that suit it. Less than "
         "half means that sizes leave parts of it unused, that the precision is slower than need be, or that the library "
         "chose a slow kernel.",
     .computation =
@@ -344,7 +344,7 @@ extern const Rule kSlowProducts = {
         "sizes in multiples of 64, better of 128 and 256; larger batches",
         "torch.autocast(\"cuda\", dtype=torch.bfloat16); TF32 for what stays in float32",
         "torch.compile(model, mode=\"max-autotune\") tries kernels; torch.backends.cudnn.benchmark = True",
-        "join small products: QKV in one, torch.bmm or grouped products for experts and adapters",
+        "join small GEMMs: QKV in one, torch.bmm or grouped GEMMs for experts and adapters",
         "the device's clocks during the job: profgpu log, and pass the samples to analyze",
     },
     .rank = {.value = [](const Measured& m) { return slow_pct(m, kSlowProducts, Bound::kCompute); },
@@ -387,10 +387,10 @@ extern const Rule kLowMfu = {
     .below = true,
     .severity = Severity::kInfo,
     .meaning =
-        "Model FLOPs utilization is the share of the device's peak rate that a run's products use. Small models, small "
-        "batches and models without large products leave most of it unused, however busy the device is.",
+        "Model FLOPs utilization is the share of the device's peak rate that a run's GEMMs, convolutions and attention use. Small models, small "
+        "batches and models without large GEMMs leave most of it unused, however busy the device is.",
     .computation =
-        "Value: time that the products of the measured steps, without recomputation, take at the peak rates of their "
+        "Value: time that GEMMs, convolutions and attention of the measured steps, without recomputation, take at the peak rates of their "
         "precisions, as a share of the steps' wall time. Needs a known limit for 70 % of kernel time. Silent where kernels "
         "whose FLOPs are not known could raise it to the threshold. No cost: other "
         "findings and `--section distance` have what it is made of.",

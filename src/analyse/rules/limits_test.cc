@@ -56,6 +56,24 @@ TEST(SlowProducts, CostAtMostWhatReachingNineTenthsOfTheLimitSaves) {
   EXPECT_EQ(found(findings, "memory-bound"), nullptr);
 }
 
+// What a step does after its last launch, nothing in the trace shows: it waits, or works as long as before.
+TEST(SlowProducts, CostIsUnknownIfTheTraceHasNoWaits) {
+  HandTrace hand;
+  for (int64_t t = 0; t < kSteps * 1000; t += 1000)
+    hand.range("ProfilerStep#" + std::to_string(t / 1000), t, t + 1000)
+        .shaped_op("aten::mm", t + 10, t + 20, "[[4096, 2048], [2048, 4096]]", "[\"c10::BFloat16\", \"c10::BFloat16\"]")
+        .kernel(kGemm, t + 11, t + 12, t + 30, t + 930);
+  const std::vector<Finding> findings = findings_of(hand, kHundred);
+  const Finding* f = found(findings, "slow-products");
+  ASSERT_NE(f, nullptr);
+  EXPECT_FALSE(f->cost_ns);
+  EXPECT_EQ(f->why.find("saves nothing"), std::string::npos) << f->why;
+  const auto gives_reason = [](const std::string& e) {
+    return e.ends_with("at most: the trace doesn't show when the host waits for the device");
+  };
+  EXPECT_TRUE(std::ranges::any_of(f->evidence, gives_reason)) << f->evidence.back();
+}
+
 // 153 blocks on 132 multiprocessors take as long as 264.
 TEST(SlowProducts, NameWavesThatAreMostlyEmpty) {
   const auto evidence = [](int32_t blocks) -> std::string {
@@ -117,7 +135,7 @@ TEST(SlowProducts, GoByWhatProductsAchieve) {
   const std::vector<Finding> findings = findings_of(hand, slow, 0, mi300x());
   const Finding* f = found(findings, "slow-products");
   ASSERT_NE(f, nullptr);
-  EXPECT_TRUE(f->what.starts_with("matrix products at less than half of the rate that AMD measures at most take")) << f->what;
+  EXPECT_TRUE(f->what.starts_with("GEMMs at less than half of the rate that AMD measures at most take")) << f->what;
   const double most_ns = kSteps * 900'000 * (1 - 0.25 / 0.9);
   EXPECT_LE(static_cast<double>(*f->cost_ns), 1.01 * most_ns);
   EXPECT_GT(static_cast<double>(*f->cost_ns), 0.8 * most_ns);
@@ -140,7 +158,7 @@ TEST(SlowProducts, OfNarrowWeightsAreNotMadeFasterByLargerBatches) {
   work.product = {1, 131072, 32, 1024};
   const auto [said, fix] = reason_on_mi300x(work, "aten::mm", kTensile);
   EXPECT_TRUE(said.ends_with("skinny: one side is 32, and 88 % of the kernel's tiles is padding")) << said;
-  EXPECT_TRUE(fix.starts_with("join products that read the same input")) << fix;
+  EXPECT_TRUE(fix.starts_with("join GEMMs that read the same input")) << fix;
   work.product = {1, 32, 4096, 1024};
   EXPECT_TRUE(reason_on_mi300x(work, "aten::mm", kTensile).second.starts_with("larger batches"));
 }
@@ -191,7 +209,7 @@ TEST(MemoryBound, OfProductsOfFewBlocksSaysWhatIsIdle) {
   const std::vector<Finding> findings = findings_of(hand, work, 8, mi300x());
   const Finding* f = found(findings, "memory-bound");
   ASSERT_NE(f, nullptr);
-  EXPECT_EQ(f->verdict, "Matrix products that keep 8 of 304 compute units busy take 90 % of the time.");
+  EXPECT_EQ(f->verdict, "GEMMs that keep 8 of 304 compute units busy take 90 % of the time.");
 }
 
 TEST(MemoryBound, NamesInputsThatLieInDifferentOrders) {

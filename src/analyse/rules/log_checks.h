@@ -36,5 +36,7 @@ void set_log_cost(Finding& f, const LogReport& log, double iteration_ns);
 std::optional<Finding> flight_hang(const Rule& rule, const FlightReport& flight, double threshold);
 /// Who hangs and who waits, of a report that hangs.
 std::string flight_sentence(const FlightReport& flight);
+/// Of dumps in which no rank waits.
+std::string sentence_of_no_hang(const FlightReport& flight);
 
 }  // namespace profgpu

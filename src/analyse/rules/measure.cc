@@ -169,7 +169,7 @@ std::vector<Place> host_places(const Measured& m) {
 
 // Of the device's compute kernels.
 std::string largest_category(const Measured& m) {
-  constexpr std::array kWords = {"matrix products", "convolutions", "attention", "normalization",
+  constexpr std::array kWords = {"GEMMs", "convolutions", "attention", "normalization",
                                  "elementwise operations", "reductions", "embeddings", "the optimizer", "copies"};
   std::array<int64_t, static_cast<size_t>(KernelCategory::kOther) + 1> by_category{};
   for (const KernelRow& k : m.facts().get<Kernels>().rows)
@@ -420,6 +420,19 @@ void set_cost(Finding& finding, int64_t wall_ns, int64_t cost_ns) {
   finding.cost_pct = percent_of(cost_ns, wall_ns);
 }
 
+bool is_known_well(int64_t whole_ns, const Saving& saving) {
+  return saving.most_ns - saving.least_ns <= std::max(whole_ns / 100, saving.least_ns / 4);
+}
+
+void set_saving(const Measured& measured, const Saving& saving, Finding& finding) {
+  if (is_known_well(measured.wall_ns(), saving)) return set_cost(finding, measured.wall_ns(), saving.least_ns);
+  const std::string least =
+      saving.least_ns > 0 ? per_step_text(measured, saving.least_ns) + " at least, " : "";
+  finding.evidence.push_back(fmt::format(
+      "saves {}{} at most: the trace doesn't show when the host waits for the device",
+      least, per_step_text(measured, saving.most_ns)));
+}
+
 void set_kernel_cost(const Measured& measured, const std::vector<ActivityId>& kernels, int64_t kernels_ns,
                      int64_t less_ns, Finding& finding) {
   const Trace& trace = measured.trace();
@@ -427,7 +440,7 @@ void set_kernel_cost(const Measured& measured, const std::vector<ActivityId>& ke
   removal.activity.resize(trace.activity.size());
   for (const ActivityId a : kernels) removal.activity[a.value] = true;
   removal.left = 1 - static_cast<double>(less_ns) / static_cast<double>(std::max<int64_t>(kernels_ns, 1));
-  set_cost(finding, measured.wall_ns(), std::min(less_ns, measured.replay().saved_by(removal)));
+  set_saving(measured, measured.replay().saved_by(removal).up_to(less_ns), finding);
   const std::vector<WorkKind>& kind = measured.facts().get<Devices>().kind;
   Intervals own, others;   // compute
   for (ActivityId a = measured.device().begin; a < measured.device().end; ++a)

@@ -54,8 +54,8 @@ class Measured {
   /// Idle or exposed time of the measured steps: upper bound of the cost of all waiting.
   [[nodiscard]] int64_t waiting_ns() const;
   /// Time that the steps would save without the cause on this device.
-  [[nodiscard]] int64_t saved_by_cause(IdleCause cause) const { return replay().saved_by_cause(cause, device_); }
-  [[nodiscard]] int64_t saved_by_communication() const { return replay().saved_by_communication(device_); }
+  [[nodiscard]] int64_t saved_by_cause(IdleCause cause) const { return replay().saved_by_cause(cause, device_).least_ns; }
+  [[nodiscard]] Saving saved_by_communication() const { return replay().saved_by_communication(device_); }
   /// The part of a kernel's time or count that averages include: all of it, or that without warm-up steps.
   [[nodiscard]] int64_t counted(int64_t all, int64_t steady) const { return all_measured_ ? all : steady; }
   [[nodiscard]] IdleCause largest_idle_cause() const;
@@ -91,8 +91,10 @@ class Measured {
     return percent_of(std::max<int64_t>(0, idle_ns(cause) - not_own_ns(cause)), window_ns());
   }
   /// Likewise, what the steps would save.
-  [[nodiscard]] int64_t own_saved_by_cause(IdleCause cause) const {
-    return std::max<int64_t>(0, saved_by_cause(cause) - not_own_ns(cause));
+  [[nodiscard]] Saving own_saved_by_cause(IdleCause cause) const {
+    const int64_t others_ns = not_own_ns(cause);
+    const Saving all = replay().saved_by_cause(cause, device_);
+    return {std::max<int64_t>(0, all.least_ns - others_ns), std::max<int64_t>(0, all.most_ns - others_ns)};
   }
 
  private:
@@ -128,6 +130,10 @@ class Measured {
 void see(Finding& finding, const Interval& stretch);
 /// Sets the cost, also as percent of `wall_ns`, the rank's measured steps.
 void set_cost(Finding& finding, int64_t wall_ns, int64_t cost_ns);
+/// Whether bounds of a saving are close enough to call the least of them the cost.
+bool is_known_well(int64_t whole_ns, const Saving& saving);
+/// Sets what the measured steps save as the cost, or gives the reason why that is not known.
+void set_saving(const Measured& measured, const Saving& saving, Finding& finding);
 
 /// Sets the cost of kernels that take `kernels_ns` together if they took `less_ns` less, and where in the rank's lane.
 void set_kernel_cost(const Measured& measured, const std::vector<ActivityId>& kernels, int64_t kernels_ns,

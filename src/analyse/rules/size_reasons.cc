@@ -112,8 +112,8 @@ std::optional<SizeReason> skinny(const ProductSizes& p, std::string_view kernel)
   const bool few_weights = p.n < p.m && p.m >= kManyRows;
   return SizeReason{fmt::format("skinny: one side is {}{}", shorter, in_tiles),
                     {few_weights
-                         ? "join products that read the same input (wider weights), or fuse it with its neighbors"
-                         : "larger batches, or several small products in one (torch.bmm, grouped products)"}};
+                         ? "join GEMMs that read the same input (wider weights), or fuse it with its neighbors"
+                         : "larger batches, or several small GEMMs in one (torch.bmm, grouped GEMMs)"}};
 }
 
 std::optional<SizeReason> product_reason(const Measured& m, const SlowOp& op) {
@@ -128,8 +128,8 @@ std::optional<SizeReason> product_reason(const Measured& m, const SlowOp& op) {
   if (product.k < kShortInner)
     return SizeReason{fmt::format("the inner size is only {}", product.k),
                       {product.batch > 1
-                           ? "a fused kernel for what surrounds these small products, such as attention"
-                           : "join products with small inner sizes: several heads, adapters or experts in one"}};
+                           ? "a fused kernel for what surrounds these small GEMMs, such as attention"
+                           : "join GEMMs with small inner sizes: several heads, adapters or experts in one"}};
   if (auto few = too_few_tiles(m, op)) return few;
   return uneven_waves(m, op);
 }
@@ -188,8 +188,8 @@ std::optional<SizeReason> miopen_fallback(const Measured& m, const SlowOp& op) {
   if (family_of(m, op) != "convolutions") return std::nullopt;
   const bool naive = run_has(m, op.kernel, "naive_conv");
   if (!naive && !run_has(m, op.kernel, "Im2d2Col")) return std::nullopt;
-  return SizeReason{naive ? "MIOpen's naive kernel: it found no tuned one" : "MIOpen's im2col and a product: it found no "
-                                                                             "tuned convolution",
+  return SizeReason{naive ? "MIOpen's naive kernel: it found no tuned one" : "MIOpen's im2col and a GEMM: it found no tuned "
+                                                                             "convolution",
                     {"MIOPEN_FIND_MODE=1 has MIOpen try all its kernels for each size, once; MIOPEN_FIND_ENFORCE=3 tunes "
                      "them",
                      "install MIOpen's kernel database for the device, such as miopen-hip-gfx942kdb",

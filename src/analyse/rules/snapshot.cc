@@ -242,8 +242,8 @@ void describe_workspace(const Measured& m, Finding& f) {
   f.what = fmt::format("workspaces of libraries hold {} {}{}", bytes_words(row.bytes), held_when(s), focus_words(s));
   f.why = fmt::format("That is {} of {}, in {} blocks: one for each stream and handle.", format_percent(row.peak_pct),
                       s.history_recorded ? "the peak" : "what is held", format_count(row.blocks));
-  f.fix = {"CUBLAS_WORKSPACE_CONFIG=:16:8 (less memory, some products slower)",
-           "fewer streams that run matrix products; torch.backends.cudnn.benchmark_limit for convolutions"};
+  f.fix = {"CUBLAS_WORKSPACE_CONFIG=:16:8 (less memory, some GEMMs slower)",
+           "fewer streams that run GEMMs; torch.backends.cudnn.benchmark_limit for convolutions"};
 }
 
 std::optional<double> pinned_growth_value(const Measured& m) {
@@ -403,7 +403,7 @@ extern const Rule kOversizedWorkspace = {
         {
             "CUBLAS_WORKSPACE_CONFIG=:16:8",
             "torch.backends.cudnn.benchmark = False while memory is short",
-            "fewer streams with matrix products of their own",
+            "fewer streams with GEMMs of their own",
         },
     .seen = {Locator::At::kMemoryPeak, {}},
     .rank = {.value = workspace_value, .describe = describe_workspace, .host_alone = true},

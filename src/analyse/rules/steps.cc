@@ -210,7 +210,7 @@ void describe_python_gc(const Measured& m, Finding& f) {
   if (!m.has_device()) return set_cost(f, m.wall_ns(), total_length(collections));
   Removal removal;
   removal.host_time = collections;
-  set_cost(f, m.wall_ns(), m.replay().saved_by(removal));
+  set_cost(f, m.wall_ns(), m.replay().saved_by(removal).least_ns);
   Intervals idle;
   for (const Gap& gap : m.gaps()) append(idle, gap.time());
   place_in_lane(m, intersect(collections, idle), f);

@@ -26,7 +26,7 @@ void describe_long_launch(const Measured& m, const LongLaunch& launch, Finding& 
                       m.device_label(), format_percent(*f.value));
   f.fix = {"fewer, larger launches: larger batches, fused operators",
            "record the host with stacks or a CPU profiler: what does that call do?"};
-  f.cost_ns.reset(), f.cost_pct.reset();
+  f.cost_ns.reset(), f.cost_pct.reset(), f.evidence.clear();   // those of a wait on the device
 }
 
 void describe_device_waits(const Measured& m, Finding& f) {

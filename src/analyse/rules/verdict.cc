@@ -304,9 +304,7 @@ ReportVerdict verdict(const Evidence& evidence, const std::vector<RuleFinding>& 
   const bool only_logs = evidence.first_device() == nullptr && evidence.telemetry.empty() && !evidence.logs.empty();
   if (only_logs) return verdict_of_log(evidence.logs.front(), findings);
   if (evidence.ranks.empty() && evidence.telemetry.empty() && evidence.flight)
-    return {"No rank was waiting in a collective when these dumps were written. Have them written while the job hangs, "
-            "or record a run with `profgpu run --trace`.",
-            VerdictKind::kInconclusive};
+    return {sentence_of_no_hang(*evidence.flight), VerdictKind::kInconclusive};
   if (evidence.ranks.empty()) {
     const std::string samples = verdict_of_samples(evidence.telemetry, findings);
     if (samples.empty())

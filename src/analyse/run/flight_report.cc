@@ -369,6 +369,12 @@ FlightReport flight_report(const std::vector<std::shared_ptr<const FlightDump>>&
   for (const int rank : calls.all_ranks())
     if (!calls.ranks().contains(rank)) report.without_dump.push_back(rank);
   FlightVerdict(calls, report).find();
+  if (report.hangs()) return report;
+  for (const auto& [rank, r] : calls.ranks()) {
+    if (r.calls.empty()) continue;
+    std::string last = calls.text(r.calls.back());
+    if (std::ranges::count(report.last_calls, last) == 0) report.last_calls.push_back(std::move(last));
+  }
   return report;
 }
 

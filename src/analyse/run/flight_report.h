@@ -74,6 +74,8 @@ struct FlightReport {
   std::vector<FlightSuspect> suspects;     ///< most waited for first
   std::vector<FlightWait> waits;           ///< earliest first
   std::vector<FlightMismatch> mismatches;  ///< earliest first
+  /// If no rank waits, the last call of each rank, without repetition.
+  std::vector<std::string> last_calls;
 
   [[nodiscard]] bool hangs() const { return !waits.empty(); }
   [[nodiscard]] bool most_without_dump() const {
@@ -83,7 +85,7 @@ struct FlightReport {
   void fields(auto&& v) const {
     v("dumps", dumps), v("calls", calls), v("open_calls", open_calls), v("version", unless_empty(version));
     v("nccl_version", unless_empty(nccl_version)), v("world_size", world_size), v("without_dump", without_dump);
-    v("suspects", suspects), v("waits", waits), v("mismatches", mismatches);
+    v("suspects", suspects), v("waits", waits), v("mismatches", mismatches), v("last_calls", last_calls);
   }
 };
 

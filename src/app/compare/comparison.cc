@@ -1,6 +1,7 @@
 #include "app/compare/comparison.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -282,6 +283,9 @@ std::vector<std::string> comparison_notes(const RunSummary& before, const RunSum
       notes.push_back(run.label + " has no history: what it held when the snapshot was taken is known, not its peak");
     if (run.only_snapshot) return;
     if (!run.no_device.empty()) notes.push_back(run.label + ": " + run.no_device);
+    if (!run.without_launch.empty())
+      notes.push_back(run.label + ": " + run.without_launch +
+                      "; they count in its kernels, though they may belong to work before the recording");
     if (run.step_count > 0 && !run.annotated)
       notes.push_back(run.label + " marks no steps: the whole run counts as one");
     else if (run.steps_ns.size() == 1)
@@ -423,7 +427,7 @@ Difference difference(const Group* before, const Group* after, std::string match
 
 class Matcher {
  public:
-  Matcher(const RunSummary& before, const RunSummary& after) {
+  Matcher(const RunSummary& before, const RunSummary& after) : runs_{before, after} {
     for (const Work& w : before.work) before_.push_back(&w);
     for (const Work& w : after.work) after_.push_back(&w);
   }
@@ -443,6 +447,18 @@ class Matcher {
       std::erase_if(*rows, [&](const Work* w) { return std::binary_search(done.begin(), done.end(), w); });
   }
 
+  // Kernels that others replaced, as fused ones do.
+  void match_by_range() {
+    for (const std::string& range : ranges_inner_first()) {
+      const Group before = group_in(before_, range), after = group_in(after_, range);
+      if (before.rows.empty() || after.rows.empty() || !is_one_change(range, before, after)) continue;
+      if (before.longest->kind != after.longest->kind) continue;   // a copy takes no kernel's place
+      Difference& d = found.emplace_back(difference(&before, &after, "range"));
+      d.within = range, d.names_before = names_of(before), d.names_after = names_of(after);
+      for (auto* rows : {&before_, &after_}) std::erase_if(*rows, [&](const Work* w) { return is_in(*w, range); });
+    }
+  }
+
   void rest(const Key& key) {
     for (const auto& [k, group] : grouped(before_, key)) found.push_back(difference(&group, nullptr, ""));
     for (const auto& [k, group] : grouped(after_, key)) found.push_back(difference(nullptr, &group, ""));
@@ -451,6 +467,54 @@ class Matcher {
   std::vector<Difference> found;
 
  private:
+  static bool is_in(const Work& w, const std::string& range) {
+    return w.op == range || std::ranges::count(w.within, range) > 0;
+  }
+  static Group group_in(const std::vector<const Work*>& rows, const std::string& range) {
+    Group group;
+    for (const Work* w : rows)
+      if (is_in(*w, range)) group.add(*w);
+    return group;
+  }
+  static std::vector<std::string> names_of(const Group& group) {
+    std::map<std::string, double> ns;
+    for (const Work* w : group.rows) ns[w->name] += w->ns.mean;
+    std::vector<std::string> names;
+    for (const auto& [name, time] : ns) names.push_back(name);
+    std::ranges::stable_sort(names, std::greater(), [&](const std::string& name) { return ns.at(name); });
+    return names;
+  }
+
+  // Of all that is left, by how far out they are for any kernel.
+  [[nodiscard]] std::vector<std::string> ranges_inner_first() const {
+    std::map<std::string, size_t> distance;
+    for (const auto* rows : {&before_, &after_})
+      for (const Work* w : *rows) {
+        if (!w->op.empty()) distance.try_emplace(w->op, 0);
+        for (size_t i = 0; i < w->within.size(); ++i) {
+          size_t& most = distance[w->within[i]];
+          most = std::max(most, i + 1);
+        }
+      }
+    std::vector<std::string> ranges;
+    for (const auto& [range, most] : distance) ranges.push_back(range);
+    std::ranges::stable_sort(ranges, {}, [&](const std::string& range) { return distance.at(range); });
+    return ranges;
+  }
+
+  // What most of a step is in says little of what replaced what, unless most of it is replaced.
+  [[nodiscard]] bool is_one_change(const std::string& range, const Group& before, const Group& after) const {
+    constexpr size_t kMaxNames = 8;
+    const auto tells = [&](const RunSummary& run, const Group& replaced) {
+      double all = 0, inside = 0;
+      for (const Work& w : run.work) all += w.ns.mean, inside += is_in(w, range) ? w.ns.mean : 0;
+      return 2 * inside <= all || 2 * replaced.ns.mean >= inside;
+    };
+    return names_of(before).size() <= kMaxNames && names_of(after).size() <= kMaxNames && tells(runs_[0], before) &&
+           tells(runs_[1], after);
+  }
+
+  std::array<std::reference_wrapper<const RunSummary>, 2> runs_;
   std::vector<const Work*> before_, after_;
 };
 
@@ -483,6 +547,7 @@ std::vector<Difference> matched_work(const RunSummary& before, const RunSummary&
   matcher.match(by_name, "name");
   matcher.match(by_op_and_shapes, "op and shapes");
   matcher.match(by_op, "op");
+  matcher.match_by_range();
   matcher.rest(by_name);
   return std::move(matcher.found);
 }

@@ -51,8 +51,12 @@ struct Difference {
   std::string name;          ///< as in the run before; as in the run after where it is new
   std::string name_after;    ///< where it is another one
   std::string category;      ///< of kernels
-  std::string matched_by;    ///< of kernels: "name", "op and shapes" or "op"
+  std::string matched_by;    ///< of kernels: "name", "op and shapes", "op" or "range"
   std::string op = {}, shapes = {};   ///< of kernels: whose they are, of all these calls; empty: unknown, or several
+  /// Of kernels matched by range: that range, and the names of all kernels in it that the other run does not have,
+  /// longest time first.
+  std::string within = {};
+  std::vector<std::string> names_before = {}, names_after = {};
   std::string change;        ///< same, faster, slower, more_calls, fewer_calls, added, gone
   double calls_before = 0, calls_after = 0;
   double before_ns = 0, after_ns = 0;
@@ -99,8 +103,8 @@ struct Comparison {
 /// Fails if the runs share nothing to compare.
 Result<Comparison> compare(const RunSummary& before, const RunSummary& after);
 
-/// Kernels of two runs: by name; what is left by launching op and shapes, then by op; what is left then is gone or
-/// added.
+/// Kernels of two runs: by name; what is left by launching op and shapes, then by op, then by the innermost range that
+/// both are in, where a few kernels replace a few others; what is left then is gone or added.
 std::vector<Difference> matched_work(const RunSummary& before, const RunSummary& after);
 
 /// Sets `change` and `real` from the rest.

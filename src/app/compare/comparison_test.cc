@@ -208,6 +208,52 @@ TEST(MatchedWork, ByNameThenByWhatLaunchedIt) {
   EXPECT_EQ(gemm->op + gemm->shapes, "aten::mm");
 }
 
+Work work_in(std::string range, Work work) {
+  work.within = {std::move(range), "model"};
+  return work;
+}
+
+// Four kernels of a layer became one; beside the layer is a kernel that only one of the runs has.
+TEST(MatchedWork, FusedKernelsTakeThePlaceOfThoseInTheirRange) {
+  RunSummary a, b;
+  a.work = {work_in("moe", work("sort", "a::sort", "", 1, 120)), work_in("moe", work("up", "a::up", "", 1, 480)),
+            work_in("moe", work("down", "a::down", "", 1, 470)), work_in("moe", work("add", "a::add", "", 1, 80)),
+            work_in("rest", work("gemm", "aten::mm", "", 9, 2000)), work_in("rest", work("only_a", "x", "", 1, 5))};
+  b.work = {work_in("moe", work("fused", "b::moe", "", 1, 800)), work_in("rest", work("gemm", "aten::mm", "", 9, 2000))};
+  const std::vector<Difference> all = matched_work(a, b);
+  ASSERT_EQ(all.size(), 3u);
+  const auto moe = std::ranges::find(all, "range", &Difference::matched_by);
+  ASSERT_NE(moe, all.end());
+  EXPECT_EQ(moe->within, "moe");
+  EXPECT_EQ(moe->names_before, (std::vector<std::string>{"up", "down", "sort", "add"}));
+  EXPECT_EQ(moe->names_after, std::vector<std::string>{"fused"});
+  EXPECT_EQ(moe->before_ns, 1150);
+  EXPECT_EQ(moe->after_ns, 800);
+  EXPECT_EQ(moe->calls_before, 4);
+  EXPECT_EQ(std::ranges::find(all, "only_a", &Difference::name)->change, "gone");
+}
+
+// What is left of a whole model is no replacement of each other.
+TEST(MatchedWork, ARangeAroundMostOfTheStepTellsNothing) {
+  RunSummary a, b;
+  a.work = {work_in("model", work("gemm", "aten::mm", "", 9, 2000)), work_in("model", work("only_a", "x", "", 1, 50))};
+  b.work = {work_in("model", work("gemm", "aten::mm", "", 9, 2000)), work_in("model", work("only_b", "y", "", 1, 60))};
+  const std::vector<Difference> all = matched_work(a, b);
+  ASSERT_EQ(all.size(), 3u);
+  for (const Difference& d : all) EXPECT_TRUE(d.within.empty()) << d.within;
+}
+
+TEST(Compare, WorkWithoutALaunchIsANote) {
+  RunSummary a = run("a", {100, 100, 100}, {{"forward", "compute", 300}}), b = a;
+  b.label = "b", b.without_launch = "device records without a launching call in the file: 509 (30.1 % of busy time)";
+  const auto c = compare(a, b);
+  ASSERT_TRUE(c);
+  ASSERT_EQ(c->notes.size(), 1u);
+  EXPECT_TRUE(c->notes[0].starts_with("b: device records without a launching call in the file: 509 (30.1 % of busy time); "
+                                      "they count in its kernels"))
+      << c->notes[0];
+}
+
 TEST(MatchedWork, MoreCallsAreNotSlowerOnes) {
   RunSummary a, b;
   a.work = {work("k", "", "", 10, 1000)};

@@ -78,12 +78,17 @@ struct Measured {
   std::optional<bool> real;   ///< none: the steps are too few to tell; true where chance plays no part
 };
 
+bool has_part(const Difference& d, const std::string& name) {
+  const auto has = [&](const std::string& text) { return text.find(name) != std::string::npos; };
+  return has(d.name) || has(d.name_after) || std::ranges::any_of(d.names_before, has) ||
+         std::ranges::any_of(d.names_after, has);
+}
+
 std::optional<Measured> of_differences(const std::vector<Difference>& all, const std::string& name, bool part) {
   Measured sum;
   bool found = false;
   for (const Difference& d : all) {
-    const bool hit = part ? d.name.find(name) != std::string::npos || d.name_after.find(name) != std::string::npos
-                          : d.name == name;
+    const bool hit = part ? has_part(d, name) : d.name == name;
     if (!hit) continue;
     sum.before += d.before_ns;
     sum.after += d.after_ns;
@@ -260,11 +265,13 @@ Table difference_table(const std::vector<Difference>& rows, bool calls) {
 
 Table kernel_table(const std::vector<Difference>& rows) {
   Table t = difference_table(rows, true);
-  t.columns.insert(t.columns.end(), {"category", "matched_by", "name_after", "op", "shapes"});
+  t.columns.insert(t.columns.end(), {"category", "matched_by", "name_after", "op", "shapes", "within", "names_before",
+                                           "names_after"});
   for (size_t i = 0; i < rows.size(); ++i)
     t.rows[i].insert(t.rows[i].end(),
                      {rows[i].category, unless_empty(rows[i].matched_by), unless_empty(rows[i].name_after),
-                      unless_empty(rows[i].op), unless_empty(rows[i].shapes)});
+                      unless_empty(rows[i].op), unless_empty(rows[i].shapes), unless_empty(rows[i].within),
+                      value_of(rows[i].names_before), value_of(rows[i].names_after)});
   return t;
 }
 

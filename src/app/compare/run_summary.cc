@@ -145,6 +145,8 @@ class Reader {
     Work w{text_of(r.at("name")), text_of(r.at("short_name")), text_of(r.at("kind")), text_of(r.at("category")),
            text_of(r.at("op")),   text_of(r.at("shapes")),     0,                     {}};
     auto& [sum, pool] = work_[{w.name + '\0' + w.kind, w.op + '\0' + w.shapes}];
+    if (const List* within = r.at("within").list(); within != nullptr)
+      for (const Value& range : *within) w.within.push_back(text_of(range));
     if (pool.ranks == 0) sum = std::move(w);
     sum.calls += r.at("count").number();
     pool.add(r.at("total_ns").number(), r.at("step_stddev_ns").number());
@@ -281,6 +283,17 @@ std::string no_device_reason(const std::vector<Row>& inputs) {
   return {};
 }
 
+// "device records without a launching call in the file: 509 (30.1 % of busy time)", of the first file that warns.
+std::string work_without_launch(const std::vector<Row>& inputs) {
+  for (const Row& input : inputs)
+    for (const Row& issue : rows_of(input.at("issues")))
+      if (text_of(issue.at("kind")) == "activity_without_launch" && text_of(issue.at("severity")) == "warning") {
+        const std::string text = text_of(issue.at("text"));
+        return text.substr(0, text.find(';'));
+      }
+  return {};
+}
+
 void read_findings(const Record& document, RunSummary& run) {
   const auto steps = static_cast<double>(std::max<int64_t>(whole_of(document.at("measured_steps")), 1));
   for (const Row& f : rows_of(document.at("findings"))) {
@@ -326,6 +339,7 @@ Result<RunSummary> run_summary(const Value& document, std::string label) {
   read_findings(d, run);
   const auto inputs = rows_of(d.at("inputs"));
   if (!any_device) run.no_device = no_device_reason(inputs);
+  run.without_launch = work_without_launch(inputs);
   run.only_snapshot = !inputs.empty() && std::all_of(inputs.begin(), inputs.end(), [](const Row& input) {
     return text_of(input.at("format")) == "memory-snapshot" || text_of(input.at("format")) == "memory-timeline";
   });

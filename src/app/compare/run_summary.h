@@ -26,6 +26,7 @@ struct Work {
   std::string op, shapes;   ///< empty: unknown
   double calls = 0;         ///< a step
   StepSums ns;
+  std::vector<std::string> within = {};   ///< ranges around that op, inner first
 };
 
 struct OpTime {
@@ -67,6 +68,7 @@ struct RunSummary {
   std::optional<double> times_limit;   ///< likewise: wall time over the limit
   bool times_limit_is_lower_bound = false;   ///< of some rank
   std::vector<FindingSummary> findings;
+  std::string without_launch;         ///< how much of the devices' work has no launch; empty: little
   std::string inconclusive;           ///< the verdict, where it says that the evidence is not enough; else empty
 
   bool only_snapshot = false;  ///< of memory: nothing else is known
