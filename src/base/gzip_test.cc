@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/zlib_text.h"
+
 namespace profgpu {
 
 namespace {
@@ -80,20 +82,6 @@ Inflated inflated(Inflater& inflater, const std::string& bytes, size_t piece, si
   return result;
 }
 
-std::string deflated(const std::string& text, int level, int strategy) {
-  std::string out(compressBound(text.size()) + 64, '\0');
-  z_stream z{};
-  deflateInit2(&z, level, Z_DEFLATED, -15, 8, strategy);
-  z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
-  z.avail_in = static_cast<uInt>(text.size());
-  z.next_out = reinterpret_cast<Bytef*>(out.data());
-  z.avail_out = static_cast<uInt>(out.size());
-  deflate(&z, Z_FINISH);
-  out.resize(z.total_out);
-  deflateEnd(&z);
-  return out;
-}
-
 std::string noise(size_t size, unsigned letters, unsigned seed) {
   std::mt19937 random(seed);
   std::string text(size, '\0');
@@ -129,7 +117,7 @@ TEST_P(Inflating, GivesTheTextOfEveryWayToDeflate) {
     for (const int level : {0, 1, 9})
       for (const int strategy : {Z_DEFAULT_STRATEGY, Z_FILTERED, Z_HUFFMAN_ONLY, Z_RLE, Z_FIXED})
         for (const size_t piece : {3, 1 << 20}) {
-          const std::string bytes = deflated(all[i], level, strategy);
+          const std::string bytes = deflated(all[i], -15, level, strategy);
           const Inflated got = inflated(*inflater_, bytes + "more than eight bytes", piece);
           EXPECT_TRUE(got.text == all[i] && got.state == Inflater::State::kEnd && got.used == bytes.size())
               << "text " << i << ", level " << level << ", strategy " << strategy << ", pieces of " << piece;
@@ -140,7 +128,7 @@ TEST_P(Inflating, OfACutStreamItGivesTheBeginning) {
   const std::string text = texts()[2].substr(0, 3000);
   for (const int strategy : {Z_DEFAULT_STRATEGY, Z_HUFFMAN_ONLY, Z_FIXED})
     for (const int level : {0, 6}) {
-      const std::string bytes = deflated(text, level, strategy);
+      const std::string bytes = deflated(text, -15, level, strategy);
       for (size_t size = 0; size < bytes.size(); ++size) {
         const Inflated got = inflated(*inflater_, bytes.substr(0, size), 7);
         EXPECT_TRUE(text.starts_with(got.text) && got.state == Inflater::State::kOpen && got.used == size) << size;
@@ -152,7 +140,7 @@ TEST_P(Inflating, DamageEndsIt) {
   std::mt19937 random(4);
   int found = 0;
   for (const std::string& text : texts()) {
-    const std::string good = deflated(text.substr(0, 20000), 6, Z_DEFAULT_STRATEGY);
+    const std::string good = deflated(text.substr(0, 20000), -15);
     for (int i = 0; i < 500; ++i) {
       std::string bytes = good;
       for (size_t flips = 1 + random() % 3; flips > 0; --flips)

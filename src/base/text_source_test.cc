@@ -1,13 +1,10 @@
 #include "base/text_source.h"
 
-#include <unistd.h>
-
 #include <gtest/gtest.h>
-#include <zlib.h>
 #include <zstd.h>
 
-#include <filesystem>
-#include <fstream>
+#include "tests/support/test_folder.h"
+#include "tests/support/zlib_text.h"
 
 namespace profgpu {
 namespace {
@@ -18,19 +15,7 @@ std::string sample() {
   return text;
 }
 
-std::string gzip(const std::string& text) {
-  std::string out(compressBound(text.size()) + 64, '\0');
-  z_stream z{};
-  deflateInit2(&z, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY);
-  z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
-  z.avail_in = static_cast<uInt>(text.size());
-  z.next_out = reinterpret_cast<Bytef*>(out.data());
-  z.avail_out = static_cast<uInt>(out.size());
-  deflate(&z, Z_FINISH);
-  out.resize(z.total_out);
-  deflateEnd(&z);
-  return out;
-}
+std::string gzip(const std::string& text) { return deflated(text, 15 + 16); }
 
 std::string zstd(const std::string& text) {
   std::string out(ZSTD_compressBound(text.size()), '\0');
@@ -40,17 +25,9 @@ std::string zstd(const std::string& text) {
 
 class TextSourceTest : public testing::Test {
  protected:
-  void SetUp() override {
-    path_ = (std::filesystem::temp_directory_path() /
-             ("profgpu_text_" + std::to_string(::getpid()) + "_" +
-              testing::UnitTest::GetInstance()->current_test_info()->name()))
-                .string();
-  }
-  void TearDown() override { std::filesystem::remove(path_); }
   // What reading a file of these bytes gives, in pieces of an odd size.
   std::string read(const std::string& bytes) {
-    std::ofstream(path_, std::ios::binary) << bytes;
-    auto source = open_text(path_);
+    auto source = open_text(folder_.write("text", bytes));
     EXPECT_TRUE(source);
     std::string text;
     char piece[4099];
@@ -59,7 +36,8 @@ class TextSourceTest : public testing::Test {
     problem_ = (*source)->problem();
     return text;
   }
-  std::string path_, problem_;
+  const TestFolder folder_;
+  std::string problem_;
   TextSource::End end_ = TextSource::End::kOpen;
 };
 

@@ -1,13 +1,13 @@
 #include "cli/output.h"
 
-#include <unistd.h>
-
 #include <gtest/gtest.h>
 
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+
+#include "tests/support/test_folder.h"
 
 namespace profgpu {
 namespace {
@@ -23,22 +23,19 @@ TEST(Printable, ShowsControlCharactersInsteadOfSendingThem) {
 
 class WriteFile : public testing::Test {
  protected:
-  void SetUp() override { std::filesystem::create_directory(folder_); }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
   static std::string content(const std::filesystem::path& path) {
     std::stringstream text;
     text << std::ifstream(path).rdbuf();
     return text.str();
   }
-  const std::filesystem::path folder_ =
-      std::filesystem::temp_directory_path() / ("profgpu_output_" + std::to_string(::getpid()));
+  const TestFolder folder_;
 };
 
 TEST_F(WriteFile, ReplacesAndLeavesNothingElse) {
   ASSERT_TRUE(write_file(folder_ / "report", "old"));
   ASSERT_TRUE(write_file(folder_ / "report", "new"));
   EXPECT_EQ(content(folder_ / "report"), "new");
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 1);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_.string()), {}), 1);
 }
 
 TEST_F(WriteFile, LeavesNothingWhenItsTerminalIsClosed) {
@@ -48,7 +45,7 @@ TEST_F(WriteFile, LeavesNothingWhenItsTerminalIsClosed) {
     ::raise(SIGHUP);
   };
   EXPECT_EXIT(write_until_closed(), testing::ExitedWithCode(129), "");
-  EXPECT_TRUE(std::filesystem::is_empty(folder_));
+  EXPECT_TRUE(std::filesystem::is_empty(folder_.string()));
 }
 
 TEST_F(WriteFile, FollowsLinks) {

@@ -1,33 +1,25 @@
 #include "devices/host_load.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
 #include <string>
+
+#include "tests/support/test_folder.h"
 
 namespace profgpu {
 namespace {
 
 class HostLoadFiles : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string path = ::testing::TempDir() + "host_load_XXXXXX";
-    ASSERT_NE(::mkdtemp(path.data()), nullptr);
-    root_ = path;
-  }
-  void TearDown() override { std::filesystem::remove_all(root_); }
-  void write(const std::string& name, const std::string& text) const { std::ofstream(root_ / name) << text; }
-
-  std::filesystem::path root_;
+  void write(const std::string& name, const std::string& text) const { root_.write(name, text); }
+  const TestFolder root_;
 };
 
 TEST_F(HostLoadFiles, MemorySwapAndAverages) {
   write("meminfo",
         "MemTotal:       1000 kB\nMemFree:   100 kB\nMemAvailable:    400 kB\nSwapTotal:  50 kB\nSwapFree:  20 kB\n");
   write("loadavg", "12.50 8.00 0.25 3/912 4711\n");
-  const HostLoad load = HostLoadWatch(root_).look();
+  const HostLoad load = HostLoadWatch(root_.string()).look();
   EXPECT_GT(load.time_ns, 0);
   EXPECT_EQ(load.memory_bytes, 1000 * 1024);
   EXPECT_EQ(load.memory_used_bytes, 600 * 1024);
@@ -40,7 +32,7 @@ TEST_F(HostLoadFiles, MemorySwapAndAverages) {
 }
 
 TEST_F(HostLoadFiles, CpuTimeIsOfTheTimeSinceTheLookBefore) {
-  HostLoadWatch watch(root_);
+  HostLoadWatch watch(root_.string());
   write("stat", "cpu  100 0 50 800 50 0 0 0 90 0\ncpu0 1 2 3\n");
   EXPECT_FALSE(watch.look().cpu_pct);   // nothing before
   write("stat", "cpu  160 0 65 815 60 0 0 0 99 0\ncpu0 1 2 3\n");   // 100 ticks, 25 of them idle or waiting
@@ -51,7 +43,7 @@ TEST_F(HostLoadFiles, CpuTimeIsOfTheTimeSinceTheLookBefore) {
 }
 
 TEST_F(HostLoadFiles, WhatIsMissingOrDamagedIsAbsent) {
-  HostLoadWatch watch(root_);
+  HostLoadWatch watch(root_.string());
   watch.look();
   write("stat", "cpu  a b\n");
   write("meminfo", "MemTotal: lots\nMemAvailable: 3 kB\nSwapTotal: -4 kB\n");

@@ -4,9 +4,9 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 
 #include "base/clock.h"
+#include "tests/support/test_folder.h"
 
 namespace profgpu {
 namespace {
@@ -19,17 +19,10 @@ const std::string kId = "3f4a9c0d1e2b3f4a9c0d1e2b3f4a9c0d1e2b3f4a9c0d1e2b3f4a9c0
 class ProcTree : public testing::Test {
  protected:
   void SetUp() override {
-    root_ = fs::temp_directory_path() / ("profgpu-proc-" + std::to_string(::getpid()) + "-" +
-                                         testing::UnitTest::GetInstance()->current_test_info()->name());
     fs::create_directories(root_ / "self/ns");
     write("stat", "cpu  1 2 3 4\nbtime 1700000000\n");
   }
-  void TearDown() override { fs::remove_all(root_); }
-
-  void write(const std::string& path, const std::string& text) {
-    fs::create_directories((root_ / path).parent_path());
-    std::ofstream(root_ / path, std::ios::binary) << text;
-  }
+  void write(const std::string& path, const std::string& text) const { root_.write(path, text); }
   void space(const std::string& target) { fs::create_symlink(target, root_ / "self/ns/pid"); }
   // `ticks` of processor time, started `start` ticks after boot.
   void process(int pid, const std::string& comm, int ticks, int start = 5000, const std::string& nspid = "") {
@@ -44,7 +37,7 @@ class ProcTree : public testing::Test {
     fs::create_directories(folder);
     fs::create_symlink(target, folder / "9");
   }
-  fs::path root_;
+  TestFolder root_;
 };
 
 TEST_F(ProcTree, ReadsWhatTheKernelSays) {
@@ -52,7 +45,7 @@ TEST_F(ProcTree, ReadsWhatTheKernelSays) {
   write("4711/cmdline", "/usr/bin/python3\0train.py\0--api-key\0abc\0--lr\0\0"s);
   write("4711/cgroup", "0::/system.slice/docker-" + kId + ".scope\n");
   write("4711/environ", "HOME=/x\0RANK=3\0LOCAL_RANK=1\0WORLD_SIZE=16\0SLURM_JOB_ID=99\0"s);
-  HostProcesses processes(root_);
+  HostProcesses processes(root_.string());
   const HostProcess p = processes.look(4711);
   EXPECT_EQ(p.visible_pid, 4711);
   EXPECT_EQ(p.comm, "pt) (main");
@@ -71,7 +64,7 @@ TEST_F(ProcTree, ReadsWhatTheKernelSays) {
 }
 
 TEST_F(ProcTree, ProcessorTimeIsADifferenceOfTwoLooks) {
-  HostProcesses processes(root_);
+  HostProcesses processes(root_.string());
   process(10, "a", 100);
   const int64_t begin = monotonic_ns();
   processes.look(10);
@@ -97,7 +90,7 @@ TEST_F(ProcTree, OursIsAsTheKernelSays) {
 }
 
 TEST_F(ProcTree, AbsentProcessesSayWhy) {
-  HostProcesses processes(root_);
+  HostProcesses processes(root_.string());
   EXPECT_EQ(processes.look(77).unknown, "ended, or hidden from this user");
   EXPECT_FALSE(processes.look(0).unknown.empty());
   EXPECT_FALSE(processes.look(-5).unknown.empty());
@@ -108,7 +101,7 @@ TEST_F(ProcTree, InAContainerANumberAloneProvesNothing) {
   process(4711, "sshd", 1);
   process(12, "python", 1);
   opens(12, "/dev/nvidia-uvm");
-  HostProcesses processes(root_);
+  HostProcesses processes(root_.string());
   ASSERT_FALSE(processes.sees_host());
   // 4711 is some other process of ours: it has no device open.
   const HostProcess several = processes.look(4711, "/dev/nvidia-uvm", false);
@@ -128,11 +121,11 @@ TEST_F(ProcTree, InAContainerANumberAloneProvesNothing) {
 
 TEST_F(ProcTree, NamespacesInsideOursAreSearched) {
   process(900, "python", 1, 5000, "900\t17");
-  HostProcesses processes(root_);
+  HostProcesses processes(root_.string());
   EXPECT_EQ(processes.look(17).visible_pid, 900);
   EXPECT_EQ(processes.look(18).visible_pid, 0);
   process(901, "python", 1, 5000, "901\t17");
-  EXPECT_EQ(HostProcesses(root_).look(17).visible_pid, 0) << "two namespaces use 17";
+  EXPECT_EQ(HostProcesses(root_.string()).look(17).visible_pid, 0) << "two namespaces use 17";
 }
 
 TEST_F(ProcTree, ProcessesOfTheNamespaceThatListsThemAreNotLookedInto) {
@@ -143,25 +136,25 @@ TEST_F(ProcTree, ProcessesOfTheNamespaceThatListsThemAreNotLookedInto) {
     fs::create_directories(root_ / pid / "ns");
     fs::create_symlink(target, root_ / pid / "ns/pid");
   }
-  EXPECT_EQ(HostProcesses(root_).look(17).visible_pid, 900);
+  EXPECT_EQ(HostProcesses(root_.string()).look(17).visible_pid, 900);
   write("self/status", "NSpid:\t8000\t5\n");   // now it is an outer namespace that lists them
-  EXPECT_EQ(HostProcesses(root_).look(17).visible_pid, 0);
+  EXPECT_EQ(HostProcesses(root_.string()).look(17).visible_pid, 0);
 }
 
 TEST_F(ProcTree, AProcessHereIsReadWhateverItsNumberMeansElsewhere) {
   process(900, "python", 1, 5000, "900\t17");
-  const HostProcess found = HostProcesses(root_).look_here(900);
+  const HostProcess found = HostProcesses(root_.string()).look_here(900);
   EXPECT_EQ(found.visible_pid, 900);
   EXPECT_EQ(found.comm, "python");
   EXPECT_EQ(found.parent, 1);
-  EXPECT_EQ(HostProcesses(root_).look_here(17).visible_pid, 0);
+  EXPECT_EQ(HostProcesses(root_.string()).look_here(17).visible_pid, 0);
 }
 
 TEST_F(ProcTree, TheHostsProcIsUsedWhereItIsMounted) {
   space("pid:[4026532561]");
   write("self/status", "NSpid:\t8000\t5\n");
   process(4711, "python", 1);
-  HostProcesses processes(root_);
+  HostProcesses processes(root_.string());
   EXPECT_TRUE(processes.sees_host());
   EXPECT_EQ(processes.look(4711).visible_pid, 4711);
 }
@@ -171,7 +164,7 @@ TEST_F(ProcTree, DamagedFilesAreNoNumbers) {
   write("5/status", std::string("Uid:\tten\nVmRSS:\t\xff\n"));
   write("6/stat", "\0\x1b)("s);
   write("7/stat", "7 (\x1b[2J) S 1 1");
-  HostProcesses processes(root_);
+  HostProcesses processes(root_.string());
   EXPECT_EQ(processes.look(5).visible_pid, 0);
   EXPECT_EQ(processes.look(6).visible_pid, 0);
   const HostProcess p = processes.look(7);

@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "devices/nvidia_smi_query.h"
 #include "devices/pci_address.h"
+#include "tests/support/test_folder.h"
 
 namespace profgpu {
 
@@ -43,8 +44,6 @@ class Variables {
 class NvidiaSmiTest : public testing::Test {
  protected:
   void SetUp() override {
-    log_ = (std::filesystem::temp_directory_path() / ("profgpu_smi_" + std::to_string(::getpid()))).string();
-    std::filesystem::remove(log_);
     variables_.set("PROFGPU_NVIDIA_SMI", std::filesystem::absolute("tests/stubs/nvidia-smi/nvidia-smi").string());
     variables_.set("PROFGPU_SMI_LOG", log_);
     times_.query_ns = 20 * kSecond;
@@ -54,7 +53,6 @@ class NvidiaSmiTest : public testing::Test {
     times_.last_pause_ns = kSecond / 10;
     times_.max_starts = 4;
   }
-  void TearDown() override { std::filesystem::remove(log_); }
 
   void mode(const std::string& words, int after = 3) {
     variables_.set("PROFGPU_SMI_MODE", words);
@@ -94,7 +92,8 @@ class NvidiaSmiTest : public testing::Test {
 
   Variables variables_;
   SmiTimes times_;
-  std::string log_;
+  const TestFolder folder_;
+  const std::string log_ = folder_ / "starts";
   std::map<Metric, std::vector<Sample>> samples_;
   std::string error_;
   std::vector<ProcessSample> processes_;

@@ -1,16 +1,14 @@
 #include "devices/replay.h"
 
-#include <unistd.h>
-
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <filesystem>
 #include <fstream>
 #include <thread>
 
 #include "base/clock.h"
 #include "devices/backend.h"
+#include "tests/support/test_folder.h"
 #include "trace/sample_file.h"
 
 namespace profgpu {
@@ -19,7 +17,6 @@ extern const BackendKind kReplay;
 
 namespace {
 
-namespace fs = std::filesystem;
 constexpr int64_t kT0 = 1'800'000'000'000'000'000;
 constexpr int64_t kStep = 10'000'000;
 constexpr int kRows = 10;
@@ -27,11 +24,6 @@ constexpr int kRows = 10;
 class ReplayTest : public testing::Test {
  protected:
   void SetUp() override {
-    path_ =
-        (fs::temp_directory_path() /
-         ("profgpu_replay_" + std::to_string(::getpid()) + "_" +
-              testing::UnitTest::GetInstance()->current_test_info()->name() + ".jsonl"))
-            .string();
     std::vector<DeviceInfo> devices(2);
     for (uint32_t d = 0; d < 2; ++d) {
       devices[d].index = d;
@@ -55,7 +47,6 @@ class ReplayTest : public testing::Test {
         file << writer.row(r);
       }
   }
-  void TearDown() override { fs::remove(path_); }
 
   std::unique_ptr<Backend> open(const std::string& options) {
     auto backend = kReplay.open({.interval_ns = kStep, .argument = path_ + options});
@@ -75,7 +66,8 @@ class ReplayTest : public testing::Test {
       if (s.metric == metric) out.push_back(s.value);
     return out;
   }
-  std::string path_;
+  const TestFolder folder_;
+  const std::string path_ = folder_ / "log.jsonl";
 };
 
 using Values = std::vector<double>;

@@ -6,10 +6,10 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 
 #include "base/clock.h"
 #include "devices/switch_event.h"
+#include "tests/support/test_folder.h"
 
 namespace profgpu {
 
@@ -23,21 +23,15 @@ using enum Health;
 class Machine : public testing::Test {
  protected:
   void SetUp() override {
-    root_ = fs::temp_directory_path() / ("profgpu-machine-" + std::to_string(::getpid()) + "-" +
-                                         testing::UnitTest::GetInstance()->current_test_info()->name());
     for (const char* name : {"proc", "sys", "dev"}) fs::create_directories(root_ / name);
     roots_ = {root_ / "proc", root_ / "sys", root_ / "dev"};
     ::setenv("LD_LIBRARY_PATH", (root_ / "lib").c_str(), 1);
   }
   void TearDown() override {
-    fs::remove_all(root_);
     ::unsetenv("LD_LIBRARY_PATH");
     for (const std::string& name : set_) ::unsetenv(name.c_str());
   }
-  void write(const std::string& path, const std::string& text) {
-    fs::create_directories((root_ / path).parent_path());
-    std::ofstream(root_ / path, std::ios::binary) << text;
-  }
+  void write(const std::string& path, const std::string& text) const { root_.write(path, text); }
   void variable(const std::string& name, const std::string& value) {
     ::setenv(name.c_str(), value.c_str(), 1);
     set_.push_back(name);
@@ -48,7 +42,7 @@ class Machine : public testing::Test {
       if (probe.id == id) probe.run(roots_, found);
     return found.checks;
   }
-  fs::path root_;
+  TestFolder root_;
   SystemRoots roots_;
   std::vector<std::string> set_;
 };

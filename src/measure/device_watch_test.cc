@@ -1,17 +1,15 @@
 #include "measure/device_watch.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <thread>
 
 #include "base/clock.h"
 #include "measure/host_nics.h"
+#include "tests/support/test_folder.h"
 
 namespace profgpu {
 namespace {
@@ -123,21 +121,16 @@ TEST(DeviceWatch, MemoryInUseFromNowOn) {
 class Nics : public ::testing::Test {
  protected:
   void SetUp() override {
-    root_ = std::filesystem::temp_directory_path() / ("profgpu-nics-" + std::to_string(::getpid()));
-    ::setenv("PROFGPU_SYSFS_ROOT", root_.c_str(), 1);
+    ::setenv("PROFGPU_SYSFS_ROOT", root_.string().c_str(), 1);
     for (const char* name : {"NCCL_IB_HCA", "NCCL_IB_DISABLE", "NCCL_NET"}) ::unsetenv(name);
   }
-  void TearDown() override {
-    ::unsetenv("PROFGPU_SYSFS_ROOT"), ::unsetenv("NCCL_IB_HCA");
-    std::filesystem::remove_all(root_);
-  }
+  void TearDown() override { ::unsetenv("PROFGPU_SYSFS_ROOT"), ::unsetenv("NCCL_IB_HCA"); }
   void add(const std::string& card, const std::string& rate, const std::string& state = "4: ACTIVE") {
-    const std::filesystem::path port = root_ / "class/infiniband" / card / "ports/1";
-    std::filesystem::create_directories(port);
-    std::ofstream(port / "rate") << rate << '\n';
-    std::ofstream(port / "state") << state << '\n';
+    const std::string port = "class/infiniband/" + card + "/ports/1/";
+    root_.write(port + "rate", rate + '\n');
+    root_.write(port + "state", state + '\n');
   }
-  std::filesystem::path root_;
+  TestFolder root_;
 };
 
 TEST_F(Nics, ActivePortsOfTheHighestRateCount) {

@@ -53,7 +53,6 @@ struct FlightDump {
   std::vector<FlightGroup> groups;
   std::vector<FlightStatus> status;
   std::vector<FlightCall> calls;  ///< in the order of the file
-  bool only_pending = true;       ///< no call that had completed is in it
   std::string problem;            ///< why the file could not be read to its end; empty: it could
 };
 

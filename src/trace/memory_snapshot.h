@@ -219,7 +219,6 @@ struct AllocatorSettings {
   bool known = false;  ///< the file has them
   std::string text;
   int64_t max_split_bytes = INT64_MAX;  ///< blocks from here on are not split
-  double gc_threshold = 0;              ///< 0: off
   bool expandable_segments = false;
   /// Divisions of each power of two from 1 MiB on, for smaller sizes the first; 0: none.
   std::array<int64_t, 16> roundup_divisions{};

@@ -1,7 +1,5 @@
 #include "trace/sample_file.h"
 
-#include <unistd.h>
-
 #include <gtest/gtest.h>
 #include <zlib.h>
 
@@ -16,6 +14,7 @@
 #include <map>
 
 #include "base/clock.h"
+#include "tests/support/test_folder.h"
 
 namespace profgpu {
 namespace {
@@ -39,20 +38,9 @@ DeviceInfo h100(uint32_t index) {
 
 class SampleFileTest : public testing::Test {
  protected:
-  void SetUp() override {
-    ::setenv("TZ", "UTC", 1), ::tzset();
-    folder_ = fs::temp_directory_path() /
-              ("profgpu_samples_" + std::to_string(::getpid()) + "_" +
-              testing::UnitTest::GetInstance()->current_test_info()->name());
-    fs::remove_all(folder_);
-    fs::create_directory(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
+  void SetUp() override { ::setenv("TZ", "UTC", 1), ::tzset(); }
   [[nodiscard]] std::string write(const std::string& text, const std::string& name = "log") const {
-    const std::string path = (folder_ / name).string();
-    std::ofstream(path, std::ios::binary) << text;
-    return path;
+    return folder_.write(name, text);
   }
   Result<SampleLog> read(const std::string& text) { return read_sample_file(write(text), issues_); }
   SampleLog good(const std::string& text) {
@@ -66,7 +54,7 @@ class SampleFileTest : public testing::Test {
     return log ? "" : log.error().message;
   }
 
-  fs::path folder_;
+  TestFolder folder_;
   SampleFileIssues issues_;
 };
 

@@ -17,9 +17,9 @@
 #include "analyse/rank/phases.h"
 #include "analyse/rank/replay.h"
 #include "analyse/rank/steps.h"
-#include "analyse/rules/rule.h"
 #include "app/export/data_table.h"
 #include "app/export/run.h"
+#include "tests/support/diagnosed.h"
 #include "trace/import/importer.h"
 #include "view/registry.h"
 
@@ -76,9 +76,7 @@ inline void report_on(const std::string& path) {
   report.ranks.push_back(rank_report(facts));
   report.ranks.back().collectives = facts.get<Collectives>().rows;
   compare_ranks(report);
-  Evidence evidence;
-  evidence.ranks.push_back(diagnose_rank({0, &facts}, evidence.thresholds));
-  Diagnosis said = diagnose(evidence);
+  Diagnosis said = diagnosed(facts);
   report.findings = std::move(said.findings);
   report.checklist = std::move(said.checklist);
   report.verdict = std::move(said.verdict.text);

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "analyse/job/job.h"
-#include "analyse/rules/rule.h"
+#include "tests/support/diagnosed.h"
 #include "tests/support/sim_samples.h"
 #include "tests/support/simulator.h"
 #include "tests/support/read_inputs.h"

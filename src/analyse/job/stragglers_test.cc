@@ -48,6 +48,24 @@ class StragglersTest : public testing::Test {
     }};
   }
 
+  /// Four ranks each, one after the other.
+  static Exchange tensor_groups(std::function<int64_t(const std::vector<int>&)> transfer_of = nullptr) {
+    return {[](int rank) {
+              const int first = rank / 4 * 4;
+              return std::vector<int>{first, first + 1, first + 2, first + 3};
+            },
+            20'000, std::move(transfer_of)};
+  }
+  /// One rank of each of so many tensor groups.
+  static Exchange data_groups(int groups, std::function<int64_t(const std::vector<int>&)> transfer_of = nullptr) {
+    return {[groups](int rank) {
+              std::vector<int> all;
+              for (int g = 0; g < groups; ++g) all.push_back(rank % 4 + 4 * g);
+              return all;
+            },
+            20'000, std::move(transfer_of)};
+  }
+
   Job run(Plan plan) {
     if (plan.exchanges.empty()) plan.exchanges = {everyone(plan.ranks)};
     std::vector<TraceRows> rows(static_cast<size_t>(plan.ranks));
@@ -273,11 +291,8 @@ TEST_F(StragglersTest, ASlowFleetHasNoStraggler) {
 
 // Rank 5 is slow; its tensor-parallel group 4..7 waits for it and so comes late to its data-parallel partners 0..3.
 TEST_F(StragglersTest, WhoIsLateBecauseItWaitedIsNotToBlame) {
-  Exchange tensor{[](int rank) {
-    const int first = rank / 4 * 4;
-    return std::vector<int>{first, first + 1, first + 2, first + 3};
-  }};
-  Exchange data{[](int rank) { return std::vector<int>{rank % 4, rank % 4 + 4}; }};
+  const Exchange tensor = tensor_groups();
+  const Exchange data = data_groups(2);
   const Job job = run({.ranks = 8,
                        .work = [](int rank, int) { return Work{.compute_ns = rank == 5 ? 650'000 : 500'000}; },
                        .exchanges = {tensor, data}});
@@ -288,11 +303,8 @@ TEST_F(StragglersTest, ASlowLinkIsFoundWhereItsGroupsMeet) {
   const auto slow = [](const std::vector<int>& members) {
     return std::find(members.begin(), members.end(), 5) != members.end() ? int64_t{200'000} : int64_t{40'000};
   };
-  Exchange tensor{[](int rank) {
-    const int first = rank / 4 * 4;
-    return std::vector<int>{first, first + 1, first + 2, first + 3};
-  }, 0, slow};
-  Exchange data{[](int rank) { return std::vector<int>{rank % 4, rank % 4 + 4}; }, 0, slow};
+  const Exchange tensor = tensor_groups(slow);
+  const Exchange data = data_groups(2, slow);
   const Job one = run({.ranks = 8, .ranks_per_host = 8, .exchanges = {data, tensor}});
   expect_alone(one, 5, "slow_link");
   EXPECT_EQ(one.stragglers[0].excess_ns_per_step, 320'000);
@@ -309,13 +321,9 @@ TEST_F(StragglersTest, ASlowLinkIsFoundWhereItsGroupsMeet) {
 // Tensor parallel within a host, data parallel across two: only the group of 1 and 5 is slow, and the sound groups
 // within the hosts say nothing of the network.
 TEST_F(StragglersTest, ASlowLinkAcrossHostsIsNotClearedBySoundGroupsWithinThem) {
-  Exchange tensor{[](int rank) {
-    const int first = rank / 4 * 4;
-    return std::vector<int>{first, first + 1, first + 2, first + 3};
-  }};
-  Exchange data{
-      [](int rank) { return std::vector<int>{rank % 4, rank % 4 + 4}; }, 0,
-      [](const std::vector<int>& members) { return members.front() == 1 ? int64_t{320'000} : int64_t{80'000}; }};
+  const Exchange tensor = tensor_groups();
+  const Exchange data = data_groups(
+      2, [](const std::vector<int>& members) { return members.front() == 1 ? int64_t{320'000} : int64_t{80'000}; });
   for (const int ranks_per_host : {4, 0}) {
     const Job job = run({.ranks = 8, .ranks_per_host = ranks_per_host, .exchanges = {tensor, data}});
     EXPECT_EQ(late_ranks(job), (std::vector<int>{1, 5}));
@@ -334,13 +342,8 @@ TEST_F(StragglersTest, TwoSlowLinksAreToldApart) {
     const auto has = [&](int r) { return std::find(members.begin(), members.end(), r) != members.end(); };
     return has(5) || has(9) ? int64_t{200'000} : int64_t{40'000};
   };
-  Exchange tensor{[](int rank) {
-    const int first = rank / 4 * 4;
-    return std::vector<int>{first, first + 1, first + 2, first + 3};
-  }, 0, slow};
-  Exchange data{
-      [](int rank) { return std::vector<int>{rank % 4, rank % 4 + 4, rank % 4 + 8, rank % 4 + 12, rank % 4 + 16}; }, 0,
-      slow};
+  const Exchange tensor = tensor_groups(slow);
+  const Exchange data = data_groups(5, slow);
   const Job job = run({.ranks = 20, .ranks_per_host = 4, .exchanges = {data, tensor}});
   EXPECT_EQ(late_ranks(job), (std::vector<int>{5, 9}));
   for (const Straggler& s : job.stragglers) EXPECT_TRUE(s.together.empty());
@@ -348,11 +351,8 @@ TEST_F(StragglersTest, TwoSlowLinksAreToldApart) {
 
 // All ranks of a host launch late, each by another amount in each step, and hold each other up within it.
 TEST_F(StragglersTest, AHostIsLateAsOneThoughItsRanksWaitForEachOther) {
-  Exchange tensor{[](int rank) {
-    const int first = rank / 4 * 4;
-    return std::vector<int>{first, first + 1, first + 2, first + 3};
-  }};
-  Exchange data{[](int rank) { return std::vector<int>{rank % 4, rank % 4 + 4}; }};
+  const Exchange tensor = tensor_groups();
+  const Exchange data = data_groups(2);
   const auto host = [](int rank, int step) {
     return Work{.host_ns = rank >= 4 ? 200'000 + (rank + step) % 4 * 60'000 : 0};
   };

@@ -47,19 +47,25 @@ uint64_t at(int64_t) {
   return next += uint64_t{1} << 32;
 }
 
+/// From the device, for a request.
+int64_t taken_bytes(CachingAllocator& a, int64_t bytes, int64_t stream, uint32_t pool) {
+  const int64_t before = a.reserved_bytes();
+  a.alloc(bytes, stream, pool, at);
+  return a.reserved_bytes() - before;
+}
+
 TEST(CachingAllocator, SplitsAndMerges) {
   CachingAllocator a((AllocatorSettings()));
   const auto first = a.alloc(3 * kMiB, 0, 0, at);
-  EXPECT_EQ(first.taken_bytes, 20 * kMiB);
+  EXPECT_EQ(a.reserved_bytes(), 20 * kMiB);
   EXPECT_EQ(first.block_bytes, 3 * kMiB);
   const auto second = a.alloc(5 * kMiB, 0, 0, at);
   EXPECT_EQ(second.address, first.address + 3 * kMiB);
-  EXPECT_EQ(second.taken_bytes, 0);
+  EXPECT_EQ(a.reserved_bytes(), 20 * kMiB);
   EXPECT_TRUE(a.free(first.address));
   EXPECT_FALSE(a.free(first.address));
   EXPECT_EQ(a.release_cached(), 0);  // something is allocated in it
   EXPECT_TRUE(a.free(second.address));
-  EXPECT_EQ(a.largest_free_bytes(), 20 * kMiB);
   EXPECT_EQ(a.release_cached(), 20 * kMiB);
   EXPECT_EQ(a.reserved_bytes(), 0);
 }
@@ -75,9 +81,9 @@ TEST(CachingAllocator, StreamsAndPoolsShareNothing) {
   CachingAllocator a((AllocatorSettings()));
   const auto first = a.alloc(kMiB, 0, 0, at);
   a.free(first.address);
-  EXPECT_EQ(a.alloc(kMiB, 1, 0, at).taken_bytes, 2 * kMiB);
-  EXPECT_EQ(a.alloc(kMiB, 0, 1, at).taken_bytes, 2 * kMiB);
-  EXPECT_EQ(a.alloc(kMiB, 0, 0, at).taken_bytes, 0);
+  EXPECT_EQ(taken_bytes(a, kMiB, 1, 0), 2 * kMiB);
+  EXPECT_EQ(taken_bytes(a, kMiB, 0, 1), 2 * kMiB);
+  EXPECT_EQ(taken_bytes(a, kMiB, 0, 0), 0);
 }
 
 TEST(CachingAllocator, BlocksOverTheLimitAreNotSplit) {
@@ -86,8 +92,8 @@ TEST(CachingAllocator, BlocksOverTheLimitAreNotSplit) {
   CachingAllocator a(settings);
   const auto large = a.alloc(200 * kMiB, 0, 0, at);
   a.free(large.address);
-  EXPECT_GT(a.alloc(50 * kMiB, 0, 0, at).taken_bytes, 0);   // does not get the large one
-  EXPECT_EQ(a.alloc(190 * kMiB, 0, 0, at).taken_bytes, 0);  // does: within 20 MiB
+  EXPECT_GT(taken_bytes(a, 50 * kMiB, 0, 0), 0);   // does not get the large one
+  EXPECT_EQ(taken_bytes(a, 190 * kMiB, 0, 0), 0);  // does: within 20 MiB
 }
 
 TEST(CachingAllocator, ExpandableSegmentsTakePagesAsTheyAreNeeded) {
@@ -95,7 +101,7 @@ TEST(CachingAllocator, ExpandableSegmentsTakePagesAsTheyAreNeeded) {
   settings.expandable_segments = true;
   CachingAllocator a(settings);
   const auto first = a.alloc(30 * kMiB, 0, 0, at);
-  EXPECT_EQ(first.taken_bytes, 40 * kMiB);
+  EXPECT_EQ(a.reserved_bytes(), 40 * kMiB);
   EXPECT_EQ(a.alloc(25 * kMiB, 0, 0, at).address, first.address + 30 * kMiB);  // 10 of it are there
   EXPECT_EQ(a.reserved_bytes(), 60 * kMiB);
   a.free(first.address);

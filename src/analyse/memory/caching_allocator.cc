@@ -160,7 +160,6 @@ CachingAllocator::Placement CachingAllocator::alloc(int64_t bytes, int64_t strea
                                                     const Device& device) {
   const int64_t size = rounded(bytes);
   const PoolKey pool{pool_id, is_large(size)};
-  const int64_t before = reserved_;
   Blocks::iterator block;
   if (const auto found = best_fit(size, stream, pool)) {
     block = *found;
@@ -178,7 +177,7 @@ CachingAllocator::Placement CachingAllocator::alloc(int64_t bytes, int64_t strea
     insert_free(rest);
   }
   block->second.allocated = true;
-  return {block->first, block->second.bytes, reserved_ - before};
+  return {block->first, block->second.bytes};
 }
 
 bool CachingAllocator::free(uint64_t address) {
@@ -252,13 +251,6 @@ int64_t CachingAllocator::release_cached() {
     }
   }
   return released;
-}
-
-int64_t CachingAllocator::largest_free_bytes() const {
-  int64_t largest = 0;
-  for (const auto& [pool, all] : free_)
-    for (const auto& [stream, bytes, address] : all) largest = std::max(largest, bytes);
-  return largest;
 }
 
 void CachingAllocator::add_segment(uint64_t address, int64_t bytes, int64_t stream, bool large, uint32_t pool,

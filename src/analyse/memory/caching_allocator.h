@@ -35,7 +35,6 @@ class CachingAllocator {
   struct Placement {
     uint64_t address = 0;
     int64_t block_bytes = 0;
-    int64_t taken_bytes = 0;  ///< from the device, for this request
   };
   /// Where the device puts a segment of so many bytes.
   using Device = std::function<uint64_t(int64_t bytes)>;
@@ -47,7 +46,6 @@ class CachingAllocator {
   /// Gives back all that holds nothing, as torch.cuda.empty_cache() does; bytes.
   int64_t release_cached();
   [[nodiscard]] int64_t reserved_bytes() const { return reserved_; }
-  [[nodiscard]] int64_t largest_free_bytes() const;
 
   /// A segment that is there, with its blocks in order of address; between them it is free.
   struct Live {

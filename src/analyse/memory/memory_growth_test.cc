@@ -13,15 +13,19 @@ namespace {
 using Frames = std::vector<SnapshotBuilder::Frame>;
 constexpr int64_t kKept = 512;
 
-TEST(MemoryGrowth, WithoutAnOptimizerBackwardPassesAreCompared) {
+SnapshotSection training(const SnapshotBuilder::Frame& keeper) {
   SnapshotBuilder b;
   for (uint64_t pass = 0; pass < 8; ++pass) {
     b.alloc(0x10000, 4000, SnapshotBuilder::kForward);
     b.alloc(0x20000, 1000, SnapshotBuilder::kBackward);
     b.free(0x10000, 4000), b.free(0x20000, 1000);
-    b.alloc(0x1000000 + 0x1000 * pass, kKept, Frames{{"forward", "/me/model.py", 55}, {"main", "/me/train.py", 9}});
+    b.alloc(0x1000000 + 0x1000 * pass, kKept, Frames{keeper, {"main", "/me/train.py", 9}});
   }
-  const SnapshotSection s = snapshot_section(b.finish());
+  return snapshot_section(b.finish());
+}
+
+TEST(MemoryGrowth, WithoutAnOptimizerBackwardPassesAreCompared) {
+  const SnapshotSection s = training({"forward", "/me/model.py", 55});
   ASSERT_EQ(s.growth.size(), 1U);
   EXPECT_EQ(s.growth.front().per, "backward pass");
   EXPECT_EQ(s.growth.front().growth_bytes, kKept);
@@ -73,14 +77,7 @@ TEST(MemoryGrowth, WhatManyLinesOfAForwardPassKeepTogetherIsAGraph) {
 }
 
 TEST(MemoryGrowth, WhatNoForwardMakesIsNoGraph) {
-  SnapshotBuilder b;
-  for (uint64_t pass = 0; pass < 8; ++pass) {
-    b.alloc(0x10000, 4000, SnapshotBuilder::kForward);
-    b.alloc(0x20000, 1000, SnapshotBuilder::kBackward);
-    b.free(0x10000, 4000), b.free(0x20000, 1000);
-    b.alloc(0x1000000 + 0x1000 * pass, kKept, Frames{{"sample_noise", "/me/train.py", 33}, {"main", "/me/train.py", 9}});
-  }
-  const SnapshotSection s = snapshot_section(b.finish());
+  const SnapshotSection s = training({"sample_noise", "/me/train.py", 33});
   ASSERT_EQ(s.growth.size(), 1U);
   EXPECT_EQ(s.growth.front().cause, "kept_tensors");
 }

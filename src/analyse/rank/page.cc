@@ -160,6 +160,7 @@ Result<std::shared_ptr<const PageData>> make_page(const PageInput& input, const 
 namespace {
 
 constexpr int kHistogramBins = 40;
+constexpr size_t kHistograms = 100;
 
 PageGap page_gap(const Trace& trace, int32_t device, const Gap& g, int64_t shift_ns) {
   PageGap gap;
@@ -195,13 +196,13 @@ std::vector<PageGap> page_gaps(const Facts& facts, int64_t shift_ns, size_t most
   return all;
 }
 
-std::vector<PageHistogram> kernel_histograms(const Facts& facts, size_t most) {
+std::vector<PageHistogram> kernel_histograms(const Facts& facts) {
   const Trace& trace = facts.trace();
   std::vector<PageHistogram> all;
   std::map<std::pair<int32_t, StringId>, size_t> index_of;
   std::map<int32_t, size_t> of_device;
   for (const KernelRow& row : facts.get<Kernels>().rows) {   // by device, longest first
-    if (row.count < 2 || of_device[row.device]++ >= most) continue;
+    if (row.count < 2 || of_device[row.device]++ >= kHistograms) continue;
     index_of[{row.device, row.name}] = all.size();
     // From 1 ns on, because bins of equal ratio cannot start at zero.
     const int64_t from_ns = std::max<int64_t>(row.min_ns, 1);

@@ -15,8 +15,8 @@ namespace profgpu {
 /// The longest `most` gaps of each cause and device, longest first.
 std::vector<PageGap> page_gaps(const Facts& facts, int64_t shift_ns, size_t most = 50);
 
-/// Durations of the `most` kernels of each device with the largest total, if they ran at least twice.
-std::vector<PageHistogram> kernel_histograms(const Facts& facts, size_t most = 100);
+/// Durations of the 100 kernels of each device with the largest total, if they ran at least twice.
+std::vector<PageHistogram> kernel_histograms(const Facts& facts);
 
 /// Call trees, one per thread, that of the step's thread first, then by time. Python frames, ranges, ops and runtime
 /// calls are nested as called, and what a call launched is below it; calls of one name below one parent are one node,

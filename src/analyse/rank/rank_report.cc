@@ -98,7 +98,7 @@ void add_captured_graphs(const Facts& facts, std::vector<TraceIssue>& issues) {
 }
 
 // Device work without a launching call. Returns its share of busy time.
-double add_unlaunched(const Facts& facts, std::vector<TraceIssue>& issues) {
+void add_unlaunched(const Facts& facts, std::vector<TraceIssue>& issues) {
   const Trace& trace = facts.trace();
   int64_t count = 0, time = 0, all = 0;
   for (const DeviceTime& device : facts.get<Devices>().devices) {
@@ -109,13 +109,11 @@ double add_unlaunched(const Facts& facts, std::vector<TraceIssue>& issues) {
     time += total_length(merged(std::move(without)));
     all += device.busy_ns;
   }
-  if (count == 0 || trace.host.size() == 0 || has_no_timeline(trace)) return 0;
-  const double pct = percent_of(time, all);
+  if (count == 0 || trace.host.size() == 0 || has_no_timeline(trace)) return;
   issues.push_back({TraceIssueKind::kActivityWithoutLaunch, count,
                     fmt::format("device records without a launching call in the file: {} ({:.1f} % of busy time); "
                                 "their phase and the cause of gaps before them are uncertain",
-                                format_count(count), pct)});
-  return pct;
+                                format_count(count), percent_of(time, all))});
 }
 
 std::string where_activity_may_be(const Trace& trace) {
@@ -183,7 +181,7 @@ Quality Quality::compute(const Facts& facts) {
   add_overruns(trace, issues);
   add_missing_activity(facts, issues);
   add_captured_graphs(facts, issues);
-  quality.unlaunched_pct = add_unlaunched(facts, issues);
+  add_unlaunched(facts, issues);
   return quality;
 }
 

@@ -40,8 +40,6 @@ class Tasks;
 /// What is missing or wrong in a trace's tables. Importers report damaged text.
 struct Quality {
   std::vector<TraceIssue> issues;
-  /// Device time of activity whose launch is not in the file, as a share of busy time, 0..100.
-  double unlaunched_pct = 0;
   static Quality compute(const Facts& facts);
 };
 

@@ -19,6 +19,22 @@ HandTrace one_step() {
   return hand;
 }
 
+/// Whose kernel ends then.
+HandTrace one_product(int64_t end) {
+  HandTrace hand = one_step();
+  hand.op("aten::mm", 10, 20).kernel("gemm", 11, 12, 100, end);
+  return hand;
+}
+
+AnalysisOptions measured_peaks(double bf16_tflops) {
+  AnalysisOptions options;
+  DeviceLimits& device = options.peaks.devices.emplace_back();
+  device.tera[static_cast<size_t>(Precision::kBf16)] = bf16_tflops;
+  device.memory_gbps = 3000;
+  device.source = "peaks.json";
+  return options;
+}
+
 TEST(Roofline, AKernelAtHalfOfItsLimitIsSaidToBeAtHalf) {
   HandTrace hand = one_step();
   hand.op("aten::mm", 10, 20).kernel("gemm", 11, 12, 100, 300);
@@ -109,9 +125,7 @@ constexpr OpWork product_of_hundred() {
 
 // A whole product has no mask: at 110 % its clock is above the data sheet's, and the limit stands.
 TEST(Roofline, AProductAboveTheDataSheetHasAHigherClock) {
-  HandTrace hand = one_step();
-  hand.op("aten::mm", 10, 20).kernel("gemm", 11, 12, 100, 190);
-  const WorkedTrace t(hand.build(), {product_of_hundred()});
+  const WorkedTrace t(one_product(190).build(), {product_of_hundred()});
   const Roofline& r = t.facts.get<Roofline>();
   EXPECT_NEAR(*r.ops[0].limit_pct(), 100.0 / 0.9, 1e-6);
   EXPECT_NEAR(*r.mfu_pct, 10, 1e-6);
@@ -122,9 +136,7 @@ TEST(Roofline, AProductAboveTheDataSheetHasAHigherClock) {
 }
 
 TEST(Roofline, AProductThatNoClockExplainsIsNotMasked) {
-  HandTrace hand = one_step();
-  hand.op("aten::mm", 10, 20).kernel("gemm", 11, 12, 100, 150);
-  const WorkedTrace t(hand.build(), {product_of_hundred()});
+  const WorkedTrace t(one_product(150).build(), {product_of_hundred()});
   const Roofline& r = t.facts.get<Roofline>();
   EXPECT_FALSE(r.mfu_pct);
   ASSERT_GE(r.missing.size(), 1U);
@@ -133,14 +145,7 @@ TEST(Roofline, AProductThatNoClockExplainsIsNotMasked) {
 }
 
 TEST(Roofline, AProductAboveMeasuredPeaksShowsThatTheseAreTooLow) {
-  HandTrace hand = one_step();
-  hand.op("aten::mm", 10, 20).kernel("gemm", 11, 12, 100, 300);
-  AnalysisOptions options;
-  options.peaks.devices.emplace_back();
-  options.peaks.devices[0].tera[static_cast<size_t>(Precision::kBf16)] = 400;   // it reached 494.7
-  options.peaks.devices[0].memory_gbps = 3000;
-  options.peaks.devices[0].source = "peaks.json";
-  const WorkedTrace t(hand.build(), {product_of_hundred()}, std::move(options));
+  const WorkedTrace t(one_product(300).build(), {product_of_hundred()}, measured_peaks(400));   // it reached 494.7
   const Roofline& r = t.facts.get<Roofline>();
   ASSERT_GE(r.missing.size(), 1U);
   EXPECT_EQ(r.missing[0], "100 % of kernel time is in GEMMs that are faster than the peak rates in peaks.json, and do "
@@ -148,9 +153,7 @@ TEST(Roofline, AProductAboveMeasuredPeaksShowsThatTheseAreTooLow) {
 }
 
 TEST(Roofline, WithoutPeaksOrShapesItSaysWhatIsMissing) {
-  HandTrace hand = one_step();
-  hand.op("aten::mm", 10, 20).kernel("gemm", 11, 12, 100, 300);
-  WorkedTrace t(hand.build(), {kHundred});
+  WorkedTrace t(one_product(300).build(), {kHundred});
   t.trace.devices[0].name = "Some GPU";
   const Roofline& r = t.facts.get<Roofline>();
   EXPECT_FALSE(r.mfu_pct);
@@ -177,9 +180,7 @@ TEST(Roofline, ADeviceWithoutANameIsLookedForInItsKernels) {
 // --gpu names the device, whose multiprocessors are then known too.
 TEST(Roofline, TheDeviceMayBeNamedByTheUser) {
   const auto named_by_user = [](std::vector<DeviceProperties> devices) {
-    HandTrace hand = one_step();
-    hand.op("aten::mm", 10, 20).kernel("gemm", 11, 12, 100, 300);
-    Trace trace = hand.build();
+    Trace trace = one_product(300).build();
     trace.devices = std::move(devices);
     AnalysisOptions options;
     options.gpu = "MI300X";
@@ -198,14 +199,7 @@ TEST(Roofline, TheDeviceMayBeNamedByTheUser) {
 }
 
 TEST(Roofline, MeasuredPeaksTakeThePlaceOfTheTable) {
-  HandTrace hand = one_step();
-  hand.op("aten::mm", 10, 20).kernel("gemm", 11, 12, 100, 300);
-  AnalysisOptions options;
-  options.peaks.devices.emplace_back();
-  options.peaks.devices[0].tera[static_cast<size_t>(Precision::kBf16)] = 494.7;
-  options.peaks.devices[0].memory_gbps = 3000;
-  options.peaks.devices[0].source = "peaks.json";
-  const WorkedTrace t(hand.build(), {kHundred}, std::move(options));
+  const WorkedTrace t(one_product(300).build(), {kHundred}, measured_peaks(494.7));
   EXPECT_NEAR(*t.facts.get<Roofline>().ops[0].limit_pct(), 100, 1e-6);
   EXPECT_TRUE(t.facts.get<Limits>().device->source.starts_with("peaks.json; what it lacks: "));
   EXPECT_EQ(t.facts.get<Limits>().device->name, "NVIDIA H100 80GB HBM3");
@@ -213,24 +207,17 @@ TEST(Roofline, MeasuredPeaksTakeThePlaceOfTheTable) {
 
 TEST(Roofline, WhatAFileOfPeaksLacksIsSaid) {
   const auto missing = [](const char* name) {
-    HandTrace hand = one_step();
-    hand.op("aten::mm", 10, 20).kernel("gemm", 11, 12, 100, 300);
-    AnalysisOptions options;
+    AnalysisOptions options = measured_peaks(800);
     options.peaks.path = "peaks.json";
-    options.peaks.devices.emplace_back();
     options.peaks.devices[0].name = name;
-    options.peaks.devices[0].source = "peaks.json";
-    options.peaks.devices[0].tera[static_cast<size_t>(Precision::kBf16)] = 800;
-    const WorkedTrace t(hand.build(), {kHundred}, std::move(options));
+    const WorkedTrace t(one_product(300).build(), {kHundred}, std::move(options));
     return t.facts.get<Roofline>().missing.at(0);
   };
   EXPECT_EQ(missing("H100"), "peaks.json has no entry \"NVIDIA H100 80GB HBM3\", only \"H100\"");
 }
 
 TEST(Roofline, MeasuredPeaksOfTheVeryDeviceComeFirst) {
-  HandTrace hand = one_step();
-  hand.op("aten::mm", 10, 20).kernel("gemm", 11, 12, 100, 300);
-  Trace trace = hand.build();
+  Trace trace = one_product(300).build();
   WorkedTrace::add_device(trace);
   trace.devices.back().uuid = "GPU-b";
   AnalysisOptions options;

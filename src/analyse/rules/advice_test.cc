@@ -4,20 +4,14 @@
 #include "analyse/rank/frameworks.h"
 #include "analyse/rules/measure.h"
 #include "base/text.h"
+#include "tests/support/diagnosed.h"
 #include "tests/support/hand_trace.h"
 
 namespace profgpu {
 namespace {
 
-Diagnosis diagnosis(const Trace& trace) {
-  const Facts facts(trace, {});
-  Evidence evidence;
-  evidence.ranks.push_back(diagnose_rank({0, &facts}, {}));
-  return diagnose(evidence);
-}
-
 Finding finding(const Trace& trace, std::string_view rule) {
-  const Diagnosis of = diagnosis(trace);
+  const Diagnosis of = diagnosed(trace);
   const auto found = std::ranges::find(of.findings, rule, &Finding::rule);
   EXPECT_NE(found, of.findings.end()) << rule;
   return found != of.findings.end() ? *found : Finding();
@@ -105,7 +99,7 @@ TEST(Advice, OfCallsThatTakeLongToLaunch) {
   EXPECT_FALSE(f.cost_ns);
   for (const std::string& e : f.evidence) EXPECT_FALSE(contains(e, "saves")) << e;
   for (const std::string& fix : f.fix) EXPECT_FALSE(contains(fix, "wait_event")) << fix;
-  EXPECT_TRUE(diagnosis(slow).verdict.text.starts_with("Launching calls take long")) << diagnosis(slow).verdict.text;
+  EXPECT_TRUE(diagnosed(slow).verdict.text.starts_with("Launching calls take long")) << diagnosed(slow).verdict.text;
   EXPECT_TRUE(contains(finding(slow, "low-gpu-utilization").why, "aunching calls"));
   const Trace quick = launches(5).build();
   EXPECT_TRUE(contains(finding(quick, "device-waits").fix.front(), "wait_event"));
@@ -114,10 +108,10 @@ TEST(Advice, OfCallsThatTakeLongToLaunch) {
 TEST(Advice, NoPhaseOfTrainingIsAskedForInInference) {
   HandTrace decode;
   for (int64_t t = 0; t < 5000; t += 1000) decode.range(kDecodeStep, t, t + 990);
-  EXPECT_TRUE(contains(diagnosis(decode.build()).verdict.text, "engine's steps")) << "and of no training";
+  EXPECT_TRUE(contains(diagnosed(decode.build()).verdict.text, "engine's steps")) << "and of no training";
   HandTrace marked;
   for (int64_t i = 0; i < 5; ++i) marked.range("ProfilerStep#" + std::to_string(i), 1000 * i, 1000 * i + 990);
-  EXPECT_FALSE(contains(diagnosis(marked.build()).verdict.text, "training"));
+  EXPECT_FALSE(contains(diagnosed(marked.build()).verdict.text, "training"));
 }
 
 TEST(Advice, ChainsAreOfTheKindsThatTheyHave) {

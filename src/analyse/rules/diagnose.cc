@@ -412,14 +412,6 @@ void add_rank_diagnosis(const RankFacts& rank, const Thresholds& thresholds, Ran
       tasks.add([devices, &out, i] { out.findings[i] = finding_of_rank(*rules()[i], devices->get()); });
 }
 
-RankDiagnosis diagnose_rank(const RankFacts& rank, const Thresholds& thresholds) {
-  RankDiagnosis out;
-  Tasks tasks;
-  add_rank_diagnosis(rank, thresholds, out, tasks);
-  tasks.run(1);
-  return out;
-}
-
 std::vector<OwnSavings> own_savings(std::span<const RankDiagnosis* const> ranks) {
   std::vector<OwnSavings> all;
   for (size_t i = 0; i < rules().size(); ++i) {

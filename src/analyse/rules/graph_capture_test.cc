@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "analyse/rules/measure.h"
+#include "tests/support/diagnosed.h"
 #include "tests/support/trace_rows.h"
 
 namespace profgpu {
@@ -10,11 +11,7 @@ bool says_graph_capture(test::TraceRows& rows) {
   Trace trace = rows.finish();
   trace.windows = {{0, 1000}};
   if (trace.activity.size() > 1) trace.windows.push_back({5000, 6000});
-  const Facts facts(trace, {});
-  Evidence evidence;
-  evidence.ranks.push_back(diagnose_rank({0, &facts}, {}));
-  const auto findings = diagnose(evidence).findings;
-  return std::any_of(findings.begin(), findings.end(), [](const Finding& f) { return f.rule == "graph-capture"; });
+  return finding(diagnosed(trace).findings, "graph-capture") != nullptr;
 }
 
 void capture(test::TraceRows& t) {

@@ -4,19 +4,16 @@
 #include "analyse/rank/frameworks.h"
 #include "analyse/rules/measure.h"
 #include "base/text.h"
+#include "tests/support/diagnosed.h"
 #include "tests/support/hand_trace.h"
 
 namespace profgpu {
 namespace {
 
 std::optional<Finding> found(HandTrace& hand, std::string_view rule) {
-  const Trace trace = hand.build();
-  const Facts facts(trace, {});
-  Evidence evidence;
-  evidence.ranks.push_back(diagnose_rank({0, &facts}, {}));
-  for (const Finding& f : diagnose(evidence).findings)
-    if (f.rule == rule) return f;
-  return std::nullopt;
+  const Diagnosis d = diagnosed(hand.build());
+  const Finding* f = finding(d.findings, rule);
+  return f == nullptr ? std::nullopt : std::optional(*f);
 }
 
 constexpr int64_t kSteps = 12;
@@ -32,13 +29,7 @@ HandTrace steps_of(Step step) {
   return hand;
 }
 
-ReportVerdict verdict_of(HandTrace& hand) {
-  const Trace trace = hand.build();
-  const Facts facts(trace, {});
-  Evidence evidence;
-  evidence.ranks.push_back(diagnose_rank({0, &facts}, {}));
-  return diagnose(evidence).verdict;
-}
+ReportVerdict verdict_of(HandTrace& hand) { return diagnosed(hand.build()).verdict; }
 
 TEST(Verdict, IsInconclusiveOfTooLittleWork) {
   const auto with = [](int64_t kernels) {
@@ -74,11 +65,7 @@ TEST(Verdict, OfAHostAloneFirstAsksForTheDevice) {
   HandTrace cpu = steps_of(loads);
   ASSERT_TRUE(found(cpu, "data-loading-bound"));
   HandTrace again = steps_of(loads);
-  const Trace trace = again.build();
-  const Facts facts(trace, {});
-  Evidence evidence;
-  evidence.ranks.push_back(diagnose_rank({0, &facts}, {}));
-  const Diagnosis of = diagnose(evidence);
+  const Diagnosis of = diagnosed(again.build());
   const std::string_view question = "This trace has no GPU activity: was ProfilerActivity.CUDA on? The loop waits";
   EXPECT_TRUE(of.verdict.text.starts_with(question)) << of.verdict.text;
   const auto check = [&](std::string_view id) { return *std::ranges::find(of.checklist, id, &Check::id); };
@@ -94,10 +81,7 @@ TEST(Checklist, OfOneRankOfSeveralAsksForTheOthers) {
   Trace trace = one.build();
   trace.distributed.world_size = 16;
   trace.devices.push_back({.id = 0, .name = "Some GPU"});
-  const Facts facts(trace, {});
-  Evidence evidence;
-  evidence.ranks.push_back(diagnose_rank({0, &facts}, {}));
-  const Diagnosis of = diagnose(evidence);
+  const Diagnosis of = diagnosed(trace);
   const Check& communication = *std::ranges::find(of.checklist, "communication", &Check::id);
   EXPECT_EQ(communication.verdict, Verdict::kUnknown);
   EXPECT_TRUE(contains(communication.record, "all ranks")) << communication.record;
@@ -120,11 +104,7 @@ TEST(Checklist, TheLeastBusyDeviceIsNamed) {
 TEST(Checklist, OfUnknownPhasesTellsNothingOfLoading) {
   HandTrace cpu;
   cpu.range("ProfilerStep#1", 0, 1000).range("Memory Allocation", 0, 1000);
-  const Trace trace = cpu.build();
-  const Facts facts(trace, {});
-  Evidence evidence;
-  evidence.ranks.push_back(diagnose_rank({0, &facts}, {}));
-  const Diagnosis of = diagnose(evidence);
+  const Diagnosis of = diagnosed(cpu.build());
   EXPECT_EQ(std::ranges::find(of.checklist, "data-loading", &Check::id)->verdict, Verdict::kUnknown);
 }
 
@@ -149,10 +129,7 @@ TEST(Verdict, OfHardwareCountersIsThatTimesAreNotThoseOfTheProgram) {
   cold.range("ProfilerStep#1", 0, 10'000).op("aten::mm", 100, 9000).call("cuModuleLoadData", 200, 4200);
   Trace trace = cold.build();
   trace.hardware_counters = true;
-  const Facts facts(trace, {});
-  Evidence evidence;
-  evidence.ranks.push_back(diagnose_rank({0, &facts}, {}));
-  const Diagnosis d = diagnose(evidence);
+  const Diagnosis d = diagnosed(trace);
   EXPECT_EQ(d.verdict.kind, VerdictKind::kInconclusive);
   EXPECT_TRUE(contains(d.verdict.text, "Hardware counters")) << d.verdict.text;
   for (const Finding& f : d.findings) EXPECT_EQ(f.severity, Severity::kInfo) << f.rule;
@@ -569,11 +546,7 @@ TEST(HostBoundLaunches, OfABarrierHasNoCost) {
   EXPECT_FALSE(waits->cost_ns);
   EXPECT_NE(waits->fix.front().find("all ranks"), std::string::npos);
   EXPECT_NE(writes->fix.front().find("background"), std::string::npos);
-  const Trace trace = loads.build();
-  const Facts facts(trace, {});
-  Evidence evidence;
-  evidence.ranks.push_back(diagnose_rank({0, &facts}, {}));
-  const Diagnosis of = diagnose(evidence);
+  const Diagnosis of = diagnosed(loads.build());
   const Check& waiting = *std::ranges::find(of.checklist, "data-loading", &Check::id);
   EXPECT_EQ(waiting.verdict, Verdict::kFail);
 }

@@ -3,22 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/diagnosed.h"
 #include "tests/support/hand_trace.h"
 
 namespace profgpu {
 namespace {
 
-Diagnosis diagnosed(HandTrace&& hand) {
-  const Trace trace = hand.build();
-  const Facts facts(trace, {});
-  Evidence evidence;
-  evidence.ranks.push_back(diagnose_rank({0, &facts}, {}));
-  return diagnose(evidence);
-}
-
-const Finding* named(const Diagnosis& d, std::string_view rule) {
-  return first_where(d.findings, [&](const Finding& f) { return f.rule == rule; });
-}
+Diagnosis diagnosed(HandTrace&& hand) { return diagnosed(hand.build()); }
 
 constexpr int64_t kSteps = 6, kStep_us = 30'000;
 
@@ -41,7 +32,7 @@ TEST(ExcessiveSynchronization, NamesTheWorkAfterTheWait) {
   const Diagnosis d = diagnosed(reading_steps([](HandTrace& h, int64_t t) {
     h.python("sklearn/metrics.py(120): accuracy_score", t + 10'060, t + 25'000);
   }));
-  const Finding* f = named(d, "excessive-synchronization");
+  const Finding* f = finding(d.findings, "excessive-synchronization");
   ASSERT_NE(f, nullptr);
   ASSERT_GE(f->where.size(), 2U);
   EXPECT_EQ(f->where[0].name, "accuracy_score");
@@ -55,7 +46,7 @@ TEST(ExcessiveSynchronization, NamesTheWaitWhereLaunchesFollow) {
   const Diagnosis d = diagnosed(reading_steps([](HandTrace& h, int64_t t) {
     for (int64_t at = t + 10'060; at < t + 24'900; at += 100) h.op("aten::view", at, at + 95);
   }));
-  const Finding* f = named(d, "excessive-synchronization");
+  const Finding* f = finding(d.findings, "excessive-synchronization");
   ASSERT_NE(f, nullptr);
   EXPECT_EQ(f->where.at(0).name, "log_metrics");
   EXPECT_NE(f->fix[0].find(".item()"), std::string::npos) << f->fix[0];
@@ -63,7 +54,7 @@ TEST(ExcessiveSynchronization, NamesTheWaitWhereLaunchesFollow) {
 
 TEST(ExcessiveSynchronization, SaysThatTheWorkIsNotRecorded) {
   const Diagnosis d = diagnosed(reading_steps([](HandTrace&, int64_t) {}));
-  const Finding* f = named(d, "excessive-synchronization");
+  const Finding* f = finding(d.findings, "excessive-synchronization");
   ASSERT_NE(f, nullptr);
   EXPECT_EQ(f->where.at(0).name, "log_metrics");
   EXPECT_NE(f->evidence.back().find("the host runs code that the trace does not show, 15.0 ms per step"), std::string::npos)
@@ -74,8 +65,8 @@ TEST(ExcessiveSynchronization, SaysThatTheWorkIsNotRecorded) {
 TEST(ExcessiveSynchronization, IsOfTheThreadThatWorks) {
   const Diagnosis d = diagnosed(reading_steps(
       [](HandTrace& h, int64_t t) { h.python("augment.py(7): augment", t + 10'060, t + 25'000); }, "autograd"));
-  const Finding* f = named(d, "excessive-synchronization");
-  if (f == nullptr) f = named(d, "host-bound-launches");
+  const Finding* f = finding(d.findings, "excessive-synchronization");
+  if (f == nullptr) f = finding(d.findings, "host-bound-launches");
   ASSERT_NE(f, nullptr);
   EXPECT_EQ(f->where.at(0).name, "augment");
 }
@@ -83,8 +74,8 @@ TEST(ExcessiveSynchronization, IsOfTheThreadThatWorks) {
 TEST(ProfilerOverhead, IsInNoOtherFindingsCost) {
   const Diagnosis d = diagnosed(
       reading_steps([](HandTrace& h, int64_t t) { h.overhead("Buffer Flush", t + 10'060, t + 25'000); }));
-  EXPECT_EQ(named(d, "excessive-synchronization"), nullptr);
-  const Finding* f = named(d, "profiler-overhead");
+  EXPECT_EQ(finding(d.findings, "excessive-synchronization"), nullptr);
+  const Finding* f = finding(d.findings, "profiler-overhead");
   ASSERT_NE(f, nullptr);
   EXPECT_EQ(f->severity, Severity::kWarning);
   EXPECT_NE(d.verdict.text.find("The profiler's own work takes 50 % of the time"), std::string::npos) << d.verdict.text;
@@ -95,8 +86,8 @@ TEST(PythonGc, IsInNoOtherFindingsCostAndNamesItsCaller) {
     h.python("train.py(71): end_of_step", t + 10'060, t + 25'000);
     h.python("<built-in function collect>", t + 10'065, t + 24'995);
   }));
-  EXPECT_EQ(named(d, "excessive-synchronization"), nullptr);
-  const Finding* f = named(d, "python-gc");
+  EXPECT_EQ(finding(d.findings, "excessive-synchronization"), nullptr);
+  const Finding* f = finding(d.findings, "python-gc");
   ASSERT_NE(f, nullptr);
   EXPECT_EQ(f->where.at(0).name, "end_of_step");
   EXPECT_EQ(f->fix.at(0), "remove gc.collect() in end_of_step (train.py:71), or call it every few hundred steps");
@@ -111,7 +102,7 @@ TEST(DataLoadingBound, CountsWhatTheLoopLoadsBetweenItsSteps) {
     h.range("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", t + 10'010, t + 29'990);
   }
   const Diagnosis d = diagnosed(std::move(h));
-  const Finding* f = named(d, "data-loading-bound");
+  const Finding* f = finding(d.findings, "data-loading-bound");
   ASSERT_NE(f, nullptr);
   EXPECT_GT(*f->value, 55);
   EXPECT_GT(f->cost_pct.value_or(0), 50);
@@ -132,7 +123,7 @@ TEST(DataLoadingBound, IsNoneWhereTheHostLoadsAhead) {
   const Check* check = first_where(d.checklist, [](const Check& c) { return c.id == "data-loading"; });
   ASSERT_NE(check, nullptr);
   EXPECT_EQ(check->verdict, Verdict::kPass);
-  const Finding* f = named(d, "data-loading-bound");
+  const Finding* f = finding(d.findings, "data-loading-bound");
   EXPECT_TRUE(f == nullptr || f->severity == Severity::kInfo);
 }
 
@@ -159,10 +150,7 @@ TEST(FullPrecisionGemm, NeedsAWordOfIt) {
     DeviceProperties device;
     device.name = "NVIDIA H100 80GB HBM3", device.compute_major = 9, device.multiprocessors = 132;
     trace.devices.push_back(device);
-    const Facts facts(trace, {});
-    Evidence evidence;
-    evidence.ranks.push_back(diagnose_rank({0, &facts}, {}));
-    return named(diagnose(evidence), "full-precision-gemm") != nullptr;
+    return finding(diagnosed(trace).findings, "full-precision-gemm") != nullptr;
   };
   EXPECT_TRUE(fires("ampere_sgemm_128x64_tn"));
   EXPECT_TRUE(fires("void gemv2T_kernel_val<int, int, float, float, float, float, 128, 16, 4, 4, false>"));

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "analyse/rules/measure.h"
+#include "tests/support/diagnosed.h"
 #include "tests/support/hand_trace.h"
 #include "tests/support/trace_rows.h"
 
@@ -207,13 +208,9 @@ std::optional<Finding> one_rank(const std::vector<int64_t>& transfers) {
     t.call("cudaDeviceSynchronize", at * 1000 + 4000, (length - 10) * 1000);
     at += length;
   }
-  const Trace trace = t.finish();
-  const Facts facts(trace, {});
-  Evidence evidence;
-  evidence.ranks.push_back(diagnose_rank({0, &facts}, {}));
-  for (const Finding& f : diagnose(evidence).findings)
-    if (f.rule == "exposed-communication") return f;
-  return std::nullopt;
+  const Diagnosis d = diagnosed(t.finish());
+  const Finding* f = finding(d.findings, "exposed-communication");
+  return f == nullptr ? std::nullopt : std::optional(*f);
 }
 
 TEST(ExposedCommunication, OfOneRankMayBeWaiting) {
@@ -236,17 +233,11 @@ TEST(LowGpuUtilization, IsExplainedByTheIdleTimeOfItsOwnDevice) {
     t.call("cudaLaunchKernel", at, 1000, correlation + 1).kernel("gemm", at + 5000, 990'000, correlation + 1);
     t.call("cudaLaunchKernel", at + 700'000, 1000, correlation + 2).kernel("gemm", at + 705'000, 250'000, correlation + 2, 1);
   }
-  const Trace trace = t.finish();
-  const Facts facts(trace, {});
-  Evidence evidence;
-  evidence.ranks.push_back(diagnose_rank({0, &facts}, {}));
-  for (const Finding& f : diagnose(evidence).findings) {
-    if (f.rule != "low-gpu-utilization") continue;
-    EXPECT_EQ(f.seen.device, 1);
-    EXPECT_FALSE(tells(f.why, "(0.") || tells(f.why, "(1.")) << f.why;   // percent of the other device's time
-    return;
-  }
-  FAIL() << "not found";
+  const Diagnosis d = diagnosed(t.finish());
+  const Finding* f = finding(d.findings, "low-gpu-utilization");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->seen.device, 1);
+  EXPECT_FALSE(tells(f->why, "(0.") || tells(f->why, "(1.")) << f->why;   // percent of the other device's time
 }
 
 }  // namespace

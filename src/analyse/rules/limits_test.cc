@@ -3,6 +3,7 @@
 
 #include "analyse/rank/roofline.h"
 #include "analyse/rules/measure.h"
+#include "tests/support/diagnosed.h"
 #include "tests/support/hand_trace.h"
 #include "tests/support/worked_trace.h"
 
@@ -29,13 +30,7 @@ std::vector<Finding> findings_of(HandTrace& hand, const OpWork& work, int32_t bl
   for (ActivityArgs& args : trace.activity_args)
     if (blocks > 0) args.grid[0] = blocks, args.grid[1] = args.grid[2] = 1;
   const WorkedTrace t(std::move(trace), std::vector<OpWork>(kSteps, work), {}, device);
-  Evidence evidence;
-  evidence.ranks.push_back(diagnose_rank({0, &t.facts}, {}));
-  return diagnose(evidence).findings;
-}
-
-const Finding* found(const std::vector<Finding>& findings, std::string_view rule) {
-  return first_where(findings, [&](const Finding& f) { return f.rule == rule; });
+  return diagnosed(t.facts).findings;
 }
 
 constexpr const char* kGemm = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_cublas";
@@ -43,7 +38,7 @@ constexpr const char* kGemm = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize
 TEST(SlowProducts, CostAtMostWhatReachingNineTenthsOfTheLimitSaves) {
   HandTrace hand = steps_with("aten::mm", kGemm, 900);   // needs 100 us
   const std::vector<Finding> findings = findings_of(hand, kHundred);
-  const Finding* f = found(findings, "slow-products");
+  const Finding* f = finding(findings, "slow-products");
   ASSERT_NE(f, nullptr);
   EXPECT_NEAR(*f->value, 90, 0.1);
   ASSERT_TRUE(f->cost_ns);
@@ -53,7 +48,7 @@ TEST(SlowProducts, CostAtMostWhatReachingNineTenthsOfTheLimitSaves) {
   EXPECT_NE(f->evidence.at(0).find("aten::mm [[4096, 2048], [2048, 4096]]: at 11 % of its limit, 110 of 989 TFLOP/s"),
             std::string::npos)
       << f->evidence.at(0);
-  EXPECT_EQ(found(findings, "memory-bound"), nullptr);
+  EXPECT_EQ(finding(findings, "memory-bound"), nullptr);
 }
 
 // What a step does after its last launch, nothing in the trace shows: it waits, or works as long as before.
@@ -86,7 +81,7 @@ TEST(SlowProducts, NameWavesThatAreMostlyEmpty) {
     OpWork work = kHundred;
     work.product = {1, 2176, 2304, 4096};
     const std::vector<Finding> findings = findings_of(hand, work, blocks);
-    const Finding* f = found(findings, "slow-products");
+    const Finding* f = finding(findings, "slow-products");
     return f == nullptr ? "" : f->evidence.at(0);
   };
   EXPECT_TRUE(evidence(153).ends_with("153 blocks are 1.2 waves on 132 multiprocessors, which take as long as 2"))
@@ -100,7 +95,7 @@ TEST(SlowProducts, WithFewTilesAndALongInnerSizeAreSplitAlongIt) {
   OpWork work = kHundred;
   work.product = {1, 128, 256, 131072};
   const std::vector<Finding> findings = findings_of(hand, work);
-  const Finding* f = found(findings, "slow-products");
+  const Finding* f = finding(findings, "slow-products");
   ASSERT_NE(f, nullptr);
   EXPECT_TRUE(f->evidence.at(0).ends_with("only 2 tiles of 128 x 128")) << f->evidence.at(0);
   EXPECT_NE(f->fix.at(0).find("split-K"), std::string::npos) << f->fix.at(0);
@@ -111,8 +106,8 @@ std::pair<std::string, std::string> reason_on_mi300x(const OpWork& work, const c
                                                      int64_t busy_us = 900, int32_t blocks = 0) {
   HandTrace hand = steps_with(op, kernel, busy_us);
   const std::vector<Finding> findings = findings_of(hand, work, blocks, mi300x());
-  const Finding* f = found(findings, "slow-products");
-  if (f == nullptr) f = found(findings, "memory-bound");
+  const Finding* f = finding(findings, "slow-products");
+  if (f == nullptr) f = finding(findings, "memory-bound");
   return f == nullptr ? std::pair<std::string, std::string>() : std::pair(f->evidence.at(0), f->fix.at(0));
 }
 
@@ -133,7 +128,7 @@ TEST(SlowProducts, GoByWhatProductsAchieve) {
       << said;
   HandTrace hand = steps_with("aten::mm", kTensile, 900);
   const std::vector<Finding> findings = findings_of(hand, slow, 0, mi300x());
-  const Finding* f = found(findings, "slow-products");
+  const Finding* f = finding(findings, "slow-products");
   ASSERT_NE(f, nullptr);
   EXPECT_TRUE(f->what.starts_with("GEMMs at less than half of the rate that AMD measures at most take")) << f->what;
   const double most_ns = kSteps * 900'000 * (1 - 0.25 / 0.9);
@@ -207,7 +202,7 @@ TEST(MemoryBound, OfProductsOfFewBlocksSaysWhatIsIdle) {
   OpWork work = kBytes;
   work.flops = 1'000'000'000, work.product = {1, 256, 512, 131072};
   const std::vector<Finding> findings = findings_of(hand, work, 8, mi300x());
-  const Finding* f = found(findings, "memory-bound");
+  const Finding* f = finding(findings, "memory-bound");
   ASSERT_NE(f, nullptr);
   EXPECT_EQ(f->verdict, "GEMMs that keep 8 of 304 compute units busy take 90 % of the time.");
 }
@@ -222,7 +217,7 @@ TEST(MemoryBound, NamesInputsThatLieInDifferentOrders) {
           .kernel("elementwise_kernel_add", t + 11, t + 12, t + 30, t + 930)
           .call("cudaDeviceSynchronize", t + 22, t + 932);
     const std::vector<Finding> findings = findings_of(hand, kBytes);
-    const Finding* f = found(findings, "memory-bound");
+    const Finding* f = finding(findings, "memory-bound");
     return f == nullptr ? std::pair<std::string, std::string>() : std::pair(f->evidence.at(0), f->fix.at(0));
   };
   const auto [orders, fix] = said("[[8192, 1], [1, 8192], []]");
@@ -246,7 +241,7 @@ TEST(MisalignedGemm, CostsNoMoreThanItsGridCanUse) {
   OpWork work = bf16_of(161, 900);
   work.product = {1, 1025, 1025, 8192};
   const std::vector<Finding> findings = findings_of(hand, work, 153, mi300x());
-  const Finding* f = found(findings, "misaligned-gemm");
+  const Finding* f = finding(findings, "misaligned-gemm");
   ASSERT_NE(f, nullptr);
   const double most_ns = kSteps * 900'000 * (1 - 161 / (708 * 0.9 * 153 / 304));
   EXPECT_LE(static_cast<double>(*f->cost_ns), 1.01 * most_ns);
@@ -264,19 +259,19 @@ TEST(FullPrecisionGemm, IsOfFloat32OnAmdWhateverTheInstruction) {
   OpWork work = bf16_of(110, 900);
   work.precision = Precision::kFp32;
   const std::vector<Finding> findings = findings_of(hand, work, 0, mi300x());
-  const Finding* f = found(findings, "full-precision-gemm");
+  const Finding* f = finding(findings, "full-precision-gemm");
   ASSERT_NE(f, nullptr);
   EXPECT_EQ(f->what, "100 % of matrix and convolution time runs in float32");
   EXPECT_EQ(f->why, "AMD Instinct MI300X multiplies 163 TFLOP/s at most in float32, 1,307 in bf16.");
   // Far below the limit of FP32 it has other reasons, too.
   work.flops /= 20;
   HandTrace slow = steps_with("aten::mm", "Cijk_Alik_Bljk_S_B_Bias_HA_S_SAV_UserArgs_MT128x128x32_MI16x16x1_SN", 900);
-  EXPECT_NE(found(findings_of(slow, work, 0, mi300x()), "slow-products"), nullptr);
+  EXPECT_NE(finding(findings_of(slow, work, 0, mi300x()), "slow-products"), nullptr);
 }
 
 TEST(FullPrecisionGemm, IsNotOfDepthwiseConvolutions) {
   HandTrace hand = steps_with("aten::thing", "depthwise_conv2d_fwd_fp32_kernel", 900);
-  EXPECT_EQ(found(findings_of(hand, OpWork()), "full-precision-gemm"), nullptr);
+  EXPECT_EQ(finding(findings_of(hand, OpWork()), "full-precision-gemm"), nullptr);
 }
 
 TEST(MisalignedGemm, IsLeftToItsRuleWithACost) {
@@ -287,8 +282,8 @@ TEST(MisalignedGemm, IsLeftToItsRuleWithACost) {
         .kernel(kGemm, t + 11, t + 12, t + 30, t + 930)
         .call("cudaDeviceSynchronize", t + 22, t + 932);
   const std::vector<Finding> findings = findings_of(hand, kHundred);
-  EXPECT_EQ(found(findings, "slow-products"), nullptr);
-  const Finding* f = found(findings, "misaligned-gemm");
+  EXPECT_EQ(finding(findings, "slow-products"), nullptr);
+  const Finding* f = finding(findings, "misaligned-gemm");
   ASSERT_NE(f, nullptr);
   ASSERT_TRUE(f->cost_ns);
   EXPECT_LE(static_cast<double>(*f->cost_ns), kSteps * (900'000 - 100'000 / 0.9) + 1);
@@ -307,7 +302,7 @@ TEST(FusableElementwise, CostIsWhatTheMemoryTakesBetweenTheKernels) {
       hand.call("cudaDeviceSynchronize", t + 29, t + 940);
     }
     const std::vector<Finding> findings = findings_of(hand, OpWork());
-    const Finding* f = found(findings, "fusable-elementwise");
+    const Finding* f = finding(findings, "fusable-elementwise");
     EXPECT_NE(f, nullptr);
     return f == nullptr ? std::nullopt : f->cost_ns;
   };
@@ -319,8 +314,8 @@ TEST(FusableElementwise, CostIsWhatTheMemoryTakesBetweenTheKernels) {
 
 TEST(SlowProducts, AreSilentFromHalfOfTheLimitOn) {
   HandTrace half = steps_with("aten::mm", kGemm, 200), below = steps_with("aten::mm", kGemm, 204);
-  EXPECT_EQ(found(findings_of(half, kHundred), "slow-products"), nullptr);
-  EXPECT_NE(found(findings_of(below, kHundred), "slow-products"), nullptr);
+  EXPECT_EQ(finding(findings_of(half, kHundred), "slow-products"), nullptr);
+  EXPECT_NE(finding(findings_of(below, kHundred), "slow-products"), nullptr);
 }
 
 // Another finding has this time already.
@@ -329,19 +324,19 @@ TEST(SlowProducts, AreSilentWhereTensorCoresAreMissing) {
   OpWork work = kHundred;
   work.precision = Precision::kFp32, work.flops = 4 * 6'700'000'000;   // 400 us without tensor cores
   const std::vector<Finding> findings = findings_of(hand, work);
-  EXPECT_NE(found(findings, "full-precision-gemm"), nullptr);
-  EXPECT_EQ(found(findings, "slow-products"), nullptr);
+  EXPECT_NE(finding(findings, "full-precision-gemm"), nullptr);
+  EXPECT_EQ(finding(findings, "slow-products"), nullptr);
 }
 
 TEST(MemoryBound, NamesKernelsBelowHalfOfTheMemorysRate) {
   HandTrace slow = steps_with("aten::index_select", "indexSelectLargeIndex", 900);
   HandTrace good = steps_with("aten::index_select", "indexSelectLargeIndex", 150);
   const std::vector<Finding> findings = findings_of(slow, kBytes);
-  const Finding* f = found(findings, "memory-bound");
+  const Finding* f = finding(findings, "memory-bound");
   ASSERT_NE(f, nullptr);
   EXPECT_NE(f->evidence.at(0).find("at 11 % of its limit, 372 GB/s"), std::string::npos) << f->evidence.at(0);
-  EXPECT_EQ(found(findings, "slow-products"), nullptr);
-  EXPECT_EQ(found(findings_of(good, kBytes), "memory-bound"), nullptr);
+  EXPECT_EQ(finding(findings, "slow-products"), nullptr);
+  EXPECT_EQ(finding(findings_of(good, kBytes), "memory-bound"), nullptr);
 }
 
 // An argument that is both read and written counts once in the bytes, so that half of the limit is a quarter there.
@@ -349,7 +344,7 @@ TEST(MemoryBound, CompiledKernelsMayMoveTheirArgumentsTwice) {
   const auto found_at = [](std::string_view op, int64_t busy_us) {
     HandTrace hand = steps_with(op, "triton_poi_fused_add_0", busy_us);   // needs 100 us
     const std::vector<Finding> all = findings_of(hand, kBytes);
-    return found(all, "memory-bound") != nullptr;
+    return finding(all, "memory-bound") != nullptr;
   };
   EXPECT_TRUE(found_at("aten::index_select", 300));
   EXPECT_FALSE(found_at("triton_poi_fused_add_0", 300));
@@ -359,7 +354,7 @@ TEST(MemoryBound, CompiledKernelsMayMoveTheirArgumentsTwice) {
 TEST(LowMfu, SaysHowMuchOfThePeakIsUsedAndWhatTheRestIs) {
   HandTrace hand = steps_with("aten::mm", kGemm, 150);   // 10 % of the time at peak
   const std::vector<Finding> findings = findings_of(hand, kHundred);
-  const Finding* f = found(findings, "low-mfu");
+  const Finding* f = finding(findings, "low-mfu");
   ASSERT_NE(f, nullptr);
   EXPECT_NEAR(*f->value, 10, 0.1);
   EXPECT_EQ(f->severity, Severity::kInfo);
@@ -367,7 +362,7 @@ TEST(LowMfu, SaysHowMuchOfThePeakIsUsedAndWhatTheRestIs) {
   OpWork more = kHundred;
   more.flops *= 3;
   HandTrace busy = steps_with("aten::mm", kGemm, 400);
-  EXPECT_EQ(found(findings_of(busy, more), "low-mfu"), nullptr);
+  EXPECT_EQ(finding(findings_of(busy, more), "low-mfu"), nullptr);
 }
 
 // What an uncounted product computes could be all that MFU lacks.
@@ -382,10 +377,8 @@ TEST(LowMfu, IsSilentWhereUncountedProductsCouldRaiseIt) {
       works.insert(works.end(), {kHundred, OpWork()});
     }
     const WorkedTrace t(hand.build(), works);
-    Evidence evidence;
-    evidence.ranks.push_back(diagnose_rank({0, &t.facts}, {}));
-    const std::vector<Finding> all = diagnose(evidence).findings;
-    const Finding* f = found(all, "low-mfu");
+    const std::vector<Finding> all = diagnosed(t.facts).findings;
+    const Finding* f = finding(all, "low-mfu");
     return f == nullptr ? std::string() : f->what;
   };
   EXPECT_EQ(found_beside(40), "the run uses at least 10.0 % of the GPU's peak FLOP rate (MFU)");   // 5 % of the time
@@ -396,7 +389,7 @@ TEST(LowMfu, IsSilentWhereUncountedProductsCouldRaiseIt) {
 TEST(FullPrecisionGemm, IsOfFp32ThatComputingLimits) {
   const auto said = [](Precision precision, int64_t flops, int64_t bytes) {
     HandTrace hand = steps_with("aten::mm", "my_gemm_kernel", 900);
-    return found(findings_of(hand, {.flops = flops, .bytes = bytes, .precision = precision}), "full-precision-gemm") !=
+    return finding(findings_of(hand, {.flops = flops, .bytes = bytes, .precision = precision}), "full-precision-gemm") !=
            nullptr;
   };
   constexpr int64_t kMuch = 20'000'000'000, kLittle = 1000;

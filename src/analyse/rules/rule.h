@@ -263,9 +263,7 @@ inline double Thresholds::of(const Rule& rule) const {
 
 const std::vector<const Rule*>& rules();
 const Rule* find_rule(std::string_view id);
-/// Of one rank, without the others.
-RankDiagnosis diagnose_rank(const RankFacts& rank, const Thresholds& thresholds);
-/// The same, once the tasks are done; all but `tasks` must last so long.
+/// Of one rank, without the others, once the tasks are done; all but `tasks` must last so long.
 void add_rank_diagnosis(const RankFacts& rank, const Thresholds& thresholds, RankDiagnosis& out, Tasks& tasks);
 
 /// The report's first sentence.

@@ -4,10 +4,10 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 
 #include "app/export/run.h"
 #include "tests/support/simulator.h"
+#include "tests/support/test_folder.h"
 #include "trace/import/importer.h"
 
 namespace profgpu {
@@ -88,11 +88,8 @@ TEST_P(ChromeExport, ThenImportIsTheIdentity) {
   if (GetParam() & 8) options.graph = true;
   if (GetParam() & 16) options.gpu = sim::Gpu::mi300x;
   const auto result = sim::simulate(options);
-  const auto folder = std::filesystem::temp_directory_path() /
-                      ("profgpu_chrome_" + std::to_string(::getpid()) + "_" + std::to_string(GetParam()));
-  std::filesystem::create_directory(folder);
-  std::ofstream(folder / "before.json", std::ios::binary) << sim::kineto_text(result->traces.front(), {});
-  const Trace before = read(folder / "before.json");
+  const TestFolder folder;
+  const Trace before = read(folder.write("before.json", sim::kineto_text(result->traces.front(), {})));
   const Facts facts(before, {});
   RunRows run;
   run.ranks.emplace_back(0, facts);
@@ -102,7 +99,6 @@ TEST_P(ChromeExport, ThenImportIsTheIdentity) {
   ASSERT_EQ(out.flush(), 0);
   ::close(fd);
   const Trace after = read(folder / "after.json");
-  std::filesystem::remove_all(folder);
   const std::vector<std::string> a = said(before), b = said(after);
   ASSERT_EQ(a.size(), b.size());
   for (size_t i = 0; i < a.size(); ++i) ASSERT_EQ(a[i], b[i]);

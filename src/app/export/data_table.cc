@@ -36,7 +36,12 @@ const DataTable* find_data_table(std::string_view name) {
   return nullptr;
 }
 
-Datum rank_cell(const RowSource& from, size_t, size_t) { return from.rank->rank(); }
+std::vector<DataColumn> of_rank(std::vector<DataColumn> columns) {
+  const auto rank = [](const RowSource& from, size_t, size_t) -> Datum { return from.rank->rank(); };
+  columns.insert(columns.begin(), {"rank", Datum::Kind::kInteger, "rank of the job", rank});
+  return columns;
+}
+
 Datum row_cell(const RowSource&, size_t row, size_t) { return row; }
 
 Datum section_cell(const RowSource& from, size_t row, size_t column) {

@@ -53,11 +53,15 @@ struct RowSource {
   [[nodiscard]] const Trace& trace() const { return rank->trace(); }
 };
 
+/// Of a table that is a section of the report: the cell in the section's column of the same name.
+Datum section_cell(const RowSource& from, size_t row, size_t column);
+size_t section_rows(const RowSource& from);
+
 struct DataColumn {
   std::string_view name;                  ///< its unit is its ending: _ns, _bytes, _pct, _gbps
   Datum::Kind kind;
   std::string_view meaning;               ///< one clause
-  Datum (*at)(const RowSource& from, size_t row, size_t column);
+  Datum (*at)(const RowSource& from, size_t row, size_t column) = section_cell;
 };
 
 /// Rows that ascend in the table's column `sorted` and have one value in its column `key`.
@@ -105,12 +109,9 @@ class TableRows {
   std::vector<RowSource> sources_;
 };
 
-/// For the columns that every table of a rank begins with.
-Datum rank_cell(const RowSource& from, size_t row, size_t column);
+/// Behind the column that every table of a rank begins with.
+std::vector<DataColumn> of_rank(std::vector<DataColumn> columns);
 Datum row_cell(const RowSource& from, size_t row, size_t column);
-/// Of a table that is a section of the report: the cell in the section's column of the same name.
-Datum section_cell(const RowSource& from, size_t row, size_t column);
-size_t section_rows(const RowSource& from);
 
 template <class Tag>
 Datum id_or_null(Id<Tag> id) {

@@ -24,23 +24,23 @@ extern const DataTable kEnergyData, kStepEnergyData;
 const DataTable kEnergyData{
     .name = "energy",
     .summary = "energy of the measured steps by phase and by what the device did, from samples",
-    .columns = {{"rank", Kind::kInteger, "rank of the job", rank_cell},
-                {"of", Kind::kText, "phase or state: each of them is a partition of the steps",
-                 [](const From& f, size_t i, size_t) -> Datum {
-                   return std::string_view(is_phase(f, i) ? "phase" : "state");
-                 }},
-                {"name", Kind::kText, "forward, compute, idle and so on; waiting_for_ranks is a part of others",
-                 cell<energy_part, &EnergyPart::name, kTextIfAny>},
-                {"total_ns", Kind::kInteger, "time over the measured steps", cell<energy_part, &EnergyPart::total_ns>},
-                {"energy_j", Kind::kReal, "joules in the part of it that samples cover",
-                 [](const From& f, size_t i, size_t) {
-                   return joules(energy_part(f, i).amount, energy_part(f, i).amount.energy_j);
-                 }},
-                {"error_j", Kind::kReal, "how far that may be off at the samples' resolution",
-                 [](const From& f, size_t i, size_t) {
-                   return joules(energy_part(f, i).amount, energy_part(f, i).amount.error_j);
-                 }},
-                {"mean_power_w", Kind::kReal, "watts", cell<energy_part, &EnergyPart::mean_w>}},
+    .columns = of_rank(
+        {{"of", Kind::kText, "phase or state: each of them is a partition of the steps",
+          [](const From& f, size_t i, size_t) -> Datum {
+            return std::string_view(is_phase(f, i) ? "phase" : "state");
+          }},
+         {"name", Kind::kText, "forward, compute, idle and so on; waiting_for_ranks is a part of others",
+          cell<energy_part, &EnergyPart::name, kTextIfAny>},
+         {"total_ns", Kind::kInteger, "time over the measured steps", cell<energy_part, &EnergyPart::total_ns>},
+         {"energy_j", Kind::kReal, "joules in the part of it that samples cover",
+          [](const From& f, size_t i, size_t) {
+            return joules(energy_part(f, i).amount, energy_part(f, i).amount.energy_j);
+          }},
+         {"error_j", Kind::kReal, "how far that may be off at the samples' resolution",
+          [](const From& f, size_t i, size_t) {
+            return joules(energy_part(f, i).amount, energy_part(f, i).amount.error_j);
+          }},
+         {"mean_power_w", Kind::kReal, "watts", cell<energy_part, &EnergyPart::mean_w>}}),
     .rows =
         [](const From& f) {
           const EnergySection* e = f.run.energy_of(*f.rank);
@@ -51,17 +51,17 @@ const DataTable kEnergyData{
 const DataTable kStepEnergyData{
     .name = "step_energy",
     .summary = "energy of each measured step, from samples",
-    .columns = {{"rank", Kind::kInteger, "rank of the job", rank_cell},
-                {"step", Kind::kInteger, "number of the step", cell<step_energy, &StepEnergy::index>},
-                {"duration_ns", Kind::kInteger, "how long it took", cell<step_energy, &StepEnergy::duration_ns>},
-                {"energy_j", Kind::kReal, "joules in the part of it that samples cover",
-                 [](const From& f, size_t i, size_t) {
-                   return joules(step_energy(f, i).amount, step_energy(f, i).amount.energy_j);
-                 }},
-                {"error_j", Kind::kReal, "how far that may be off at the samples' resolution",
-                 [](const From& f, size_t i, size_t) {
-                   return joules(step_energy(f, i).amount, step_energy(f, i).amount.error_j);
-                 }}},
+    .columns = of_rank(
+        {{"step", Kind::kInteger, "number of the step", cell<step_energy, &StepEnergy::index>},
+         {"duration_ns", Kind::kInteger, "how long it took", cell<step_energy, &StepEnergy::duration_ns>},
+         {"energy_j", Kind::kReal, "joules in the part of it that samples cover",
+          [](const From& f, size_t i, size_t) {
+            return joules(step_energy(f, i).amount, step_energy(f, i).amount.energy_j);
+          }},
+         {"error_j", Kind::kReal, "how far that may be off at the samples' resolution",
+          [](const From& f, size_t i, size_t) {
+            return joules(step_energy(f, i).amount, step_energy(f, i).amount.error_j);
+          }}}),
     .rows =
         [](const From& f) {
           const EnergySection* e = f.run.energy_of(*f.rank);

@@ -23,9 +23,8 @@ extern const DataTable kRooflineData, kDistanceData;
 const DataTable kRooflineData{
     .name = "roofline",
     .summary = "operators by name, shapes and precision, beside the limit that their work has on the busiest device",
-    .columns =
-        {{"rank", Kind::kInteger, "rank of the job", rank_cell},
-         {"name", Kind::kText, "name of the operator", cell<roofline_row, &RooflineRow::name, kTextIfAny>},
+    .columns = of_rank(
+        {{"name", Kind::kText, "name of the operator", cell<roofline_row, &RooflineRow::name, kTextIfAny>},
          {"shapes", Kind::kText, "of its inputs, as recorded", cell<roofline_row, &RooflineRow::shapes, kText>},
          {"precision", Kind::kText, "bf16, tf32 and so on",
           [](const From& f, size_t i, size_t) -> Datum {
@@ -47,18 +46,18 @@ const DataTable kRooflineData{
          {"bound", Kind::kText, "compute, memory, latency or unknown",
           [](const From& f, size_t i, size_t) -> Datum { return bound_name(roofline_row(f, i).bound); }},
          {"recomputed", Kind::kInteger, "1: a forward operator that runs again in the backward pass",
-          cell<roofline_row, &RooflineRow::recomputed>}},
+          cell<roofline_row, &RooflineRow::recomputed>}}),
     .rows = [](const From& f) { return f.rank->facts().get<Roofline>().ops.size(); },
 };
 
 const DataTable kDistanceData{
     .name = "distance",
     .summary = "the measured steps' wall time, from the least time for their work on; adds up",
-    .columns = {{"rank", Kind::kInteger, "rank of the job", rank_cell},
-                {"part", Kind::kText, "necessary_work, products, memory_bound, idle: host_bound and so on",
-                 cell<distance_part, &DistancePart::name, kTextIfAny>},
-                {"total_ns", Kind::kInteger, "on the busiest device", cell<distance_part, &DistancePart::total_ns>},
-                {"wall_pct", Kind::kReal, "of the steps' wall time", cell<distance_part, &DistancePart::wall_pct>}},
+    .columns = of_rank(
+        {{"part", Kind::kText, "necessary_work, products, memory_bound, idle: host_bound and so on",
+          cell<distance_part, &DistancePart::name, kTextIfAny>},
+         {"total_ns", Kind::kInteger, "on the busiest device", cell<distance_part, &DistancePart::total_ns>},
+         {"wall_pct", Kind::kReal, "of the steps' wall time", cell<distance_part, &DistancePart::wall_pct>}}),
     .rows = [](const From& f) { return f.rank->facts().get<Distance>().parts.size(); },
 };
 

@@ -73,9 +73,8 @@ extern const DataTable kRankData, kWindowData, kMetadataData, kDevicePropertyDat
 const DataTable kRankData{
     .name = "ranks",
     .summary = "the ranks of the job, and their clocks",
-    .columns =
-        {{"rank", Kind::kInteger, "rank of the job", rank_cell},
-         {"world_size", Kind::kInteger, "ranks that the job says it has", cell<distributed, &Distributed::world_size>},
+    .columns = of_rank(
+        {{"world_size", Kind::kInteger, "ranks that the job says it has", cell<distributed, &Distributed::world_size>},
          {"host", Kind::kText, "name of the machine", cell<trace_of, &Trace::host_name, kTextIfAny>},
          {"backend", Kind::kText, "of torch.distributed", cell<distributed, &Distributed::backend, kTextIfAny>},
          {"base_time_ns", Kind::kInteger, "added to the trace's times gives Unix time",
@@ -84,17 +83,16 @@ const DataTable kRankData{
           clock_cell<&RankClock::offset_ns>},
          {"clock_error_ns", Kind::kInteger, "how wrong that may be", clock_cell<&RankClock::error_ns>},
          {"clock_method", Kind::kText, "how it was found", clock_cell<&RankClock::method>},
-         {"events", Kind::kInteger, "records in the input", cell<trace_of, &Trace::events>}},
+         {"events", Kind::kInteger, "records in the input", cell<trace_of, &Trace::events>}}),
     .rows = [](const From&) { return size_t{1}; },
 };
 
 const DataTable kWindowData{
     .name = "windows",
     .summary = "profiler windows: nothing is measured across the time between two",
-    .columns =
-        {{"rank", Kind::kInteger, "rank of the job", rank_cell},
-         {"start_ns", Kind::kInteger, "start, on the trace's clock", cell<&Trace::windows, &Interval::start>},
-         {"duration_ns", Kind::kInteger, "how long", cell<&Trace::windows, &Interval::length>}},
+    .columns = of_rank(
+        {{"start_ns", Kind::kInteger, "start, on the trace's clock", cell<&Trace::windows, &Interval::start>},
+         {"duration_ns", Kind::kInteger, "how long", cell<&Trace::windows, &Interval::length>}}),
     .rows = rows_of<&Trace::windows>,
     .sorted = "start_ns",
 };
@@ -102,19 +100,17 @@ const DataTable kWindowData{
 const DataTable kMetadataData{
     .name = "metadata",
     .summary = "what the file says of itself",
-    .columns =
-        {{"rank", Kind::kInteger, "rank of the job", rank_cell},
-         {"key", Kind::kText, "name of the field", cell<&Trace::metadata, &Metadata::first>},
-         {"value", Kind::kText, "its text", cell<&Trace::metadata, &Metadata::second>}},
+    .columns = of_rank(
+        {{"key", Kind::kText, "name of the field", cell<&Trace::metadata, &Metadata::first>},
+         {"value", Kind::kText, "its text", cell<&Trace::metadata, &Metadata::second>}}),
     .rows = rows_of<&Trace::metadata>,
 };
 
 const DataTable kDevicePropertyData{
     .name = "device_properties",
     .summary = "what the file says of devices",
-    .columns =
-        {{"rank", Kind::kInteger, "rank of the job", rank_cell},
-         {"id", Kind::kInteger, "device id", cell<&Trace::devices, &DeviceProperties::id>},
+    .columns = of_rank(
+        {{"id", Kind::kInteger, "device id", cell<&Trace::devices, &DeviceProperties::id>},
          {"name", Kind::kText, "name of the device", cell<&Trace::devices, &DeviceProperties::name, kTextIfAny>},
          {"memory_bytes", Kind::kInteger, "its memory",
           cell<&Trace::devices, &DeviceProperties::memory_bytes, kAboveZero>},
@@ -126,19 +122,18 @@ const DataTable kDevicePropertyData{
             return d.compute_major > 0 ? Datum(d.compute_minor) : Datum();
           }},
          {"multiprocessors", Kind::kInteger, "multiprocessors or compute units",
-          cell<&Trace::devices, &DeviceProperties::multiprocessors, kAboveZero>}},
+          cell<&Trace::devices, &DeviceProperties::multiprocessors, kAboveZero>}}),
     .rows = rows_of<&Trace::devices>,
 };
 
 const DataTable kIssueData{
     .name = "issues",
     .summary = "what is missing or wrong in the tables",
-    .columns =
-        {{"rank", Kind::kInteger, "rank of the job", rank_cell},
-         {"kind", Kind::kText, "kind of issue",
+    .columns = of_rank(
+        {{"kind", Kind::kText, "kind of issue",
           [](const From& f, size_t i, size_t) -> Datum { return trace_issue_name(issues(f)[i].kind); }},
          {"count", Kind::kInteger, "how often", cell<issue, &TraceIssue::count>},
-         {"text", Kind::kText, "one sentence", cell<issue, &TraceIssue::text>}},
+         {"text", Kind::kText, "one sentence", cell<issue, &TraceIssue::text>}}),
     .rows = [](const From& f) { return issues(f).size(); },
 };
 

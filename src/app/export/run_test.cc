@@ -6,12 +6,12 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 
 #include "analyse/job/rank_digest.h"
 #include "analyse/rank/steps.h"
 #include "app/export/sql_database.h"
 #include "tests/support/simulator.h"
+#include "tests/support/test_folder.h"
 #include "trace/import/importer.h"
 
 namespace profgpu {
@@ -23,23 +23,22 @@ constexpr int kRanks = 3;
 
 class RankRowsTest : public testing::Test {
  protected:
-  RankRowsTest() : folder_(fs::temp_directory_path() / ("profgpu_rows_" + std::to_string(::getpid()))) {
+  RankRowsTest() {
     sim::SimOptions options;
     options.ranks = kRanks, options.steps = 3, options.layers = 2;
     const auto result = sim::simulate(options);
-    fs::create_directory(folder_);
     std::vector<RankDigest> digests;
     for (int rank = 0; rank < kRanks; ++rank) {
-      std::ofstream(file(rank), std::ios::binary) << sim::kineto_text(result->traces[static_cast<size_t>(rank)], {});
+      folder_.write(name_of(rank), sim::kineto_text(result->traces[static_cast<size_t>(rank)], {}));
       whole_.push_back(*read(rank));
       digests.push_back(rank_digest(rank, whole_.back()->facts));
     }
     job_ = analyse_job(digests);
     for (int rank = 0; rank < kRanks; ++rank) whole_[static_cast<size_t>(rank)]->facts.provide(job_.call_timings.at(rank));
   }
-  ~RankRowsTest() override { fs::remove_all(folder_); }
 
-  [[nodiscard]] std::string file(int rank) const { return folder_ / (std::to_string(rank) + ".json"); }
+  static std::string name_of(int rank) { return std::to_string(rank) + ".json"; }
+  [[nodiscard]] std::string file(int rank) const { return folder_ / name_of(rank); }
   [[nodiscard]] Result<std::unique_ptr<TraceFacts>> read(int rank) const {
     auto imported = import_file(file(rank), {});
     if (!imported) return imported.error();
@@ -81,7 +80,7 @@ class RankRowsTest : public testing::Test {
     return text;
   }
 
-  fs::path folder_;
+  TestFolder folder_;
   std::vector<std::unique_ptr<TraceFacts>> whole_;
   Job job_;
   mutable int reads_ = 0;

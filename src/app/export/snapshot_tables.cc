@@ -53,68 +53,67 @@ extern const DataTable kSnapshotEventData, kSnapshotSegmentData, kSnapshotBlockD
 const DataTable kSnapshotEventData{
     .name = "snapshot_events",
     .summary = "the history of a memory snapshot: what PyTorch's allocator did",
-    .columns = {{"rank", Kind::kInteger, "rank of the job", rank_cell},
-                {"device", Kind::kInteger, "device of the trace that has it",
-                 [](const From& f, size_t i, size_t) -> Datum { return history(f).device[i]; }},
-                {"event", Kind::kInteger, "its place in that trace, from 0",
-                 [](const From& f, size_t i, size_t) -> Datum { return history(f).event[i]; }},
-                {"action", Kind::kText, "alloc, free_requested, free_completed, segment_alloc, oom and so on",
-                 [](const From& f, size_t i, size_t) -> Datum { return allocation_action_name(events(f).action(i)); }},
-                {"address", Kind::kInteger, "address; of oom what the device has free",
-                 [](const From& f, size_t i, size_t) -> Datum { return static_cast<int64_t>(events(f).address(i)); }},
-                {"size_bytes", Kind::kInteger, "bytes as requested; of segments as taken",
-                 [](const From& f, size_t i, size_t) -> Datum { return events(f).bytes(i); }},
-                {"stream", Kind::kInteger, "stream",
-                 [](const From& f, size_t i, size_t) -> Datum { return events(f).kind_of(i).stream; }},
-                {"pool", Kind::kInteger, kPoolNumber,
-                 [](const From& f, size_t i, size_t) -> Datum {
-                   return pool_number(snapshot(f), events(f).kind_of(i).pool);
-                 }},
-                {"time_ns", Kind::kInteger, "Unix time",
-                 [](const From& f, size_t i, size_t) -> Datum {
-                   const int64_t time_us = events(f).time_us(i);
-                   return time_us == AllocationEvent::kNoTime ? Datum() : Datum(1000 * time_us);
-                 }},
-                {"allocated_bytes", Kind::kInteger, "allocated after it, as requested",
-                 [](const From& f, size_t i, size_t) -> Datum { return known(history(f).allocated_bytes[i]); }},
-                {"reserved_bytes", Kind::kInteger, "reserved after it",
-                 [](const From& f, size_t i, size_t) -> Datum { return known(history(f).reserved_bytes[i]); }},
-                {"freed_event", Kind::kInteger, "of an allocation: the event that frees it; null: none does",
-                 [](const From& f, size_t i, size_t) -> Datum { return known(history(f).freed[i]); }},
-                {"category", Kind::kText, "of an allocation: parameter, activation and so on",
-                 [](const From& f, size_t i, size_t) -> Datum {
-                   return allocates(f, i) ? Datum(memory_category_name(history(f).category[i])) : Datum();
-                 }},
-                {"function", Kind::kText, "of the program's own code, innermost",
-                 [](const From& f, size_t i, size_t) -> Datum { return frame_text(f, i, &MemoryFrame::name); }},
-                {"file", Kind::kText, "its file",
-                 [](const From& f, size_t i, size_t) -> Datum { return frame_text(f, i, &MemoryFrame::file); }},
-                {"line", Kind::kInteger, "its line",
-                 [](const From& f, size_t i, size_t) -> Datum {
-                   const MemoryFrame* at = frame(f, i);
-                   return at != nullptr ? Datum(at->line) : Datum();
-                 }},
-                {"pool_kind", Kind::kText, kPoolKind,
-                 [](const From& f, size_t i, size_t) -> Datum {
-                   return pool_words(snapshot(f), events(f).kind_of(i).pool);
-                 }},
-                {"user_metadata", Kind::kText, "what the program set: torch.cuda.memory._set_memory_metadata()",
-                 [](const From& f, size_t i, size_t) -> Datum {
-                   return text_if_any(snapshot(f), events(f).kind_of(i).user_metadata);
-                 }},
-                {"compile_context", Kind::kText, "of torch.compile, such as 0/0",
-                 [](const From& f, size_t i, size_t) -> Datum {
-                   return text_if_any(snapshot(f), events(f).kind_of(i).compile_context);
-                 }}},
+    .columns = of_rank(
+        {{"device", Kind::kInteger, "device of the trace that has it",
+          [](const From& f, size_t i, size_t) -> Datum { return history(f).device[i]; }},
+         {"event", Kind::kInteger, "its place in that trace, from 0",
+          [](const From& f, size_t i, size_t) -> Datum { return history(f).event[i]; }},
+         {"action", Kind::kText, "alloc, free_requested, free_completed, segment_alloc, oom and so on",
+          [](const From& f, size_t i, size_t) -> Datum { return allocation_action_name(events(f).action(i)); }},
+         {"address", Kind::kInteger, "address; of oom what the device has free",
+          [](const From& f, size_t i, size_t) -> Datum { return static_cast<int64_t>(events(f).address(i)); }},
+         {"size_bytes", Kind::kInteger, "bytes as requested; of segments as taken",
+          [](const From& f, size_t i, size_t) -> Datum { return events(f).bytes(i); }},
+         {"stream", Kind::kInteger, "stream",
+          [](const From& f, size_t i, size_t) -> Datum { return events(f).kind_of(i).stream; }},
+         {"pool", Kind::kInteger, kPoolNumber,
+          [](const From& f, size_t i, size_t) -> Datum {
+            return pool_number(snapshot(f), events(f).kind_of(i).pool);
+          }},
+         {"time_ns", Kind::kInteger, "Unix time",
+          [](const From& f, size_t i, size_t) -> Datum {
+            const int64_t time_us = events(f).time_us(i);
+            return time_us == AllocationEvent::kNoTime ? Datum() : Datum(1000 * time_us);
+          }},
+         {"allocated_bytes", Kind::kInteger, "allocated after it, as requested",
+          [](const From& f, size_t i, size_t) -> Datum { return known(history(f).allocated_bytes[i]); }},
+         {"reserved_bytes", Kind::kInteger, "reserved after it",
+          [](const From& f, size_t i, size_t) -> Datum { return known(history(f).reserved_bytes[i]); }},
+         {"freed_event", Kind::kInteger, "of an allocation: the event that frees it; null: none does",
+          [](const From& f, size_t i, size_t) -> Datum { return known(history(f).freed[i]); }},
+         {"category", Kind::kText, "of an allocation: parameter, activation and so on",
+          [](const From& f, size_t i, size_t) -> Datum {
+            return allocates(f, i) ? Datum(memory_category_name(history(f).category[i])) : Datum();
+          }},
+         {"function", Kind::kText, "of the program's own code, innermost",
+          [](const From& f, size_t i, size_t) -> Datum { return frame_text(f, i, &MemoryFrame::name); }},
+         {"file", Kind::kText, "its file",
+          [](const From& f, size_t i, size_t) -> Datum { return frame_text(f, i, &MemoryFrame::file); }},
+         {"line", Kind::kInteger, "its line",
+          [](const From& f, size_t i, size_t) -> Datum {
+            const MemoryFrame* at = frame(f, i);
+            return at != nullptr ? Datum(at->line) : Datum();
+          }},
+         {"pool_kind", Kind::kText, kPoolKind,
+          [](const From& f, size_t i, size_t) -> Datum {
+            return pool_words(snapshot(f), events(f).kind_of(i).pool);
+          }},
+         {"user_metadata", Kind::kText, "what the program set: torch.cuda.memory._set_memory_metadata()",
+          [](const From& f, size_t i, size_t) -> Datum {
+            return text_if_any(snapshot(f), events(f).kind_of(i).user_metadata);
+          }},
+         {"compile_context", Kind::kText, "of torch.compile, such as 0/0",
+          [](const From& f, size_t i, size_t) -> Datum {
+            return text_if_any(snapshot(f), events(f).kind_of(i).compile_context);
+          }}}),
     .rows = event_rows,
 };
 
 const DataTable kSnapshotSegmentData{
     .name = "snapshot_segments",
     .summary = "what PyTorch's allocator had taken from the device when the snapshot was made",
-    .columns =
-        {{"rank", Kind::kInteger, "rank of the job", rank_cell},
-         {"id", Kind::kInteger, "number of the row within its rank", row_cell},
+    .columns = of_rank(
+        {{"id", Kind::kInteger, "number of the row within its rank", row_cell},
          {"device", Kind::kInteger, "device", cell<segment, &MemorySegment::device>},
          {"address", Kind::kInteger, "address",
           [](const From& f, size_t i, size_t) -> Datum { return static_cast<int64_t>(segment(f, i).address); }},
@@ -129,24 +128,24 @@ const DataTable kSnapshotSegmentData{
          {"large", Kind::kInteger, "1: of the pool for blocks over 1 MiB", cell<segment, &MemorySegment::large>},
          {"expandable", Kind::kInteger, "1: it grows by mapping pages", cell<segment, &MemorySegment::expandable>},
          {"pool_kind", Kind::kText, kPoolKind,
-          [](const From& f, size_t i, size_t) -> Datum { return pool_words(snapshot(f), segment(f, i).pool); }}},
+          [](const From& f, size_t i, size_t) -> Datum { return pool_words(snapshot(f), segment(f, i).pool); }}}),
     .rows = segment_rows,
 };
 
 const DataTable kSnapshotBlockData{
     .name = "snapshot_blocks",
     .summary = "the blocks of those segments",
-    .columns = {{"rank", Kind::kInteger, "rank of the job", rank_cell},
-                {"segment", Kind::kInteger, "id in snapshot_segments",
-                 [](const From& f, size_t i, size_t) -> Datum { return history(f).segment_of_block[i]; }},
-                {"device", Kind::kInteger, "device",
-                 [](const From& f, size_t i, size_t) -> Datum { return segment_of(f, i).device; }},
-                {"address", Kind::kInteger, "address",
-                 [](const From& f, size_t i, size_t) -> Datum { return static_cast<int64_t>(block(f, i).address); }},
-                {"size_bytes", Kind::kInteger, "its size", cell<block, &MemoryBlock::size>},
-                {"requested_bytes", Kind::kInteger, "what was asked", cell<block, &MemoryBlock::requested>},
-                {"state", Kind::kText, "active_allocated, active_pending_free or inactive",
-                 [](const From& f, size_t i, size_t) -> Datum { return block_state_name(block(f, i).state); }}},
+    .columns = of_rank(
+        {{"segment", Kind::kInteger, "id in snapshot_segments",
+          [](const From& f, size_t i, size_t) -> Datum { return history(f).segment_of_block[i]; }},
+         {"device", Kind::kInteger, "device",
+          [](const From& f, size_t i, size_t) -> Datum { return segment_of(f, i).device; }},
+         {"address", Kind::kInteger, "address",
+          [](const From& f, size_t i, size_t) -> Datum { return static_cast<int64_t>(block(f, i).address); }},
+         {"size_bytes", Kind::kInteger, "its size", cell<block, &MemoryBlock::size>},
+         {"requested_bytes", Kind::kInteger, "what was asked", cell<block, &MemoryBlock::requested>},
+         {"state", Kind::kText, "active_allocated, active_pending_free or inactive",
+          [](const From& f, size_t i, size_t) -> Datum { return block_state_name(block(f, i).state); }}}),
     .rows = block_rows,
 };
 

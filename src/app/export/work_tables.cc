@@ -39,9 +39,8 @@ extern const DataTable kActivityData, kStreamData, kSyncData, kCollectiveCallDat
 const DataTable kActivityData{
     .name = "activity",
     .summary = "everything that a device ran: kernels, copies, sets",
-    .columns =
-        {{"rank", Kind::kInteger, "rank of the job", rank_cell},
-         {"id", Kind::kInteger, "number of the row within its rank", row_cell},
+    .columns = of_rank(
+        {{"id", Kind::kInteger, "number of the row within its rank", row_cell},
          {"device", Kind::kInteger, "device id as recorded", cell<queue, &Queue::device>},
          {"stream", Kind::kInteger, "stream", cell<queue, &Queue::stream>},
          {"context", Kind::kInteger, "context", cell<queue, &Queue::context>},
@@ -88,7 +87,7 @@ const DataTable kActivityData{
             return args(f, i).block[0] > 0 ? Datum(args(f, i).shared_bytes) : Datum();
           }},
          {"graph", Kind::kInteger, "graph that it belongs to", cell<args, &ActivityArgs::graph, kAboveZero>},
-         {"graph_node", Kind::kInteger, "its node there", cell<args, &ActivityArgs::graph_node, kAboveZero>}},
+         {"graph_node", Kind::kInteger, "its node there", cell<args, &ActivityArgs::graph_node, kAboveZero>}}),
     .rows = rows_of<&Trace::activity>,
     .sorted = "start_ns",
     .key = "device",
@@ -98,27 +97,25 @@ const DataTable kActivityData{
 const DataTable kStreamData{
     .name = "streams",
     .summary = "streams of devices",
-    .columns =
-        {{"rank", Kind::kInteger, "rank of the job", rank_cell},
-         {"device", Kind::kInteger, "device id as recorded", cell<&Trace::queues, &Queue::device>},
+    .columns = of_rank(
+        {{"device", Kind::kInteger, "device id as recorded", cell<&Trace::queues, &Queue::device>},
          {"stream", Kind::kInteger, "stream", cell<&Trace::queues, &Queue::stream>},
-         {"context", Kind::kInteger, "context", cell<&Trace::queues, &Queue::context>}},
+         {"context", Kind::kInteger, "context", cell<&Trace::queues, &Queue::context>}}),
     .rows = rows_of<&Trace::queues>,
 };
 
 const DataTable kSyncData{
     .name = "syncs",
     .summary = "waits that the device's side recorded",
-    .columns =
-        {{"rank", Kind::kInteger, "rank of the job", rank_cell},
-         {"start_ns", Kind::kInteger, "start, on the trace's clock", cell<&Trace::syncs, &SyncRow::start_ns>},
+    .columns = of_rank(
+        {{"start_ns", Kind::kInteger, "start, on the trace's clock", cell<&Trace::syncs, &SyncRow::start_ns>},
          {"duration_ns", Kind::kInteger, "how long it took", cell<&Trace::syncs, &SyncRow::duration_ns>},
          {"name", Kind::kText, "what was waited for",
           [](const From& f, size_t i, size_t) -> Datum { return f.trace().strings[f.trace().syncs[i].name]; }},
          {"device", Kind::kInteger, "device id as recorded", cell<&Trace::syncs, &SyncRow::device>},
          {"stream", Kind::kInteger, "stream", cell<&Trace::syncs, &SyncRow::stream, kFromZero>},
          {"correlation", Kind::kInteger, "id that it shares with its call",
-          cell<&Trace::syncs, &SyncRow::correlation, kAboveZero>}},
+          cell<&Trace::syncs, &SyncRow::correlation, kAboveZero>}}),
     .rows = rows_of<&Trace::syncs>,
     .sorted = "start_ns",
 };
@@ -126,9 +123,8 @@ const DataTable kSyncData{
 const DataTable kCollectiveCallData{
     .name = "collective_calls",
     .summary = "every call of a collective",
-    .columns =
-        {{"rank", Kind::kInteger, "rank of the job", rank_cell},
-         {"start_ns", Kind::kInteger, "start of its kernel (of the call on the host, without a kernel)",
+    .columns = of_rank(
+        {{"start_ns", Kind::kInteger, "start of its kernel (of the call on the host, without a kernel)",
           [](const From& f, size_t i, size_t) -> Datum {
             const auto time = time_of(f.trace(), collective(f, i));
             return time ? Datum(time->start) : Datum();
@@ -158,16 +154,15 @@ const DataTable kCollectiveCallData{
          {"sequence", Kind::kInteger, "number of the call within its group",
           cell<collective, &Collective::sequence, kFromZero>},
          {"host_id", Kind::kInteger, "row of host: the call", cell<collective, &Collective::host>},
-         {"activity_id", Kind::kInteger, "row of activity: the kernel", cell<collective, &Collective::activity>}},
+         {"activity_id", Kind::kInteger, "row of activity: the kernel", cell<collective, &Collective::activity>}}),
     .rows = rows_of<&Trace::collectives>,
 };
 
 const DataTable kMemoryEventData{
     .name = "memory_events",
     .summary = "what the framework's allocator did",
-    .columns =
-        {{"rank", Kind::kInteger, "rank of the job", rank_cell},
-         {"time_ns", Kind::kInteger, "when, on the trace's clock", cell<&Trace::memory, &MemoryEvent::time_ns>},
+    .columns = of_rank(
+        {{"time_ns", Kind::kInteger, "when, on the trace's clock", cell<&Trace::memory, &MemoryEvent::time_ns>},
          {"bytes", Kind::kInteger, "allocated (positive) or freed (negative)",
           cell<&Trace::memory, &MemoryEvent::bytes>},
          {"allocated_bytes", Kind::kInteger, "allocated after it",
@@ -178,7 +173,7 @@ const DataTable kMemoryEventData{
          {"device_type", Kind::kInteger, "PyTorch's: 0 CPU, 1 CUDA, 6 HIP",
           cell<&Trace::memory, &MemoryEvent::device_type, kFromZero>},
          {"device", Kind::kInteger, "device id as recorded", cell<&Trace::memory, &MemoryEvent::device, kFromZero>},
-         {"thread_id", Kind::kInteger, "row of threads", cell<&Trace::memory, &MemoryEvent::thread>}},
+         {"thread_id", Kind::kInteger, "row of threads", cell<&Trace::memory, &MemoryEvent::thread>}}),
     .rows = rows_of<&Trace::memory>,
     .sorted = "time_ns",
 };
@@ -186,13 +181,12 @@ const DataTable kMemoryEventData{
 const DataTable kCounterData{
     .name = "counters",
     .summary = "values that the profiler counted over time",
-    .columns =
-        {{"rank", Kind::kInteger, "rank of the job", rank_cell},
-         {"time_ns", Kind::kInteger, "when, on the trace's clock", cell<&Trace::counters, &CounterValue::time_ns>},
+    .columns = of_rank(
+        {{"time_ns", Kind::kInteger, "when, on the trace's clock", cell<&Trace::counters, &CounterValue::time_ns>},
          {"name", Kind::kText, "what was counted",
           [](const From& f, size_t i, size_t) -> Datum { return f.trace().strings[f.trace().counters[i].name]; }},
          {"device", Kind::kInteger, "device id as recorded", cell<&Trace::counters, &CounterValue::device, kFromZero>},
-         {"value", Kind::kReal, "value", cell<&Trace::counters, &CounterValue::value>}},
+         {"value", Kind::kReal, "value", cell<&Trace::counters, &CounterValue::value>}}),
     .rows = rows_of<&Trace::counters>,
     .sorted = "time_ns",
 };

@@ -107,7 +107,7 @@ class DumpReader {
   struct Draft {
     FlightCall call;
     std::string group, description, state;
-    std::optional<int64_t> local_id, collective, p2p, either, completed_ns, started_ns, p2p_flag;
+    std::optional<int64_t> local_id, collective, p2p, either, completed_ns, started_ns;
     bool retired = false;
   };
 
@@ -215,7 +215,6 @@ class DumpReader {
     const bool completed = d.state == "completed" || d.completed_ns.value_or(0) > 0;
     const bool started = d.state == "started" || d.started_ns.value_or(0) > 0;
     c.state = completed ? FlightState::kCompleted : started ? FlightState::kStarted : FlightState::kScheduled;
-    if (completed || d.retired) out_.only_pending = false;
     if (d.retired) c.state = FlightState::kCompleted;  // the watchdog was done with it
     out_.calls.push_back(std::move(c));
   }

@@ -1,38 +1,23 @@
 #include "trace/import/kineto.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
 #include "support/read_inputs.h"
+#include "support/test_folder.h"
 #include "trace/import/kineto_window.h"
 
 namespace profgpu {
 namespace {
 
-namespace fs = std::filesystem;
-
 class KinetoTest : public testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = fs::temp_directory_path() /
-              ("profgpu_kineto_" + std::to_string(::getpid()) + "_" +
-              testing::UnitTest::GetInstance()->current_test_info()->name());
-    fs::remove_all(folder_);
-    fs::create_directory(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   std::string write(const std::string& name, const std::string& text) const {
-    const std::string path = (folder_ / name).string();
-    std::ofstream(path, std::ios::binary) << text;
-    return path;
+    return folder_.write(name, text);
   }
   [[nodiscard]] Result<Trace> read(const std::string& text, int threads = 2) const {
     ImportOptions options;
@@ -41,7 +26,7 @@ class KinetoTest : public testing::Test {
     if (!imported) return imported.error();
     return std::move(imported->trace);
   }
-  fs::path folder_;
+  TestFolder folder_;
 };
 
 std::string events(int n, const std::string& extra = "") {

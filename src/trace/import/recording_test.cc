@@ -1,11 +1,11 @@
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <fstream>
 
 #include "base/text.h"
 #include "support/hand_recording.h"
 #include "support/read_inputs.h"
+#include "support/test_folder.h"
 #include "trace/import/recording.h"
 #include "trace/import/recording_file.h"
 #include "trace/import/recording_rows.h"
@@ -20,22 +20,16 @@ constexpr int64_t kMs = 1'000'000;
 constexpr int64_t kUnix = 1'790'000'000'000'000'000;   // of host time 0
 constexpr int64_t kDevice = 500 * kMs;                 // device time of host time 0
 
-/// A folder of its own for each test.
 class Recording : public testing::Test {
  protected:
-  void SetUp() override {
-    char name[] = "/tmp/profgpu-recording-XXXXXX";
-    folder_ = ::mkdtemp(name);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-  [[nodiscard]] std::string path(const std::string& name) const { return folder_ + "/" + name; }
+  [[nodiscard]] std::string path(const std::string& name) const { return folder_.string() + "/" + name; }
 
   Trace read(const HandRecording& recording) {
     auto imported = import_file(recording.write(path("one.pgt")), {});
     EXPECT_TRUE(imported) << (imported ? "" : imported.error().message);
     return imported ? std::move(imported->trace) : Trace();
   }
-  std::string folder_;
+  TestFolder folder_;
 };
 
 /// Clocks that never part: device time is host time plus kDevice.
@@ -470,7 +464,6 @@ TEST_F(Recording, times_and_numbers_beyond_reason_are_left_out_and_counted) {
 class RecordingBesideTrace : public Recording {
  protected:
   void SetUp() override {
-    Recording::SetUp();
     HandRecording r = begun(101);
     const uint32_t main = r.thread(101, 101, "python");
     r.window(WindowEvent::kOpen, 0).range(RangeOp::kPush, kMs, main, "epoch");
@@ -499,7 +492,7 @@ class RecordingBesideTrace : public Recording {
         << "]}";
   }
   Trace joined() {
-    inputs_ = read_inputs({folder_}, {});
+    inputs_ = read_inputs({folder_.string()}, {});
     EXPECT_TRUE(inputs_) << (inputs_ ? "" : inputs_.error().message);
     if (!inputs_) return {};
     EXPECT_EQ(inputs_->ranks.size(), 1U);
@@ -553,7 +546,7 @@ TEST_F(RecordingBesideTrace, that_knows_no_device_it_stays_whole) {
 TEST_F(RecordingBesideTrace, of_another_process_or_host_it_is_another_rank) {
   for (const auto& [pid, host] : {std::pair("102", "node1"), std::pair("101", "node2")}) {
     trace(true, pid, host);
-    const auto inputs = read_inputs({folder_}, {});
+    const auto inputs = read_inputs({folder_.string()}, {});
     ASSERT_TRUE(inputs) << inputs.error().message;
     EXPECT_EQ(inputs->ranks.size(), 2U);
   }
@@ -574,7 +567,7 @@ TEST_F(Recording, of_ranges_alone_goes_on_around_a_trace_of_its_process) {
   std::ofstream(path("trace_101.json")) << R"({"baseTimeNanoseconds": 1790000000000000000, "traceEvents": [
     {"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 101, "tid": 101, "ts": 15000, "dur": 1000},
     {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#2", "pid": 101, "tid": 101, "ts": 20000, "dur": 10000}]})";
-  const auto inputs = read_inputs({folder_}, {});
+  const auto inputs = read_inputs({folder_.string()}, {});
   ASSERT_TRUE(inputs) << inputs.error().message;
   ASSERT_EQ(inputs->ranks.size(), 1U);
   const Trace& t = inputs->ranks[0].trace;
@@ -588,11 +581,11 @@ TEST_F(Recording, that_is_there_twice_is_refused_and_named_twice_is_read_once) {
   r.kernel("k", r.thread(100, 100), kDevice, kDevice + kMs, kMs).end();
   r.write(path("node1-100.pgt"));
   r.write(path("renamed.pgt"));
-  const auto inputs = read_inputs({folder_}, {});
+  const auto inputs = read_inputs({folder_.string()}, {});
   ASSERT_FALSE(inputs);
   EXPECT_NE(inputs.error().hint.find("a copy of the other"), std::string::npos);
   std::filesystem::remove(path("renamed.pgt"));
-  const auto once = read_inputs({folder_, path("node1-100.pgt")}, {});
+  const auto once = read_inputs({folder_.string(), path("node1-100.pgt")}, {});
   ASSERT_TRUE(once);
   EXPECT_EQ(once->sources.size(), 1U);
 }
@@ -606,7 +599,7 @@ TEST_F(Recording, processes_of_a_rank_become_one_trace) {
   worker.range(RangeOp::kPush, 4 * kMs, thread, "decode").range(RangeOp::kPop, 5 * kMs, thread);
   trainer.write(path("node1-rank0-100.pgt"));
   worker.write(path("node1-rank0-101.pgt"));
-  const auto inputs = read_inputs({folder_}, {});
+  const auto inputs = read_inputs({folder_.string()}, {});
   ASSERT_TRUE(inputs) << inputs.error().message;
   ASSERT_EQ(inputs->ranks.size(), 1U);
   EXPECT_EQ(inputs->sources.size(), 2U);
@@ -645,7 +638,7 @@ TEST_F(Recording, a_folder_of_a_whole_job) {
         f);
     std::fclose(f);
   }
-  const auto inputs = read_inputs({folder_}, {});
+  const auto inputs = read_inputs({folder_.string()}, {});
   ASSERT_TRUE(inputs) << inputs.error().message;
   ASSERT_EQ(inputs->ranks.size(), 2U);
   for (int rank = 0; rank < 2; ++rank) {
@@ -671,7 +664,7 @@ TEST_F(Recording, a_folder_of_a_whole_job) {
 TEST_F(Recording, a_command_that_ended_before_it_was_looked_at) {
   HandRecording host;
   host.property("mode", "host").property("host", "node1").sync(0, kUnix, 0).end().write(path("node1-host.pgt"));
-  const auto inputs = read_inputs({folder_}, {});
+  const auto inputs = read_inputs({folder_.string()}, {});
   ASSERT_FALSE(inputs);
   EXPECT_NE(inputs.error().message.find("no process was recorded"), std::string::npos) << inputs.error().message;
 }
@@ -726,7 +719,7 @@ TEST_F(Recording, beside_a_pytorch_trace_of_the_rank_the_trace_is_taken) {
   std::fputs(R"({"traceEvents": [{"ph": "X", "cat": "kernel", "name": "from torch", "pid": 0, "tid": 7, "ts": 1,)"
              R"( "dur": 2, "args": {"device": 0, "stream": 7, "correlation": 1}}]})", f);
   std::fclose(f);
-  const auto inputs = read_inputs({folder_}, {});
+  const auto inputs = read_inputs({folder_.string()}, {});
   ASSERT_TRUE(inputs) << inputs.error().message;
   ASSERT_EQ(inputs->ranks.size(), 1U);
   EXPECT_EQ(inputs->ranks[0].trace.name(ActivityId(size_t{0})), "from torch");

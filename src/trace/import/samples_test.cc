@@ -1,32 +1,18 @@
-#include <unistd.h>
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 
 #include "support/read_inputs.h"
+#include "support/test_folder.h"
 
 namespace profgpu {
 namespace {
 
-namespace fs = std::filesystem;
-
 class SamplesTest : public testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = fs::temp_directory_path() /
-              ("profgpu_samples_import_" + std::to_string(::getpid()) + "_" +
-              testing::UnitTest::GetInstance()->current_test_info()->name());
-    fs::remove_all(folder_);
-    fs::create_directory(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
   [[nodiscard]] std::string write(const std::string& name, const std::string& text) const {
-    const std::string path = (folder_ / name).string();
-    std::ofstream(path, std::ios::binary) << text;
-    return path;
+    return folder_.write(name, text);
   }
   // Rows `from` up to `end`, 0.1 s apart, of devices 0 and 1.
   static std::string rows(int from, int end) {
@@ -37,7 +23,7 @@ class SamplesTest : public testing::Test {
                 ",Test GPU,GPU-" + std::to_string(d) + "," + std::to_string(3 * i) + "," + std::to_string(i) + "\n";
     return text;
   }
-  fs::path folder_;
+  TestFolder folder_;
 };
 
 constexpr const char* kTrace =

@@ -1,10 +1,8 @@
 #include "trace/import/input_units.h"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
-#include <filesystem>
-#include <fstream>
+#include "tests/support/test_folder.h"
 
 namespace profgpu {
 namespace {
@@ -13,16 +11,7 @@ constexpr int64_t kMs = 1'000'000;
 
 class SessionClocksTest : public testing::Test {
  protected:
-  void SetUp() override {
-    char name[] = "/tmp/profgpu-session-clocks-XXXXXX";
-    folder_ = ::mkdtemp(name);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-  void add(const std::string& text) {
-    const std::string path = folder_ + "/session.json";
-    std::ofstream(path, std::ios::binary) << text;
-    clocks_.add(path);
-  }
+  void add(const std::string& text) { clocks_.add(folder_.write("session.json", text)); }
   static std::string statement(const char* synchronised, const char* error) {
     return std::string(R"({"synchronised": )") + synchronised + R"(, "max_error_ns": )" + error +
            R"(, "estimated_error_ns": 5})";
@@ -31,7 +20,7 @@ class SessionClocksTest : public testing::Test {
     return R"({"command": ["a", {"b": []}], "host": )" + host + R"(, "clock": {"start": )" + start + R"(, "end": )" +
            end + "}}";
   }
-  std::string folder_;
+  TestFolder folder_;
   SessionClocks clocks_;
 };
 
@@ -66,7 +55,7 @@ TEST_F(SessionClocksTest, WhatSaysNothingAddsNothing) {
     add(text);
     EXPECT_TRUE(clocks_.empty()) << text;
   }
-  clocks_.add(folder_ + "/none.json");
+  clocks_.add(folder_.string() + "/none.json");
   EXPECT_TRUE(clocks_.empty());
 }
 

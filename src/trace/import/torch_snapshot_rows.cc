@@ -371,7 +371,6 @@ void SnapshotRows::add_settings(const PickleObjects& objects, PickleValue dict) 
       s.text = text_of(v.index());
   const int64_t split = objects.integer(member("max_split_size", dict)).value_or(-1);
   if (split > 0) s.max_split_bytes = split;
-  s.gc_threshold = objects.number(member("garbage_collection_threshold", dict)).value_or(0);
   s.expandable_segments = objects.integer(member("expandable_segments", dict)).value_or(0) != 0;
   const PickleValue divisions = member("roundup_power2_divisions", dict);
   for (size_t i = 0; i < s.roundup_divisions.size(); ++i)

@@ -1,13 +1,11 @@
 #include "watch/live/recorded_jobs.h"
 
-#include <unistd.h>
-
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <fstream>
 
 #include "support/hand_recording.h"
+#include "support/test_folder.h"
 
 namespace profgpu {
 namespace {
@@ -17,13 +15,6 @@ using wire::RangeOp;
 
 class RecordingTailTest : public testing::Test {
  protected:
-  void SetUp() override {
-    path_ = (std::filesystem::temp_directory_path() /
-             ("profgpu_tail_" + std::to_string(::getpid()) + "_" +
-              testing::UnitTest::GetInstance()->current_test_info()->name() + ".pgt"))
-                .string();
-  }
-  void TearDown() override { std::filesystem::remove(path_); }
   // A recorder only ever appends.
   void write(const HandRecording& recording, size_t until = std::string::npos) {
     std::ofstream(path_, std::ios::binary) << recording.bytes().substr(0, until);
@@ -38,7 +29,8 @@ class RecordingTailTest : public testing::Test {
     EXPECT_TRUE(file);
     return *std::move(file);
   }
-  std::string path_;
+  const TestFolder folder_;
+  const std::string path_ = folder_ / "one.pgt";
 };
 
 HandRecording begun() {

@@ -5,29 +5,20 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <filesystem>
 #include <fstream>
 #include <sstream>
 
 #include "base/clock.h"
+#include "tests/support/test_folder.h"
 
 namespace profgpu {
 namespace {
 
-namespace fs = std::filesystem;
 constexpr int64_t kMs = 1'000'000, kLong = 60'000 * kMs;
 
 class AlertCommandTest : public testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = fs::temp_directory_path() /
-              ("profgpu_alert_" + std::to_string(::getpid()) + "_" +
-              testing::UnitTest::GetInstance()->current_test_info()->name());
-    fs::remove_all(folder_);
-    fs::create_directory(folder_);
-  }
   void TearDown() override {
-    fs::remove_all(folder_);
     EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1) << "a process is left";
     EXPECT_EQ(errno, ECHILD);
   }
@@ -50,7 +41,7 @@ class AlertCommandTest : public testing::Test {
     return out.str();
   }
 
-  fs::path folder_;
+  TestFolder folder_;
   std::string told_;
 };
 

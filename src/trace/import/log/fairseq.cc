@@ -22,57 +22,53 @@ std::optional<double> fairseq_value(std::string_view text, std::string_view key)
   return std::nullopt;
 }
 
-class Fairseq : public LogReading {
- public:
-  bool read(const LogLine& line, LogBuilder& rows) override {
-    const std::string_view text = line.text;
-    if (text.starts_with("| epoch ")) return read_old(text, line, rows);
-    const auto updates = fairseq_value(text, "num_updates"), rate = fairseq_value(text, "ups");
-    if (!has(text, "train_inner") || !updates || *updates < 0 || *updates > 1e15 || rate.value_or(0) <= 1e-6)
-      return false;
-    LogStep* step = rows.step(kFairseqName, line, std::llround(*updates));
-    if (step == nullptr) return true;
-    step->duration_ns = std::llround(1e9 / *rate);
-    set_figures(text, *step);
-    return true;
-  }
+void set_fairseq_figures(std::string_view text, LogStep& step) {
+  step.derived = true;
+  LogFigures& f = step.figures;
+  f.loss = fairseq_value(text, "loss");
+  f.tokens_per_s = fairseq_value(text, "wps");
+  f.learning_rate = fairseq_value(text, "lr");
+  f.grad_norm = fairseq_value(text, "gnorm");
+  f.loss_scale = fairseq_value(text, "loss_scale");
+  if (const auto samples = fairseq_value(text, "bsz"); samples && *samples >= 1 && *samples < 1e12)
+    f.samples = std::llround(*samples);
+}
 
- private:
-  // An update has as many words as "wpb" says; both are means.
-  static bool read_old(std::string_view text, const LogLine& line, LogBuilder& rows) {
-    std::string_view rest;
-    const auto epoch = leading_integer(text.substr(8), &rest);
-    const auto number = epoch ? leading_integer(rest, &rest) : std::nullopt;
-    rest = without_blanks(rest);
-    const auto all = number && rest.starts_with('/') ? leading_integer(rest.substr(1)) : std::nullopt;
-    const auto rate = fairseq_value(text, "wps"), words = fairseq_value(text, "wpb");
-    if (!all || *epoch < 1 || *epoch > 1'000'000 || *number < 0 || *all < *number || *all > 1'000'000'000) return false;
-    if (rate.value_or(0) <= 0 || words.value_or(0) <= 0) return false;
-    const double each_ns = 1e9 * *words / *rate;
-    if (each_ns > 1e16) return false;
-    LogStep* step = rows.step(kFairseqName, line, (*epoch - 1) * *all + *number);
-    if (step == nullptr) return true;
-    step->duration_ns = std::llround(each_ns);
-    set_figures(text, *step);
-    return true;
-  }
+// An update has as many words as "wpb" says; both are means.
+bool read_old_fairseq(std::string_view text, const LogLine& line, LogBuilder& rows) {
+  std::string_view rest;
+  const auto epoch = leading_integer(text.substr(8), &rest);
+  const auto number = epoch ? leading_integer(rest, &rest) : std::nullopt;
+  rest = without_blanks(rest);
+  const auto all = number && rest.starts_with('/') ? leading_integer(rest.substr(1)) : std::nullopt;
+  const auto rate = fairseq_value(text, "wps"), words = fairseq_value(text, "wpb");
+  if (!all || *epoch < 1 || *epoch > 1'000'000 || *number < 0 || *all < *number || *all > 1'000'000'000) return false;
+  if (rate.value_or(0) <= 0 || words.value_or(0) <= 0) return false;
+  const double each_ns = 1e9 * *words / *rate;
+  if (each_ns > 1e16) return false;
+  LogStep* step = rows.step(kFairseqName, line, (*epoch - 1) * *all + *number);
+  if (step == nullptr) return true;
+  step->duration_ns = std::llround(each_ns);
+  set_fairseq_figures(text, *step);
+  return true;
+}
 
-  static void set_figures(std::string_view text, LogStep& step) {
-    step.derived = true;
-    LogFigures& f = step.figures;
-    f.loss = fairseq_value(text, "loss");
-    f.tokens_per_s = fairseq_value(text, "wps");
-    f.learning_rate = fairseq_value(text, "lr");
-    f.grad_norm = fairseq_value(text, "gnorm");
-    f.loss_scale = fairseq_value(text, "loss_scale");
-    if (const auto samples = fairseq_value(text, "bsz"); samples && *samples >= 1 && *samples < 1e12)
-      f.samples = std::llround(*samples);
-  }
-};
+bool read_fairseq(const LogLine& line, LogBuilder& rows) {
+  const std::string_view text = line.text;
+  if (text.starts_with("| epoch ")) return read_old_fairseq(text, line, rows);
+  const auto updates = fairseq_value(text, "num_updates"), rate = fairseq_value(text, "ups");
+  if (!has(text, "train_inner") || !updates || *updates < 0 || *updates > 1e15 || rate.value_or(0) <= 1e-6)
+    return false;
+  LogStep* step = rows.step(kFairseqName, line, std::llround(*updates));
+  if (step == nullptr) return true;
+  step->duration_ns = std::llround(1e9 / *rate);
+  set_fairseq_figures(text, *step);
+  return true;
+}
 
 }  // namespace
 
 extern const LogFamily kFairseq = {kFairseqName, "fairseq: \"train_inner | ... ups=2.11, num_updates=100\"", {"train_inner", " wpb="},
-                                   [] { return std::unique_ptr<LogReading>(new Fairseq); }};
+                                   stateless<read_fairseq>};
 
 }  // namespace profgpu

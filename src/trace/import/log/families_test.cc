@@ -196,29 +196,18 @@ TEST(TorchTitan, WithoutSizesByTheClock) {
 }
 
 TEST(Loop, LinesAfterNanoGpt) {
-  struct Case {
-    const char* line;
-    int64_t number, ns;
-    double loss;
-  };
-  const Case all[] = {
-      {"iter 10: loss 2.3170, time 12.34ms, mfu 12.34%", 10, 12340000, 2.317},
+  const StepCase all[] = {
+      {"iter 10: loss 2.3170, time 12.34ms, mfu 12.34%", 10, 12340000, 0, 2.317},
       {"step    7 | loss: 4.231000 | lr 6.0000e-04 | norm: 1.2000 | dt: 100.12ms | tok/sec: 5200.12", 7, 100120000,
-       4.231},
-      {"step 10/1000 | train loss 3.250000 | norm 1.2 | lr 1e-4 | (100.25 ms | 5200 tok/s)", 10, 100250000, 3.25},
-      {"2024-05-01 12:00:00,000 - INFO - step 3: loss=1.5, time=0.25s", 3, 250000000, 1.5},
-      {"[step 12/500] loss 2.5 time: 0.5", 12, 500000000, 2.5},
+       0, 4.231},
+      {"step 10/1000 | train loss 3.250000 | norm 1.2 | lr 1e-4 | (100.25 ms | 5200 tok/s)", 10, 100250000, 0, 3.25},
+      {"2024-05-01 12:00:00,000 - INFO - step 3: loss=1.5, time=0.25s", 3, 250000000, 0, 1.5},
+      {"[step 12/500] loss 2.5 time: 0.5", 12, 500000000, 0, 2.5},
       {"step   10/18865 | loss 7.125000 (+nanz)| norm 1.5 (+nanz)| lr 1.00e-05 | 250.33 ms | 45.2% bf16 MFU | 20123 tok/s",
-       10, 250330000, 7.125},
+       10, 250330000, 0, 7.125},
   };
-  for (const Case& c : all) {
-    const RunLog log = log_of(c.line);
-    ASSERT_EQ(log.ranks.size(), 1u) << c.line;
-    EXPECT_EQ(only_step(log).number, c.number) << c.line;
-    EXPECT_EQ(only_step(log).duration_ns, c.ns) << c.line;
-    EXPECT_EQ(only_step(log).figures.loss, c.loss) << c.line;
-    EXPECT_EQ(only_step(log).iterations, 1) << c.line;
-  }
+  expect_steps(all);
+  for (const StepCase& c : all) EXPECT_EQ(only_step(log_of(c.line)).iterations, 1) << c.line;
   EXPECT_TRUE(log_of("step 3 of the guide: the loss is what you time").ranks.empty());
 }
 
@@ -236,12 +225,7 @@ TEST(Loop, ModdedNanoGptPrintsTheTimeSinceTheStart) {
 }
 
 TEST(Vision, LinesOfExamples) {
-  struct Case {
-    const char* line;
-    int64_t number, ns, data_ns;
-    double loss;
-  };
-  const Case all[] = {
+  const StepCase all[] = {
       {"Epoch: [2][ 11/500]\tTime  0.123 ( 0.130)\tData  0.001 ( 0.020)\tLoss 6.5e+00 (6.9e+00)\tAcc@1   0.00 (  0.10)",
        1011, 123000000, 1000000, 6.5},
       {"Epoch: [0]  [  10/5004]  eta: 0:53:12  lr: 0.1  img/s: 250.5  loss: 6.875 (7.0)  time: 0.5125  data: 0.0125  max "
@@ -253,90 +237,61 @@ TEST(Vision, LinesOfExamples) {
       {"Train: [1/300][10/1251]\teta 1:00:00 lr 0.0001\t wd 0.05\ttime 0.5123 (0.6000)\tloss 6.5 (7.0)\tmem 3000MB", 1261,
        512300000, 0, 6.5},
   };
-  for (const Case& c : all) {
-    const RunLog log = log_of(c.line);
-    ASSERT_EQ(log.ranks.size(), 1u) << c.line;
-    EXPECT_EQ(only_step(log).number, c.number) << c.line;
-    EXPECT_EQ(only_step(log).duration_ns, c.ns) << c.line;
-    EXPECT_EQ(only_step(log).phase(LogPhase::kDataLoading), c.data_ns) << c.line;
-    EXPECT_EQ(only_step(log).figures.loss, c.loss) << c.line;
-  }
+  expect_steps(all);
   for (const char* other : {"Epoch: [3] Time to go home", "Train: 0 of 3 Time: 0.5", "Epoch: [1][9/5] Time 0.1",
                             "Epoch: [99999999999999999999][1/5] Time 0.1", "Train: [", "Epoch: [0][1/2] Time"})
     EXPECT_TRUE(log_of(other).ranks.empty()) << other;
 }
 
 TEST(OpenMmLab, IterationsByEpochOrNot) {
-  struct Case {
-    const char* line;
-    int64_t number, ns, data_ns;
-  };
-  const Case all[] = {
+  const StepCase all[] = {
       {"2023/07/01 12:00:07 - mmengine - INFO - Epoch(train)  [2][  50/1000]  lr: 2.0000e-02  eta: 0:30:11  time: 0.4112  "
        "data_time: 0.0112  memory: 3000  loss: 1.5",
-       1050, 411200000, 11200000},
+       1050, 411200000, 11200000, 1.5},
       {"07/01 12:00:07 - mmengine - INFO - Iter(train) [   50/80000]  lr: 2.0e-02  eta: 0:30:11  time: 0.4112  data_time: "
        "0.0112  memory: 3000  loss: 1.5",
-       50, 411200000, 11200000},
+       50, 411200000, 11200000, 1.5},
       {"2021-07-01 12:00:07,123 - mmdet - INFO - Epoch [2][50/1000]\tlr: 2.000e-02, eta: 0:30:11, time: 0.411, data_time: "
        "0.011, memory: 3000, loss_cls: 1.0, loss: 1.5, grad_norm: 3.5",
-       1050, 411000000, 11000000},
+       1050, 411000000, 11000000, 1.5},
       {"[07/01 12:00:07 d2.utils.events]:  eta: 0:30:11  iter: 19  total_loss: 1.5  loss_cls: 0.4  time: 0.4112  last_time: "
        "0.4100  data_time: 0.0121  last_data_time: 0.0101   lr: 0.001  max_mem: 3000M",
-       19, 411200000, 12100000},
+       19, 411200000, 12100000, 1.5},
   };
-  for (const Case& c : all) {
-    const RunLog log = log_of(c.line);
-    ASSERT_EQ(log.ranks.size(), 1u) << c.line;
-    EXPECT_EQ(only_step(log).number, c.number) << c.line;
-    EXPECT_EQ(only_step(log).duration_ns, c.ns) << c.line;
-    EXPECT_EQ(only_step(log).phase(LogPhase::kDataLoading), c.data_ns) << c.line;
-    EXPECT_EQ(only_step(log).figures.loss, 1.5) << c.line;
-    EXPECT_EQ(log.memory.at(0).max_allocated_bytes, 3000LL << 20) << c.line;
-  }
+  expect_steps(all);
+  for (const StepCase& c : all) EXPECT_EQ(log_of(c.line).memory.at(0).max_allocated_bytes, 3000LL << 20) << c.line;
   EXPECT_TRUE(log_of("Epoch(val) [1][50/100]    eta: 0:00:11  time: 0.4112  data_time: 0.0112  memory: 3000").ranks.empty());
   EXPECT_TRUE(log_of("the data_time: 0.1 and the time: 0.2 are measured").ranks.empty());
 }
 
 TEST(Paddle, CostsOfABatchAndRates) {
-  struct Case {
-    const char* line;
-    int64_t number, ns, data_ns;
-  };
-  const Case all[] = {
+  const StepCase all[] = {
       {"[2024/01/01 12:00:03] ppocr INFO: epoch: [1/500], global_step: 10, lr: 0.001, loss: 1.5, avg_reader_cost: 0.10 s, "
        "avg_batch_cost: 0.50 s, avg_samples: 24.0, ips: 48.0 samples/s, eta: 1:00:00",
-       10, 500000000, 100000000},
+       10, 500000000, 100000000, 1.5},
       {"[2024/01/01 12:00:03] ppcls INFO: [Train][Epoch 1/100][Iter: 10/500]lr(LinearWarmup): 0.1, loss: 1.5, batch_cost: "
        "0.50s, reader_cost: 0.10, ips: 24.0 samples/s, eta: 1:00:00",
-       510, 500000000, 100000000},
+       510, 500000000, 100000000, 1.5},
       {"2024-01-01 12:00:03 [INFO]\t[TRAIN] epoch: 1, iter: 10/1000, loss: 1.5, lr: 0.01, batch_cost: 0.5000, reader_cost: "
        "0.1000, ips: 19.8 samples/sec | ETA 00:00:10",
-       10, 500000000, 100000000},
+       10, 500000000, 100000000, 1.5},
       {"2021-01-19 07:02:41 [INFO]\t[TRAIN] epoch=1, iter=5/100, loss=1.5, lr=0.009639, batch_cost=0.5, reader_cost=0.1 | ETA "
        "00:01:24",
-       5, 500000000, 100000000},
+       5, 500000000, 100000000, 1.5},
       {"2020-11-04 17:25:52 INFO: epoch:0  , train step:50  , loss: 1.5, top1: 0.0, lr: 0.1, batch_cost: 0.5 s, "
        "reader_cost: 0.1 s, ips: 225.20036 images/sec.",
-       50, 500000000, 100000000},
+       50, 500000000, 100000000, 1.5},
       {"[2021/02/23 22:52:57] root INFO: epoch: [5/500], iter: 11550, lr: 0.001000, loss: 1.5, reader_cost: 0.1 s, "
        "batch_cost: 0.5 s, samples: 960, ips: 16.05686",
-       11550, 500000000, 100000000},
+       11550, 500000000, 100000000, 1.5},
       {"[01/01 12:00:03] ppdet.engine INFO: Epoch: [2] [ 20/1000] learning_rate: 0.1 loss: 1.5 eta: 0:01:00 batch_cost: 0.5 "
        "data_cost: 0.1 ips: 12.0 images/s",
-       2020, 500000000, 100000000},
+       2020, 500000000, 100000000, 1.5},
       {"[2024-01-01 12:00:03,123] [    INFO] - loss: 1.5, learning_rate: 1e-05, global_step: 10, interval_runtime: 5.0, "
        "interval_samples_per_second: 12.5, interval_steps_per_second: 2.0, epoch: 0.01",
-       10, 500000000, 0},
+       10, 500000000, 0, 1.5},
   };
-  for (const Case& c : all) {
-    const RunLog log = log_of(c.line);
-    ASSERT_EQ(log.ranks.size(), 1u) << c.line;
-    EXPECT_EQ(only_step(log).number, c.number) << c.line;
-    EXPECT_EQ(only_step(log).duration_ns, c.ns) << c.line;
-    EXPECT_EQ(only_step(log).phase(LogPhase::kDataLoading), c.data_ns) << c.line;
-    EXPECT_EQ(only_step(log).figures.loss, 1.5) << c.line;
-  }
+  expect_steps(all);
 }
 
 TEST(Fairseq, SimpleAndJson) {

@@ -35,6 +35,15 @@ struct LogFamily {
   bool of_logs_only = true;
 };
 
+/// Of a family that keeps nothing from one line to the next.
+template <bool (*Read)(const LogLine&, LogBuilder&)>
+std::unique_ptr<LogReading> stateless() {
+  struct Stateless : LogReading {
+    bool read(const LogLine& line, LogBuilder& rows) override { return Read(line, rows); }
+  };
+  return std::make_unique<Stateless>();
+}
+
 /// Where several families tell of the same steps, those of the first one stand.
 const std::vector<const LogFamily*>& log_families();
 

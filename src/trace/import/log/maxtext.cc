@@ -11,28 +11,25 @@ namespace {
 
 constexpr std::string_view kMaxTextName = "maxtext";
 
-class MaxText : public LogReading {
- public:
-  bool read(const LogLine& line, LogBuilder& rows) override {
-    const auto rest = after(line.message, "completed step:");
-    const auto number = rest ? leading_integer(*rest) : std::nullopt;
-    const auto seconds = rest ? after(*rest, ", seconds:") : std::nullopt;
-    if (!number || *number < 0 || !seconds) return false;
-    LogStep* step = rows.step(kMaxTextName, line, *number);
-    if (step == nullptr) return true;
-    step->duration_ns = leading_seconds(*seconds), step->iterations = 1;
-    LogFigures& f = step->figures;
-    f.tflops = number_after(*rest, "TFLOP/s/device:");
-    if (!f.tflops) f.tflops = number_after(*rest, "TFLOP/s:");
-    f.device_tokens_per_s = number_after(*rest, "Tokens/s/device:");
-    f.loss = number_after(*rest, " loss:");
-    return true;
-  }
-};
+bool read_maxtext(const LogLine& line, LogBuilder& rows) {
+  const auto rest = after(line.message, "completed step:");
+  const auto number = rest ? leading_integer(*rest) : std::nullopt;
+  const auto seconds = rest ? after(*rest, ", seconds:") : std::nullopt;
+  if (!number || *number < 0 || !seconds) return false;
+  LogStep* step = rows.step(kMaxTextName, line, *number);
+  if (step == nullptr) return true;
+  step->duration_ns = leading_seconds(*seconds), step->iterations = 1;
+  LogFigures& f = step->figures;
+  f.tflops = number_after(*rest, "TFLOP/s/device:");
+  if (!f.tflops) f.tflops = number_after(*rest, "TFLOP/s:");
+  f.device_tokens_per_s = number_after(*rest, "Tokens/s/device:");
+  f.loss = number_after(*rest, " loss:");
+  return true;
+}
 
 }  // namespace
 
 extern const LogFamily kMaxText = {kMaxTextName, "MaxText on JAX: \"completed step: 9, seconds: 5.667\"", {"completed step:"},
-                                   [] { return std::unique_ptr<LogReading>(new MaxText); }};
+                                   stateless<read_maxtext>};
 
 }  // namespace profgpu

@@ -14,6 +14,7 @@
 #include <array>
 #include <unordered_map>
 #include <utility>
+#include <variant>
 
 #include "base/text.h"
 #include "trace/import/log/log_family.h"
@@ -23,113 +24,64 @@ namespace {
 
 constexpr std::string_view kName = "megatron";
 
-// What a field of the line states.
-enum class Field : uint8_t {
-  kTime_ms,
-  kTime_s,
-  kRate,
-  kLoss,
-  kLossScale,
-  kGradNorm,
-  kSamples,
-  kSkipped,
-  kNotFinite,
-  kSamplesPerS,
-  kTokensPerS,
-  kDeviceTokensPerS,
-  kTflops,
-  kFlopsWithUnit,
-  kMfu,
-};
+// What a field of the line states: a figure, or one that needs more than its number.
+enum class Special : uint8_t { kTime_ms, kTime_s, kFlopsWithUnit, kMfu };
+using Field = std::variant<std::optional<double> LogFigures::*, std::optional<int64_t> LogFigures::*, Special>;
 
 // By what stands before the colon, in lower case and with blanks for underscores.
 const std::unordered_map<std::string_view, Field>& fields() {
   static const std::unordered_map<std::string_view, Field> all = {
-      {"elapsed time per iteration (ms)", Field::kTime_ms},
-      {"elapsed time per iteration ms", Field::kTime_ms},
-      {"elapsed time per iteration (s)", Field::kTime_s},
-      {"learning rate", Field::kRate},
-      {"lr", Field::kRate},
-      {"lm loss", Field::kLoss},
-      {"lm-loss", Field::kLoss},
-      {"loss", Field::kLoss},
-      {"loss scale", Field::kLossScale},
-      {"grad norm", Field::kGradNorm},
-      {"global batch size", Field::kSamples},
-      {"number of skipped iterations", Field::kSkipped},
-      {"number of nan iterations", Field::kNotFinite},
-      {"samples per second", Field::kSamplesPerS},
-      {"samples/sec", Field::kSamplesPerS},
-      {"tokens per sec", Field::kTokensPerS},
-      {"tokens per second", Field::kTokensPerS},
-      {"throughput (token/sec/gpu)", Field::kDeviceTokensPerS},
-      {"tokens per gpu per second", Field::kDeviceTokensPerS},
-      {"tokens per gpu per second (tgs)", Field::kDeviceTokensPerS},
-      {"tokens per gpu per second tgs", Field::kDeviceTokensPerS},
-      {"tokens per sec per gpu", Field::kDeviceTokensPerS},
-      {"tgs", Field::kDeviceTokensPerS},
-      {"throughput per gpu (tflop/s/gpu)", Field::kTflops},
-      {"tflops", Field::kTflops},
-      {"flop throughput (tflop/sec/gpu)", Field::kTflops},
-      {"model tflops per gpu", Field::kTflops},
-      {"[lm]tflops", Field::kTflops},
-      {"lm tflops", Field::kTflops},
-      {"tflops/gpu", Field::kTflops},
-      {"approx flops per gpu", Field::kFlopsWithUnit},
-      {"mfu", Field::kMfu},
-      {"model flops utilization", Field::kMfu}};
+      {"elapsed time per iteration (ms)", Special::kTime_ms},
+      {"elapsed time per iteration ms", Special::kTime_ms},
+      {"elapsed time per iteration (s)", Special::kTime_s},
+      {"learning rate", &LogFigures::learning_rate},
+      {"lr", &LogFigures::learning_rate},
+      {"lm loss", &LogFigures::loss},
+      {"lm-loss", &LogFigures::loss},
+      {"loss", &LogFigures::loss},
+      {"loss scale", &LogFigures::loss_scale},
+      {"grad norm", &LogFigures::grad_norm},
+      {"global batch size", &LogFigures::samples},
+      {"number of skipped iterations", &LogFigures::skipped},
+      {"number of nan iterations", &LogFigures::not_finite},
+      {"samples per second", &LogFigures::samples_per_s},
+      {"samples/sec", &LogFigures::samples_per_s},
+      {"tokens per sec", &LogFigures::tokens_per_s},
+      {"tokens per second", &LogFigures::tokens_per_s},
+      {"throughput (token/sec/gpu)", &LogFigures::device_tokens_per_s},
+      {"tokens per gpu per second", &LogFigures::device_tokens_per_s},
+      {"tokens per gpu per second (tgs)", &LogFigures::device_tokens_per_s},
+      {"tokens per gpu per second tgs", &LogFigures::device_tokens_per_s},
+      {"tokens per sec per gpu", &LogFigures::device_tokens_per_s},
+      {"tgs", &LogFigures::device_tokens_per_s},
+      {"throughput per gpu (tflop/s/gpu)", &LogFigures::tflops},
+      {"tflops", &LogFigures::tflops},
+      {"flop throughput (tflop/sec/gpu)", &LogFigures::tflops},
+      {"model tflops per gpu", &LogFigures::tflops},
+      {"[lm]tflops", &LogFigures::tflops},
+      {"lm tflops", &LogFigures::tflops},
+      {"tflops/gpu", &LogFigures::tflops},
+      {"approx flops per gpu", Special::kFlopsWithUnit},
+      {"mfu", Special::kMfu},
+      {"model flops utilization", Special::kMfu}};
   return all;
 }
 
 void set_figure(Field field, std::string_view value, LogStep& step) {
   LogFigures& f = step.figures;
-  switch (field) {
-    case Field::kTime_ms:
-      step.duration_ns = leading_ms(value);
-      break;
-    case Field::kTime_s:
-      step.duration_ns = leading_seconds(value);
-      break;
-    case Field::kRate:
-      f.learning_rate = printed_number(value);
-      break;
-    case Field::kLoss:
-      f.loss = printed_number(value);
-      break;
-    case Field::kLossScale:
-      f.loss_scale = printed_number(value);
-      break;
-    case Field::kGradNorm:
-      f.grad_norm = printed_number(value);
-      break;
-    case Field::kSamples:
-      f.samples = leading_integer(value);
-      break;
-    case Field::kSkipped:
-      f.skipped = leading_integer(value);
-      break;
-    case Field::kNotFinite:
-      f.not_finite = leading_integer(value);
-      break;
-    case Field::kSamplesPerS:
-      f.samples_per_s = printed_number(value);
-      break;
-    case Field::kTokensPerS:
-      f.tokens_per_s = printed_number(value);
-      break;
-    case Field::kDeviceTokensPerS:
-      f.device_tokens_per_s = printed_number(value);
-      break;
-    case Field::kTflops:
-      f.tflops = printed_number(value);
-      break;
-    case Field::kFlopsWithUnit:
-      if (has(value, "TFLOPS")) f.tflops = printed_number(value);
-      break;
-    case Field::kMfu:
-      f.mfu_pct = printed_number(value);
-      if (f.mfu_pct && *f.mfu_pct <= 1 && !has(value, "%")) *f.mfu_pct *= 100;
-      break;
+  if (const auto* real = std::get_if<std::optional<double> LogFigures::*>(&field)) {
+    f.*(*real) = printed_number(value);
+  } else if (const auto* whole = std::get_if<std::optional<int64_t> LogFigures::*>(&field)) {
+    f.*(*whole) = leading_integer(value);
+  } else if (field == Field(Special::kTime_ms)) {
+    step.duration_ns = leading_ms(value);
+  } else if (field == Field(Special::kTime_s)) {
+    step.duration_ns = leading_seconds(value);
+  } else if (field == Field(Special::kFlopsWithUnit)) {
+    if (has(value, "TFLOPS")) f.tflops = printed_number(value);
+  } else {
+    f.mfu_pct = printed_number(value);
+    if (f.mfu_pct && *f.mfu_pct <= 1 && !has(value, "%")) *f.mfu_pct *= 100;
   }
 }
 
@@ -148,7 +100,7 @@ void read_field(std::string_view piece, LogStep& step) {
   if (field != fields().end())
     set_figure(field->second, piece.substr(joint + 1), step);
   else if (!step.figures.loss && plain.ends_with("loss"))
-    set_figure(Field::kLoss, piece.substr(joint + 1), step);
+    step.figures.loss = printed_number(piece.substr(joint + 1));
 }
 
 // Timers and the phase they are part of; the time of any other lies within one of these, or is of no step.

@@ -56,45 +56,42 @@ std::optional<int64_t> bytes_after(std::string_view text, std::string_view key) 
   return rest ? leading_bytes(*rest) : std::nullopt;
 }
 
-class MemoryLines : public LogReading {
- public:
-  bool read(const LogLine& line, LogBuilder& rows) override {
-    if (has(line.text, kMegatronMemory)) return read_megatron(line, rows);
-    const std::string_view text = line.message;
-    if (text.starts_with("MA ") && has(text, "Max_CA")) {
-      LogMemory row{};
-      row.allocated_bytes = bytes_after(text, "MA ");
-      row.max_allocated_bytes = bytes_after(text, "Max_MA ");
-      row.reserved_bytes = bytes_after(text, " CA ");
-      row.max_reserved_bytes = bytes_after(text, "Max_CA ");
-      // It is rounded to whole gibibytes: what is reserved now may be more.
-      if (row.reserved_bytes && row.max_reserved_bytes)
-        row.max_reserved_bytes = std::max(*row.reserved_bytes, *row.max_reserved_bytes);
-      rows.memory(row, line);
-      return true;
-    }
-    if (const auto peak = after(text, "peak memory allocated: "); peak && has(*peak, "MiB")) {
-      LogMemory row{};
-      row.max_allocated_bytes = mebibytes_after(*peak, "");
-      row.max_reserved_bytes = mebibytes_after(*peak, "reserved: ");
-      rows.memory(row, line);
-      return true;
-    }
-    if (text.starts_with("CPU Virtual Memory:")) {
-      LogMemory row{};
-      row.host_bytes = bytes_after(text, "used =");
-      rows.memory(row, line);
-      return true;
-    }
-    return false;
+bool read_memory_lines(const LogLine& line, LogBuilder& rows) {
+  if (has(line.text, kMegatronMemory)) return read_megatron(line, rows);
+  const std::string_view text = line.message;
+  if (text.starts_with("MA ") && has(text, "Max_CA")) {
+    LogMemory row{};
+    row.allocated_bytes = bytes_after(text, "MA ");
+    row.max_allocated_bytes = bytes_after(text, "Max_MA ");
+    row.reserved_bytes = bytes_after(text, " CA ");
+    row.max_reserved_bytes = bytes_after(text, "Max_CA ");
+    // It is rounded to whole gibibytes: what is reserved now may be more.
+    if (row.reserved_bytes && row.max_reserved_bytes)
+      row.max_reserved_bytes = std::max(*row.reserved_bytes, *row.max_reserved_bytes);
+    rows.memory(row, line);
+    return true;
   }
-};
+  if (const auto peak = after(text, "peak memory allocated: "); peak && has(*peak, "MiB")) {
+    LogMemory row{};
+    row.max_allocated_bytes = mebibytes_after(*peak, "");
+    row.max_reserved_bytes = mebibytes_after(*peak, "reserved: ");
+    rows.memory(row, line);
+    return true;
+  }
+  if (text.starts_with("CPU Virtual Memory:")) {
+    LogMemory row{};
+    row.host_bytes = bytes_after(text, "used =");
+    rows.memory(row, line);
+    return true;
+  }
+  return false;
+}
 
 }  // namespace
 
 extern const LogFamily kMemoryLines = {"memory",
                                        "device memory: Megatron's reports, DeepSpeed's see_memory_usage, peaks",
                                        {"memory (MB) |", "Max_CA", "CPU Virtual Memory:", "peak memory allocated: "},
-                                       [] { return std::unique_ptr<LogReading>(new MemoryLines); }};
+                                       stateless<read_memory_lines>};
 
 }  // namespace profgpu

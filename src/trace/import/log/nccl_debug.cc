@@ -32,98 +32,98 @@ constexpr std::array kNcclSigns = {
     NcclSign{"socket progress", "network_error"},
 };
 
-class NcclDebug : public LogReading {
- public:
-  bool read(const LogLine& line, LogBuilder& rows) override {
-    const std::string_view text = line.text;
-    NcclLog& log = rows.log().nccl;
-    const auto info = after(text, "NCCL INFO "), warn = after(text, "NCCL WARN ");
-    if (!info && !warn) return read_version(text, log);
-    ++log.lines;
-    rows.found(kDebugName);
-    const std::string_view said = without_blanks(info ? *info : *warn);
-    for (const NcclSign& sign : kNcclSigns)
-      if (has(said, sign.words)) {
-        remark(sign.kind, said, line, log);
-        return true;
-      }
-    if (warn)
-      remark("warning", said, line, log);
-    else
-      read_info(said, log);
-    return true;
-  }
+bool read_nccl_version(std::string_view text, NcclLog& log) {
+  const auto version = after(text, "NCCL version ");
+  if (!version || version->empty() || !is_digit(version->front())) return false;
+  if (log.version.empty()) log.version = quotable(version->substr(0, version->find(' ')));
+  return true;
+}
 
- private:
-  static bool read_version(std::string_view text, NcclLog& log) {
-    const auto version = after(text, "NCCL version ");
-    if (!version || version->empty() || !is_digit(version->front())) return false;
-    if (log.version.empty()) log.version = quotable(version->substr(0, version->find(' ')));
-    return true;
+// "Channel 00/0 : 0[0] -> 1[1] via P2P/direct pointer/read", "Channel 01 : 3[cb0] -> 4[10] [send] via
+// NET/IB/0/GDRDMA"
+void read_nccl_channel(std::string_view said, NcclLog& log) {
+  const auto via = after(said, " via ");
+  if (!via) return;
+  std::string way = quotable(without_blanks(*via));
+  if (way.starts_with("NET/")) {
+    const bool direct = has(way, "GDRDMA");
+    const size_t device = way.find('/', 4);
+    way = way.substr(0, device) + (direct ? "/GDRDMA" : "");
+  } else {
+    for (const std::string_view end : {"/read", "/write"})
+      if (way.ends_with(end)) way.resize(way.size() - end.size());
   }
-  static void read_info(std::string_view said, NcclLog& log) {
-    if (said.starts_with("NCCL version ")) {
-      read_version(said, log);
-    } else if (said.starts_with("Using network ")) {
-      log.network = quotable(without_blanks(said.substr(14)));
-    } else if (const auto devices = after(said, "NET/IB : Using ")) {
-      log.network_devices = quotable(without_blanks(devices->substr(0, devices->find(';'))));
-    } else if (const auto sockets = after(said, "NET/Socket : Using ")) {
-      log.network_devices = quotable(without_blanks(*sockets));
-    } else if (said.starts_with("Channel ")) {
-      read_channel(said, log);
-    } else if (const auto ranks = integer_after(said, "nranks "), more = integer_after(said, "nRanks ");
-               ranks || more) {
-      log.ranks =
-          static_cast<int>(std::clamp<int64_t>(std::max(ranks.value_or(0), more.value_or(0)), log.ranks, 10'000'000));
-      if (const auto nodes = integer_after(said, "nNodes "))
-        log.hosts = static_cast<int>(std::clamp<int64_t>(*nodes, log.hosts, 10'000'000));
-    } else if (has(said, " coll channels")) {
-      log.channels = static_cast<int>(std::clamp<int64_t>(leading_integer(said).value_or(0), log.channels, 1024));
-    } else if (const size_t set = said.find(" set by environment to "); set != said.npos) {
-      read_setting(said.substr(0, set), said.substr(set + 23), log);
+  if (log.transports.size() < kMostTransports || log.transports.contains(way)) ++log.transports[way];
+}
+
+void read_nccl_setting(std::string_view name, std::string_view value, NcclLog& log) {
+  const size_t begin = name.rfind("NCCL_");
+  if (begin == name.npos || log.environment.size() >= kMostSettings) return;
+  value = without_blanks(value);
+  if (value.ends_with('.')) value.remove_suffix(1);
+  log.environment.try_emplace(quotable(name.substr(begin)), quotable(value));
+}
+
+void read_nccl_info(std::string_view said, NcclLog& log) {
+  if (said.starts_with("NCCL version ")) {
+    read_nccl_version(said, log);
+  } else if (said.starts_with("Using network ")) {
+    log.network = quotable(without_blanks(said.substr(14)));
+  } else if (const auto devices = after(said, "NET/IB : Using ")) {
+    log.network_devices = quotable(without_blanks(devices->substr(0, devices->find(';'))));
+  } else if (const auto sockets = after(said, "NET/Socket : Using ")) {
+    log.network_devices = quotable(without_blanks(*sockets));
+  } else if (said.starts_with("Channel ")) {
+    read_nccl_channel(said, log);
+  } else if (const auto ranks = integer_after(said, "nranks "), more = integer_after(said, "nRanks ");
+             ranks || more) {
+    log.ranks =
+        static_cast<int>(std::clamp<int64_t>(std::max(ranks.value_or(0), more.value_or(0)), log.ranks, 10'000'000));
+    if (const auto nodes = integer_after(said, "nNodes "))
+      log.hosts = static_cast<int>(std::clamp<int64_t>(*nodes, log.hosts, 10'000'000));
+  } else if (has(said, " coll channels")) {
+    log.channels = static_cast<int>(std::clamp<int64_t>(leading_integer(said).value_or(0), log.channels, 1024));
+  } else if (const size_t set = said.find(" set by environment to "); set != said.npos) {
+    read_nccl_setting(said.substr(0, set), said.substr(set + 23), log);
+  }
+}
+
+void remark_nccl(std::string_view kind, std::string_view said, const LogLine& line, NcclLog& log) {
+  const auto same = std::ranges::find_if(log.remarks, [&](const NcclLog::Remark& r) {
+    return r.kind == kind &&
+           (kind != "warning" || std::string_view(r.text).substr(0, 40) == quotable(said).substr(0, 40));
+  });
+  if (same != log.remarks.end())
+    ++same->count;
+  else if (log.remarks.size() < kMostRemarks)
+    log.remarks.push_back({std::string(kind), quotable(said), line.number, 1});
+}
+
+bool read_nccl_debug(const LogLine& line, LogBuilder& rows) {
+  const std::string_view text = line.text;
+  NcclLog& log = rows.log().nccl;
+  const auto info = after(text, "NCCL INFO "), warn = after(text, "NCCL WARN ");
+  if (!info && !warn) return read_nccl_version(text, log);
+  ++log.lines;
+  rows.found(kDebugName);
+  const std::string_view said = without_blanks(info ? *info : *warn);
+  for (const NcclSign& sign : kNcclSigns)
+    if (has(said, sign.words)) {
+      remark_nccl(sign.kind, said, line, log);
+      return true;
     }
-  }
-  // "Channel 00/0 : 0[0] -> 1[1] via P2P/direct pointer/read", "Channel 01 : 3[cb0] -> 4[10] [send] via
-  // NET/IB/0/GDRDMA"
-  static void read_channel(std::string_view said, NcclLog& log) {
-    const auto via = after(said, " via ");
-    if (!via) return;
-    std::string way = quotable(without_blanks(*via));
-    if (way.starts_with("NET/")) {
-      const bool direct = has(way, "GDRDMA");
-      const size_t device = way.find('/', 4);
-      way = way.substr(0, device) + (direct ? "/GDRDMA" : "");
-    } else {
-      for (const std::string_view end : {"/read", "/write"})
-        if (way.ends_with(end)) way.resize(way.size() - end.size());
-    }
-    if (log.transports.size() < kMostTransports || log.transports.contains(way)) ++log.transports[way];
-  }
-  static void read_setting(std::string_view name, std::string_view value, NcclLog& log) {
-    const size_t begin = name.rfind("NCCL_");
-    if (begin == name.npos || log.environment.size() >= kMostSettings) return;
-    value = without_blanks(value);
-    if (value.ends_with('.')) value.remove_suffix(1);
-    log.environment.try_emplace(quotable(name.substr(begin)), quotable(value));
-  }
-  static void remark(std::string_view kind, std::string_view said, const LogLine& line, NcclLog& log) {
-    const auto same = std::ranges::find_if(log.remarks, [&](const NcclLog::Remark& r) {
-      return r.kind == kind &&
-             (kind != "warning" || std::string_view(r.text).substr(0, 40) == quotable(said).substr(0, 40));
-    });
-    if (same != log.remarks.end())
-      ++same->count;
-    else if (log.remarks.size() < kMostRemarks)
-      log.remarks.push_back({std::string(kind), quotable(said), line.number, 1});
-  }
-};
+  if (warn)
+    remark_nccl("warning", said, line, log);
+  else
+    read_nccl_info(said, log);
+  return true;
+}
 
 }  // namespace
 
 extern const LogFamily kNcclDebug = {kDebugName,
                                      "NCCL_DEBUG=INFO: version, network, transports, fallbacks, warnings",
                                      {"NCCL INFO", "NCCL WARN", "NCCL version"},
-                                     [] { return std::unique_ptr<LogReading>(new NcclDebug); }};
+                                     stateless<read_nccl_debug>};
 
 }  // namespace profgpu

@@ -38,43 +38,40 @@ std::optional<int64_t> openmmlab_step(std::string_view text) {
   return (*epoch - 1) * part->all + part->done;
 }
 
-class OpenMmLab : public LogReading {
- public:
-  bool read(const LogLine& line, LogBuilder& rows) override {
-    std::string_view text = line.message;
-    if (has(text, "(val)") || has(text, "(test)")) return false;
-    for (const std::string_view begin : {"Epoch", "Iter", " eta:"})
-      if (const size_t at = text.find(begin); at != text.npos) {
-        text.remove_prefix(at);
-        break;
-      }
-    const auto time = keyed_value(text, {"time"}), data = keyed_value(text, {"data_time"});
-    const auto number = openmmlab_step(text);
-    const auto duration_ns = time ? leading_seconds(*time) : std::nullopt;
-    if (!number || *number < 0 || !data || !duration_ns) return false;
-    LogStep* step = rows.step(kOpenMmLabName, line, *number);
-    if (step == nullptr) return true;
-    step->duration_ns = duration_ns;
-    step->phase(LogPhase::kDataLoading) = leading_seconds(*data).value_or(0);
-    LogFigures& f = step->figures;
-    f.loss = keyed_number(text, {"loss", "total_loss"});
-    f.learning_rate = keyed_number(text, {"lr"});
-    f.grad_norm = keyed_number(text, {"grad_norm"});
-    if (const auto bytes = keyed_mebibytes(text, {"memory", "max_mem"})) {
-      LogMemory memory{};
-      memory.step = *number;
-      memory.max_allocated_bytes = bytes;
-      rows.memory(memory, line);
+bool read_openmmlab(const LogLine& line, LogBuilder& rows) {
+  std::string_view text = line.message;
+  if (has(text, "(val)") || has(text, "(test)")) return false;
+  for (const std::string_view begin : {"Epoch", "Iter", " eta:"})
+    if (const size_t at = text.find(begin); at != text.npos) {
+      text.remove_prefix(at);
+      break;
     }
-    return true;
+  const auto time = keyed_value(text, {"time"}), data = keyed_value(text, {"data_time"});
+  const auto number = openmmlab_step(text);
+  const auto duration_ns = time ? leading_seconds(*time) : std::nullopt;
+  if (!number || *number < 0 || !data || !duration_ns) return false;
+  LogStep* step = rows.step(kOpenMmLabName, line, *number);
+  if (step == nullptr) return true;
+  step->duration_ns = duration_ns;
+  step->phase(LogPhase::kDataLoading) = leading_seconds(*data).value_or(0);
+  LogFigures& f = step->figures;
+  f.loss = keyed_number(text, {"loss", "total_loss"});
+  f.learning_rate = keyed_number(text, {"lr"});
+  f.grad_norm = keyed_number(text, {"grad_norm"});
+  if (const auto bytes = keyed_mebibytes(text, {"memory", "max_mem"})) {
+    LogMemory memory{};
+    memory.step = *number;
+    memory.max_allocated_bytes = bytes;
+    rows.memory(memory, line);
   }
-};
+  return true;
+}
 
 }  // namespace
 
 extern const LogFamily kOpenMmLab = {kOpenMmLabName,
                                      "OpenMMLab's runners and Detectron2: \"time: 0.41 data_time: 0.01\"",
                                      {"data_time: "},
-                                     [] { return std::unique_ptr<LogReading>(new OpenMmLab); }};
+                                     stateless<read_openmmlab>};
 
 }  // namespace profgpu

@@ -46,37 +46,34 @@ std::optional<int64_t> paddle_step(std::string_view text) {
   return epoch->done * part->all + part->done;
 }
 
-class Paddle : public LogReading {
- public:
-  bool read(const LogLine& line, LogBuilder& rows) override {
-    const std::string_view text = line.message;
-    const auto time = keyed_value(text, {"batch_cost", "avg_batch_cost"});
-    const auto rate = keyed_number(text, {"interval_steps_per_second"});
-    const auto number = paddle_step(text);
-    if (!number || *number < 0 || (!time && rate.value_or(0) <= 1e-6)) return false;
-    LogStep* step = rows.step(kPaddleName, line, *number);
-    if (step == nullptr) return true;
-    if (time) {
-      step->duration_ns = leading_seconds(*time);
-    } else {
-      step->duration_ns = std::llround(1e9 / *rate);
-      step->derived = true;
-    }
-    if (const auto data = keyed_value(text, {"reader_cost", "avg_reader_cost", "data_cost"}))
-      step->phase(LogPhase::kDataLoading) = leading_seconds(*data).value_or(0);
-    LogFigures& f = step->figures;
-    f.loss = keyed_number(text, {"loss"});
-    f.learning_rate = keyed_number(text, {"lr", "learning_rate"});
-    f.samples_per_s = keyed_number(text, {"ips", "interval_samples_per_second"});
-    return true;
+bool read_paddle(const LogLine& line, LogBuilder& rows) {
+  const std::string_view text = line.message;
+  const auto time = keyed_value(text, {"batch_cost", "avg_batch_cost"});
+  const auto rate = keyed_number(text, {"interval_steps_per_second"});
+  const auto number = paddle_step(text);
+  if (!number || *number < 0 || (!time && rate.value_or(0) <= 1e-6)) return false;
+  LogStep* step = rows.step(kPaddleName, line, *number);
+  if (step == nullptr) return true;
+  if (time) {
+    step->duration_ns = leading_seconds(*time);
+  } else {
+    step->duration_ns = std::llround(1e9 / *rate);
+    step->derived = true;
   }
-};
+  if (const auto data = keyed_value(text, {"reader_cost", "avg_reader_cost", "data_cost"}))
+    step->phase(LogPhase::kDataLoading) = leading_seconds(*data).value_or(0);
+  LogFigures& f = step->figures;
+  f.loss = keyed_number(text, {"loss"});
+  f.learning_rate = keyed_number(text, {"lr", "learning_rate"});
+  f.samples_per_s = keyed_number(text, {"ips", "interval_samples_per_second"});
+  return true;
+}
 
 }  // namespace
 
 extern const LogFamily kPaddle = {kPaddleName,
                                   "PaddlePaddle's toolkits: \"global_step: 10, batch_cost: 0.5 s, reader_cost: 0.1 s\"",
                                   {"batch_cost", "interval_steps_per_second: "},
-                                  [] { return std::unique_ptr<LogReading>(new Paddle); }};
+                                  stateless<read_paddle>};
 
 }  // namespace profgpu

@@ -25,54 +25,50 @@ std::optional<double> metric(std::string_view text, std::string_view name) {
   return value ? printed_number(unwrapped(*value)) : std::nullopt;
 }
 
-class Verl : public LogReading {
- public:
-  bool read(const LogLine& line, LogBuilder& rows) override {
-    const auto whole = after(line.message, " - timing_s/step:");
-    const auto duration_ns = whole ? leading_seconds(unwrapped(*whole)) : std::nullopt;
-    const auto number = line.message.starts_with("step:") ? leading_integer(line.message.substr(5)) : std::nullopt;
-    if (!number || *number < 0 || !duration_ns) return false;
-    LogStep* step = rows.step(kVerlName, line, *number);
-    if (step == nullptr) return true;
-    step->duration_ns = duration_ns, step->iterations = 1;
-    LogFigures& f = step->figures;
-    f.device_tokens_per_s = metric(line.message, " perf/throughput:");
-    f.grad_norm = metric(line.message, " actor/grad_norm:");
-    f.learning_rate = metric(line.message, " actor/lr:");
-    f.loss = metric(line.message, " actor/pg_loss:");
-    if (const auto share = metric(line.message, " perf/mfu/actor:"); share && *share >= 0) f.mfu_pct = 100 * *share;
-    set_timers(line, rows);
-    set_memory(line, *number, rows);
-    return true;
+void set_verl_timers(const LogLine& line, LogBuilder& rows) {
+  LogSeries& series = rows.series(kVerlName, line);
+  for (std::optional<std::string_view> rest = after(line.message, kTimed); rest; rest = after(*rest, kTimed)) {
+    const std::string_view name = rest->substr(0, rest->find(':'));
+    if (name == "step" || name.size() == rest->size() || name.size() > 64) continue;
+    if (const auto ns = leading_seconds(unwrapped(rest->substr(name.size() + 1))))
+      LogBuilder::time(series, {name, std::nullopt, line.number}, *ns, *ns);
   }
+}
 
- private:
-  static void set_timers(const LogLine& line, LogBuilder& rows) {
-    LogSeries& series = rows.series(kVerlName, line);
-    for (std::optional<std::string_view> rest = after(line.message, kTimed); rest; rest = after(*rest, kTimed)) {
-      const std::string_view name = rest->substr(0, rest->find(':'));
-      if (name == "step" || name.size() == rest->size() || name.size() > 64) continue;
-      if (const auto ns = leading_seconds(unwrapped(rest->substr(name.size() + 1))))
-        LogBuilder::time(series, {name, std::nullopt, line.number}, *ns, *ns);
-    }
-  }
+void set_verl_memory(const LogLine& line, int64_t step, LogBuilder& rows) {
+  const auto bytes = [&](std::string_view name) -> std::optional<int64_t> {
+    const auto gb = metric(line.message, name);
+    return gb && *gb >= 0 && *gb < 1e6 ? std::optional(std::llround(*gb * (1 << 30))) : std::nullopt;
+  };
+  LogMemory memory{};
+  memory.step = step;
+  memory.max_allocated_bytes = bytes(" perf/max_memory_allocated_gb:");
+  memory.max_reserved_bytes = bytes(" perf/max_memory_reserved_gb:");
+  if (memory.max_allocated_bytes || memory.max_reserved_bytes) rows.memory(memory, line);
+}
 
-  static void set_memory(const LogLine& line, int64_t step, LogBuilder& rows) {
-    const auto bytes = [&](std::string_view name) -> std::optional<int64_t> {
-      const auto gb = metric(line.message, name);
-      return gb && *gb >= 0 && *gb < 1e6 ? std::optional(std::llround(*gb * (1 << 30))) : std::nullopt;
-    };
-    LogMemory memory{};
-    memory.step = step;
-    memory.max_allocated_bytes = bytes(" perf/max_memory_allocated_gb:");
-    memory.max_reserved_bytes = bytes(" perf/max_memory_reserved_gb:");
-    if (memory.max_allocated_bytes || memory.max_reserved_bytes) rows.memory(memory, line);
-  }
-};
+bool read_verl(const LogLine& line, LogBuilder& rows) {
+  const auto whole = after(line.message, " - timing_s/step:");
+  const auto duration_ns = whole ? leading_seconds(unwrapped(*whole)) : std::nullopt;
+  const auto number = line.message.starts_with("step:") ? leading_integer(line.message.substr(5)) : std::nullopt;
+  if (!number || *number < 0 || !duration_ns) return false;
+  LogStep* step = rows.step(kVerlName, line, *number);
+  if (step == nullptr) return true;
+  step->duration_ns = duration_ns, step->iterations = 1;
+  LogFigures& f = step->figures;
+  f.device_tokens_per_s = metric(line.message, " perf/throughput:");
+  f.grad_norm = metric(line.message, " actor/grad_norm:");
+  f.learning_rate = metric(line.message, " actor/lr:");
+  f.loss = metric(line.message, " actor/pg_loss:");
+  if (const auto share = metric(line.message, " perf/mfu/actor:"); share && *share >= 0) f.mfu_pct = 100 * *share;
+  set_verl_timers(line, rows);
+  set_verl_memory(line, *number, rows);
+  return true;
+}
 
 }  // namespace
 
 extern const LogFamily kVerl = {kVerlName, "verl: \"step:1 - ... timing_s/gen:12.3 - timing_s/step:40.2\"", {kTimed},
-                                [] { return std::unique_ptr<LogReading>(new Verl); }};
+                                stateless<read_verl>};
 
 }  // namespace profgpu

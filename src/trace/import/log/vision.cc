@@ -44,41 +44,38 @@ std::optional<double> rate_behind(std::string_view time) {
   return rate && rest.starts_with("/s") ? rate : std::nullopt;
 }
 
-class Vision : public LogReading {
- public:
-  bool read(const LogLine& line, LogBuilder& rows) override {
-    const std::string_view text = line.message;
-    std::string_view head;
-    for (const std::string_view begin : {"Epoch: ", "Train: "})
-      if (text.starts_with(begin)) head = text.substr(begin.size());
-    const auto place = place_in_epochs(head);
-    const auto time = keyed_value(text, {"Time", "time"});
-    const auto duration_ns = time ? leading_seconds(*time) : std::nullopt;
-    if (!place || !duration_ns) return false;
-    LogStep* step = rows.step(kVisionName, line, place->number());
-    if (step == nullptr) return true;
-    step->duration_ns = duration_ns, step->iterations = 1;
-    if (const auto data = keyed_value(text, {"Data", "data"}))
-      step->phase(LogPhase::kDataLoading) = leading_seconds(*data).value_or(0);
-    step->figures.loss = keyed_number(text, {"Loss", "loss"});
-    step->figures.learning_rate = keyed_number(text, {"LR", "lr"});
-    step->figures.samples_per_s = keyed_number(text, {"img/s"});
-    if (!step->figures.samples_per_s) step->figures.samples_per_s = rate_behind(*time);
-    if (const auto bytes = keyed_mebibytes(text, {"max mem", "mem"})) {
-      LogMemory memory{};
-      memory.step = step->number;
-      memory.max_allocated_bytes = bytes;
-      rows.memory(memory, line);
-    }
-    return true;
+bool read_vision(const LogLine& line, LogBuilder& rows) {
+  const std::string_view text = line.message;
+  std::string_view head;
+  for (const std::string_view begin : {"Epoch: ", "Train: "})
+    if (text.starts_with(begin)) head = text.substr(begin.size());
+  const auto place = place_in_epochs(head);
+  const auto time = keyed_value(text, {"Time", "time"});
+  const auto duration_ns = time ? leading_seconds(*time) : std::nullopt;
+  if (!place || !duration_ns) return false;
+  LogStep* step = rows.step(kVisionName, line, place->number());
+  if (step == nullptr) return true;
+  step->duration_ns = duration_ns, step->iterations = 1;
+  if (const auto data = keyed_value(text, {"Data", "data"}))
+    step->phase(LogPhase::kDataLoading) = leading_seconds(*data).value_or(0);
+  step->figures.loss = keyed_number(text, {"Loss", "loss"});
+  step->figures.learning_rate = keyed_number(text, {"LR", "lr"});
+  step->figures.samples_per_s = keyed_number(text, {"img/s"});
+  if (!step->figures.samples_per_s) step->figures.samples_per_s = rate_behind(*time);
+  if (const auto bytes = keyed_mebibytes(text, {"max mem", "mem"})) {
+    LogMemory memory{};
+    memory.step = step->number;
+    memory.max_allocated_bytes = bytes;
+    rows.memory(memory, line);
   }
-};
+  return true;
+}
 
 }  // namespace
 
 extern const LogFamily kVision = {kVisionName,
                                   "the ImageNet example's, torchvision's and timm's: \"Epoch: [0][10/500] Time 0.1 Data 0.0\"",
                                   {"Epoch: [", "Train: "},
-                                  [] { return std::unique_ptr<LogReading>(new Vision); }};
+                                  stateless<read_vision>};
 
 }  // namespace profgpu
