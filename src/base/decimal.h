@@ -2,6 +2,7 @@
 #pragma once
 
 #include <bit>
+#include <charconv>
 #include <cstdint>
 #include <cstring>
 #include <optional>
@@ -46,6 +47,13 @@ inline std::optional<int64_t> padded_whole_number(std::string_view text) {
 }
 
 inline std::optional<int64_t> whole_number(std::string_view text) { return scaled_decimal(text, 0); }
+/// The whole text as from_chars() reads it: no '+', no blanks; of whole numbers no point and no exponent either.
+template <class Number>
+std::optional<Number> exact_number(std::string_view text) {
+  Number number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
+}
 /// A floating-point number; nullopt if the text is none or not finite.
 std::optional<double> real_number(std::string_view text);
 /// The finite number that a text begins with, and what follows it.

@@ -146,6 +146,14 @@ std::string unescaped(const JsonString& token, int64_t& replaced) {
   return out;
 }
 
+bool read_text(JsonReader& reader, std::string& text) {
+  JsonString token;
+  int64_t replaced = 0;
+  if (!reader.string(token)) return false;
+  text = unescaped(token, replaced);
+  return true;
+}
+
 namespace {
 
 constexpr int kDeepest = 64;

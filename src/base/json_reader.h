@@ -152,6 +152,8 @@ bool read_array(JsonReader& reader, Element&& element) {
 /// The text that a token stands for: escapes resolved, invalid UTF-8 and lone surrogates replaced by U+FFFD.
 /// `replaced` counts the replacements.
 std::string unescaped(const JsonString& token, int64_t& replaced);
+/// The text of the next value; false, and `text` as it was: that is no whole string.
+bool read_text(JsonReader& reader, std::string& text);
 
 // Whether text is JSON, to the letter of RFC 8259. JsonReader takes more, since what it reads was written by others.
 

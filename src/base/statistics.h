@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -14,6 +15,11 @@ namespace profgpu {
 /// Of the whole, in percent; 0 of nothing.
 constexpr double percent_of(int64_t part, int64_t whole) {
   return whole > 0 ? 100.0 * static_cast<double>(part) / static_cast<double>(whole) : 0;
+}
+
+template <std::floating_point Real>
+constexpr double percent_of(Real part, Real whole) {
+  return whole > 0 ? 100 * part / whole : 0;
 }
 
 /// Sum of `of` over all items.

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,9 +25,18 @@ std::string upper_case(std::string_view text);
 bool all_digits(std::string_view text);
 
 inline bool contains(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
-template <class Parts>
+// Parts in a table, or in braces.
+template <class Parts = std::initializer_list<std::string_view>>
 bool contains_any(std::string_view text, const Parts& parts) {
   return std::ranges::any_of(parts, [&](std::string_view part) { return contains(text, part); });
+}
+template <class Parts = std::initializer_list<std::string_view>>
+bool starts_with_any(std::string_view text, const Parts& parts) {
+  return std::ranges::any_of(parts, [&](std::string_view part) { return text.starts_with(part); });
+}
+template <class Texts = std::initializer_list<std::string_view>>
+bool is_any_of(std::string_view text, const Texts& texts) {
+  return std::ranges::any_of(texts, [&](std::string_view one) { return text == one; });
 }
 /// The text, or at most its first `longest` bytes, cut between characters, and "…". 72 suit a name within a sentence.
 std::string shortened(std::string_view text, size_t longest = 72);

@@ -170,10 +170,9 @@ bool is_bench_text(std::string_view text) {
   std::string whole(text);
   JsonReader in = JsonReader::over(whole);
   (void)read_object(in, [&](std::string_view key) {
-    JsonString value;
+    std::string value;
     if (key != "schema" || in.peek() != '"') return in.skip_value();
-    int64_t replaced = 0;
-    found = in.string(value) && unescaped(value, replaced) == kSchema;
+    found = read_text(in, value) && value == kSchema;
     return !found;
   });
   return found;

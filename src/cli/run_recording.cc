@@ -29,10 +29,7 @@ constexpr std::string_view kRecordedPrefixes[] = {
 constexpr std::string_view kSecretWords[] = {"KEY", "TOKEN", "SECRET", "PASS", "CREDENTIAL", "AUTH"};
 
 bool is_recorded(std::string_view name) {
-  const auto begins = [&](std::string_view prefix) { return name.starts_with(prefix); };
-  const auto holds = [&](std::string_view word) { return name.find(word) != name.npos; };
-  return std::any_of(std::begin(kRecordedPrefixes), std::end(kRecordedPrefixes), begins) &&
-         std::none_of(std::begin(kSecretWords), std::end(kSecretWords), holds);
+  return starts_with_any(name, kRecordedPrefixes) && !contains_any(name, kSecretWords);
 }
 
 Value environment_value(std::vector<std::string> variables) {
@@ -44,17 +41,14 @@ Value environment_value(std::vector<std::string> variables) {
   return out;
 }
 
+bool has_file(const std::string& folder, std::string_view ending) {
+  const std::vector<std::string> names = folder_names(folder);
+  return std::ranges::any_of(names, [&](const std::string& name) { return name.ends_with(ending); });
+}
 // What the Python hook writes for --torch-steps.
-bool has_torch_trace(const std::string& folder) {
-  const std::vector<std::string> names = folder_names(folder);
-  return std::ranges::any_of(names, [](const std::string& name) { return name.ends_with(".pt.trace.json.gz"); });
-}
-
-// What the Python hook writes for --memory.
-bool has_memory_snapshot(const std::string& folder) {
-  const std::vector<std::string> names = folder_names(folder);
-  return std::ranges::any_of(names, [](const std::string& name) { return name.ends_with(".pickle"); });
-}
+bool has_torch_trace(const std::string& folder) { return has_file(folder, ".pt.trace.json.gz"); }
+// What it writes for --memory.
+bool has_memory_snapshot(const std::string& folder) { return has_file(folder, ".pickle"); }
 
 Value clock_value(const std::optional<HostClock>& clock) {
   if (!clock) return {};

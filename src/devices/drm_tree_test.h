@@ -1,20 +1,24 @@
 // For tests: a tree of /sys and /proc as the kernel's documents describe them, in a temporary folder.
 #pragma once
 
+#include <unistd.h>
+
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <string>
 
 #include "base/clock.h"
 #include "devices/backend.h"
-#include "tests/support/test_folder.h"
 
 namespace profgpu {
 
 class DrmTree {
  public:
   DrmTree() {
+    std::string path = std::filesystem::temp_directory_path() / "profgpu_sysfs_XXXXXX";
+    root_ = ::mkdtemp(path.data()) ? path : "";
     std::filesystem::create_directories(root_ + "/sys/class/drm");
     write("proc/sys/kernel/osrelease", "6.12.0-test\n");
     ::setenv("PROFGPU_SYSFS_ROOT", (root_ + "/sys").c_str(), 1);
@@ -22,12 +26,15 @@ class DrmTree {
   }
   ~DrmTree() {
     ::unsetenv("PROFGPU_SYSFS_ROOT"), ::unsetenv("PROFGPU_PROC_ROOT");
+    std::filesystem::remove_all(root_);
   }
   DrmTree(const DrmTree&) = delete;
   DrmTree& operator=(const DrmTree&) = delete;
 
   void write(const std::string& path, const std::string& text) const {
-    folder_.write(path, text);
+    const std::filesystem::path file = root_ + "/" + path;
+    std::filesystem::create_directories(file.parent_path());
+    std::ofstream(file, std::ios::binary | std::ios::trunc) << text;
   }
   void remove(const std::string& path) const { std::filesystem::remove_all(root_ + "/" + path); }
 
@@ -62,8 +69,7 @@ class DrmTree {
   [[nodiscard]] const std::string& root() const { return root_; }
 
  private:
-  TestFolder folder_;
-  std::string root_ = folder_.string();
+  std::string root_;
 };
 
 /// One reading of everything; the last value of each metric.

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -237,6 +238,9 @@ struct MemorySnapshot {
   MemoryStacks stacks;
   std::vector<MemorySegment> segments;  ///< by device, then address
   std::vector<MemoryBlock> blocks;
+  [[nodiscard]] std::span<const MemoryBlock> blocks_of(const MemorySegment& segment) const {
+    return std::span(blocks).subspan(segment.first_block, segment.blocks);
+  }
   AllocationEvents events;
   std::vector<DeviceEvents> traces;  ///< by device; without those of no event
   std::vector<MemoryAnnotation> annotations;

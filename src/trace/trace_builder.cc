@@ -431,8 +431,8 @@ void give_back_memory(size_t rows) {
 void link(Trace& trace, std::vector<FlowEnd> flows, int threads);
 void take_launch_shapes(Trace& trace, std::vector<LaunchShape> shapes);
 
-std::map<TraceIssueKind, int64_t> TraceBuilder::issue_counts() const {
-  std::map<TraceIssueKind, int64_t> all;
+IssueCounts TraceBuilder::issue_counts() const {
+  IssueCounts all;
   for (const Shard& shard : shards_)
     for (const auto& [kind, count] : shard.issues) all[kind] += count;
   return all;

@@ -63,6 +63,8 @@ struct FlowEnd {
 inline uint64_t sort_key(const FlowEnd& flow) { return flow.id; }
 inline uint64_t sort_key(const MemoryEvent& event) { return ordered(event.time_ns); }
 
+using IssueCounts = std::map<TraceIssueKind, int64_t>;
+
 /// One importing thread's rows. Not thread-safe.
 class Shard {
  public:
@@ -83,7 +85,7 @@ class Shard {
   std::vector<ThreadWait> thread_waits;      ///< likewise
   Blocks<FlowEnd> flows;
   std::vector<LaunchShape> launch_shapes;
-  std::map<TraceIssueKind, int64_t> issues;
+  IssueCounts issues;
   int64_t events = 0;
   int64_t unknown_ns = 0;                    ///< length of rows of kinds that are not known
 
@@ -129,7 +131,7 @@ class TraceBuilder {
   /// Fields of the trace that are not rows: metadata, devices, distributed ... set by the importer before finish().
   Trace& header() { return trace_; }
   /// What importing threads counted. Call once they are done, before finish().
-  [[nodiscard]] std::map<TraceIssueKind, int64_t> issue_counts() const;
+  [[nodiscard]] IssueCounts issue_counts() const;
   /// Of all shards' Shard::unknown_ns.
   [[nodiscard]] int64_t unknown_ns() const;
   /// Sorts, nests and links. The builder is empty afterwards.

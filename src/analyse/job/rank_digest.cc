@@ -1,7 +1,6 @@
 #include "analyse/job/rank_digest.h"
 
 #include <algorithm>
-#include <charconv>
 #include <unordered_map>
 
 #include "analyse/rank/devices.h"
@@ -11,6 +10,7 @@
 #include "analyse/rank/phases.h"
 #include "analyse/rank/steps.h"
 #include "analyse/rank/work.h"
+#include "base/decimal.h"
 #include "base/hash.h"
 #include "base/saturated.h"
 #include "base/text.h"
@@ -55,13 +55,9 @@ bool names_collective(string_view range) {
 void read_numbers(string_view range, CallSite& site) {
   const size_t space = range.rfind(' '), arrow = range.find_first_of("<-", space == range.npos ? range.size() : space);
   if (arrow == range.npos || arrow + 2 > range.size()) return;
-  int32_t own = -1, peer = -1;
-  const auto is_number = [](string_view text, int32_t& value) {
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    return error == std::errc() && end == text.data() + text.size() && value >= 0;
-  };
-  if (is_number(range.substr(space + 1, arrow - space - 1), own) && is_number(range.substr(arrow + 2), peer))
-    site.own = own, site.peer = peer;
+  const auto own = exact_number<int32_t>(range.substr(space + 1, arrow - space - 1));
+  const auto peer = exact_number<int32_t>(range.substr(arrow + 2));
+  if (own && peer && *own >= 0 && *peer >= 0) site.own = *own, site.peer = *peer;
 }
 
 CallSite site_of(const Trace& trace, const CollectiveCall& call, const CollectiveKind& kind) {

@@ -16,8 +16,6 @@ namespace {
 
 constexpr size_t kMaxPeers = 64;   // enough for a median
 
-double percent_of(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
-
 // The first entry with the largest value.
 template <class Map>
 typename Map::value_type most_of(const Map& map) {

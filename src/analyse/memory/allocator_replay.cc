@@ -67,9 +67,8 @@ class Player {
     for (const MemorySegment& s : snapshot_.segments) {
       if (s.device != history_.device) continue;
       state.segments[s.address] = {s.total, s.stream, s.large, s.pool};
-      for (uint32_t b = s.first_block; b < s.first_block + s.blocks; ++b)
-        if (const MemoryBlock& block = snapshot_.blocks[b]; block.state != BlockState::kInactive)
-          state.blocks[block.address] = {block.size, true};
+      for (const MemoryBlock& block : snapshot_.blocks_of(s))
+        if (block.state != BlockState::kInactive) state.blocks[block.address] = {block.size, true};
     }
     for (const auto& [address, segment] : state.segments) pool_at_[address] = segment.pool;
     for (uint32_t row = history_.end; row-- > history_.first;) {

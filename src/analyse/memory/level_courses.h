@@ -43,6 +43,14 @@ void walk_levels(const MemorySnapshot& snapshot, const MemoryHistory& history, B
   }
 }
 
+template <class BytesOf>
+int64_t highest_level(const MemorySnapshot& snapshot, const MemoryHistory& history, BytesOf&& bytes_of) {
+  int64_t highest = 0;
+  walk_levels<int64_t>(snapshot, history, bytes_of,
+                       [&](uint32_t, int64_t level) { highest = std::max(highest, level); });
+  return highest;
+}
+
 /// Bytes that are not needed in some times.
 class IdleBytes {
  public:

@@ -88,8 +88,7 @@ class Pairing {
 void add_initial_blocks(const MemorySnapshot& snapshot, const MemoryHistory& history, Pairing& pairing) {
   for (const MemorySegment& s : snapshot.segments) {
     if (s.device != history.device) continue;
-    for (uint32_t b = s.first_block; b < s.first_block + s.blocks; ++b) {
-      const MemoryBlock& block = snapshot.blocks[b];
+    for (const MemoryBlock& block : snapshot.blocks_of(s)) {
       if (block.state != BlockState::kAllocated || pairing.is_live(block.address)) continue;
       pairing.add_held({Allocation::kOutside, Allocation::kOutside, block.stack, s.pool, block.requested},
                        block.address);

@@ -7,6 +7,7 @@
 
 #include "analyse/memory/attention.h"
 #include "analyse/memory/level_courses.h"
+#include "base/statistics.h"
 
 namespace profgpu {
 namespace {
@@ -14,10 +15,6 @@ namespace {
 constexpr size_t kMaxHolders = 100;
 constexpr uint32_t kShortLived = 50;       // this part of the events,
 constexpr uint32_t kShortLivedEvents = 64;  // or this many: a tensor that goes at once lives for a few
-
-double share_pct(int64_t part, int64_t all) {
-  return all > 0 ? 100 * static_cast<double>(part) / static_cast<double>(all) : 0;
-}
 
 std::vector<CategoryRow> category_rows(const MemoryHistory& history, const StackBook& stacks,
                                        const std::vector<CategoryOf>& categories) {
@@ -36,7 +33,7 @@ std::vector<CategoryRow> category_rows(const MemoryHistory& history, const Stack
   }
   std::vector<CategoryRow> held;
   for (CategoryRow& row : rows) {
-    row.peak_pct = share_pct(row.bytes, history.peak_bytes);
+    row.peak_pct = percent_of(row.bytes, history.peak_bytes);
     if (row.blocks > 0) held.push_back(row);
   }
   std::stable_sort(held.begin(), held.end(), [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
@@ -79,7 +76,7 @@ std::vector<HolderRow> holder_rows(const MemoryHistory& history, const StackBook
   }
   std::vector<HolderRow> rows;
   for (auto& [key, row] : by_line) {
-    row.peak_pct = share_pct(row.bytes, history.peak_bytes);
+    row.peak_pct = percent_of(row.bytes, history.peak_bytes);
     rows.push_back(std::move(row));
   }
   std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
@@ -89,11 +86,7 @@ std::vector<HolderRow> holder_rows(const MemoryHistory& history, const StackBook
 
 // The highest level, had the marked allocations not been.
 int64_t peak_without(const MemorySnapshot& snapshot, const MemoryHistory& history, const std::vector<bool>& marked) {
-  int64_t highest = 0;
-  walk_levels<int64_t>(
-      snapshot, history, [&](size_t i) { return marked[i] ? 0 : history.allocations[i].bytes; },
-      [&](uint32_t, int64_t level) { highest = std::max(highest, level); });
-  return highest;
+  return highest_level(snapshot, history, [&](size_t i) { return marked[i] ? 0 : history.allocations[i].bytes; });
 }
 
 }  // namespace
@@ -186,7 +179,7 @@ std::optional<int64_t> duplicate_parameters(const MemoryHistory& history, const 
     for (auto b = std::next(a); b != by_line.end(); ++b) {
       const auto& [small, large] =
           std::minmax(a->second, b->second, [](const Copy& x, const Copy& y) { return x.bytes < y.bytes; });
-      const bool telling = share_pct(small.bytes, history.peak_bytes) >= 1 && small.sizes.size() >= kMinSizes;
+      const bool telling = percent_of(small.bytes, history.peak_bytes) >= 1 && small.sizes.size() >= kMinSizes;
       if (telling && is_copy(small, large)) bytes += small.bytes;
     }
   return only_if(bytes > 0, bytes);

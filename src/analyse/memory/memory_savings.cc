@@ -151,11 +151,8 @@ int64_t scaled(int64_t bytes, double factor) { return std::llround(static_cast<d
 // The peak with each allocation's bytes times its factor.
 template <class FactorOf>
 int64_t peak_of(const MemorySnapshot& snapshot, const MemoryHistory& history, FactorOf&& factor_of) {
-  int64_t highest = 0;
-  walk_levels<int64_t>(
-      snapshot, history, [&](size_t i) { return scaled(history.allocations[i].bytes, factor_of(i)); },
-      [&](uint32_t, int64_t level) { highest = std::max(highest, level); });
-  return highest;
+  return highest_level(snapshot, history,
+                       [&](size_t i) { return scaled(history.allocations[i].bytes, factor_of(i)); });
 }
 
 // Of lines within each other the one that saves most, and one more.

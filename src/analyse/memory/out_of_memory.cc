@@ -32,10 +32,8 @@ FreeBlocks free_blocks(const MemorySnapshot& snapshot, int32_t device, const All
     if (s.device != device) continue;
     const bool other = asked.pool != UINT32_MAX && s.pool != asked.pool;
     if (other || s.stream != asked.stream || s.large != large) continue;
-    for (uint32_t b = s.first_block; b < s.first_block + s.blocks; ++b) {
-      const MemoryBlock& block = snapshot.blocks[b];
+    for (const MemoryBlock& block : snapshot.blocks_of(s))
       if (block.state == BlockState::kInactive) free.all += block.size, free.largest = std::max(free.largest, block.size);
-    }
   }
   return free;
 }

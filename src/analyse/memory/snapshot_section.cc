@@ -36,9 +36,9 @@ SnapshotDevice device_row(const MemorySnapshot& snapshot, const MemoryHistory& h
     d.blocks += s.blocks;
     d.reserved_bytes += s.total, d.allocated_bytes += s.allocated, d.active_bytes += s.active;
     d.requested_bytes += s.requested;
-    for (uint32_t b = s.first_block; b < s.first_block + s.blocks; ++b)
-      if (snapshot.blocks[b].state == BlockState::kInactive)
-        d.largest_free_block_bytes = std::max(d.largest_free_block_bytes, snapshot.blocks[b].size);
+    for (const MemoryBlock& block : snapshot.blocks_of(s))
+      if (block.state == BlockState::kInactive)
+        d.largest_free_block_bytes = std::max(d.largest_free_block_bytes, block.size);
   }
   d.history_recorded = history.recorded;
   d.peak_allocated_bytes = history.peak_bytes;
@@ -52,8 +52,7 @@ void add_states(const MemorySnapshot& snapshot, int32_t device, std::vector<Bloc
       BlockStateRow row{device, std::string(block_state_name(state)), large ? "large" : "small"};
       for (const MemorySegment& s : snapshot.segments) {
         if (s.device != device || s.large != large) continue;
-        for (uint32_t b = s.first_block; b < s.first_block + s.blocks; ++b) {
-          const MemoryBlock& block = snapshot.blocks[b];
+        for (const MemoryBlock& block : snapshot.blocks_of(s)) {
           if (block.state != state) continue;
           row.bytes += block.size, ++row.blocks;
           if (state != BlockState::kInactive) row.requested_bytes += block.requested;

@@ -10,16 +10,6 @@ namespace {
 
 constexpr std::string_view kOps = "at::_ops::";
 
-bool has(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
-
-bool has_any(std::string_view text, std::initializer_list<std::string_view> parts) {
-  return std::any_of(parts.begin(), parts.end(), [&](std::string_view part) { return has(text, part); });
-}
-
-bool is_any(std::string_view text, std::initializer_list<std::string_view> all) {
-  return std::find(all.begin(), all.end(), text) != all.end();
-}
-
 /// What one frame says, wherever it stands.
 struct FrameFacts {
   bool python = false, library = false;
@@ -36,39 +26,34 @@ struct FrameFacts {
 
 // What Inductor writes for torch.compile.
 bool is_generated(std::string_view file) {
-  return has_any(file, {"/torchinductor_", "/inductor_cache/", "/torch/inductor/"});
+  return contains_any(file, {"/torchinductor_", "/inductor_cache/", "/torch/inductor/"});
 }
 
 // Paths of Python's own library and of installed packages.
 bool is_library(std::string_view file) {
-  return has_any(file, {"/site-packages/", "/dist-packages/", "/lib/python3", "\\lib\\site-packages\\"}) ||
+  return contains_any(file, {"/site-packages/", "/dist-packages/", "/lib/python3", "\\lib\\site-packages\\"}) ||
          file.starts_with("<frozen") || file.starts_with("<string>") || file.starts_with("torch/") || is_generated(file);
 }
 
-bool is_fsdp(std::string_view file) { return has_any(file, {"distributed/fsdp/", "_composable/fsdp/"}); }
+bool is_fsdp(std::string_view file) { return contains_any(file, {"distributed/fsdp/", "_composable/fsdp/"}); }
 
 // Packages whose objects are modules. PyTorch's own are made in torch/nn.
 bool builds_modules(std::string_view file) {
-  return (has(file, "torch/nn/") && !file.ends_with("functional.py")) || file.ends_with("torch/optim/swa_utils.py") ||
-         has_any(file, {"/transformers/", "/timm/", "/diffusers/", "/peft/", "/torchvision/models/", "/tensor_parallel/",
-                        "/model_executor/", "/transformer_engine/", "/bitsandbytes/nn/", "/flash_attn/", "/xformers/",
-                        "/torchtune/modules/", "/apex/"});
+  return (contains(file, "torch/nn/") && !file.ends_with("functional.py")) ||
+         file.ends_with("torch/optim/swa_utils.py") ||
+         contains_any(file, {"/transformers/", "/timm/", "/diffusers/", "/peft/", "/torchvision/models/",
+                             "/tensor_parallel/", "/model_executor/", "/transformer_engine/", "/bitsandbytes/nn/",
+                             "/flash_attn/", "/xformers/", "/torchtune/modules/", "/apex/"});
 }
 
-bool is_softmax(std::string_view name) { return has(name, "softmax") && !has(name, "log_softmax"); }
+bool is_softmax(std::string_view name) { return contains(name, "softmax") && !contains(name, "log_softmax"); }
 
 // What the autograd engine calls in its own threads. Without frames of C++ nothing else tells of the engine.
 bool is_called_by_engine(std::string_view last, std::string_view file) {
   if (file.ends_with("torch/autograd/__init__.py") || file.ends_with("torch/autograd/graph.py"))
-    return is_any(last, {"backward", "_engine_run_backward", "grad", "unpack_from_cpu"});
-  if (file.ends_with("torch/utils/checkpoint.py")) return is_any(last, {"unpack_hook", "recompute_fn"});
-  return is_fsdp(file) && has_any(last, {"pre_backward", "post_backward"}) && !last.starts_with("_register");
-}
-
-std::string lowered(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) c = lower(c);
-  return out;
+    return is_any_of(last, {"backward", "_engine_run_backward", "grad", "unpack_from_cpu"});
+  if (file.ends_with("torch/utils/checkpoint.py")) return is_any_of(last, {"unpack_hook", "recompute_fn"});
+  return is_fsdp(file) && contains_any(last, {"pre_backward", "post_backward"}) && !last.starts_with("_register");
 }
 
 FrameFacts python_facts(std::string_view name, std::string_view file) {
@@ -79,58 +64,60 @@ FrameFacts python_facts(std::string_view name, std::string_view file) {
   const std::string_view last = name.substr(name.rfind('.') + 1);
   f.engine = is_called_by_engine(last, file);
   f.applies = last == "apply" && file.ends_with("torch/autograd/function.py");
-  f.backward = is_any(last, {"backward", "vjp"});
-  f.optimizer = has_any(file, {"/optim/", "/optimizers/", "/ops/adam/", "/ops/lamb/", "/ops/lion/"}) &&
+  f.backward = is_any_of(last, {"backward", "vjp"});
+  f.optimizer = contains_any(file, {"/optim/", "/optimizers/", "/ops/adam/", "/ops/lamb/", "/ops/lion/"}) &&
                 !file.ends_with("lr_scheduler.py") && !file.ends_with("swa_utils.py");
   f.step = f.optimizer && last == "step";
-  f.closure = has(last, "closure");
+  f.closure = contains(last, "closure");
   f.forward = last == "forward" || (last == "_call_impl" && file.ends_with("nn/modules/module.py"));
-  f.compiled = has(file, "torch/_functorch/");
+  f.compiled = contains(file, "torch/_functorch/");
   f.module = (file.ends_with("nn/modules/module.py") &&
-              is_any(last, {"_apply", "convert", "to", "cuda", "half", "float", "bfloat16", "load_state_dict"})) ||
+              is_any_of(last, {"_apply", "convert", "to", "cuda", "half", "float", "bfloat16", "load_state_dict"})) ||
              file.ends_with("torch/nn/init.py") || file.ends_with("torch/nn/parameter.py") ||
-             (file.ends_with("torch/serialization.py") && has(last, "load")) ||
-             is_any(last, {"from_pretrained", "_load_pretrained_model", "load_state_dict", "load_weights",
-                           "set_module_tensor_to_device", "load_file", "reset_parameters"});
+             (file.ends_with("torch/serialization.py") && contains(last, "load")) ||
+             is_any_of(last, {"from_pretrained", "_load_pretrained_model", "load_state_dict", "load_weights",
+                              "set_module_tensor_to_device", "load_file", "reset_parameters"});
   f.init = last == "__init__";
-  f.communicates = is_any(last, {"unshard", "_unshard", "all_gather_into_tensor", "_all_gather_base",
-                                 "reduce_scatter_tensor", "_reduce_scatter_base", "all_reduce", "foreach_all_gather",
-                                 "foreach_reduce", "_alloc_padded_unsharded_flat_param", "allreduce_bucket",
-                                 "_ddp_init_helper", "_rebuild_buckets"});
-  f.reduces = is_fsdp(file) && is_any(last, {"foreach_reduce", "reduce_scatter_tensor", "_reduce_scatter_base"});
+  f.communicates = is_any_of(last, {"unshard", "_unshard", "all_gather_into_tensor", "_all_gather_base",
+                                    "reduce_scatter_tensor", "_reduce_scatter_base", "all_reduce", "foreach_all_gather",
+                                    "foreach_reduce", "_alloc_padded_unsharded_flat_param", "allreduce_bucket",
+                                    "_ddp_init_helper", "_rebuild_buckets"});
+  f.reduces = is_fsdp(file) && is_any_of(last, {"foreach_reduce", "reduce_scatter_tensor", "_reduce_scatter_base"});
   f.gradient_buffer = f.init && file.ends_with("distributed/param_and_grad_buffer.py");
-  const std::string all = lowered(name), low = lowered(last);
-  f.cache = has_any(file, {"cache_utils.py", "/kv_cache", "cache_engine", "/memory_pool.py"}) ||
-            has_any(all, {"kvcache", "kv_cache", "staticcache"}) || is_any(last, {"setup_caches", "setup_cache"});
+  const std::string all = lower_case(name), low = lower_case(last);
+  f.cache = contains_any(file, {"cache_utils.py", "/kv_cache", "cache_engine", "/memory_pool.py"}) ||
+            contains_any(all, {"kvcache", "kv_cache", "staticcache"}) ||
+            is_any_of(last, {"setup_caches", "setup_cache"});
   f.softmax = is_softmax(low);
-  f.dropout = has(low, "dropout") || file.ends_with("torch/nn/modules/dropout.py");
+  f.dropout = contains(low, "dropout") || file.ends_with("torch/nn/modules/dropout.py");
   f.linear = file.ends_with("torch/nn/modules/linear.py");
-  f.attention = has_any(low, {"attention", "attn"}) || f.softmax;
-  f.torch = has(file, "/torch/") || file.starts_with("torch/");
+  f.attention = contains_any(low, {"attention", "attn"}) || f.softmax;
+  f.torch = contains(file, "/torch/") || file.starts_with("torch/");
   f.builds = builds_modules(file);
   f.collector = last == "collect" && file.ends_with("gc.py");
   f.zeroes = last == "zero_grad";
   f.autocast = file.ends_with("torch/amp/autocast_mode.py");
   f.checkpoint = file.ends_with("torch/utils/checkpoint.py");
-  f.shards = is_fsdp(file) || has(file, "deepspeed/runtime/zero/");
-  f.masters = has(file, "deepspeed/runtime/") &&
-              is_any(last, {"__init__", "_create_fp32_partitions", "_setup_for_real_optimizer"});
-  f.graph = file.ends_with("torch/cuda/graphs.py") || has_any(file, {"cudagraph", "cuda_graph"});
+  f.shards = is_fsdp(file) || contains(file, "deepspeed/runtime/zero/");
+  f.masters = contains(file, "deepspeed/runtime/") &&
+              is_any_of(last, {"__init__", "_create_fp32_partitions", "_setup_for_real_optimizer"});
+  f.graph = file.ends_with("torch/cuda/graphs.py") || contains_any(file, {"cudagraph", "cuda_graph"});
   return f;
 }
 
 FrameFacts native_facts(std::string_view name) {
   FrameFacts f;
-  f.accumulates = has(name, "AccumulateGrad");
-  f.engine = has_any(name, {"torch::autograd::Engine::", "torch::autograd::generated::"}) && !has(name, "VariableType");
-  f.communicates = has_any(name, {"c10d::Reducer", "c10d::ProcessGroup", "c10d::nccl", "torch::cuda::nccl"});
-  f.workspace = has_any(name, {"Workspace", "workspace", "CUDABlasHandle", "cublasCreate", "cudnnCreate",
-                               "run_conv_plan", "try_plans", "generate_and_filter_plans"});
+  f.accumulates = contains(name, "AccumulateGrad");
+  f.engine = contains_any(name, {"torch::autograd::Engine::", "torch::autograd::generated::"}) &&
+             !contains(name, "VariableType");
+  f.communicates = contains_any(name, {"c10d::Reducer", "c10d::ProcessGroup", "c10d::nccl", "torch::cuda::nccl"});
+  f.workspace = contains_any(name, {"Workspace", "workspace", "CUDABlasHandle", "cublasCreate", "cudnnCreate",
+                                    "run_conv_plan", "try_plans", "generate_and_filter_plans"});
   f.op = name.starts_with(kOps);
   f.softmax = f.op && is_softmax(name);
-  f.dropout = f.op && has(name, "dropout");
-  f.collector = has_any(name, {"gc_collect", "PyGC_Collect", "delete_garbage"});
-  f.autocast = has(name, "at::autocast::");
+  f.dropout = f.op && contains(name, "dropout");
+  f.collector = contains_any(name, {"gc_collect", "PyGC_Collect", "delete_garbage"});
+  f.autocast = contains(name, "at::autocast::");
   return f;
 }
 
@@ -248,7 +235,7 @@ class StackReading {
 // PyTorch's own modules and wrappers call others only to pass on what they get.
 ModuleCall call_of(const FrameFacts& f, std::string_view file) {
   if (!f.python || !f.forward) return ModuleCall::kNone;
-  const bool own = has_any(file, {"torch/nn/", "torch/distributed/", "torch/_dynamo/", "torch/_functorch/"});
+  const bool own = contains_any(file, {"torch/nn/", "torch/distributed/", "torch/_dynamo/", "torch/_functorch/"});
   return own ? ModuleCall::kPyTorchs : ModuleCall::kPrograms;
 }
 

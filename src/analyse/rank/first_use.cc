@@ -27,7 +27,7 @@ bool is_first_use_call(string_view name) {
       "cudaLibraryLoad", "cuLibraryGet", "hipModuleLoad", "cudaStreamCreate", "cuStreamCreate", "hipStreamCreate",
       "cudaGraphInstantiate", "cuGraphInstantiate", "hipGraphInstantiate", "cudaGraphExecUpdate", "nvrtcCompile",
       "hiprtcCompile", "cublasCreate", "cudnnCreate", "hipblasCreate", "miopenCreate", "miopenFind", "cudnnFind"};
-  return std::ranges::any_of(kPrefixes, [&](string_view p) { return name.starts_with(p); });
+  return starts_with_any(name, kPrefixes);
 }
 
 // Functions that compile, tune, load or initialize, by a part of their file's path; empty function: any.

@@ -20,10 +20,6 @@ using std::string_view;
 
 // Names that libraries generate by rule, token by token.
 
-bool is_one_of(string_view text, std::initializer_list<string_view> list) {
-  return std::ranges::count(list, text) > 0;
-}
-
 void add(std::string& text, string_view part, string_view separator = " ") {
   if (!part.empty()) append_listed(text, part, separator);
 }
@@ -36,7 +32,7 @@ bool is_extent(string_view token) {
 }
 
 bool is_layout(string_view token) {
-  return is_one_of(token, {"nn", "nt", "tn", "tt", "ntn", "tnn", "nhwc", "nchw"});
+  return is_any_of(token, {"nn", "nt", "tn", "tt", "ntn", "tnn", "nhwc", "nchw"});
 }
 
 // The first part that starts with `prefix` and goes on as `fits`; empty: none.
@@ -54,7 +50,7 @@ std::string nccl_name(string_view base) {
   std::string out = "nccl", how, rest;
   for (size_t i = 1; i < parts.size(); ++i) {
     const std::string part = i == 1 ? std::string(parts[i]) : lower_case(parts[i]);
-    const bool is_how = is_one_of(parts[i], {"RING", "TREE", "COLLNET", "CollNet", "COLLNETDIRECT", "COLLNETCHAIN",
+    const bool is_how = is_any_of(parts[i], {"RING", "TREE", "COLLNET", "CollNet", "COLLNETDIRECT", "COLLNETCHAIN",
                                              "NVLS", "NVLSTREE", "PAT", "LL", "LL128", "SIMPLE"});
     const bool type_end = part == "t" && !rest.empty();   // int8_t
     add(i == 1 ? out : is_how ? how : rest, part, i > 1 && (is_how || type_end) ? "_" : " ");
@@ -101,7 +97,7 @@ std::string cutlass_name(string_view base) {
       add(extents, part, "_");
     } else if (part == "tf32") {
       add(how, part, "_");
-    } else if (is_one_of(part, {"relu", "gelu", "silu", "bias"})) {
+    } else if (is_any_of(part, {"relu", "gelu", "silu", "bias"})) {
       add(what, part, "_");
     }
   }
@@ -118,7 +114,7 @@ std::string xmma_name(string_view base) {
   if (parts.size() < 4) return std::string(base);
   std::string out = std::string(parts[0]) + "_xmma " + std::string(parts[2]);
   size_t i = 3;
-  while (i < parts.size() && is_one_of(parts[i], {"implicit", "gemm", "indexed", "warp", "specialized"})) ++i;
+  while (i < parts.size() && is_any_of(parts[i], {"implicit", "gemm", "indexed", "warp", "specialized"})) ++i;
   if (i < parts.size()) add(out, parts[i]);
   for (const string_view part : parts)
     if (part.starts_with("tilesize")) add(out, part.substr(8));
@@ -183,7 +179,7 @@ Mangled mangled_words(string_view name) {
 
 // A wrapper's name says nothing about the kernel.
 bool is_wrapper_name(string_view base) {
-  return is_one_of(base, {"Kernel", "Kernel2", "kernel", "device_kernel", "kentry", "globalKernel", "run",
+  return is_any_of(base, {"Kernel", "Kernel2", "kernel", "device_kernel", "kentry", "globalKernel", "run",
                           "kernel_impl", "_kernel_agent", "main_kernel"});
 }
 
@@ -219,7 +215,7 @@ bool is_word(char c) { return is_letter(c) || is_digit(c) || c == '_'; }
 bool is_wrapper(string_view word) {
   return word.starts_with("TensorList") || word.starts_with("FusedOptimizerTensorList") ||
          word.starts_with("Float8_") ||
-         is_one_of(word, {"gpu_kernel_impl", "gpu_kernel_impl_nocast", "gpu_index_kernel", "gpu_kernel_with_index",
+         is_any_of(word, {"gpu_kernel_impl", "gpu_kernel_impl_nocast", "gpu_index_kernel", "gpu_kernel_with_index",
                           "BinaryFunctor", "AUnaryFunctor", "BUnaryFunctor", "UnaryFunctor", "ReduceOp",
                           "func_wrapper_t", "OpaqueType", "Array", "array", "_cuda_scatter_gather_internal_kernel",
                           "anonymous", "namespace", "lambda", "operator", "const", "void", "bool", "char", "short",

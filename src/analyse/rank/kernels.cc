@@ -215,8 +215,7 @@ bool has_instruction(string_view text) {
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find_first_of("_<: ", at), text.size());
     const string_view token = text.substr(at, end - at);
-    if (is_instruction(token)) return true;
-    if (std::ranges::any_of(kWords, [&](string_view word) { return token.starts_with(word); })) return true;
+    if (is_instruction(token) || starts_with_any(token, kWords)) return true;
     at = end + 1;
   }
   return false;

@@ -91,19 +91,8 @@ std::vector<PhaseSegment> measured_segments(const Facts& facts) {
   const std::vector<PhaseSegment>& of_ranges = facts.get<Phases>().segments;
   std::vector<PhaseSegment> segments;
   size_t at = 0;
-  for (uint32_t i = 0; i < steps.size(); ++i) {
-    if (!steps[i].measured) continue;
-    const Interval step = steps[i].elapsed;
-    int64_t time = step.start;
-    while (at < of_ranges.size() && of_ranges[at].end_ns <= step.start) ++at;
-    for (size_t j = at; j < of_ranges.size() && of_ranges[j].start_ns < step.end; ++j) {
-      const int64_t from = std::max(of_ranges[j].start_ns, time), to = std::min(of_ranges[j].end_ns, step.end);
-      if (from > time) segments.push_back({time, from, Phase::kOther, i});
-      if (to > from) segments.push_back({from, to, of_ranges[j].phase, i});
-      time = std::max(time, to);
-    }
-    if (time < step.end) segments.push_back({time, step.end, Phase::kOther, i});
-  }
+  for (uint32_t i = 0; i < steps.size(); ++i)
+    if (steps[i].measured) add_partition(steps[i].elapsed, i, of_ranges, at, segments);
   return segments;
 }
 

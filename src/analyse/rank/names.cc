@@ -93,11 +93,6 @@ string_view without_suffixes(string_view name) {
   return name;
 }
 
-template <class Prefixes>
-bool starts_with_any(string_view text, const Prefixes& prefixes) {
-  return std::ranges::any_of(prefixes, [&](string_view prefix) { return text.starts_with(prefix); });
-}
-
 }  // namespace
 
 string_view phase_name(Phase phase) { return kPhaseNames[static_cast<size_t>(phase)]; }

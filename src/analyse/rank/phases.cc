@@ -339,18 +339,8 @@ class Running {
 
 void add_segments(const Steps& steps, const std::vector<PhaseSegment>& painted, Phases& phases) {
   size_t at = 0;
-  for (uint32_t s = 0; s < steps.steps.size(); ++s) {
-    const Interval step = steps.steps[s].interval();
-    int64_t time = step.start;
-    while (at < painted.size() && painted[at].end_ns <= step.start) ++at;
-    for (size_t i = at; i < painted.size() && painted[i].start_ns < step.end; ++i) {
-      const int64_t from = std::max(painted[i].start_ns, step.start), to = std::min(painted[i].end_ns, step.end);
-      if (from > time) phases.segments.push_back({time, from, Phase::kOther, s});
-      if (to > from) phases.segments.push_back({from, to, painted[i].phase, s});
-      time = std::max(time, to);
-    }
-    if (time < step.end) phases.segments.push_back({time, step.end, Phase::kOther, s});
-  }
+  for (uint32_t s = 0; s < steps.steps.size(); ++s)
+    add_partition(steps.steps[s].interval(), s, painted, at, phases.segments);
 }
 
 void add_totals(const Facts& facts, Phases& phases) {
@@ -475,6 +465,19 @@ Phases Phases::compute(const Facts& facts) {
   add_segments(steps, flattened({working, backward, waiting, marked, forward}), phases);
   add_totals(facts, phases);
   return phases;
+}
+
+void add_partition(const Interval& step, uint32_t index, const std::vector<PhaseSegment>& painted, size_t& at,
+                   std::vector<PhaseSegment>& out) {
+  int64_t time = step.start;
+  while (at < painted.size() && painted[at].end_ns <= step.start) ++at;
+  for (size_t i = at; i < painted.size() && painted[i].start_ns < step.end; ++i) {
+    const int64_t from = std::max(painted[i].start_ns, time), to = std::min(painted[i].end_ns, step.end);
+    if (from > time) out.push_back({time, from, Phase::kOther, index});
+    if (to > from) out.push_back({from, to, painted[i].phase, index});
+    time = std::max(time, to);
+  }
+  if (time < step.end) out.push_back({time, step.end, Phase::kOther, index});
 }
 
 }  // namespace profgpu

@@ -16,6 +16,11 @@ struct PhaseSegment {
   uint32_t step = 0;           ///< index into Steps::steps
 };
 
+/// The interval in pieces of the painted phases, and kOther between them. `painted`: in time order, without overlap;
+/// `at`: the first that may reach into it, moved on from interval to interval.
+void add_partition(const Interval& step, uint32_t index, const std::vector<PhaseSegment>& painted, size_t& at,
+                   std::vector<PhaseSegment>& out);
+
 struct PhaseShare {
   std::string name;
   int64_t wall_ns = 0;

@@ -28,7 +28,7 @@ bool is_any(string_view name, std::initializer_list<FrameName> frames) {
 // vLLM's core and SGLang's scheduler take requests from a queue or socket; TensorRT-LLM's executor fetches them.
 bool awaits_requests(string_view name) {
   constexpr string_view kCalls[] = {"<built-in method poll of ", "<built-in function select>", "<built-in method recv"};
-  if (std::ranges::any_of(kCalls, [&](string_view call) { return name.starts_with(call); })) return true;
+  if (starts_with_any(name, kCalls)) return true;
   return is_any(name, {{"queue.py(", "get"},
                        {"vllm/v1/engine/", "_process_input_queue"},
                        {"zmq/", "poll"},
@@ -48,7 +48,7 @@ bool awaits_requests(string_view name) {
 bool awaits_process(string_view name) {
   constexpr string_view kCalls[] = {"<built-in function sleep>", "<built-in function sched_yield>",
                                     "<built-in method acquire of "};
-  if (std::ranges::any_of(kCalls, [&](string_view call) { return name.starts_with(call); })) return true;
+  if (starts_with_any(name, kCalls)) return true;
   return is_any(name, {{"shm_broadcast.py(", "acquire_read"},
                        {"shm_broadcast.py(", "dequeue"},
                        {"sglang/srt/utils", "broadcast_pyobj"},

@@ -30,14 +30,6 @@ bool read_scalar(JsonReader& reader, Value& out) {
   return true;
 }
 
-bool read_text(JsonReader& reader, std::string& out) {
-  JsonString token;
-  int64_t replaced = 0;
-  if (!reader.string(token)) return false;
-  out = unescaped(token, replaced);
-  return true;
-}
-
 bool read_record(JsonReader& reader, int depth, Value& out) {
   Record record;
   const bool whole = read_object(reader, [&](std::string_view key) {

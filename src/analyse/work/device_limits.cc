@@ -335,14 +335,6 @@ std::string precision_names() {
   return all;
 }
 
-bool read_text(JsonReader& in, std::string& text) {
-  JsonString read;
-  int64_t replaced = 0;
-  if (!in.string(read)) return false;
-  text = unescaped(read, replaced);
-  return true;
-}
-
 // Members of other names are for others.
 bool read_device(JsonReader& in, DeviceLimits& device, std::string& wrong) {
   return read_object(in, [&](std::string_view key) {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -57,10 +56,9 @@ struct Members {
 
 bool read_member(JsonReader& in, std::string_view key, Members& members) {
   if (in.peek() == '"') {
-    JsonString text;
-    int64_t replaced = 0;
-    if (!in.string(text)) return false;
-    members.texts[std::string(key)] = unescaped(text, replaced);
+    std::string text;
+    if (!read_text(in, text)) return false;
+    members.texts[std::string(key)] = std::move(text);
     return true;
   }
   if (const char first = in.peek(); first == '{' || first == '[') {
@@ -73,9 +71,7 @@ bool read_member(JsonReader& in, std::string_view key, Members& members) {
   }
   std::string_view token;
   if (!in.scalar(token)) return false;
-  int64_t number = 0;
-  const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), number);
-  if (error == std::errc() && end == token.data() + token.size()) members.numbers[std::string(key)] = number;
+  if (const auto number = exact_number<int64_t>(token)) members.numbers[std::string(key)] = *number;
   else if (token == "true" || token == "false") members.flags[std::string(key)] = token == "true";
   else if (token == "null") members.nulls.emplace(key);
   return true;

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "analyse/work/op_sizes.h"
+#include "base/decimal.h"
 #include "base/text.h"
 
 namespace profgpu {
@@ -201,12 +202,7 @@ std::optional<std::vector<int64_t>> broadcast(std::span<const std::vector<int64_
   return all;
 }
 
-std::optional<int64_t> whole_value(const OpInput& input) {
-  int64_t value = 0;
-  const char* const end = input.value.data() + input.value.size();
-  const auto [read, error] = std::from_chars(input.value.data(), end, value);
-  return error == std::errc() && read == end ? std::optional(value) : std::nullopt;
-}
+std::optional<int64_t> whole_value(const OpInput& input) { return exact_number<int64_t>(input.value); }
 
 std::optional<bool> flag_value(const OpInput& input) {
   if (input.value == "True" || input.value == "1") return true;
@@ -220,10 +216,9 @@ std::optional<std::vector<int64_t>> list_value(const OpInput& input) {
   if (!tuple && (!text.starts_with('[') || !text.ends_with(']'))) return std::nullopt;
   std::vector<int64_t> list;
   for (const std::string_view piece : pieces_of(text.substr(1, text.size() - 2), ',')) {
-    const std::string_view number = without_blanks(piece);
-    int64_t& value = list.emplace_back();
-    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
-    if (error != std::errc() || end != number.data() + number.size()) return std::nullopt;
+    const auto value = exact_number<int64_t>(without_blanks(piece));
+    if (!value) return std::nullopt;
+    list.push_back(*value);
   }
   return list;
 }

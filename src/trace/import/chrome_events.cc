@@ -5,6 +5,7 @@
 #include "base/decimal.h"
 #include "base/json_reader.h"
 #include "base/text.h"
+#include "trace/import/said_issues.h"
 #include "trace/import/whole_text.h"
 
 namespace profgpu {
@@ -97,9 +98,7 @@ void ChromeRead::add_issues(Trace& trace) const {
                             fmt::format("the file ends early, or is damaged there: {} events that come before were "
                                         "read",
                                         format_count(events))});
-  if (invalid_text > 0)
-    trace.issues.push_back({TraceIssueKind::kInvalidText, invalid_text,
-                            fmt::format("characters in names that are not valid UTF-8: {}", invalid_text)});
+  add_count(trace, TraceIssueKind::kInvalidText, invalid_text, "characters in names that are not valid UTF-8: {}");
 }
 
 Result<ChromeRead> read_chrome_events(const std::string& path, const std::function<void(const ChromeEvent&)>& each) {
@@ -117,9 +116,7 @@ std::string json_member(string_view object, string_view key) {
   std::string value;
   read_object(reader, [&](string_view name) {
     if (name != key) return reader.skip_value();
-    JsonString token;
-    int64_t replaced = 0;
-    if (reader.peek() == '"' && reader.string(token)) value = unescaped(token, replaced);
+    if (reader.peek() == '"') (void)read_text(reader, value);
     string_view scalar;
     const char next = reader.peek();
     if (value.empty() && next != '"' && next != '{' && next != '[' && reader.scalar(scalar)) value = scalar;

@@ -1,16 +1,15 @@
 #include "trace/import/execution_trace.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "base/decimal.h"
 #include "base/json_reader.h"
 #include "base/text.h"
+#include "trace/import/said_issues.h"
 #include "trace/import/whole_text.h"
 #include "trace/trace_builder.h"
 
@@ -24,9 +23,7 @@ constexpr std::array<string_view, 2> kRootNames = {"[pytorch|profiler|execution_
                                                    "[pytorch|profiler|execution_graph|"};
 constexpr int64_t kUserScope = 7;                                         // RecordScope::USER_SCOPE
 
-bool is_root(string_view name) {
-  return std::ranges::any_of(kRootNames, [&](string_view root) { return name.starts_with(root); });
-}
+bool is_root(string_view name) { return starts_with_any(name, kRootNames); }
 
 /// A node as the file has it. Both schemas, the flat one (1.0) and Chakra's (1.1), have these.
 struct ExecutionNode {
@@ -39,9 +36,7 @@ struct ExecutionNode {
 };
 
 int64_t whole(string_view text) {
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() ? value : 0;
+  return exact_number<int64_t>(text).value_or(0);
 }
 
 uint64_t natural(string_view text) { return static_cast<uint64_t>(std::max<int64_t>(whole(text), 0)); }
@@ -302,7 +297,7 @@ Result<Trace> read_execution(const std::string& path, const ImportOptions&) {
   ExecutionReader reader(*std::move(text), builder.shard());
   const bool complete = reader.read() && !broken;
   reader.add_rows();
-  const std::map<TraceIssueKind, int64_t> counts = builder.issue_counts();
+  const IssueCounts counts = builder.issue_counts();
   Trace trace = builder.finish(1);
   if (trace.host.size() == 0)
     return Error{path + ": an execution trace without any operators", "was the observer registered before the run?"};
@@ -312,12 +307,8 @@ Result<Trace> read_execution(const std::string& path, const ImportOptions&) {
   trace.issues.push_back({TraceIssueKind::kNote, 1,
                           "an execution trace has no times: only counts, shapes and types are of the run; give the "
                           "profiler's trace of the same run beside it"});
-  if (!complete)
-    trace.issues.push_back({TraceIssueKind::kTruncated, 1,
-                            "the file ends early, or is damaged there: what comes before was read"});
-  if (const auto it = counts.find(TraceIssueKind::kInvalidText); it != counts.end() && it->second > 0)
-    trace.issues.push_back({TraceIssueKind::kInvalidText, it->second,
-                            fmt::format("names that are not valid UTF-8: {}", it->second)});
+  if (!complete) add_cut(trace);
+  add_counts(trace, counts, {{TraceIssueKind::kInvalidText, "names that are not valid UTF-8: {}"}});
   return trace;
 }
 

@@ -46,11 +46,9 @@ class DumpReader {
 
  private:
   bool text(std::string& value) {
-    JsonString token;
+    if (json_.peek() == '"') return read_text(json_, value);
     std::string_view raw;
-    if (json_.peek() != '"') return json_.raw_value(raw) && (raw == "null" || (value = raw, true));
-    int64_t replaced = 0;
-    return json_.string(token) && (value = unescaped(token, replaced), true);
+    return json_.raw_value(raw) && (raw == "null" || (value = raw, true));
   }
   // A whole number, or a text that is one.
   bool number(std::optional<int64_t>& value) {

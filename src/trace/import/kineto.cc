@@ -19,6 +19,7 @@
 #include "trace/import/kineto_event.h"
 #include "trace/import/kineto_merged.h"
 #include "trace/import/kineto_window.h"
+#include "trace/import/said_issues.h"
 
 namespace profgpu {
 namespace {
@@ -118,8 +119,8 @@ class KinetoReader {
   void end_of_events(const WindowResult& result, const Window& window, Trace& header);
   void report_progress();
   Result<Trace> finish(TraceBuilder& builder, int threads);
-  void add_issues(Trace& trace, const std::map<TraceIssueKind, int64_t>& counts) const;
-  void add_unknown_rows(Trace& trace, const std::map<TraceIssueKind, int64_t>& counts) const;
+  void add_issues(Trace& trace, const IssueCounts& counts) const;
+  void add_unknown_rows(Trace& trace, const IssueCounts& counts) const;
 
   const std::string& path_;
   const ImportOptions& options_;
@@ -258,7 +259,7 @@ void KinetoReader::end_of_events(const WindowResult& result, const Window& windo
   reading_.closed = read_tail(tail, object_, header);
 }
 
-void KinetoReader::add_issues(Trace& trace, const std::map<TraceIssueKind, int64_t>& counts) const {
+void KinetoReader::add_issues(Trace& trace, const IssueCounts& counts) const {
   const bool small = reading_.text_bytes < 1'000'000;
   const std::string extent = fmt::format("after {:.1f} {} of text ({} events)",
                                          static_cast<double>(reading_.text_bytes) / (small ? 1e3 : 1e6),
@@ -274,24 +275,20 @@ void KinetoReader::add_issues(Trace& trace, const std::map<TraceIssueKind, int64
                             path_ + (reading_.array_closed ? " ends in the fields that follow its events, "
                                                            : " ends in the middle of its events, ") + extent});
   }
-  if (reading_.damaged > 0)
-    trace.issues.push_back({TraceIssueKind::kDamaged, reading_.damaged,
-                            fmt::format("damaged places in the text, skipped with the events around them: {}",
-                                        reading_.damaged)});
-  const auto say = [&](TraceIssueKind kind, std::string_view text) {
-    if (auto it = counts.find(kind); it != counts.end() && it->second > 0)
-      trace.issues.push_back({kind, it->second, fmt::format(fmt::runtime(text), it->second)});
-  };
-  say(TraceIssueKind::kNegativeDuration, "records left out because their duration is negative: {}");
-  say(TraceIssueKind::kOutOfRange, "records left out because a time or device number is out of range: {}");
-  say(TraceIssueKind::kInvalidText, "names that are not valid UTF-8: {}; the bytes that are not are shown as \uFFFD");
-  say(TraceIssueKind::kHardwareCounters, "rows of hardware counters, which are not read: {}");
-  say(TraceIssueKind::kOther, "rows left out because their process has no rank's label: {}");
+  add_count(trace, TraceIssueKind::kDamaged, reading_.damaged,
+            "damaged places in the text, skipped with the events around them: {}");
+  add_counts(trace, counts,
+             {{TraceIssueKind::kNegativeDuration, "records left out because their duration is negative: {}"},
+              {TraceIssueKind::kOutOfRange, "records left out because a time or device number is out of range: {}"},
+              {TraceIssueKind::kInvalidText,
+               "names that are not valid UTF-8: {}; the bytes that are not are shown as \uFFFD"},
+              {TraceIssueKind::kHardwareCounters, "rows of hardware counters, which are not read: {}"},
+              {TraceIssueKind::kOther, "rows left out because their process has no rank's label: {}"}});
   add_unknown_rows(trace, counts);
 }
 
 // How much is missing: of the rows, and of the time that they add up to, as far as they state it.
-void KinetoReader::add_unknown_rows(Trace& trace, const std::map<TraceIssueKind, int64_t>& counts) const {
+void KinetoReader::add_unknown_rows(Trace& trace, const IssueCounts& counts) const {
   const auto unknown = counts.find(TraceIssueKind::kUnknownRows);
   if (unknown == counts.end() || unknown->second == 0) return;
   const double rows = static_cast<double>(trace.host.size() + trace.activity.size());
@@ -307,13 +304,13 @@ void KinetoReader::add_unknown_rows(Trace& trace, const std::map<TraceIssueKind,
 }
 
 // Another tool's timeline: nothing of it is PyTorch's but the format.
-bool is_of_another_tool(const Trace& trace, const std::map<TraceIssueKind, int64_t>& counts) {
+bool is_of_another_tool(const Trace& trace, const IssueCounts& counts) {
   const bool versioned = std::ranges::any_of(trace.metadata, [](const auto& m) { return m.first == "schemaVersion"; });
   return !versioned && trace.activity.size() == 0 && counts.contains(TraceIssueKind::kUnknownRows);
 }
 
 Result<Trace> KinetoReader::finish(TraceBuilder& builder, int threads) {
-  std::map<TraceIssueKind, int64_t> counts = builder.issue_counts();
+  IssueCounts counts = builder.issue_counts();
   unknown_ns_ = builder.unknown_ns();
   Trace trace = builder.finish(threads);
   if (options_.merged) {   // what the file says beside its events is of one of its ranks

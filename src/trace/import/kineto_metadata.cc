@@ -13,13 +13,11 @@ using std::string_view;
 constexpr size_t kLongestKept = 4096;
 
 std::string text_of(JsonReader& reader) {
-  if (reader.peek() == '"') {
-    JsonString token;
-    int64_t replaced = 0;
-    return reader.string(token) ? unescaped(token, replaced) : std::string();
-  }
+  std::string text;
   string_view raw;
-  return reader.raw_value(raw) ? std::string(raw) : std::string();
+  if (reader.peek() == '"') (void)read_text(reader, text);
+  else if (reader.raw_value(raw)) text = raw;
+  return text;
 }
 
 // Runs `read` on a JSON value that may itself be wrapped in a string.

@@ -20,6 +20,7 @@
 #include "trace/import/nsight_rows.h"
 #include "trace/import/nsight_samples.h"
 #include "trace/import/recording_rows.h"
+#include "trace/import/said_issues.h"
 
 namespace profgpu {
 namespace {
@@ -75,7 +76,7 @@ class NsightReader {
     name_threads(shard);
     if (!options_.merged || scope_.has_rest()) read_samples(shard);
     add_nsight_scheduling(source_, scope_, shard);
-    const std::map<TraceIssueKind, int64_t> counts = builder_.issue_counts();
+    const IssueCounts counts = builder_.issue_counts();
     Trace trace = builder_.finish(threads);
     trace.samples = std::move(samples_);
     link_nsight_graphs(parts_, trace);
@@ -111,7 +112,7 @@ class NsightReader {
   void read_syncs(Shard& shard);
   void read_samples(Shard& shard);
   void name_threads(Shard& shard);
-  void add_issues(Trace& trace, const std::map<TraceIssueKind, int64_t>& counts);
+  void add_issues(Trace& trace, const IssueCounts& counts);
   void add_graph_issues(Trace& trace);
   void report(std::string_view table, const SqliteScan& scan) {
     if (!scan.problem().empty()) problems_.try_emplace(std::string(table), scan.problem());
@@ -265,7 +266,7 @@ void NsightReader::add_graph_issues(Trace& trace) {
                                         gpu_faults, cpu_faults)});
 }
 
-void NsightReader::add_issues(Trace& trace, const std::map<TraceIssueKind, int64_t>& counts) {
+void NsightReader::add_issues(Trace& trace, const IssueCounts& counts) {
   add_nsight_issues(source_, scope_, trace.issues);
   if (!names_.problem().empty()) problems_.try_emplace("StringIds", names_.problem());
   for (const auto& [table, problem] : problems_)
@@ -276,15 +277,14 @@ void NsightReader::add_issues(Trace& trace, const std::map<TraceIssueKind, int64
     trace.issues.push_back({TraceIssueKind::kNote, 1,
                             "Nsight Systems does not tell whether a thread without a core was blocked or could have "
                             "run: all of that time counts as blocked"});
-  const auto say = [&](TraceIssueKind kind, std::string_view text) {
-    if (const auto it = counts.find(kind); it != counts.end() && it->second > 0)
-      trace.issues.push_back({kind, it->second, fmt::format(fmt::runtime(text), it->second)});
-  };
-  say(TraceIssueKind::kDamaged, "rows left out because a number in them is missing or no number: {}");
-  say(TraceIssueKind::kNegativeDuration, "records left out because their duration is negative: {}");
-  say(TraceIssueKind::kOutOfRange, "records left out because a time or device number is out of range: {}");
-  say(TraceIssueKind::kInvalidText, "names that are not valid UTF-8: {}; the bytes that are not are shown as \uFFFD");
-  say(TraceIssueKind::kUnknownRows, "NVTX events and GPU metrics left out because profgpu does not know their kind: {}");
+  add_counts(trace, counts,
+             {{TraceIssueKind::kDamaged, "rows left out because a number in them is missing or no number: {}"},
+              {TraceIssueKind::kNegativeDuration, "records left out because their duration is negative: {}"},
+              {TraceIssueKind::kOutOfRange, "records left out because a time or device number is out of range: {}"},
+              {TraceIssueKind::kInvalidText,
+               "names that are not valid UTF-8: {}; the bytes that are not are shown as \uFFFD"},
+              {TraceIssueKind::kUnknownRows,
+               "NVTX events and GPU metrics left out because profgpu does not know their kind: {}"}});
 }
 
 // "3 tables: users, posts, tags".

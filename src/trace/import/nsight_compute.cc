@@ -16,6 +16,7 @@
 #include "base/decimal.h"
 #include "base/text.h"
 #include "trace/import/importer.h"
+#include "trace/import/said_issues.h"
 #include "trace/import/whole_text.h"
 #include "trace/kernel_profile.h"
 #include "trace/no_timeline.h"
@@ -351,20 +352,12 @@ Result<Trace> read_ncu(const std::string& path, const ImportOptions&) {
                           "Nsight Compute's output has no times at which kernels ran: its launches stand one after the "
                           "other, and time between them is unknown"});
   const auto without = std::ranges::count_if(profile->launches, [](const auto& l) { return !l.duration_ns; });
-  if (without > 0)
-    trace.issues.push_back({TraceIssueKind::kOther, without,
-                            fmt::format("launches without a duration: {}; record gpu__time_duration.sum or "
-                                        "--section SpeedOfLight",
-                                        without)});
-  if (reader.damaged > 0)
-    trace.issues.push_back({TraceIssueKind::kDamaged, reader.damaged,
-                            fmt::format("lines that are no rows of the table: {}", reader.damaged)});
-  if (reader.beyond > 0)
-    trace.issues.push_back({TraceIssueKind::kOutOfRange, reader.beyond,
-                            fmt::format("rows left out, of more than {} launches: {}", kMaxLaunches, reader.beyond)});
-  if (broken)
-    trace.issues.push_back({TraceIssueKind::kTruncated, 1,
-                            "the file ends early, or is damaged there: what comes before was read"});
+  add_count(trace, TraceIssueKind::kOther, without,
+            "launches without a duration: {}; record gpu__time_duration.sum or --section SpeedOfLight");
+  add_count(trace, TraceIssueKind::kDamaged, reader.damaged, "lines that are no rows of the table: {}");
+  add_count(trace, TraceIssueKind::kOutOfRange, reader.beyond,
+            fmt::format("rows left out, of more than {} launches: {{}}", kMaxLaunches));
+  if (broken) add_cut(trace);
   return trace;
 }
 

@@ -256,10 +256,7 @@ bool is_known_table(string_view name) {
                                     "CUPTI_ACTIVITY_KIND_OVERHEAD",
                                     "CUPTI_ACTIVITY_KIND_CUDA_EVENT",
                                     "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"};
-  return std::any_of(std::begin(kBeginnings), std::end(kBeginnings),
-                     [&](string_view b) { return name.starts_with(b); }) ||
-         std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames) ||
-         std::find(std::begin(kActivityTables), std::end(kActivityTables), name) != std::end(kActivityTables) ||
+  return starts_with_any(name, kBeginnings) || is_any_of(name, kNames) || is_any_of(name, kActivityTables) ||
          name.ends_with("CALLCHAINS");
 }
 
@@ -268,8 +265,7 @@ bool is_worth_saying(string_view text, int64_t severity) {
   if (severity >= kError) return true;
   constexpr string_view kCommon[] = {"Does the process use", "might have not been started correctly",
                                      "perf event paranoid", "Scheduling information is absent", "OpenGL", "Vulkan"};
-  return std::none_of(std::begin(kCommon), std::end(kCommon),
-                      [&](string_view common) { return text.find(common) != text.npos; });
+  return !contains_any(text, kCommon);
 }
 
 std::string one_line(string_view text) {

@@ -1,6 +1,5 @@
 // Triton's Proton. `.hatchet` is a tree of scopes and kernels with sums of time and counts: when kernels ran is not in
 // it, so they stand one after the other. `.chrome_trace` has kernels with their times and the scopes around each.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
@@ -13,6 +12,7 @@
 #include "trace/import/chrome_events.h"
 #include "trace/import/importer.h"
 #include "trace/import/recording_rows.h"
+#include "trace/import/said_issues.h"
 #include "trace/import/whole_text.h"
 #include "trace/no_timeline.h"
 #include "trace/trace_builder.h"
@@ -184,10 +184,6 @@ bool sniff_hatchet(string_view head) {
          (contains(head, "\"children\"") || contains(head, "\"metrics\"")) && !contains(head, "\"ph\"");
 }
 
-void add_count(int64_t count, TraceIssueKind kind, string_view text, Trace& trace) {
-  if (count > 0) trace.issues.push_back({kind, count, fmt::format("{}: {}", text, count)});
-}
-
 Result<Trace> read_hatchet(const std::string& path, const ImportOptions& options) {
   bool broken = false;
   auto text = whole_text(path, broken);
@@ -212,12 +208,10 @@ Result<Trace> read_hatchet(const std::string& path, const ImportOptions& options
                                          "record, since there are too many to show one by one"
                                        : "a profile of Proton has sums, no times: launches of one kernel have their "
                                          "mean duration, and stand one after the other"});
-  if (!complete)
-    trace.issues.push_back({TraceIssueKind::kTruncated, 1,
-                            "the file ends early, or is damaged there: what comes before was read"});
-  add_count(reader.out_of_range, TraceIssueKind::kOutOfRange, "metrics that are not in range", trace);
-  add_count(reader.beyond, TraceIssueKind::kDamaged, "nodes that are nested too deeply, or are none", trace);
-  add_count(reader.replaced, TraceIssueKind::kInvalidText, "characters in names that are not valid UTF-8", trace);
+  if (!complete) add_cut(trace);
+  add_count(trace, TraceIssueKind::kOutOfRange, reader.out_of_range, "metrics that are not in range: {}");
+  add_count(trace, TraceIssueKind::kDamaged, reader.beyond, "nodes that are nested too deeply, or are none: {}");
+  add_count(trace, TraceIssueKind::kInvalidText, reader.replaced, "characters in names that are not valid UTF-8: {}");
   return trace;
 }
 
@@ -319,17 +313,16 @@ Result<Trace> read_proton_trace(const std::string& path, const ImportOptions& op
   auto read = read_chrome_events(path, [&](const ChromeEvent& event) { events.take(event); });
   if (!read) return read.error();
   events.finish();
-  const std::map<TraceIssueKind, int64_t> counts = builder.issue_counts();
+  const IssueCounts counts = builder.issue_counts();
   Trace trace = builder.finish(options.threads);
   if (trace.activity.size() == 0)
     return Error{path + (events.inner > 0 ? ": a trace of what happens within kernels, which profgpu does not read"
                                           : ": a trace of Proton without any kernels"),
                  "proton.start(\"profile\", data=\"trace\")"};
   read->add_issues(trace);
-  const auto of = [&](TraceIssueKind kind) { return counts.contains(kind) ? counts.at(kind) : 0; };
-  add_count(of(TraceIssueKind::kOutOfRange), TraceIssueKind::kOutOfRange,
-            "kernels left out because a time is missing or out of range", trace);
-  add_count(events.inner, TraceIssueKind::kUnknownRows, "events within kernels, which are not read", trace);
+  add_counts(trace, counts,
+             {{TraceIssueKind::kOutOfRange, "kernels left out because a time is missing or out of range: {}"}});
+  add_count(trace, TraceIssueKind::kUnknownRows, events.inner, "events within kernels, which are not read: {}");
   return trace;
 }
 

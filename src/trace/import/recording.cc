@@ -10,6 +10,7 @@
 #include "trace/import/recording_file.h"
 #include "trace/import/recording_ranges.h"
 #include "trace/import/recording_rows.h"
+#include "trace/import/said_issues.h"
 #include "trace/intervals.h"
 
 namespace profgpu {
@@ -248,7 +249,7 @@ Trace recorded_trace(const RankRecording& recording, const ImportOptions& option
     add_thread_samples(p, pids, shard);
     add_thread_waits(p, pids, shard);
   }
-  const std::map<TraceIssueKind, int64_t> counts = builder.issue_counts();
+  const IssueCounts counts = builder.issue_counts();
   Trace trace = builder.finish(threads);
   if (from_start && windows.size() == 1) add_memory_totals(trace);   // else earlier calls are unknown
   match_collectives_in_order(trace);
@@ -261,15 +262,12 @@ Trace recorded_trace(const RankRecording& recording, const ImportOptions& option
          "no process was recorded, so only the activity of threads is known: the command used no CUDA, NVTX or "
          "NCCL and no loader or optimizer of PyTorch, or was killed as soon as it did, or the recorder "
          "was not loaded"});
-  const auto say = [&](TraceIssueKind kind, const char* text) {
-    if (const auto it = counts.find(kind); it != counts.end() && it->second > 0)
-      trace.issues.push_back({kind, it->second, text + std::to_string(it->second)});
-  };
-  say(TraceIssueKind::kNegativeDuration, "records left out because their duration is negative: ");
-  say(TraceIssueKind::kOutOfRange, "records left out because their time is out of range: ");
-  say(TraceIssueKind::kUnknownRows,
-      "fields of NVTX payloads left out because they do not match their schema or are of an unsupported kind: ");
-  say(TraceIssueKind::kDamaged, "chunks of rows left out because their content is damaged: ");
+  add_counts(trace, counts,
+             {{TraceIssueKind::kNegativeDuration, "records left out because their duration is negative: {}"},
+              {TraceIssueKind::kOutOfRange, "records left out because their time is out of range: {}"},
+              {TraceIssueKind::kUnknownRows,
+               "fields of NVTX payloads left out because they do not match their schema or are of an unsupported kind: {}"},
+              {TraceIssueKind::kDamaged, "chunks of rows left out because their content is damaged: {}"}});
   return trace;
 }
 

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <map>
 #include <string>
 #include <unordered_map>
 
+#include "base/decimal.h"
 #include "base/json_reader.h"
 #include "trace/import/recording_payloads.h"
 #include "trace/intervals.h"
@@ -287,12 +287,6 @@ struct RangeFields {
   std::optional<uint64_t> communicator, bytes, rank, ranks, peer;
 };
 
-std::optional<uint64_t> unsigned_number(std::string_view text) {
-  uint64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
-}
-
 RangeFields fields_of(std::string_view arguments) {
   RangeFields out;
   const std::pair<std::string_view, std::optional<uint64_t>*> known[] = {{"NCCL communicator ID", &out.communicator},
@@ -306,7 +300,7 @@ RangeFields fields_of(std::string_view arguments) {
     std::string_view value;
     if (!reader.raw_value(value)) return false;
     const auto at = std::find_if(std::begin(known), std::end(known), [&](const auto& k) { return k.first == key; });
-    if (at != std::end(known)) *at->second = unsigned_number(value);
+    if (at != std::end(known)) *at->second = exact_number<uint64_t>(value);
     return true;
   });
   return out;

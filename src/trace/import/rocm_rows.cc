@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "trace/import/kernel_symbol.h"
 #include "trace/import/recording_rows.h"
+#include "trace/import/said_issues.h"
 
 namespace profgpu {
 namespace {
@@ -142,19 +143,14 @@ void RocmRows::add_call(const RocmRange& call) {
 
 void RocmRows::add_marker(const RocmRange& marker) { add_host(marker, HostKind::kAnnotation); }
 
-void add_rocm_issues(bool complete, const std::map<TraceIssueKind, int64_t>& counts,
+void add_rocm_issues(bool complete, const IssueCounts& counts,
                      const std::map<std::string, int64_t>& unread, Trace& trace) {
-  if (!complete)
-    trace.issues.push_back(
-        {TraceIssueKind::kTruncated, 1, "the file ends early, or is damaged there: what comes before was read"});
-  const auto say = [&](TraceIssueKind kind, string_view text) {
-    if (const auto it = counts.find(kind); it != counts.end() && it->second > 0)
-      trace.issues.push_back({kind, it->second, fmt::format("{}: {}", text, it->second)});
-  };
-  say(TraceIssueKind::kDamaged, "records left out because a number in them is missing or no number");
-  say(TraceIssueKind::kNegativeDuration, "records left out because their duration is negative");
-  say(TraceIssueKind::kOutOfRange, "records left out because a time is missing or out of range");
-  say(TraceIssueKind::kInvalidText, "names that are not valid UTF-8");
+  if (!complete) add_cut(trace);
+  add_counts(trace, counts,
+             {{TraceIssueKind::kDamaged, "records left out because a number in them is missing or no number: {}"},
+              {TraceIssueKind::kNegativeDuration, "records left out because their duration is negative: {}"},
+              {TraceIssueKind::kOutOfRange, "records left out because a time is missing or out of range: {}"},
+              {TraceIssueKind::kInvalidText, "names that are not valid UTF-8: {}"}});
   int64_t records = 0;
   std::string kinds;
   for (const auto& [kind, count] : unread) {

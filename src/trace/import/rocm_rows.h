@@ -66,7 +66,7 @@ class RocmRows {
 };
 
 /// What could not be read, said; `unread`: records by kinds that profgpu does not know.
-void add_rocm_issues(bool complete, const std::map<TraceIssueKind, int64_t>& counts,
+void add_rocm_issues(bool complete, const IssueCounts& counts,
                      const std::map<std::string, int64_t>& unread, Trace& trace);
 
 }  // namespace profgpu

@@ -136,12 +136,7 @@ class RocpdReader {
     std::string text(json), message;
     JsonReader reader = JsonReader::over(text);
     read_object(reader, [&](string_view key) {
-      if (key != "message" || reader.peek() != '"') return reader.skip_value();
-      JsonString token;
-      int64_t replaced = 0;
-      if (!reader.string(token)) return false;
-      message = unescaped(token, replaced);
-      return true;
+      return key == "message" && reader.peek() == '"' ? read_text(reader, message) : reader.skip_value();
     });
     return message;
   }
@@ -305,7 +300,7 @@ Result<Trace> read_rocpd(const std::string& path, const ImportOptions& options) 
   builder.header().host_name = reader.host();
   builder.header().devices = rows.devices();
   if (options.merged) builder.header().distributed.rank = options.merged->rank;
-  const std::map<TraceIssueKind, int64_t> counts = builder.issue_counts();
+  const IssueCounts counts = builder.issue_counts();
   Trace trace = builder.finish(options.threads);
   if (trace.host.size() + trace.activity.size() == 0)
     return Error{path + ": a rocpd database without any events that profgpu reads",

@@ -1,10 +1,8 @@
 #include "trace/import/rocprof_csv.h"
 
-#include <fmt/format.h>
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <unordered_map>
 #include <vector>
@@ -13,6 +11,7 @@
 #include "base/decimal.h"
 #include "base/text.h"
 #include "trace/import/rocm_rows.h"
+#include "trace/import/said_issues.h"
 #include "trace/import/whole_text.h"
 #include "trace/no_timeline.h"
 
@@ -104,9 +103,7 @@ class CsvTable {
     return number_in(text(columns), otherwise);
   }
   static int64_t number_in(string_view digits, int64_t otherwise) {
-    int64_t value = 0;
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    return error == std::errc() && end == digits.data() + digits.size() ? value : otherwise;
+    return exact_number<int64_t>(digits).value_or(otherwise);
   }
 
  private:
@@ -303,7 +300,7 @@ Result<Trace> read_rocprof_csv(const std::string& path, const ImportOptions& opt
     complete &= tables.read(*text, file) && !broken;
     if (file != path) append_listed(beside, file.substr(file.rfind('/') + 1));
   }
-  const std::map<TraceIssueKind, int64_t> counts = builder.issue_counts();
+  const IssueCounts counts = builder.issue_counts();
   builder.header().devices = rows.devices();
   Trace trace = builder.finish(options.threads);
   if (trace.host.size() + trace.activity.size() == 0)
@@ -316,10 +313,8 @@ Result<Trace> read_rocprof_csv(const std::string& path, const ImportOptions& opt
     trace.issues.push_back({TraceIssueKind::kNote, 1,
                             "the profiler's totals by name have no timeline: each call has the mean duration of its name, "
                             "calls stand one after the other, and how busy the device was is not known"});
-  if (tables.together() > 0)
-    trace.issues.push_back({TraceIssueKind::kNote, tables.together(),
-                            fmt::format("calls of names that stand together as one, as there are too many: {}",
-                                        tables.together())});
+  add_count(trace, TraceIssueKind::kNote, tables.together(),
+            "calls of names that stand together as one, as there are too many: {}");
   if (!beside.empty())
     trace.issues.push_back({TraceIssueKind::kNote, static_cast<int64_t>(files.size()) - 1,
                             "read with the files of the same process beside it: " + beside});

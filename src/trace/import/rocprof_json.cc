@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <string>
 #include <unordered_map>
@@ -26,13 +25,9 @@ class Members {
   explicit Members(string_view object, int depth = 0) { add(object, "", depth); }
   [[nodiscard]] int64_t number(string_view path, int64_t otherwise = 0) const {
     const string_view raw = text(path);
-    int64_t value = 0;
-    const auto [end, error] = std::from_chars(raw.data(), raw.data() + raw.size(), value);
-    if (error == std::errc() && end == raw.data() + raw.size()) return value;
-    // Handles have 64 bits without a sign.
-    uint64_t large = 0;
-    const auto [to, wrong] = std::from_chars(raw.data(), raw.data() + raw.size(), large);
-    return wrong == std::errc() && to == raw.data() + raw.size() ? static_cast<int64_t>(large) : otherwise;
+    if (const auto number = exact_number<int64_t>(raw)) return *number;
+    const auto handle = exact_number<uint64_t>(raw);   // 64 bits without a sign
+    return handle ? static_cast<int64_t>(*handle) : otherwise;
   }
   [[nodiscard]] bool has(string_view path) const { return !text(path).empty(); }
   [[nodiscard]] string_view text(string_view path) const {
@@ -44,9 +39,9 @@ class Members {
     string_view raw = text(path);
     if (raw.size() < 2 || raw.front() != '"') return {};
     JsonReader reader(raw.data(), raw.data() + raw.size());
-    JsonString token;
-    int64_t replaced = 0;
-    return reader.string(token) ? unescaped(token, replaced) : std::string();
+    std::string out;
+    (void)read_text(reader, out);
+    return out;
   }
 
  private:
@@ -125,9 +120,7 @@ class RocprofProcess {
       std::vector<std::string>& operations = operations_.emplace_back();
       each_element(m.text("operations"), [&](string_view operation) {
         JsonReader reader(operation.data(), operation.data() + operation.size());
-        JsonString token;
-        int64_t replaced = 0;
-        operations.push_back(reader.string(token) ? unescaped(token, replaced) : std::string());
+        (void)read_text(reader, operations.emplace_back());
       });
     });
     each_element(strings.text("marker_api"), [&](string_view marker) {
@@ -309,7 +302,7 @@ Result<Trace> read_rocprof(const std::string& path, const ImportOptions& options
     std::string rest = mended(*text);
     if (!rest.empty()) read(rest);
   }
-  const std::map<TraceIssueKind, int64_t> counts = builder.issue_counts();
+  const IssueCounts counts = builder.issue_counts();
   builder.header().devices = rows.devices();
   Trace trace = builder.finish(options.threads);
   if (trace.host.size() + trace.activity.size() == 0)

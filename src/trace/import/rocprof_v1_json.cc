@@ -94,7 +94,7 @@ Result<Trace> read_rocprof_v1_json(const std::string& path, const ImportOptions&
   if (!read) return read.error();
   events.finish();
   builder.shard().events = read->events;
-  const std::map<TraceIssueKind, int64_t> counts = builder.issue_counts();
+  const IssueCounts counts = builder.issue_counts();
   builder.header().devices = rows.devices();
   Trace trace = builder.finish(options.threads);
   if (trace.host.size() + trace.activity.size() == 0)

@@ -15,6 +15,7 @@
 #include "trace/import/host_profile.h"
 #include "trace/import/importer.h"
 #include "trace/import/recording_rows.h"
+#include "trace/import/said_issues.h"
 #include "trace/import/whole_text.h"
 #include "trace/trace_builder.h"
 
@@ -248,24 +249,20 @@ Result<Trace> read_speedscope(const std::string& path, const ImportOptions& opti
   builder.header().recorder = Recorder::kOther;
   SpeedscopeReader reader(builder.shard());
   const bool complete = reader.read(*text) && !broken;
-  const std::map<TraceIssueKind, int64_t> counts = builder.issue_counts();
+  const IssueCounts counts = builder.issue_counts();
   Trace trace = builder.finish(options.threads);
   if (trace.host.size() == 0)
     return Error{path + ": a speedscope profile without samples in a unit of time" +
                      (complete ? "" : " (the file is damaged)"),
                  "py-spy record --format speedscope -o profile.json --pid PID"};
   if (!reader.exporter.empty()) trace.metadata.emplace_back("exporter", reader.exporter.substr(0, 200));
-  if (!complete)
-    trace.issues.push_back({TraceIssueKind::kTruncated, 1,
-                            "the file ends early, or is damaged there: what comes before was read"});
-  const auto say = [&](TraceIssueKind kind, int64_t count, string_view words) {
-    if (count > 0) trace.issues.push_back({kind, count, fmt::format("{}: {}", words, count)});
-  };
-  const auto of = [&](TraceIssueKind kind) { return counts.contains(kind) ? counts.at(kind) : 0; };
-  say(TraceIssueKind::kOutOfRange, of(TraceIssueKind::kOutOfRange), "frames or times that are not in range");
-  say(TraceIssueKind::kInvalidText, of(TraceIssueKind::kInvalidText), "names that are not valid UTF-8");
-  say(TraceIssueKind::kUnknownRows, reader.other_units, "profiles that do not measure time, which are not read");
-  say(TraceIssueKind::kOutOfRange, reader.beyond, "frames beyond the most that are read");
+  if (!complete) add_cut(trace);
+  add_counts(trace, counts,
+             {{TraceIssueKind::kOutOfRange, "frames or times that are not in range: {}"},
+              {TraceIssueKind::kInvalidText, "names that are not valid UTF-8: {}"}});
+  add_count(trace, TraceIssueKind::kUnknownRows, reader.other_units,
+            "profiles that do not measure time, which are not read: {}");
+  add_count(trace, TraceIssueKind::kOutOfRange, reader.beyond, "frames beyond the most that are read: {}");
   return trace;
 }
 

@@ -8,8 +8,8 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 
+#include "base/decimal.h"
 #include "base/json_reader.h"
 #include "base/text.h"
 #include "trace/import/importer.h"
@@ -25,18 +25,12 @@ constexpr int64_t kMaxLevel_bytes = int64_t{1} << 50, kMaxTimelineTime_ns = int6
 constexpr int64_t kBeforeProfile = -1;
 constexpr size_t kRawRow = 4;
 
-std::optional<int64_t> whole_of(std::string_view text) {
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
-}
-
 bool read_integers(JsonReader& reader, Integers& out) {
   out.clear();
   return read_array(reader, [&] {
     std::string_view raw;
     if (!reader.raw_value(raw)) return false;
-    const auto value = whole_of(raw);
+    const auto value = exact_number<int64_t>(raw);
     if (value) out.push_back(*value);
     return value.has_value();
   });

@@ -11,6 +11,7 @@
 #include "trace/import/host_profile.h"
 #include "trace/import/importer.h"
 #include "trace/import/recording_rows.h"
+#include "trace/import/said_issues.h"
 #include "trace/trace_builder.h"
 
 namespace profgpu {
@@ -69,15 +70,14 @@ Result<Trace> read_viztracer(const std::string& path, const ImportOptions& optio
     if (name == "viztracer_metadata")
       if (const auto base = whole_number(json_member(raw, "baseTimeNanoseconds")); base && is_base_time(*base))
         builder.header().base_time_ns = *base;
-  const std::map<TraceIssueKind, int64_t> counts = builder.issue_counts();
+  const IssueCounts counts = builder.issue_counts();
   Trace trace = builder.finish(options.threads);
   if (trace.host.size() == 0)
     return Error{path + ": a trace of VizTracer without any calls", "viztracer -o trace.json -- train.py"};
   read->add_issues(trace);
   for (const auto& [kind, count] : counts)
-    if (kind != TraceIssueKind::kInvalidText && count > 0)
-      trace.issues.push_back({kind, count, fmt::format("events left out because a time is missing or out of range: {}",
-                                                       count)});
+    if (kind != TraceIssueKind::kInvalidText)
+      add_count(trace, kind, count, "events left out because a time is missing or out of range: {}");
   return trace;
 }
 

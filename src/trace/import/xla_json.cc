@@ -72,7 +72,7 @@ Result<Trace> read_xla_json(const std::string& path, const ImportOptions& option
   if (!read) return read.error();
   reader.rows().finish();
   reader.rows().name_devices(builder.header().devices);
-  const std::map<TraceIssueKind, int64_t> counts = builder.issue_counts();
+  const IssueCounts counts = builder.issue_counts();
   Trace trace = builder.finish(options.threads);
   if (trace.host.size() + trace.activity.size() == 0)
     return Error{path + ": a trace of JAX or TensorFlow without any events that profgpu reads",

@@ -7,6 +7,7 @@
 #include "base/decimal.h"
 #include "base/text.h"
 #include "trace/import/recording_rows.h"
+#include "trace/import/said_issues.h"
 
 namespace profgpu {
 namespace {
@@ -267,26 +268,19 @@ void XlaRows::finish() {
   later_.clear();
 }
 
-void add_xla_issues(const XlaRows& rows, const std::map<TraceIssueKind, int64_t>& counts, Trace& trace) {
-  const auto say = [&](TraceIssueKind kind, string_view text) {
-    if (const auto it = counts.find(kind); it != counts.end() && it->second > 0)
-      trace.issues.push_back({kind, it->second, fmt::format("{}: {}", text, it->second)});
-  };
-  say(TraceIssueKind::kNegativeDuration, "events left out because their duration is negative");
-  say(TraceIssueKind::kOutOfRange, "events left out because a time is missing or out of range");
-  if (rows.derived() > 0)
-    trace.issues.push_back({TraceIssueKind::kNote, rows.derived(),
-                            fmt::format("events of lines that show the same time once more, such as XLA Modules: {}",
-                                        rows.derived())});
+void add_xla_issues(const XlaRows& rows, const IssueCounts& counts, Trace& trace) {
+  add_counts(trace, counts,
+             {{TraceIssueKind::kNegativeDuration, "events left out because their duration is negative: {}"},
+              {TraceIssueKind::kOutOfRange, "events left out because a time is missing or out of range: {}"}});
+  add_count(trace, TraceIssueKind::kNote, rows.derived(),
+            "events of lines that show the same time once more, such as XLA Modules: {}");
   if (rows.containers() > 0)
     trace.issues.push_back({TraceIssueKind::kNote, rows.containers(),
                             fmt::format("operations that contain others, such as loops, whose time counts as that of those "
                                         "within: {}",
                                         format_count(rows.containers()))});
-  if (rows.unknown() > 0)
-    trace.issues.push_back({TraceIssueKind::kUnknownRows, rows.unknown(),
-                            fmt::format("events of neither a host nor a device, which are not read: {}",
-                                        rows.unknown())});
+  add_count(trace, TraceIssueKind::kUnknownRows, rows.unknown(),
+            "events of neither a host nor a device, which are not read: {}");
 }
 
 }  // namespace profgpu

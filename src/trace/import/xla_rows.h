@@ -80,6 +80,6 @@ class XlaRows {
 };
 
 /// Why rows were left out.
-void add_xla_issues(const XlaRows& rows, const std::map<TraceIssueKind, int64_t>& counts, Trace& trace);
+void add_xla_issues(const XlaRows& rows, const IssueCounts& counts, Trace& trace);
 
 }  // namespace profgpu

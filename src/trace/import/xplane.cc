@@ -9,6 +9,7 @@
 #include "base/protobuf.h"
 #include "base/text.h"
 #include "trace/import/importer.h"
+#include "trace/import/said_issues.h"
 #include "trace/import/whole_text.h"
 #include "trace/import/xla_rows.h"
 #include "trace/trace_builder.h"
@@ -290,24 +291,20 @@ Result<Trace> read_xplane(const std::string& path, const ImportOptions& options)
   builder.header().devices = reader.devices;
   builder.header().host_name = reader.host;
   builder.header().base_time_ns = reader.began_ns;
-  const std::map<TraceIssueKind, int64_t> counts = builder.issue_counts();
+  const IssueCounts counts = builder.issue_counts();
   Trace trace = builder.finish(options.threads);
   if (trace.host.size() + trace.activity.size() == 0)
     return Error{path + ": XPlane data without any events that profgpu reads",
                  "record a few steps between jax.profiler.start_trace() and stop_trace()"};
   // Older versions count from 1970, not from where the recording began.
   if (!trace.windows.empty() && is_unix_time(trace.windows.front().start)) trace.base_time_ns = 0;
-  if (!complete)
-    trace.issues.push_back({TraceIssueKind::kTruncated, 1,
-                            "the file ends early, or is damaged there: what comes before was read"});
+  if (!complete) add_cut(trace);
   for (const auto& [text, times] : reader.errors)
     trace.issues.push_back({TraceIssueKind::kOther, times, "the profiler reports an error: " + text});
   for (const auto& [text, times] : reader.warnings)
     trace.issues.push_back({TraceIssueKind::kOther, times, "the profiler warns: " + text});
   add_xla_issues(reader.rows(), counts, trace);
-  if (const auto it = counts.find(TraceIssueKind::kOther); it != counts.end())
-    trace.issues.push_back({TraceIssueKind::kOther, it->second,
-                            "sums of several events without times, which are not read: " + std::to_string(it->second)});
+  add_counts(trace, counts, {{TraceIssueKind::kOther, "sums of several events without times, which are not read: {}"}});
   return trace;
 }
 
