@@ -145,22 +145,52 @@ std::vector<Start> find_starts(const Trace& trace) {
   return starts;
 }
 
-// Where no thread that launches work, nor the steps' own, has an event for long.
-std::vector<Wait> find_silences(const Facts& facts) {
+// Threads that launch work, and that of the steps.
+std::vector<ThreadId> launching_threads(const Facts& facts) {
   const Trace& trace = facts.trace();
   std::vector<bool> launches(trace.threads.size());
   for (const HostId call : trace.launching) launches[trace.host.thread[call.value].value] = true;
   if (const ThreadId of_steps = facts.get<Steps>().thread; of_steps.valid()) launches[of_steps.value] = true;
-  std::vector<int64_t> times;
-  for (uint32_t i = 0; i < trace.host.size(); ++i) {
-    if (!launches[trace.host.thread[i].value]) continue;
-    times.push_back(trace.host.start_ns[i]);
-    times.push_back(trace.host.end_ns(HostId(i)));
-  }
-  std::ranges::sort(times);
+  std::vector<ThreadId> threads;
+  for (size_t t = 0; t < launches.size(); ++t)
+    if (launches[t] && trace.threads[t].begin != trace.threads[t].end) threads.emplace_back(t);
+  return threads;
+}
+
+// Where no range of the thread starts for long; ranges are sorted by start.
+Intervals without_starts(const Trace& trace, const Thread& thread) {
+  Intervals silent;
+  int64_t before = kNever;
+  for (uint32_t i = thread.begin.value; i < thread.end.value; before = trace.host.start_ns[i++])
+    if (trace.host.start_ns[i] - kSilenceNs >= before) append(silent, {before, trace.host.start_ns[i]});
+  append(silent, {before, -kNever});
+  return silent;
+}
+
+// Where these threads start and end nothing for long.
+std::vector<Wait> find_silences(const Facts& facts) {
+  const Trace& trace = facts.trace();
+  const std::vector<ThreadId> threads = launching_threads(facts);
+  Intervals silent{{kNever, -kNever}};
+  for (const ThreadId t : threads) silent = intersect(silent, without_starts(trace, trace.threads[t.value]));
+  std::vector<std::vector<int64_t>> cuts(silent.size());   // starts are within those that touched
+  const auto cut = [&](int64_t time) {
+    const size_t at = first_ending_after(silent, time);
+    if (at < silent.size() && silent[at].contains(time)) cuts[at].push_back(time);
+  };
+  for (const ThreadId t : threads)
+    for (uint32_t i = trace.threads[t.value].begin.value; i < trace.threads[t.value].end.value; ++i)
+      cut(trace.host.start_ns[i]), cut(trace.host.end_ns(HostId(i)));
   std::vector<Wait> silences;
-  for (size_t i = 1; i < times.size(); ++i)
-    if (times[i] - times[i - 1] >= kSilenceNs) silences.push_back({times[i - 1], times[i], kNoRow, true});
+  for (size_t i = 0; i < silent.size(); ++i) {
+    std::ranges::sort(cuts[i]);
+    cuts[i].push_back(silent[i].end);
+    int64_t from = silent[i].start;
+    for (const int64_t end : cuts[i]) {
+      if (from != kNever && end != -kNever && end - kSilenceNs >= from) silences.push_back({from, end, kNoRow, true});
+      from = end;
+    }
+  }
   return silences;
 }
 
