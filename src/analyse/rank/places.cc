@@ -292,6 +292,22 @@ void Places::add_host_time(ThreadId thread, Interval part) {
   for (const auto& [row, ns] : self_times(trace_, thread, part)) add(HostId(row), ns);
 }
 
+void Places::add_host_time(ThreadId thread, const Intervals& parts, const Intervals& whole) {
+  const ThreadId stack = stacks_[thread.value];
+  if (!stack.valid()) {
+    for (const Interval& part : parts) add_host_time(thread, part);
+    return;
+  }
+  const HostTable& h = trace_.host;
+  for (HostId row = trace_.threads[stack.value].begin; row < trace_.threads[stack.value].end; ++row) {
+    const HostId next(size_t{row.value} + 1);
+    if (next < trace_.threads[stack.value].end && h.parent[next.value] == row) continue;
+    if (!contains(parts, h.start_ns[row.value])) continue;
+    if (const HostId place = representative(row); place.valid())
+      sum_up(place, row, overlap_length(whole, h.interval(row)));
+  }
+}
+
 std::vector<Place> Places::most_expensive(size_t most) const {
   std::vector<Place> all;
   for (const auto& [key, place] : sums_) all.push_back(place);

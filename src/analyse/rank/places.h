@@ -40,6 +40,9 @@ class Places {
   void add(ActivityId activity);
   /// A thread's time within `part`: each instant counts for the innermost range.
   void add_host_time(ThreadId thread, Interval part);
+  /// The same of parts that may be shorter than the time between samples: of a sampled thread, the samples that were
+  /// taken within them, each for all its time within `whole`.
+  void add_host_time(ThreadId thread, const Intervals& parts, const Intervals& whole);
   /// Without places that have less than 1 % of the first one's time.
   [[nodiscard]] std::vector<Place> most_expensive(size_t most = 5) const;
   /// Time at a place by the frame, op or call directly below its function: what it calls; most first. Only with

@@ -74,7 +74,7 @@ void name_loading_code(const Measured& m, const Loader& loader, Finding& f) {
   if (m.has_device() || loader.workers || !thread.valid()) return;
   const Intervals loading = intersect(m.facts().get<Phases>().data_loading, m.measured_time());
   Places places(m.facts(), PlaceOf::kOwnCode);
-  for (const Interval& wait : loading) places.add_host_time(thread, wait);
+  places.add_host_time(thread, loading, m.measured_time());
   const double least_ns = kMinPart * static_cast<double>(total_length(loading));
   for (Place& place : places.most_expensive())
     if (!place.file.empty() && static_cast<double>(place.ns) >= least_ns) f.where.push_back(std::move(place));

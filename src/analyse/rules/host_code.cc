@@ -64,8 +64,9 @@ const std::vector<HostTask>& host_tasks() {
       {"prepares inputs",
        {"augment", "collate", "preprocess", "transform", "resize", "normalize", "getitem", "decode", "prepare"},
        {"torchvision/transforms", "pil/", "cv2", "albumentations/", "method tolist"},
-       {"prepare inputs in the data set or in collate_fn, so that DataLoader workers (num_workers=…) do it beside the loop",
-        "work on whole tensors or arrays, without a Python loop over their elements"}}};
+       {"work on whole tensors or arrays, without a Python loop over their elements",
+        "in training, prepare inputs in the data set or in collate_fn, so that DataLoader workers (num_workers=…) do it beside "
+        "the loop"}}};
   return all;
 }
 
@@ -131,9 +132,11 @@ std::optional<HostCode> host_code(const Measured& m) {
   if (m.has_device() || !thread.valid() || !has_python_frames(m.trace())) return std::nullopt;
   const Intervals unexplained = unexplained_time(m, thread);
   Places outside(m.facts(), PlaceOf::kOwnCode), inside(m.facts(), PlaceOf::kOwnCode);
-  for (const Interval& part : unexplained) outside.add_host_time(thread, part);
-  for (const Interval& part : subtract(m.measured_time(), unexplained)) inside.add_host_time(thread, part);
+  outside.add_host_time(thread, unexplained, m.measured_time());
+  inside.add_host_time(thread, subtract(m.measured_time(), unexplained), m.measured_time());
   std::vector<HostCode> all = by_function(outside, inside);
+  // A sample lasts until the next one, also beyond what it is of.
+  for (HostCode& code : all) code.ns = std::min(code.ns, total_length(unexplained));
   add_evaluations(inside, all);
   const auto most = std::ranges::max_element(all, {}, &HostCode::ns);
   if (most == all.end()) return std::nullopt;
@@ -191,7 +194,7 @@ void describe_host_code(const Measured& m, Finding& f) {
   if (task != nullptr) f.fix.assign(task->fixes.begin(), task->fixes.end());
   if (!code.calls.empty()) {
     const auto most = std::ranges::max_element(code.calls, {}, &std::pair<std::string_view, int64_t>::second);
-    if (4 * most->second >= code.ns)
+    if (4 * most->second >= code.ns && !most->first.starts_with(code.place.file))
       f.evidence.push_back(fmt::format("{} of it in {}", format_percent(percent_of(most->second, code.ns), 0),
                                        shortened(most->first)));
   }
