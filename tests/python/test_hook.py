@@ -135,6 +135,13 @@ def test_collections_of_garbage_are_marked_but_for_the_youngest_generation(scena
     assert names.get('garbage') == 6
 
 
+def test_the_collection_at_the_end_of_the_interpreter_is_not_marked(tmp_path):
+    run(tmp_path, '-c', 'import torch; torch.nn.Linear(2, 2)(torch.zeros(1, 2))')
+    [file] = recordings(tmp_path)
+    names = [row['name'] for row in file['range_event'] if row['op'] == PUSH]
+    assert names == ['forward'] and int(file.properties['processors']) == len(os.sched_getaffinity(0))
+
+
 def test_other_threads_end_no_steps(scenarios):
     assert list(scenarios[0]['threads'].values()) == ['FBO|FBO|', 'FB', 'FB']
     assert list(scenarios[0]['prefetching_thread'].values()) == ['DFBOFB|O|FBO|', 'D', 'D', 'D']

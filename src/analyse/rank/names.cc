@@ -126,6 +126,19 @@ Phase phase_of_range(string_view name) {
   return Phase::kOther;
 }
 
+Phase phase_of_frame(string_view name) {
+  constexpr string_view kSaves[] = {"torch/serialization.py: save", "torch/distributed/checkpoint/state_dict_saver.py: save",
+                                    "torch/distributed/checkpoint/state_dict_saver.py: async_save",
+                                    "safetensors/torch.py: save_file"};
+  const size_t open = name.find('('), close = name.find("): ");
+  if (open == name.npos || close == name.npos || close < open) return Phase::kOther;
+  const std::string function = std::string(name.substr(0, open)).append(name.substr(close + 1));
+  const bool saves = std::ranges::any_of(kSaves, [&](string_view save) {
+    return function.ends_with(save) && (function.size() == save.size() || function[function.size() - save.size() - 1] == '/');
+  });
+  return saves ? Phase::kCheckpoint : Phase::kOther;
+}
+
 bool is_profiler_overhead(string_view name) {
   return name != kFullQueue && name != "Runtime Triggered Module Loading" && name != "Lazy Function Loading" &&
          name != "Driver Compiler";
@@ -185,12 +198,14 @@ Names Names::compute(const Facts& facts) {
                                    &names.graph_launch, &names.host_function})
     flags->resize(n);
   for (const StringId name : facts.trace().host.name) names.on_host[name.value] = true;
+  names.frame_phase.resize(n, Phase::kOther);
   for (const StringId name : facts.trace().activity.name) names.on_device[name.value] = true;
   for (size_t i = 0; i < n; ++i) {
     const string_view text = strings[StringId(i)];
     if (names.on_device[i]) names.communication[i] = is_communication_kernel(text);
     if (!names.on_host[i]) continue;
     names.phase[i] = phase_of_range(text);
+    names.frame_phase[i] = phase_of_frame(text);
     names.call[i] = call_kind(text);
     names.autograd[i] = is_autograd_op(text);
     names.graph_launch[i] = contains(text, "GraphLaunch");

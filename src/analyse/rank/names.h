@@ -25,6 +25,8 @@ std::string phase_words(std::string_view name);
 
 /// The phase that a range of this name marks; kOther: none. Ignores case, spaces, # and _.
 Phase phase_of_range(std::string_view name);
+/// The same of a Python frame, "FILE(LINE): FUNCTION": a few functions of libraries that only do one thing.
+Phase phase_of_frame(std::string_view name);
 /// Whether a program's own range of this name may be a phase: no framework uses such a name.
 bool may_be_own_phase(std::string_view name);
 
@@ -49,6 +51,7 @@ bool is_autograd_op(std::string_view name);
 struct Names {
   std::vector<bool> on_host, on_device;   ///< names a host range, an activity
   std::vector<Phase> phase;
+  std::vector<Phase> frame_phase;         ///< of Python frames
   std::vector<CallKind> call;
   std::vector<bool> communication;
   std::vector<bool> autograd;

@@ -133,9 +133,10 @@ Layer marked_ranges(const Facts& facts, ThreadId thread, const OwnRanges& own) {
   };
   const Thread& t = facts.trace().threads[thread.value];
   for (uint32_t i = t.begin.value; i < t.end.value; ++i) {
-    Phase phase = names.phase[h.name[i].value];
-    if (phase == Phase::kOther) phase = own.of(i);
-    if (phase == Phase::kOther || h.kind[i] == HostKind::kPython) continue;
+    const bool is_frame = h.kind[i] == HostKind::kPython;
+    Phase phase = is_frame ? names.frame_phase[h.name[i].value] : names.phase[h.name[i].value];
+    if (phase == Phase::kOther && !is_frame) phase = own.of(i);
+    if (phase == Phase::kOther) continue;
     while (!stack.empty() && stack.back().end <= h.start_ns[i]) {
       paint_to(stack.back().end);
       stack.pop_back();

@@ -9,6 +9,7 @@
 #include "analyse/rank/names.h"
 #include "analyse/rank/phases.h"
 #include "analyse/rank/steps.h"
+#include "base/statistics.h"
 #include "base/text.h"
 #include "trace/intervals.h"
 
@@ -53,6 +54,35 @@ bool is_plumbing(string_view file) {
   return standard && !contains(file, "-packages/") && std::ranges::count(kStandard, base_name(file)) > 0;
 }
 
+// Libraries whose functions a program calls for one thing, and of Python's own. Frameworks that run the loop are none:
+// what calls them is the whole program.
+bool is_library(string_view file) {
+  constexpr string_view kPackages[] = {
+      "torch/", "torchvision/", "torchaudio/", "torchmetrics/", "torchtext/", "numpy/", "pandas/", "scipy/", "sklearn/",
+      "PIL/", "cv2/", "matplotlib/", "albumentations/", "tqdm/", "wandb/", "tensorboard/", "mlflow/", "h5py/", "pyarrow/",
+      "nltk/", "sentencepiece/", "safetensors/", "yaml/", "requests/", "json/", "re/", "logging/", "collections/", "email/",
+      "multiprocessing/", "concurrent/", "asyncio/", "encodings/", "importlib/", "http/", "urllib/", "xml/", "html/",
+      "sqlite3/", "ctypes/"};
+  constexpr string_view kModules[] = {
+      "abc.py", "ast.py", "base64.py", "bisect.py", "codecs.py", "contextlib.py", "copy.py", "csv.py", "dataclasses.py",
+      "datetime.py", "_pydatetime.py", "decimal.py", "_pydecimal.py", "difflib.py", "enum.py", "fractions.py", "functools.py",
+      "genericpath.py", "glob.py", "gzip.py", "hashlib.py", "heapq.py", "inspect.py", "linecache.py", "locale.py",
+      "numbers.py", "os.py", "pathlib.py", "pickle.py", "posixpath.py", "pprint.py", "queue.py", "random.py", "re.py",
+      "reprlib.py", "selectors.py", "shutil.py", "socket.py", "sre_compile.py", "sre_parse.py", "ssl.py", "struct.py",
+      "subprocess.py", "tarfile.py", "tempfile.py", "textwrap.py", "threading.py", "traceback.py", "typing.py",
+      "unicodedata.py", "uuid.py", "warnings.py", "weakref.py", "_weakrefset.py", "zipfile.py"};
+  if (contains(file, "-packages/"))
+    return std::ranges::any_of(kPackages, [&](string_view p) { return contains(file, "-packages/" + std::string(p)); });
+  if (contains(file, "lib/python3") || std::ranges::count(kModules, file) > 0) return true;
+  return std::ranges::any_of(kPackages, [&](string_view p) { return file.starts_with(p); });
+}
+
+// "<listcomp>" and its kin belong to the function around them.
+bool is_comprehension(string_view function) {
+  constexpr string_view kNames[] = {"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>", "<lambda>"};
+  return std::ranges::count(kNames, function) > 0;
+}
+
 // What autograd's engine wraps around each op of the backward pass.
 bool is_engine_plumbing(string_view op) { return op.starts_with("autograd::engine::"); }
 
@@ -86,14 +116,18 @@ bool is_whole_program(string_view function) { return function == "<module>"; }
 
 }  // namespace
 
-Places::Places(const Facts& facts)
+Places::Places(const Facts& facts, PlaceOf of)
     : facts_(facts),
       trace_(facts.trace()),
       names_(facts.get<Names>()),
       captures_(facts.get<Captures>()),
+      of_(of),
       stacks_(trace_.sampled_stacks()),
+      sampled_(trace_.threads.size()),
       steps_(trace_.strings.size()),
       frame_kinds_(trace_.strings.size()) {
+  for (const ThreadId stack : stacks_)
+    if (stack.valid()) sampled_[stack.value] = true;
   const Steps& steps = facts.get<Steps>();
   for (const Step& step : steps.steps)
     if (step.range.valid()) steps_[trace_.host.name[step.range.value].value] = true;
@@ -107,18 +141,38 @@ Places::FrameKind Places::kind_of(StringId name) const {
   if (kind != FrameKind::kNotParsed) return kind;
   const auto frame = frame_of(trace_.strings[name]);
   if (!frame || is_plumbing(frame->file)) kind = FrameKind::kFramework;
-  else kind = is_whole_program(frame->function) ? FrameKind::kWholeProgram : FrameKind::kFunction;
+  else if (is_whole_program(frame->function)) kind = FrameKind::kWholeProgram;
+  else if (is_library(frame->file)) kind = FrameKind::kLibrary;
+  else kind = is_comprehension(frame->function) ? FrameKind::kComprehension : FrameKind::kFunction;
   return kind;
+}
+
+// The innermost frame of the program's own code. In a stack of samples, the script's own lines are such, too.
+HostId Places::own_function(HostId range) const {
+  const HostTable& h = trace_.host;
+  HostId comprehension;
+  for (HostId at = range; at.valid(); at = h.parent[at.value]) {
+    if (h.kind[at.value] != HostKind::kPython) continue;
+    const FrameKind kind = kind_of(h.name[at.value]);
+    if (kind == FrameKind::kFunction) return at;
+    if (kind == FrameKind::kComprehension && !comprehension.valid()) comprehension = at;
+    if (kind != FrameKind::kWholeProgram || !is_sampled(at)) continue;
+    const string_view file = frame_of(trace_.name(at))->file;
+    if (file.ends_with(".py") && !is_library(file)) return at;
+  }
+  return comprehension;
 }
 
 HostId Places::representative(HostId range) const {
   const HostTable& h = trace_.host;
+  if (of_ == PlaceOf::kOwnCode)
+    if (const HostId own = own_function(range); own.valid()) return own;
   HostId framework, program, call;
   for (HostId at = range; at.valid(); at = h.parent[at.value]) {
     if (h.kind[at.value] == HostKind::kPython) {
       const FrameKind kind = kind_of(h.name[at.value]);
-      if (kind == FrameKind::kFunction) return at;
       if (kind == FrameKind::kWholeProgram) program = at;
+      else if (kind != FrameKind::kFramework) return at;
     } else if (steps_[h.name[at.value].value]) {
       continue;
     } else if (h.kind[at.value] == HostKind::kOp && !is_engine_plumbing(trace_.name(at))) {
@@ -187,27 +241,30 @@ void Places::add(HostId range, int64_t ns) {
   HostId place = representative(range);
   const bool function_known = place.valid() && h.kind[place.value] == HostKind::kPython;
   if (const HostId forward = function_known ? HostId() : forward_function(range); forward.valid())
-    return sum_up(forward, ns, kBackwardOf);
+    return sum_up(forward, forward, ns, kBackwardOf);
   const ThreadId own = stacks_[h.thread[range.value].value];
   const bool of_engine = !own.valid() && !place.valid() && backward_ != nullptr &&
                          contains(*backward_, h.start_ns[range.value]);
   if (const ThreadId stack = of_engine ? loop_stack_ : own; stack.valid())
     if (const HostId frame = sampled_in(range, stack); frame.valid())
       if (const HostId function = representative(frame); function.valid())
-        return sum_up(function, ns, of_engine ? kBackwardStarted : string_view());
-  if (place.valid()) sum_up(place, ns);
+        return sum_up(function, frame, ns, of_engine ? kBackwardStarted : string_view());
+  if (place.valid()) sum_up(place, range, ns);
 }
 
-void Places::sum_up(HostId representative, int64_t ns, string_view prefix) {
+void Places::sum_up(HostId representative, HostId range, int64_t ns, string_view prefix) {
   Place*& sum = sum_of_[{trace_.host.name[representative.value], prefix}];
   if (sum == nullptr) {
     Place place = place_of(representative);
     place.name.insert(0, prefix);
-    const auto key = std::tuple(place.name, place.file, place.line.value_or(0));
-    sum = &sums_.try_emplace(key, std::move(place)).first->second;
+    sum = &sums_.try_emplace(key_of(place), std::move(place)).first->second;
   }
   sum->ns += ns;
   ++sum->count;
+  if (of_ != PlaceOf::kOwnCode || range == representative) return;
+  const HostId called =
+      trace_.enclosing(range, [&](HostId at) { return trace_.host.parent[at.value] == representative; });
+  if (called.valid()) calls_[key_of(*sum)][trace_.host.name[called.value]] += ns;
 }
 
 void Places::add(ActivityId activity) {
@@ -222,7 +279,7 @@ void Places::add_samples(ThreadId stack, Interval part, string_view prefix) {
     if (next < t.end && h.parent[next.value] == row) continue;   // a frame that it called, in the same sample
     // The last sample lasts until the process ends.
     if (const HostId place = representative(row); place.valid())
-      sum_up(place, overlap_length(h.interval(row), part), prefix);
+      sum_up(place, row, overlap_length(h.interval(row), part), prefix);
   }
 }
 
@@ -235,6 +292,22 @@ void Places::add_host_time(ThreadId thread, Interval part) {
   for (const auto& [row, ns] : self_times(trace_, thread, part)) add(HostId(row), ns);
 }
 
+void Places::add_host_time(ThreadId thread, const Intervals& parts, const Intervals& whole) {
+  const ThreadId stack = stacks_[thread.value];
+  if (!stack.valid()) {
+    for (const Interval& part : parts) add_host_time(thread, part);
+    return;
+  }
+  const HostTable& h = trace_.host;
+  for (HostId row = trace_.threads[stack.value].begin; row < trace_.threads[stack.value].end; ++row) {
+    const HostId next(size_t{row.value} + 1);
+    if (next < trace_.threads[stack.value].end && h.parent[next.value] == row) continue;
+    if (!contains(parts, h.start_ns[row.value])) continue;
+    if (const HostId place = representative(row); place.valid())
+      sum_up(place, row, overlap_length(whole, h.interval(row)));
+  }
+}
+
 std::vector<Place> Places::most_expensive(size_t most) const {
   std::vector<Place> all;
   for (const auto& [key, place] : sums_) all.push_back(place);
@@ -242,6 +315,26 @@ std::vector<Place> Places::most_expensive(size_t most) const {
   const auto negligible = [&](const Place& p) { return p.ns < all.front().ns / 100; };
   all.resize(std::min<size_t>(most, std::ranges::find_if(all, negligible) - all.begin()));
   return all;
+}
+
+std::vector<std::pair<string_view, int64_t>> Places::calls_of(const Place& place) const {
+  std::vector<std::pair<string_view, int64_t>> all;
+  if (const auto of_place = calls_.find(key_of(place)); of_place != calls_.end())
+    for (const auto& [name, ns] : of_place->second) all.emplace_back(trace_.strings[name], ns);
+  std::ranges::stable_sort(all, std::greater(), [](const auto& call) { return call.second; });
+  return all;
+}
+
+int64_t samples_in(const Trace& trace, ThreadId stack, int64_t ns) {
+  const HostTable& h = trace.host;
+  std::vector<int64_t> durations;   // of one sample or, where it stayed the same, several
+  for (HostId row = trace.threads[stack.value].begin; row < trace.threads[stack.value].end; ++row) {
+    const HostId next(size_t{row.value} + 1);
+    const bool calls = next < trace.threads[stack.value].end && h.parent[next.value] == row;
+    if (!calls && h.duration_ns[row.value] > 0) durations.push_back(h.duration_ns[row.value]);
+  }
+  const double interval_ns = percentile(std::move(durations), 25).value_or(0);
+  return interval_ns > 0 ? static_cast<int64_t>(static_cast<double>(ns) / interval_ns) : 0;
 }
 
 std::unordered_map<uint32_t, int64_t> self_times(const Trace& trace, ThreadId thread, Interval part, bool python) {

@@ -123,6 +123,38 @@ TEST(Places, ABackwardOpIsAtTheFunctionThatCalledItsForwardOp) {
   EXPECT_EQ(places.most_expensive()[0].line, 5);
 }
 
+TEST(Places, OfOwnCodeALibraryStandsForWhatCallsIt) {
+  HandTrace t;
+  t.python("train.py(1): <module>", 0, 100).python("train.py(4): log", 1, 99).python("train.py(5): <listcomp>", 2, 98);
+  t.python("torch/_tensor_str.py(155): __init__", 3, 97).op("aten::abs", 5, 95);
+  const Trace trace = t.build();
+  const Facts facts(trace, {});
+  Places own(facts, PlaceOf::kOwnCode);
+  own.add(range_named(trace, "aten::abs"), 7);
+  const Place place = own.most_expensive().at(0);
+  EXPECT_EQ(place.name, "log");
+  EXPECT_EQ(own.calls_of(place).at(0), std::pair(std::string_view("train.py(5): <listcomp>"), int64_t{7}));
+  EXPECT_EQ(place_of(t, "aten::abs").name, "__init__");
+}
+
+TEST(Places, OfSamplesTheScriptsOwnLinesAreItsCode) {
+  HandTrace t;
+  t.range("ProfilerStep#1", 0, 60).sampled("train.py(7): <module>", 0, 60).sampled("random.py(5): uniform", 0, 60);
+  const Trace trace = t.build();
+  const Facts facts(trace, {});
+  Places own(facts, PlaceOf::kOwnCode);
+  own.add_host_time(trace.host.thread[range_named(trace, "ProfilerStep#1").value], {0, 60'000});
+  EXPECT_EQ(own.most_expensive().at(0).line, 7);
+}
+
+TEST(Places, HowManySamplesTimeIsOfDoesNotDependOnHowManyStayedTheSame) {
+  HandTrace t;
+  for (int64_t at = 0; at < 80; at += 20) t.sampled("train.py(" + std::to_string(at + 1) + "): f", at, at + 20);
+  t.sampled("train.py(9): g", 80, 480);
+  const Trace trace = t.build();
+  EXPECT_EQ(samples_in(trace, ThreadId(size_t{0}), 400'000), 20);
+}
+
 TEST(Places, FramesWithoutALineOrFileAreNoPlaces) {
   for (const char* frame : {"(12): f", "a.py(x): f", "a.py(12) f", "a.py(99999999999999999999): f", "): ", ""}) {
     HandTrace t;

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "analyse/rank/first_use.h"
 #include "analyse/rank/frameworks.h"
 #include "analyse/rank/places.h"
 #include "analyse/rules/measure.h"
@@ -33,6 +34,11 @@ std::optional<Region> compiled_region(std::string_view name) {
   return Region{*code, *number};
 }
 
+// Where Dynamo compiles one code object, in a frame of Python.
+bool is_compiling_frame(std::string_view name) {
+  return contains(name, "torch/_dynamo/convert_frame.py(") && name.ends_with("): _compile");
+}
+
 /// What Dynamo does in measured steps, from its ranges and frames.
 struct Compiled {
   explicit Compiled(const Facts& facts) : breaks_at(facts) {}
@@ -40,6 +46,7 @@ struct Compiled {
   int64_t regions = 0, resumed = 0;                // entered; entered after a break, if there are stacks
   Places breaks_at;
   Intervals compiling;
+  bool first_measured = true;   // the first compilation of all is in a measured step
 };
 
 Compiled compiled(const Measured& m) {
@@ -50,18 +57,22 @@ Compiled compiled(const Measured& m) {
     const std::string_view name = trace.strings[StringId(i)];
     region[i] = compiled_region(name);
     resumes[i] = contains(name, "): torch_dynamo_resume_in_");
-    compiles[i] = name == "_compile.compile_inner (dynamo_timed)" || name == "compile_fx.<locals>.fw_compiler_base";
+    compiles[i] = name == "_compile.compile_inner (dynamo_timed)" || name == "compile_fx.<locals>.fw_compiler_base" ||
+                  is_compiling_frame(name);
   }
   Compiled c(m.facts());
+  int64_t first = INT64_MAX;
   for (HostId i(size_t{0}); i.value < trace.host.size(); ++i) {
     const uint32_t name = trace.host.name[i.value].value;
     if (!region[name] && !resumes[name] && !compiles[name]) continue;
+    if (compiles[name]) first = std::min(first, trace.host.start_ns[i.value]);
     if (!m.in_measured_step(trace.host.start_ns[i.value])) continue;
     if (region[name]) c.versions[region[name]->code].insert(region[name]->version), ++c.regions;
     if (resumes[name]) c.breaks_at.add(i, trace.host.duration_ns[i.value]), ++c.resumed;
     if (compiles[name]) c.compiling.push_back(trace.host.interval(i));
   }
   c.compiling = merged(std::move(c.compiling));
+  c.first_measured = !c.compiling.empty() && c.compiling.front().start == first;
   return c;
 }
 
@@ -91,17 +102,49 @@ void describe_graph_breaks(const Measured& m, Finding& f) {
   f.evidence.push_back(fmt::format("{:.1f} compiled regions per step", per_step(m, c.regions)));
 }
 
+int64_t compiling_steps(const Measured& m, const Compiled& c) {
+  return std::ranges::count_if(m.facts().get<Steps>().measured(), [&](const Step* s) {
+    const auto next = std::ranges::lower_bound(c.compiling, s->start_ns, {}, &Interval::start);
+    return next != c.compiling.end() && next->start < s->interval().end;
+  });
+}
+
+// Where neither profiler nor ranges number the versions, samples of the stack show in which steps it compiles.
 std::optional<double> recompiles_value(const Measured& m) {
   const Compiled c = compiled(m);
+  if (c.versions.empty()) {
+    const int64_t steps = compiling_steps(m, c);
+    return only_if(2 * steps > m.steps(), static_cast<double>(steps));
+  }
   size_t most = 0;
   for (const auto& [code, versions] : c.versions)
     most = std::max({most, versions.size(), static_cast<size_t>(*versions.rbegin()) + 1});
   return only_if(most > 0, static_cast<double>(most));
 }
 
+// Without a device: what compilation takes on the step's thread, but for the first, which every program needs.
+Intervals recompiling(const Measured& m, const Compiled& c) {
+  const ThreadId thread = m.facts().get<Steps>().thread;
+  if (m.has_device() || !thread.valid()) return {};
+  Intervals time = intersect(intersect(c.compiling, m.facts().get<FirstUse>().time[thread.value]), m.measured_time());
+  if (c.first_measured && !time.empty()) time.erase(time.begin());
+  return time;
+}
+
 void describe_recompiles(const Measured& m, Finding& f) {
-  const int64_t compiling_ns = total_length(intersect(compiled(m).compiling, m.measured_time()));
-  f.what = fmt::format("one function was compiled {:.0f} times", *f.value);
+  const Compiled c = compiled(m);
+  const int64_t compiling_ns = total_length(intersect(c.compiling, m.measured_time()));
+  const int64_t steps = compiling_steps(m, c);
+  const bool in_steps = m.facts().get<Steps>().marked() && 2 * steps > m.steps();
+  f.what = c.versions.empty() ? fmt::format("code is compiled again in {} of {} steps", steps, m.steps())
+                              : fmt::format("one function was compiled {:.0f} times", *f.value);
+  if (const Intervals again = recompiling(m, c); !again.empty()) {
+    set_cost(f, m.wall_ns(), total_length(again));
+    const std::string pct = format_percent(*f.cost_pct, 0);
+    f.verdict = in_steps ? fmt::format("Code is compiled again in {} of {} steps, which takes {} of the time.", steps,
+                                       m.steps(), pct)
+                         : fmt::format("One function was compiled {:.0f} times, which takes {} of the time.", *f.value, pct);
+  }
   f.why = "Each new shape, dtype or Python value that its guards fix compiles it again, until the limit is reached and "
           "it runs in eager mode.";
   if (compiling_ns == 0) f.severity = Severity::kInfo;
@@ -140,6 +183,13 @@ void describe_eager_inference(const Measured& m, Finding& f) {
 
 }  // namespace
 
+extern const Rule kRecompiles;
+
+Intervals find_recompiling(const Measured& measured) {
+  const std::optional<double> value = recompiles_value(measured);
+  return value && *value > measured.threshold(kRecompiles) ? recompiling(measured, compiled(measured)) : Intervals();
+}
+
 extern const Rule kGraphBreaks = {
     .id = "graph-breaks",
     .summary = "compiled code is in pieces",
@@ -173,7 +223,9 @@ extern const Rule kRecompiles = {
     .computation =
         "Value: versions of the function with the most, by the numbers of \"Torch-Compiled Region\" ranges in the "
         "measured steps; over two, because the second is often the one with dynamic shapes. Info unless a compilation "
-        "is in those steps. No cost: first-use includes the time that the device waits for it.",
+        "is in those steps. Without such ranges: the measured steps in which Dynamo compiles, if over half. Cost without a "
+        "device: the time of these compilations, but for the program's first. With a device no cost: first-use includes the "
+        "time that the device waits for it.",
     .advice = {
         "find the guard that fails: TORCH_LOGS=recompiles, or tlparse on TORCH_TRACE",
         "torch.compile(…, dynamic=True), or torch._dynamo.mark_dynamic(tensor, dimension) for dimensions that change",

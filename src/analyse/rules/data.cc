@@ -8,6 +8,7 @@
 #include "analyse/rank/roofline.h"
 #include "analyse/rules/log_checks.h"
 #include "analyse/rules/measure.h"
+#include "base/decimal.h"
 #include "base/text.h"
 
 namespace profgpu {
@@ -66,15 +67,48 @@ void add_ceilings(const Measured& m, Finding& f) {
         fmt::format("measured by profgpu bench: {}: {}", rate.label, format_measured(rate.value, rate.unit)));
 }
 
+// Without a device: where the loop's own thread prepares batches. With workers it only waits.
+void name_loading_code(const Measured& m, const Loader& loader, Finding& f) {
+  constexpr double kMinPart = 0.1;
+  const ThreadId thread = m.facts().get<Steps>().thread;
+  if (m.has_device() || loader.workers || !thread.valid()) return;
+  const Intervals loading = intersect(m.facts().get<Phases>().data_loading, m.measured_time());
+  Places places(m.facts(), PlaceOf::kOwnCode);
+  places.add_host_time(thread, loading, m.measured_time());
+  const double least_ns = kMinPart * static_cast<double>(total_length(loading));
+  for (Place& place : places.most_expensive())
+    if (!place.file.empty() && static_cast<double>(place.ns) >= least_ns) f.where.push_back(std::move(place));
+}
+
+// On how many the recorded process may run; none: not recorded.
+std::optional<int64_t> processors_of(const Trace& trace) {
+  for (const auto& [key, value] : trace.metadata)
+    if (key == "processors") return whole_number(value);
+  return std::nullopt;
+}
+
+// More workers than processors only take them from each other.
+std::string first_workers(const Trace& trace) {
+  constexpr int64_t kUsual = 4;
+  return fmt::format("DataLoader(…, num_workers={}, persistent_workers=True); add workers until the wait is gone or the CPU is "
+                     "full",
+                     std::clamp<int64_t>(processors_of(trace).value_or(kUsual), 1, kUsual));
+}
+
 void describe_data_loading_bound(const Measured& m, Finding& f) {
   const Loader loader = loader_of(m);
   add_ceilings(m, f);
+  name_loading_code(m, loader, f);
   const std::string longest = "longest wait " + format_duration(static_cast<double>(loader.longest.length()));
   if (loader.longest.length() > 0) see(f, loader.longest);
   f.what = fmt::format("{}, so the {}", loader.workers          ? "the data loader's workers can't keep up"
                                           : loader.single_process ? "a single process prepares every batch"
                                                                   : "batches are prepared within the step",
                        m.has_device() ? "GPU idles" : "loop waits");
+  if (!loader.workers && processors_of(m.trace())) {
+    f.fix = {first_workers(m.trace())};
+    for (const size_t next : {1, 2}) f.fix.emplace_back(kDataLoadingBound.advice[next]);
+  }
   if (loader.workers)
     f.fix = {m.facts().get<Frameworks>().has(kTrainer)
                  ? "TrainingArguments(dataloader_num_workers=…): more of them, up to the cores per GPU; "

@@ -18,11 +18,25 @@ std::string time_text(int64_t ns) { return format_duration(static_cast<double>(n
 
 constexpr int64_t kMinSteps = 3;   // in over half of so many, the work is not done once
 
-// Without a device: of the step's thread.
-int64_t first_use_ns(const Measured& m) {
-  if (m.has_device()) return m.idle_ns(IdleCause::kFirstUse);
+// Without a device: of the step's thread, without what the rule about compiling again has.
+Intervals host_first_use(const Measured& m) {
   const ThreadId thread = m.facts().get<Steps>().thread;
-  return thread.valid() ? total_length(intersect(m.facts().get<FirstUse>().time[thread.value], m.measured_time())) : 0;
+  if (!thread.valid()) return {};
+  return subtract(intersect(m.facts().get<FirstUse>().time[thread.value], m.measured_time()), find_recompiling(m));
+}
+
+int64_t first_use_ns(const Measured& m) {
+  return m.has_device() ? m.idle_ns(IdleCause::kFirstUse) : total_length(host_first_use(m));
+}
+
+// In how many measured steps such work delays the device, or without one begins.
+int64_t steps_with_first_use(const Measured& m) {
+  if (m.has_device()) return steps_with_gaps(m, IdleCause::kFirstUse);
+  const Intervals time = host_first_use(m);
+  return std::ranges::count_if(m.facts().get<Steps>().measured(), [&](const Step* s) {
+    const auto first = std::ranges::lower_bound(time, s->start_ns, {}, &Interval::start);
+    return first != time.end() && first->start < s->interval().end;
+  });
 }
 
 std::optional<double> first_use_value(const Measured& m) {
@@ -38,7 +52,7 @@ void describe_first_use(const Measured& m, Finding& f) {
   std::ranges::stable_sort(longest, std::greater(), duration_ns);
   if (longest.size() > 3) longest.resize(3);
   const std::string advice(recorder_advice(trace).warm);
-  const int64_t steps = m.has_device() ? steps_with_gaps(m, IdleCause::kFirstUse) : 0;
+  const int64_t steps = steps_with_first_use(m);
   const bool returns = m.steps() >= kMinSteps && 2 * steps > m.steps();
   f.what = returns ? fmt::format("{} goes into loading, compiling or tuning, again and again: in {} of {} steps",
                                  time_text(first_use_ns(m)), steps, m.steps())
@@ -63,12 +77,12 @@ void describe_first_use(const Measured& m, Finding& f) {
   if (any_name({"compile", "dynamo"}))
     f.fix.emplace_back("keep compiled code: TORCHINDUCTOR_FX_GRAPH_CACHE=1; avoid recompilation with mark_dynamic");
   if (returns) {
-    f.verdict = fmt::format("Libraries, kernels or compiled code are loaded, tuned or made again and again: the GPU waits "
-                            "{} of the time for it.",
-                            format_percent(*f.value, 0));
-    f.why = fmt::format("For {} of the time {} waits while the host loads, compiles or tunes. Other shapes, types or "
-                        "values than before usually cause it.",
-                        format_percent(*f.value), m.device_label());
+    f.verdict = fmt::format("Libraries, kernels or compiled code are loaded, tuned or made again and again: the {} {} of "
+                            "the time for it.",
+                            m.has_device() ? "GPU waits" : "steps wait", format_percent(*f.value, 0));
+    f.why = fmt::format("For {} of the time {} while the host loads, compiles or tunes. Other shapes, types or values "
+                        "than before usually cause it.",
+                        format_percent(*f.value), m.has_device() ? m.device_label() + " waits" : "the steps wait");
     f.fix.emplace_back("pad or bucket inputs to few shapes, and run each of them once before the loop");
   }
   for (const HostId range : longest)

@@ -13,6 +13,7 @@
 #include "analyse/rank/frameworks.h"
 #include "analyse/rank/memory.h"
 #include "analyse/rank/places.h"
+#include "analyse/rank/recorder_advice.h"
 #include "analyse/rank/request_waits.h"
 #include "analyse/rank/snapshot.h"
 #include "analyse/rank/threads.h"
@@ -147,7 +148,7 @@ void measure_collectives(const Measured& m, RankMeasure& out) {
 }
 
 std::vector<Place> places_of(const Measured& m, ThreadId thread) {
-  Places places(m.facts());
+  Places places(m.facts(), PlaceOf::kOwnCode);
   for (const Interval& step : m.measured_time()) places.add_host_time(thread, step);
   return places.most_expensive(2);
 }
@@ -158,8 +159,8 @@ std::vector<Place> host_places(const Measured& m) {
   const ThreadId steps = m.facts().get<Steps>().thread;
   std::vector<Place> most;
   if (steps.valid()) most = places_of(m, steps);
-  const bool sampled = steps.valid() && m.trace().sampled_stacks()[steps.value].valid();
-  if (sampled && !most.empty() && most.front().count < kMinSamples) return {};
+  const ThreadId stack = steps.valid() ? m.trace().sampled_stacks()[steps.value] : ThreadId();
+  if (stack.valid() && !most.empty() && samples_in(m.trace(), stack, most.front().ns) < kMinSamples) return {};
   if (!most.empty()) return most;
   for (size_t t = 0; t < m.trace().threads.size(); ++t)
     if (auto places = places_of(m, ThreadId(t)); !places.empty() && (most.empty() || places[0].ns > most[0].ns))
@@ -179,6 +180,16 @@ std::string largest_category(const Measured& m) {
   const auto index = static_cast<size_t>(most - by_category.begin());
   if (index >= kWords.size() || *most == 0) return "";
   return fmt::format("{} ({})", kWords[index], format_percent(percent_of(*most, sum_of(by_category)), 0));
+}
+
+// Percent of the measured time in which no thread runs an operator; none: no operators were recorded.
+std::optional<double> no_operator_pct(const Measured& m) {
+  const HostTable& h = m.trace().host;
+  Intervals ops;
+  for (uint32_t i = 0; i < h.size(); ++i)
+    if (h.kind[i] == HostKind::kOp) ops.push_back(h.interval(HostId(i)));
+  if (ops.empty()) return std::nullopt;
+  return m.wall_pct(total_length(subtract(m.measured_time(), merged(std::move(ops)))));
 }
 
 // By phase. A host that runs ahead of the device says little of where the time goes.
@@ -220,6 +231,21 @@ std::string largest_part(const Measured& m) {
   const auto index = static_cast<size_t>(phase);
   const std::string_view words = index < kPhases ? kPhaseWords[index] : m.facts().get<Phases>().name(phase);
   return fmt::format("most {}time goes into {} ({})", m.has_device() ? "GPU " : "", words, format_percent(pct, 0));
+}
+
+// Of a host without recorded lines. An operator that takes less than the largest part is not where most time goes.
+void say_where_operators_do_not(const Measured& m, RankMeasure& out) {
+  constexpr double kMostPct = 50;
+  if (out.host_places.empty() || !out.host_places.front().file.empty() || out.host_places.front().is_range) return;
+  const auto& ns = m.facts().get<Phases>().measured_wall_ns;
+  const double without_pct = no_operator_pct(m).value_or(0);
+  if (without_pct < kMostPct && 2 * out.host_places.front().ns >= *std::ranges::max_element(ns)) return;
+  out.host_places.clear();
+  if (without_pct < kMostPct) return;
+  out.mostly = fmt::format("no operator runs for {} of the time: it goes into Python or other code between the operators",
+                           format_percent(without_pct, 0));
+  if (!out.python_frames)
+    out.mostly += fmt::format(". To see its lines, use {}", recorder_advice(m.trace()).stacks);
 }
 
 // Also where the host prepares inputs in code that no range marks.
@@ -672,7 +698,7 @@ RankMeasure rank_measure(const Measured& m) {
     out.snapshot.peak_bytes = snapshot->peak.allocated_bytes, out.snapshot.peak_known = snapshot->history_recorded;
   out.snapshot.alone = m.trace().only_snapshots();
   if (m.has_device()) measure_device(m, out);
-  else out.host_places = host_places(m), out.mpi = MpiTime::compute(m.facts());
+  else out.host_places = host_places(m), say_where_operators_do_not(m, out), out.mpi = MpiTime::compute(m.facts());
   return out;
 }
 

@@ -199,6 +199,10 @@ Intervals find_host_time_of_other_rules(const Measured& measured);
 /// that with the grids that they have; unchanged: none, or no limit is known.
 void set_cost_at_limit(const Measured& measured, const std::vector<ActivityId>& kernels, Finding& finding);
 
+/// Of a rank without a device: time in which code is compiled again, if that has a finding of its own. The first
+/// compilation is left out.
+Intervals find_recompiling(const Measured& measured);
+
 /// Measured::named_kernels(), computed.
 std::vector<bool> find_named_kernels(const Measured& measured);
 void name_full_precision_kernels(const Measured& measured, std::vector<bool>& named);

@@ -12,7 +12,7 @@ extern const Rule kLowGpuUtilization, kDataLoadingBound, kHostBoundLaunches, kDe
     kRejectedDrafts, kSlowTransport, kSlowPairs, kNcclWarnings,
     kWrongResults, kOom, kPeakSpike, kRetainedGraph, kReferenceCycle, kDuplicateWeights, kOversizedWorkspace,
     kHostPinnedGrowth,
-    kSlowProducts, kMemoryBound, kLowMfu, kMpiImbalance;
+    kSlowProducts, kMemoryBound, kLowMfu, kMpiImbalance, kHostCode;
 
 const std::vector<const Rule*>& rules() {
   static const std::vector<const Rule*> all = {
@@ -29,7 +29,8 @@ const std::vector<const Rule*>& rules() {
       &kNcclWarnings,
       &kWrongResults, &kOom,
       &kPeakSpike, &kRetainedGraph, &kReferenceCycle, &kDuplicateWeights, &kOversizedWorkspace, &kHostPinnedGrowth,
-      &kSlowProducts, &kMemoryBound, &kLowMfu, &kMpiImbalance};
+      &kSlowProducts, &kMemoryBound, &kLowMfu, &kMpiImbalance,
+      &kHostCode};
   return all;
 }
 

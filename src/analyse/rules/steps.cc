@@ -147,6 +147,16 @@ void describe_profiler_overhead(const Measured& m, Finding& f) {
                           format_percent(*f.value, 0));
 }
 
+// Until when collections count: without steps the trace goes on after the loop, and as the program ends, the interpreter
+// collects what it holds.
+int64_t end_of_loop(const Measured& m) {
+  if (m.facts().get<Steps>().marked()) return INT64_MAX;
+  int64_t end = INT64_MIN;
+  for (const PhaseSegment& s : m.facts().get<Phases>().segments)
+    if (static_cast<int>(s.phase) < kPhases && s.phase != Phase::kOther) end = std::max(end, s.end_ns);
+  return end == INT64_MIN ? INT64_MAX : end;
+}
+
 // On the step's thread. `called_only`: calls of gc.collect.
 std::vector<HostId> collections_of(const Measured& m, bool called_only = false) {
   const Trace& trace = m.trace();
@@ -159,8 +169,9 @@ std::vector<HostId> collections_of(const Measured& m, bool called_only = false) 
     if (id.valid() && !(called_only && name == "Python GC")) names.push_back(id);
   }
   if (names.empty()) return all;
+  const int64_t end = end_of_loop(m);
   for (HostId i = trace.threads[thread.value].begin; i < trace.threads[thread.value].end; ++i)
-    if (std::ranges::count(names, trace.host.name[i.value]) > 0) all.push_back(i);
+    if (trace.host.start_ns[i.value] < end && std::ranges::count(names, trace.host.name[i.value]) > 0) all.push_back(i);
   return all;
 }
 
@@ -312,7 +323,8 @@ extern const Rule kPythonGc = {
         "one, whenever enough new objects exist. On many ranks they happen in different steps, and all ranks wait.",
     .computation =
         "Value: share of the measured steps' wall time in collections on the step's thread (\"Python GC\" records of "
-        "torch.profiler with stacks and record_python_gc_info and of profgpu's recorder, and calls of gc.collect). "
+        "torch.profiler with stacks and record_python_gc_info and of profgpu's recorder, and calls of gc.collect); without "
+        "steps, only until the last phase ends. "
         "Cost: replay of the trace without them; without a device, their time. Idle time meanwhile is in no other "
         "finding's cost.",
     .advice = {

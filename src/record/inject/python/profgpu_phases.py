@@ -143,6 +143,8 @@ def start():
         library = None
         return
     library.profgpu_property(b'torch_version', torch_version.encode())
+    if hasattr(os, 'sched_getaffinity'):
+        library.profgpu_property(b'processors', b'%d' % len(os.sched_getaffinity(0)))
     interval_ns = int(os.environ.get('PROFGPU_PYTHON_STACKS_NS') or 0)
     if interval_ns > 0:
         folders = sorted((entry.rstrip('/') + '/' for entry in sys.path if entry), key=len, reverse=True)
@@ -201,6 +203,8 @@ def follow():
 def end():
     """Of Python. A thread that waits for its lock then never gets it."""
     try:
+        if collects in gc.callbacks:  # The interpreter's last collection stops no loop.
+            gc.callbacks.remove(collects)
         if sampled_thread is not None:
             stacks_end()
     except Exception as error:

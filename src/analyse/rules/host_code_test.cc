@@ -1,0 +1,192 @@
+// What findings say of programs whose time goes on the host, without a device.
+#include <gtest/gtest.h>
+
+#include "analyse/rules/rule.h"
+#include "tests/support/hand_trace.h"
+
+namespace profgpu {
+namespace {
+
+Diagnosis host_diagnosis(const Trace& trace) {
+  const Facts facts(trace, {});
+  Evidence evidence;
+  evidence.ranks.push_back(diagnose_rank({0, &facts}, {}));
+  return diagnose(evidence);
+}
+
+const Finding* host_finding(const Diagnosis& d, std::string_view rule) {
+  return first_where(d.findings, [&](const Finding& f) { return f.rule == rule; });
+}
+
+constexpr int64_t kHostSteps = 40, kHostStep_us = 20'000;
+
+/// Steps with 2 ms of training; `work` fills the rest, from 2 to 20 ms.
+template <class Work>
+HandTrace host_loop(Work work) {
+  HandTrace h;
+  for (int64_t i = 0, t = 0; i < kHostSteps; ++i, t += kHostStep_us) {
+    h.range("ProfilerStep#" + std::to_string(i), t, t + kHostStep_us);
+    h.range("forward", t, t + 500).range("backward", t + 500, t + 1'000).range("optimizer", t + 1'000, t + 2'000);
+    work(h, t);
+  }
+  return h;
+}
+
+// In few rows: samples that stay the same are one.
+HandTrace logging_loop(int64_t until) {
+  HandTrace h = host_loop([](HandTrace&, int64_t) {});
+  h.sampled("train.py(40): <module>", 0, kHostSteps * kHostStep_us);
+  for (int64_t i = 0, t = 0; i < kHostSteps; ++i, t += kHostStep_us) {
+    h.sampled("train.py(30): main", t, t + 2'000).sampled("torch/optim/adam.py(5): step", t, t + 2'000);
+    h.sampled("train.py(31): main", t + 2'000, t + until).sampled("train.py(4): log", t + 2'000, t + until);
+    h.sampled("torch/nn/parameter.py(86): __repr__", t + 2'000, t + until);
+    h.sampled(i % 2 ? "torch/_tensor_str.py(155): __init__" : "torch/_tensor_str.py(9): _str", t + 2'000, t + until);
+    h.sampled("train.py(32): main", t + until, t + kHostStep_us);
+    for (int64_t at = t + until; at < t + kHostStep_us; at += 1'000)
+      h.sampled("model_" + std::to_string(at % 7) + ".py(1): f", at, at + 1'000);
+  }
+  return h;
+}
+
+TEST(HostCode, IsTheProgramsFunctionThatCallsALibrary) {
+  const Diagnosis d = host_diagnosis(logging_loop(18'000).build());
+  const Finding* f = host_finding(d, "host-code");
+  ASSERT_NE(f, nullptr);
+  ASSERT_EQ(f->where.size(), 1U);
+  EXPECT_EQ(f->where[0].name, "log");
+  EXPECT_EQ(f->where[0].file, "train.py");
+  EXPECT_EQ(f->where[0].line, 4);
+  EXPECT_NEAR(*f->value, 80, 0.01);
+  EXPECT_EQ(f->cost_ns, kHostSteps * 16'000'000);
+  EXPECT_NE(f->fix.at(0).find("log every 50 to 100 steps"), std::string::npos) << f->fix[0];
+  EXPECT_EQ(d.verdict.kind, VerdictKind::kBottleneck);
+  EXPECT_NE(d.verdict.text.find("log (train.py:4) prints or logs for 80 % of each step."), std::string::npos) << d.verdict.text;
+}
+
+TEST(HostCode, IsSilentAboutALittle) {
+  EXPECT_EQ(host_finding(host_diagnosis(logging_loop(5'000).build()), "host-code"), nullptr);
+}
+
+TEST(HostCode, LeavesTheTimeOfTrainingAlone) {
+  HandTrace h = host_loop([](HandTrace& t, int64_t at) { t.range("forward", at + 2'000, at + kHostStep_us); });
+  for (int64_t t = 0; t < kHostSteps * kHostStep_us; t += 10'000)
+    h.sampled("net_" + std::to_string(t % 3) + ".py(9): forward", t, t + 10'000);
+  EXPECT_EQ(host_finding(host_diagnosis(h.build()), "host-code"), nullptr);
+}
+
+TEST(HostCode, ButNotAnEvaluationInEachStep) {
+  HandTrace h = host_loop([](HandTrace& t, int64_t at) {
+    t.range("forward", at + 3'000, at + kHostStep_us);
+    t.sampled("train.py(30): main", at, at + 2'000).sampled("train.py(31): main", at + 2'000, at + kHostStep_us);
+    t.sampled("train.py(8): validate", at + 2'000, at + kHostStep_us);
+  });
+  const Diagnosis d = host_diagnosis(h.build());
+  const Finding* f = host_finding(d, "host-code");
+  ASSERT_NE(f, nullptr);
+  EXPECT_NE(f->what.find("validate (train.py:8) evaluates the model for 90 %"), std::string::npos) << f->what;
+}
+
+TEST(HostCode, OfASleepIsRecognizedByItsSystemCall) {
+  HandTrace h = host_loop([](HandTrace& t, int64_t at) {
+    t.sampled("train.py(30): main", at, at + 2'000).sampled("train.py(9): on_step_end", at + 2'000, at + kHostStep_us);
+  });
+  Trace trace = h.build();
+  for (int64_t t = 5'000; t < kHostSteps * kHostStep_us; t += kHostStep_us) {
+    ThreadSample s;
+    s.time_ns = t * 1000, s.thread = ThreadId(size_t{0}), s.state = 'S', s.system_call = 230;   // clock_nanosleep
+    trace.thread_samples.push_back(s);
+  }
+  const Diagnosis d = host_diagnosis(trace);
+  const Finding* f = host_finding(d, "host-code");
+  ASSERT_NE(f, nullptr);
+  EXPECT_NE(f->what.find("on_step_end (train.py:9) sleeps for 90 %"), std::string::npos) << f->what;
+}
+
+// As the program ends, the interpreter collects what it holds.
+TEST(PythonGc, IsNoneAfterTheLoop) {
+  const auto requests = [](int64_t collection) {
+    HandTrace h;
+    for (int64_t t = 0; t < 100'000; t += 1'000) h.range("forward", t, t + 300);
+    h.range("Python GC", collection, collection + 90'000);
+    for (int64_t t = collection + 90'000; t < collection + 91'000; t += 500) h.op("aten::add", t, t + 10);
+    return h.build();
+  };
+  EXPECT_EQ(host_finding(host_diagnosis(requests(106'000)), "python-gc"), nullptr);
+  HandTrace inside;
+  inside.range("forward", 0, 300).range("Python GC", 400, 90'000).range("forward", 90'100, 90'400);
+  EXPECT_NE(host_finding(host_diagnosis(inside.build()), "python-gc"), nullptr);
+}
+
+TEST(Recompiles, InEachStepAreNotDoneOnce) {
+  HandTrace h = host_loop([](HandTrace& t, int64_t at) {
+    t.sampled("train.py(30): main", at, at + 2'000).sampled("train.py(31): main", at + 2'000, at + kHostStep_us);
+    t.sampled("torch/_dynamo/convert_frame.py(2102): _compile", at + 3'000, at + kHostStep_us);
+  });
+  const Diagnosis d = host_diagnosis(h.build());
+  const Finding* f = host_finding(d, "recompiles");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->what, "code is compiled again in 40 of 40 steps");
+  EXPECT_EQ(f->cost_ns, (kHostSteps - 1) * 17'000'000);   // The first one is needed.
+  EXPECT_EQ(host_finding(d, "first-use"), nullptr);
+  EXPECT_NE(d.verdict.text.find("Code is compiled again in 40 of 40 steps, which takes 83 % of the time."), std::string::npos)
+      << d.verdict.text;
+}
+
+TEST(FirstUse, WithoutADeviceReturnsInMostSteps) {
+  const Diagnosis d = host_diagnosis(host_loop([](HandTrace& t, int64_t at) {
+                                       t.python("triton/compiler/compiler.py(80): compile", at + 3'000, at + 19'000);
+                                     }).build());
+  const Finding* f = host_finding(d, "first-use");
+  ASSERT_NE(f, nullptr);
+  EXPECT_NE(f->what.find("again and again: in 40 of 40 steps"), std::string::npos) << f->what;
+}
+
+TEST(Verdict, OfOperatorsAloneSaysHowLongNoneRuns) {
+  HandTrace h;
+  for (int64_t t = 0; t < 100'000; t += 10'000)
+    h.op("aten::mm", t, t + 1'000).op("AddmmBackward0", t + 1'000, t + 1'900).op("aten::add_", t + 1'900, t + 2'000);
+  h.op("aten::mm", 100'000, 100'010);
+  const Diagnosis d = host_diagnosis(h.build());
+  EXPECT_NE(d.verdict.text.find("On the host no operator runs for 80 % of the time"), std::string::npos) << d.verdict.text;
+  EXPECT_NE(d.verdict.text.find("To see its lines, use "), std::string::npos) << d.verdict.text;
+}
+
+HandTrace loading_loop() {
+  return host_loop([](HandTrace& t, int64_t at) {
+    t.range("data_loading", at + 2'000, at + kHostStep_us);
+    t.sampled("train.py(30): main", at, at + 2'000).sampled("train.py(31): main", at + 2'000, at + kHostStep_us);
+    t.sampled("torch/utils/data/dataloader.py(7): __next__", at + 2'000, at + kHostStep_us);
+    t.sampled("data.py(6): __getitem__", at + 2'000, at + kHostStep_us);
+    t.sampled("PIL/Image.py(9): resize", at + 2'000, at + kHostStep_us);
+  });
+}
+
+TEST(DataLoadingBound, WithoutADeviceNamesTheLineThatLoads) {
+  const Diagnosis d = host_diagnosis(loading_loop().build());
+  const Finding* f = host_finding(d, "data-loading-bound");
+  ASSERT_NE(f, nullptr);
+  ASSERT_FALSE(f->where.empty());
+  EXPECT_EQ(f->where[0].name, "__getitem__");
+  EXPECT_EQ(f->where[0].line, 6);
+  EXPECT_EQ(host_finding(d, "host-code"), nullptr);   // has its rule
+}
+
+TEST(DataLoadingBound, AdvisesNoMoreWorkersThanProcessors) {
+  Trace trace = loading_loop().build();
+  EXPECT_NE(host_finding(host_diagnosis(trace), "data-loading-bound")->fix.at(0).find("num_workers=4,"), std::string::npos);
+  trace.metadata.emplace_back("processors", "2");
+  EXPECT_NE(host_finding(host_diagnosis(trace), "data-loading-bound")->fix.at(0).find("num_workers=2,"), std::string::npos);
+}
+
+TEST(CheckpointStall, IsSeenByTheFramesOfTorchSave) {
+  const Diagnosis d = host_diagnosis(host_loop([](HandTrace& t, int64_t at) {
+                                       t.python("torch/serialization.py(940): save", at + 4'000, at + 18'000);
+                                       t.python("torch/serialization.py(1183): _save", at + 4'100, at + 17'900);
+                                     }).build());
+  const Finding* f = host_finding(d, "checkpoint-stall");
+  ASSERT_NE(f, nullptr);
+  EXPECT_NEAR(*f->value, 70, 0.01);
+}
+
+}  // namespace
+}  // namespace profgpu
