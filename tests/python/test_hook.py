@@ -463,6 +463,27 @@ def test_a_torch_that_is_another_thing_altogether(tmp_path):
     assert not recordings(tmp_path)
 
 
+INTERRUPTED = """
+import os, signal, torch
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    model(torch.randn(2, 4)).sum().backward()
+    optimizer.step()
+os.kill(os.getpid(), signal.SIGINT)
+"""
+
+
+def test_an_interrupt_ends_the_recording(tmp_path):
+    # Python then kills itself, so that no library is told of the end.
+    (tmp_path / 'rec').mkdir()
+    (tmp_path / 'loop.py').write_text(INTERRUPTED)
+    result = run(tmp_path / 'rec', tmp_path / 'loop.py', code=-2)
+    assert result.stderr.rstrip().endswith('KeyboardInterrupt')
+    recording, = recordings(tmp_path / 'rec')
+    assert recording.ended
+
+
 @pytest.mark.parametrize('more', [{'PROFGPU_PYTHON_HOOK': '0'}, {'PROFGPU_INJECT': '/nowhere.so'}, {'PROFGPU_INJECT': None},
                                   {'PROFGPU_RECORD': None}, {'PROFGPU_RECORD': '/nowhere'}])
 def test_off(more, tmp_path):

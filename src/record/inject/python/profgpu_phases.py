@@ -212,6 +212,16 @@ def end():
     end_last_step()
     write_memory()
     write_operators()
+    end_if_interrupted()
+
+
+def end_if_interrupted():
+    """After an interrupt Python ends itself by a signal, in which no library is closed: the recording ends here."""
+    if library is None or not is_recording:
+        return
+    error = getattr(sys, 'last_type', None) or type(getattr(sys, 'last_exc', None))
+    if issubclass(error, KeyboardInterrupt):
+        ctypes.CDLL(os.environ['PROFGPU_INJECT']).profgpu_end()  # without Python's lock: it waits for a thread
 
 
 def write_operators():
