@@ -136,7 +136,8 @@ std::optional<HostCode> host_code(const Measured& m) {
   inside.add_host_time(thread, subtract(m.measured_time(), unexplained), m.measured_time());
   std::vector<HostCode> all = by_function(outside, inside);
   // A sample lasts until the next one, also beyond what it is of.
-  for (HostCode& code : all) code.ns = std::min(code.ns, total_length(unexplained));
+  for (HostCode& code : all)
+    if (!evaluates(code.place)) code.ns = std::min(code.ns, total_length(unexplained));
   add_evaluations(inside, all);
   const auto most = std::ranges::max_element(all, {}, &HostCode::ns);
   if (most == all.end()) return std::nullopt;
