@@ -57,7 +57,7 @@ bool is_plumbing(string_view file) {
 // Libraries whose functions a program calls for one thing, and of Python's own. Frameworks that run the loop are none:
 // what calls them is the whole program.
 bool is_library(string_view file) {
-  constexpr string_view kPackages[] = {
+  constexpr string_view kLibraries[] = {
       "torch/", "torchvision/", "torchaudio/", "torchmetrics/", "torchtext/", "numpy/", "pandas/", "scipy/", "sklearn/",
       "PIL/", "cv2/", "matplotlib/", "albumentations/", "tqdm/", "wandb/", "tensorboard/", "mlflow/", "h5py/", "pyarrow/",
       "nltk/", "sentencepiece/", "safetensors/", "yaml/", "requests/", "json/", "re/", "logging/", "collections/", "email/",
@@ -72,9 +72,9 @@ bool is_library(string_view file) {
       "subprocess.py", "tarfile.py", "tempfile.py", "textwrap.py", "threading.py", "traceback.py", "typing.py",
       "unicodedata.py", "uuid.py", "warnings.py", "weakref.py", "_weakrefset.py", "zipfile.py"};
   if (contains(file, "-packages/"))
-    return std::ranges::any_of(kPackages, [&](string_view p) { return contains(file, "-packages/" + std::string(p)); });
+    return std::ranges::any_of(kLibraries, [&](string_view p) { return contains(file, "-packages/" + std::string(p)); });
   if (contains(file, "lib/python3") || std::ranges::count(kModules, file) > 0) return true;
-  return std::ranges::any_of(kPackages, [&](string_view p) { return file.starts_with(p); });
+  return std::ranges::any_of(kLibraries, [&](string_view p) { return file.starts_with(p); });
 }
 
 // "<listcomp>" and its kin belong to the function around them.
