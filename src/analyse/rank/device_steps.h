@@ -1,4 +1,4 @@
-// Steps of a trace in which only the devices saw the program's ranges, as PyTorch records them without its CPU activity.
+// Steps of a trace in which only the devices saw the program's ranges, as PyTorch records them without CPU activity.
 //
 // A range on the device begins with the first activity that was launched in it, and ends with the last: the host is
 // ahead of it. A step begins where the launch of that first activity does, if the launch is known, and ends where the
