@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <map>
-#include <unordered_map>
+#include <tuple>
 
 #include "trace/intervals.h"
 
@@ -23,15 +23,49 @@ size_t profiler_window(const Trace& trace, int64_t time) {
   return static_cast<size_t>(std::max<ptrdiff_t>(next - trace.windows.begin() - 1, 0));
 }
 
-// When the activities that begin at these times were launched: the earliest of several.
-std::unordered_map<int64_t, int64_t> launches_of(const Trace& trace, const std::vector<const DeviceRange*>& ranges) {
-  std::unordered_map<int64_t, int64_t> launches;
-  for (const DeviceRange* range : ranges) launches.emplace(range->start_ns, range->start_ns);
+// By how much a range and its first activity may differ, because times are rounded.
+constexpr int64_t kRounded_ns = 10;
+
+// When the first activity of each range was launched; the range's start where the launch is not known.
+std::vector<int64_t> launches_of(const Trace& trace, const std::vector<const DeviceRange*>& ranges) {
+  std::vector<int64_t> launched;
+  for (const DeviceRange* range : ranges) launched.push_back(range->start_ns);
+  const auto start = [](const DeviceRange* range) { return range->start_ns; };
   for (uint32_t i = 0; i < trace.activity.size(); ++i) {
-    const auto at = launches.find(trace.activity.start_ns[i]);
-    if (at != launches.end()) at->second = std::min(at->second, trace.launched_ns(ActivityId(i)));
+    const int64_t time = trace.activity.start_ns[i];
+    auto range = std::ranges::lower_bound(ranges, time - kRounded_ns, {}, start);
+    for (; range != ranges.end() && (*range)->start_ns <= time + kRounded_ns; ++range) {
+      int64_t& first = launched[static_cast<size_t>(range - ranges.begin())];
+      first = std::min(first, trace.launched_ns(ActivityId(i)));
+    }
   }
-  return launches;
+  return launched;
+}
+
+// Some recorders end a range with its first activity.
+bool are_cut_short(const Trace& trace, const std::vector<const DeviceRange*>& ranges) {
+  constexpr int64_t kLeastCovered_pct = 10;
+  Intervals times;
+  for (const DeviceRange* range : ranges) times.push_back({range->start_ns, range->start_ns + range->duration_ns});
+  times = merged(std::move(times));
+  int64_t covered = 0, all = 0;
+  for (uint32_t i = 0; i < trace.activity.size() && !times.empty(); ++i) {
+    const Interval time = trace.activity.interval(ActivityId(i));
+    if (time.start < times.front().start) continue;
+    all += time.length() / 100;
+    if (contains(times, time.start)) covered += time.length();
+  }
+  return covered < kLeastCovered_pct * all;
+}
+
+// The last call in a window that launches anything; INT64_MIN: none is known.
+std::vector<int64_t> last_launches(const Trace& trace) {
+  std::vector<int64_t> last(std::max<size_t>(trace.windows.size(), 1), INT64_MIN);
+  for (const HostId call : trace.launching) {
+    int64_t& of_window = last[profiler_window(trace, trace.host.start_ns[call.value])];
+    of_window = std::max(of_window, trace.host.end_ns(call));
+  }
+  return last;
 }
 
 // Ranges of several streams are one if they have one number; without numbers, if they overlap and the stream has seen
@@ -87,17 +121,24 @@ std::vector<DeviceStep> device_steps(const Trace& trace, const std::vector<bool>
   std::vector<const DeviceRange*> ranges;
   for (const DeviceRange& range : trace.device_ranges)
     if (named[range.name.value] && range.duration_ns > 0) ranges.push_back(&range);
-  const bool without_break = follow == DeviceRanges::kWithoutBreak;
-  const auto launches = launches_of(trace, ranges);
+  if (ranges.empty()) return {};
+  const bool numbered = follow == DeviceRanges::kWithoutBreak;
+  const bool without_break = numbered || are_cut_short(trace, ranges);
+  const std::vector<int64_t> launched = launches_of(trace, ranges), last = last_launches(trace);
   SeenRanges all(trace);
-  for (const DeviceRange* range : ranges) all.add(*range, launches.at(range->start_ns), without_break);
+  for (size_t i = 0; i < ranges.size(); ++i) all.add(*ranges[i], launched[i], numbered);
   const std::vector<Seen> seen = all.outermost();
   std::vector<DeviceStep> steps;
   for (size_t i = 0; i < seen.size(); ++i) {
-    int64_t end = seen[i].time.end;
-    if (i + 1 < seen.size() && seen[i + 1].window == seen[i].window)
+    const Seen& s = seen[i];
+    int64_t end = s.time.end;
+    if (i + 1 < seen.size() && seen[i + 1].window == s.window)
       end = without_break ? seen[i + 1].begin : std::min(end, seen[i + 1].begin);
-    if (end > seen[i].begin) steps.push_back({seen[i].name, {seen[i].begin, end}});
+    else if (without_break && s.begin < s.time.start && last[s.window] > s.begin)   // the host is ahead
+      end = last[s.window];
+    else if (without_break && s.window < trace.windows.size())
+      end = std::max(end, trace.windows[s.window].end);
+    if (end > s.begin) steps.push_back({s.name, {s.begin, end}});
   }
   return steps;
 }

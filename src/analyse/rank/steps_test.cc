@@ -121,7 +121,7 @@ TEST(StepsTest, DevicesRangesBeginWhereTheirFirstLaunchDoes) {
   HandTrace t;
   for (int64_t i = 0; i < 4; ++i) {
     const int64_t host = 100 * i, device = 1000 * i + 500;
-    t.device_range("ProfilerStep#" + std::to_string(i), device, device + 900);
+    t.device_range("ProfilerStep#" + std::to_string(i), device, device + (i == 2 ? 40 : 900));   // cut short
     t.kernel("a", host + 10, host + 15, device, device + 400).kernel("b", host + 50, host + 55, device + 410, device + 900);
   }
   const Trace trace = t.build();
@@ -130,6 +130,8 @@ TEST(StepsTest, DevicesRangesBeginWhereTheirFirstLaunchDoes) {
   const std::vector<Step>& steps = facts.get<Steps>().steps;
   EXPECT_EQ(steps[1].duration_ns, 100'000);
   EXPECT_EQ(steps[1].elapsed.end, 2'400'000) << "the work that it launched";
+  EXPECT_EQ(steps[2].duration_ns, 100'000);
+  EXPECT_EQ(steps[3].duration_ns, 45'000) << "to the last launch";
 }
 
 constexpr std::string_view kDecode = "execute_16_context_0(sq0sk0)_generation_16(sq16sk8209)";
@@ -153,6 +155,21 @@ TEST(StepsTest, AnEnginesStepsOfOneNameStayApart) {
     ASSERT_EQ(steps.of_engine.size(), 5U);
     EXPECT_TRUE(steps.of_engine[1].measured);
   }
+}
+
+// A recorder that ends each range with its first activity tells where steps begin, not where they end.
+TEST(StepsTest, RangesThatAreCutShortEndWhereTheNextBegins) {
+  HandTrace t;
+  for (int64_t i = 0; i < 4; ++i) {
+    t.device_range(kDecode, 1000 * i, 1000 * i + 10).orphan("a", 1000 * i, 1000 * i + 10);
+    t.orphan("b", 1000 * i + 20, 1000 * i + 900);
+  }
+  const Trace trace = t.build();
+  const Facts facts(trace, {});
+  const std::vector<Step>& steps = facts.get<Steps>().steps;
+  ASSERT_EQ(steps.size(), 4U);
+  EXPECT_EQ(steps[1].duration_ns, 1'000'000);
+  EXPECT_EQ(steps[3].duration_ns, 900'000);
 }
 
 TEST(StepsTest, DraftsSeenByTheDeviceBelongToTheirRound) {

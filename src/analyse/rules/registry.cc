@@ -24,8 +24,8 @@ const std::vector<const Rule*>& rules() {
       &kSmallBatch, &kExposedCopies, &kLateCopy, &kRedundantSyncCopies, &kLayoutCopies, &kMisalignedGemm,
       &profgpu::kGraphBreaks,   // Framework has a kGraphBreaks, too
       &kRecompiles, &kEagerInference, &kPythonGc, &kRunFailure,
-      &kLossNotFinite, &kSkippedSteps, &kPipelineBubble, &kOptimizerOffload, &kCacheFull, &kRejectedDrafts, &kSlowTransport,
-      &kSlowPairs,
+      &kLossNotFinite, &kSkippedSteps, &kPipelineBubble, &kOptimizerOffload, &kCacheFull, &kRejectedDrafts,
+      &kSlowTransport, &kSlowPairs,
       &kNcclWarnings,
       &kWrongResults, &kOom,
       &kPeakSpike, &kRetainedGraph, &kReferenceCycle, &kDuplicateWeights, &kOversizedWorkspace, &kHostPinnedGrowth,

@@ -33,7 +33,8 @@ void describe_slow_pairs(const LogReport& log, Finding& f) {
   const std::string figures = fmt::format("{} {}, where {} is usual", format_number(worst.value), test.unit,
                                           format_number(worst.usual));
   const bool latency = test.unit == "ns", one = !common.empty() || worst.from == worst.to;
-  const std::string who = !common.empty() ? common : worst.from == worst.to ? worst.from : worst.from + " and " + worst.to;
+  std::string who = common;
+  if (common.empty()) who = worst.from == worst.to ? worst.from : worst.from + " and " + worst.to;
   if (one) f.what = fmt::format("{} {} {}", who, latency ? "answers after" : "copies at", figures);
   else f.what = fmt::format("{} {} {}", who, latency ? "answer each other after" : "copy at", figures);
   f.why = "The test copies between one pair at a time, and its peers are much faster. A collective is as fast as its slowest "

@@ -5,8 +5,8 @@
 namespace profgpu {
 
 extern const Importer kSamples, kRecording, kRocpd, kNsight, kNsightReport, kNsightCompute, kRocprofJson, kRocprofCsv,
-    kRocprofV1Json, kExecutionTrace, kFlightRecorder, kTorchSnapshot, kTorchMemoryTimeline, kNcclTestsJson, kNvbandwidthJson,
-    kTrainingLog,
+    kRocprofV1Json, kExecutionTrace, kFlightRecorder, kTorchSnapshot, kTorchMemoryTimeline, kNcclTestsJson,
+    kNvbandwidthJson, kTrainingLog,
     kXlaJson, kXplane, kProton, kProtonTrace, kSpeedscope, kVizTracer, kKineto;
 
 // The reader of snapshots claims every pickle, so that one which would run code is refused by name. Kineto's takes all

@@ -57,11 +57,10 @@ class Bars : public LogReading {
 
   // "8.3.223 🚀 Python-3.12.3 …"
   void read_version(std::string_view text) {
-    std::string_view rest;
-    const auto major = leading_integer(text, &rest);
-    const auto minor = major && rest.starts_with('.') ? leading_integer(rest.substr(1), &rest) : std::nullopt;
-    const auto patch = minor && rest.starts_with('.') ? leading_integer(rest.substr(1)) : std::nullopt;
-    if (patch) gib_ = std::tuple(*major, *minor, *patch) >= std::tuple(8, 3, 76);
+    const std::vector<std::string_view> parts = pieces_of(text.substr(0, text.find(' ')), '.');
+    if (parts.size() < 3) return;
+    const auto major = leading_integer(parts[0]), minor = leading_integer(parts[1]), patch = leading_integer(parts[2]);
+    if (major && minor && patch) gib_ = std::tuple(*major, *minor, *patch) >= std::tuple(8, 3, 76);
   }
 
   // "1/300  6.5G …": each value once. A number takes its "G" as 1e9.
