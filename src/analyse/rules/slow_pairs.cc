@@ -37,8 +37,8 @@ void describe_slow_pairs(const LogReport& log, Finding& f) {
   if (common.empty()) who = worst.from == worst.to ? worst.from : worst.from + " and " + worst.to;
   if (one) f.what = fmt::format("{} {} {}", who, latency ? "answers after" : "copies at", figures);
   else f.what = fmt::format("{} {} {}", who, latency ? "answer each other after" : "copy at", figures);
-  f.why = "The test copies between one pair at a time, and its peers are much faster. A collective is as fast as its slowest "
-          "link.";
+  f.why = "The test copies between one pair at a time, and its peers are much faster. A collective is as fast as its "
+          "slowest link.";
   f.fix = {"nvidia-smi topo -m: pairs with other links (PIX, SYS instead of NV#) are slower by design",
            "nvidia-smi nvlink -s and -e: links that are down, or have errors; nvidia-smi -q -d PCIE: the link's "
            "generation and width against their maximum",
