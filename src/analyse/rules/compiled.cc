@@ -143,7 +143,8 @@ void describe_recompiles(const Measured& m, Finding& f) {
     const std::string pct = format_percent(*f.cost_pct, 0);
     f.verdict = in_steps ? fmt::format("Code is compiled again in {} of {} steps, which takes {} of the time.", steps,
                                        m.steps(), pct)
-                         : fmt::format("One function was compiled {:.0f} times, which takes {} of the time.", *f.value, pct);
+                         : fmt::format("One function was compiled {:.0f} times, which takes {} of the time.",
+                                       *f.value, pct);
   }
   f.why = "Each new shape, dtype or Python value that its guards fix compiles it again, until the limit is reached and "
           "it runs in eager mode.";

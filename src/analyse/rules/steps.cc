@@ -147,8 +147,8 @@ void describe_profiler_overhead(const Measured& m, Finding& f) {
                           format_percent(*f.value, 0));
 }
 
-// Until when collections count: without steps the trace goes on after the loop, and as the program ends, the interpreter
-// collects what it holds.
+// Until when collections count: without steps the trace goes on after the loop, and as the program ends, the
+// interpreter collects what it holds.
 int64_t end_of_loop(const Measured& m) {
   if (m.facts().get<Steps>().marked()) return INT64_MAX;
   int64_t end = INT64_MIN;
