@@ -175,7 +175,20 @@ void set_engine_steps(const std::vector<EngineRange>& of_engine, std::vector<Ste
   }
 }
 
-// Steps with a backward pass or an optimizer train; if there are any, the others evaluate.
+// Steps in which an operator begins.
+std::vector<bool> with_operators(const Trace& trace, const std::vector<Step>& steps) {
+  std::vector<bool> with(steps.size());
+  for (uint32_t i = 0; i < trace.host.size(); ++i) {
+    if (trace.host.kind[i] != HostKind::kOp) continue;
+    const int64_t time = trace.host.start_ns[i];
+    const auto next = std::ranges::upper_bound(steps, time, {}, &Step::start_ns);
+    if (next != steps.begin() && time < std::prev(next)->interval().end) with[next - steps.begin() - 1] = true;
+  }
+  return with;
+}
+
+// Steps with a backward pass or an optimizer train; if there are any, the others evaluate, unless they are as empty as the
+// one that torch.profiler begins when it stops.
 void set_training_kinds(const Facts& facts, std::vector<Step>& steps) {
   const Trace& trace = facts.trace();
   const Names& names = facts.get<Names>();
@@ -185,14 +198,16 @@ void set_training_kinds(const Facts& facts, std::vector<Step>& steps) {
         names.autograd[name] || (names.phase[name] == Phase::kOptimizer && trace.host.kind[i] != HostKind::kPython))
       times.push_back(trace.host.start_ns[i]);
   radix_sort(times);
+  const auto is_unknown = [](const Step& s) { return s.batch.kind == StepKind::kUnknown; };
   for (Step& s : steps) {
     const auto next = std::lower_bound(times.begin(), times.end(), s.start_ns);
-    if (s.batch.kind == StepKind::kUnknown && next != times.end() && *next < s.interval().end)
-      s.batch.kind = StepKind::kTrain;
+    if (is_unknown(s) && next != times.end() && *next < s.interval().end) s.batch.kind = StepKind::kTrain;
   }
-  if (std::ranges::none_of(steps, [](const Step& s) { return s.batch.kind == StepKind::kTrain; })) return;
-  for (Step& s : steps)
-    if (s.batch.kind == StepKind::kUnknown) s.batch.kind = StepKind::kEval;
+  const bool trains = std::ranges::any_of(steps, [](const Step& s) { return s.batch.kind == StepKind::kTrain; });
+  if (!trains || std::ranges::none_of(steps, is_unknown)) return;
+  const std::vector<bool> with = with_operators(trace, steps);
+  for (size_t i = 0; i < steps.size(); ++i)
+    if (is_unknown(steps[i]) && with[i]) steps[i].batch.kind = StepKind::kEval;
 }
 
 // Of "[step 12/500]", "[step 12".

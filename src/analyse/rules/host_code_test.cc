@@ -150,6 +150,15 @@ TEST(Verdict, OfOperatorsAloneSaysHowLongNoneRuns) {
   EXPECT_NE(d.verdict.text.find("To see its lines, use "), std::string::npos) << d.verdict.text;
 }
 
+TEST(Verdict, ASmallRangeIsNotWhereMostTimeGoes) {
+  HandTrace h;
+  for (int64_t t = 0; t < 100'000; t += 10'000)
+    h.op("aten::mm", t, t + 1'000).range("Optimizer.step#Adam.step", t + 1'000, t + 1'500);
+  h.op("aten::mm", 100'000, 100'010);
+  const Diagnosis d = host_diagnosis(h.build());
+  EXPECT_NE(d.verdict.text.find("no operator runs for 90 % of the time"), std::string::npos) << d.verdict.text;
+}
+
 HandTrace loading_loop() {
   return host_loop([](HandTrace& t, int64_t at) {
     t.range("data_loading", at + 2'000, at + kHostStep_us);

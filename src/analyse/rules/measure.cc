@@ -233,15 +233,18 @@ std::string largest_part(const Measured& m) {
   return fmt::format("most {}time goes into {} ({})", m.has_device() ? "GPU " : "", words, format_percent(pct, 0));
 }
 
-// Of a host without recorded lines. An operator that takes less than the largest part is not where most time goes.
+// Of a host without recorded lines. An operator that takes less than the largest part is not where most time goes, nor
+// is a range where most of the time no operator runs.
 void say_where_operators_do_not(const Measured& m, RankMeasure& out) {
   constexpr double kMostPct = 50;
-  if (out.host_places.empty() || !out.host_places.front().file.empty() || out.host_places.front().is_range) return;
+  if (out.host_places.empty() || !out.host_places.front().file.empty()) return;
   const auto& ns = m.facts().get<Phases>().measured_wall_ns;
   const double without_pct = no_operator_pct(m).value_or(0);
-  if (without_pct < kMostPct && 2 * out.host_places.front().ns >= *std::ranges::max_element(ns)) return;
+  const bool explained = 2 * out.host_places.front().ns >= *std::ranges::max_element(ns);
+  const bool mostly_without = without_pct >= kMostPct;
+  if (out.host_places.front().is_range ? explained || !mostly_without : explained && !mostly_without) return;
   out.host_places.clear();
-  if (without_pct < kMostPct) return;
+  if (!mostly_without) return;
   out.mostly = fmt::format("no operator runs for {} of the time: it goes into Python or other code between the operators",
                            format_percent(without_pct, 0));
   if (!out.python_frames)

@@ -15,7 +15,7 @@ namespace profgpu {
 namespace {
 
 constexpr size_t kResamples = 4000, kLeastResamples = 400;
-constexpr size_t kMostDraws = 40'000'000;   // about a second: many steps, whose interval is narrow, need fewer resamples
+constexpr size_t kMostDraws = 40'000'000;   // about a second: many steps, whose interval is narrow, need fewer
 constexpr double kWidest = 10;   // of an interval's ends, one to the other: a wider one tells nothing
 
 // splitmix64: the same numbers with every library.
