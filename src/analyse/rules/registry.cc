@@ -10,7 +10,7 @@ extern const Rule kLowGpuUtilization, kDataLoadingBound, kHostBoundLaunches, kDe
     kLateCopy, kRedundantSyncCopies, kLayoutCopies, kMisalignedGemm, kGraphBreaks, kRecompiles, kEagerInference,
     kPythonGc, kRunFailure, kLossNotFinite, kSkippedSteps, kPipelineBubble, kOptimizerOffload, kCacheFull,
     kRejectedDrafts, kSlowTransport, kSlowPairs, kNcclWarnings,
-    kWrongResults, kOom, kPeakSpike, kRetainedGraph, kReferenceCycle, kDuplicateWeights, kOversizedWorkspace,
+    kWrongResults, kMemoryRanOut, kPeakSpike, kRetainedGraph, kReferenceCycle, kDuplicateWeights, kOversizedWorkspace,
     kHostPinnedGrowth,
     kSlowProducts, kMemoryBound, kLowMfu, kMpiImbalance, kHostCode;
 
@@ -27,7 +27,7 @@ const std::vector<const Rule*>& rules() {
       &kLossNotFinite, &kSkippedSteps, &kPipelineBubble, &kOptimizerOffload, &kCacheFull, &kRejectedDrafts,
       &kSlowTransport, &kSlowPairs,
       &kNcclWarnings,
-      &kWrongResults, &kOom,
+      &kWrongResults, &kMemoryRanOut,
       &kPeakSpike, &kRetainedGraph, &kReferenceCycle, &kDuplicateWeights, &kOversizedWorkspace, &kHostPinnedGrowth,
       &kSlowProducts, &kMemoryBound, &kLowMfu, &kMpiImbalance,
       &kHostCode};

@@ -270,7 +270,7 @@ void describe_pinned_growth(const Measured& m, Finding& f) {
 
 }  // namespace
 
-extern const Rule kOom = {
+extern const Rule kMemoryRanOut = {
     .id = "oom",
     .summary = "an allocation of device memory fails",
     .unit = "GiB",
