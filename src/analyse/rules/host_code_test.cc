@@ -1,22 +1,11 @@
 // What findings say of programs whose time goes on the host, without a device.
 #include <gtest/gtest.h>
 
-#include "analyse/rules/rule.h"
+#include "tests/support/diagnosed.h"
 #include "tests/support/hand_trace.h"
 
 namespace profgpu {
 namespace {
-
-Diagnosis host_diagnosis(const Trace& trace) {
-  const Facts facts(trace, {});
-  Evidence evidence;
-  evidence.ranks.push_back(diagnose_rank({0, &facts}, {}));
-  return diagnose(evidence);
-}
-
-const Finding* host_finding(const Diagnosis& d, std::string_view rule) {
-  return first_where(d.findings, [&](const Finding& f) { return f.rule == rule; });
-}
 
 constexpr int64_t kHostSteps = 40, kHostStep_us = 20'000;
 
@@ -49,8 +38,8 @@ HandTrace logging_loop(int64_t until) {
 }
 
 TEST(HostCode, IsTheProgramsFunctionThatCallsALibrary) {
-  const Diagnosis d = host_diagnosis(logging_loop(18'000).build());
-  const Finding* f = host_finding(d, "host-code");
+  const Diagnosis d = diagnosed(logging_loop(18'000).build());
+  const Finding* f = finding(d.findings, "host-code");
   ASSERT_NE(f, nullptr);
   ASSERT_EQ(f->where.size(), 1U);
   EXPECT_EQ(f->where[0].name, "log");
@@ -64,14 +53,14 @@ TEST(HostCode, IsTheProgramsFunctionThatCallsALibrary) {
 }
 
 TEST(HostCode, IsSilentAboutALittle) {
-  EXPECT_EQ(host_finding(host_diagnosis(logging_loop(5'000).build()), "host-code"), nullptr);
+  EXPECT_EQ(finding(diagnosed(logging_loop(5'000).build()).findings, "host-code"), nullptr);
 }
 
 TEST(HostCode, LeavesTheTimeOfTrainingAlone) {
   HandTrace h = host_loop([](HandTrace& t, int64_t at) { t.range("forward", at + 2'000, at + kHostStep_us); });
   for (int64_t t = 0; t < kHostSteps * kHostStep_us; t += 10'000)
     h.sampled("net_" + std::to_string(t % 3) + ".py(9): forward", t, t + 10'000);
-  EXPECT_EQ(host_finding(host_diagnosis(h.build()), "host-code"), nullptr);
+  EXPECT_EQ(finding(diagnosed(h.build()).findings, "host-code"), nullptr);
 }
 
 TEST(HostCode, ButNotAnEvaluationInEachStep) {
@@ -80,8 +69,8 @@ TEST(HostCode, ButNotAnEvaluationInEachStep) {
     t.sampled("train.py(30): main", at, at + 2'000).sampled("train.py(31): main", at + 2'000, at + kHostStep_us);
     t.sampled("train.py(8): validate", at + 2'000, at + kHostStep_us);
   });
-  const Diagnosis d = host_diagnosis(h.build());
-  const Finding* f = host_finding(d, "host-code");
+  const Diagnosis d = diagnosed(h.build());
+  const Finding* f = finding(d.findings, "host-code");
   ASSERT_NE(f, nullptr);
   EXPECT_NE(f->what.find("validate (train.py:8) evaluates the model for 90 %"), std::string::npos) << f->what;
 }
@@ -96,8 +85,8 @@ TEST(HostCode, OfASleepIsRecognizedByItsSystemCall) {
     s.time_ns = t * 1000, s.thread = ThreadId(size_t{0}), s.state = 'S', s.system_call = 230;   // clock_nanosleep
     trace.thread_samples.push_back(s);
   }
-  const Diagnosis d = host_diagnosis(trace);
-  const Finding* f = host_finding(d, "host-code");
+  const Diagnosis d = diagnosed(trace);
+  const Finding* f = finding(d.findings, "host-code");
   ASSERT_NE(f, nullptr);
   EXPECT_NE(f->what.find("on_step_end (train.py:9) sleeps for 90 %"), std::string::npos) << f->what;
 }
@@ -110,10 +99,10 @@ TEST(PythonGc, IsNoneAfterTheLoop) {
     h.range("Python GC", collection, collection + 90'000);
     return h.build();
   };
-  EXPECT_EQ(host_finding(host_diagnosis(requests(106'000)), "python-gc"), nullptr);
+  EXPECT_EQ(finding(diagnosed(requests(106'000)).findings, "python-gc"), nullptr);
   HandTrace inside;
   inside.range("forward", 0, 300).range("Python GC", 400, 90'000).range("forward", 90'100, 90'400);
-  EXPECT_NE(host_finding(host_diagnosis(inside.build()), "python-gc"), nullptr);
+  EXPECT_NE(finding(diagnosed(inside.build()).findings, "python-gc"), nullptr);
 }
 
 TEST(Recompiles, InEachStepAreNotDoneOnce) {
@@ -121,21 +110,21 @@ TEST(Recompiles, InEachStepAreNotDoneOnce) {
     t.sampled("train.py(30): main", at, at + 2'000).sampled("train.py(31): main", at + 2'000, at + kHostStep_us);
     t.sampled("torch/_dynamo/convert_frame.py(2102): _compile", at + 3'000, at + kHostStep_us);
   });
-  const Diagnosis d = host_diagnosis(h.build());
-  const Finding* f = host_finding(d, "recompiles");
+  const Diagnosis d = diagnosed(h.build());
+  const Finding* f = finding(d.findings, "recompiles");
   ASSERT_NE(f, nullptr);
   EXPECT_EQ(f->what, "code is compiled again in 40 of 40 steps");
   EXPECT_EQ(f->cost_ns, (kHostSteps - 1) * 17'000'000);   // The first one is needed.
-  EXPECT_EQ(host_finding(d, "first-use"), nullptr);
+  EXPECT_EQ(finding(d.findings, "first-use"), nullptr);
   EXPECT_NE(d.verdict.text.find("Code is compiled again in 40 of 40 steps, which takes 83 % of the time."), std::string::npos)
       << d.verdict.text;
 }
 
 TEST(FirstUse, WithoutADeviceReturnsInMostSteps) {
-  const Diagnosis d = host_diagnosis(host_loop([](HandTrace& t, int64_t at) {
+  const Diagnosis d = diagnosed(host_loop([](HandTrace& t, int64_t at) {
                                        t.python("triton/compiler/compiler.py(80): compile", at + 3'000, at + 19'000);
                                      }).build());
-  const Finding* f = host_finding(d, "first-use");
+  const Finding* f = finding(d.findings, "first-use");
   ASSERT_NE(f, nullptr);
   EXPECT_NE(f->what.find("again and again: in 40 of 40 steps"), std::string::npos) << f->what;
 }
@@ -145,7 +134,7 @@ TEST(Verdict, OfOperatorsAloneSaysHowLongNoneRuns) {
   for (int64_t t = 0; t < 100'000; t += 10'000)
     h.op("aten::mm", t, t + 1'000).op("AddmmBackward0", t + 1'000, t + 1'900).op("aten::add_", t + 1'900, t + 2'000);
   h.op("aten::mm", 100'000, 100'010);
-  const Diagnosis d = host_diagnosis(h.build());
+  const Diagnosis d = diagnosed(h.build());
   EXPECT_NE(d.verdict.text.find("On the host no operator runs for 80 % of the time"), std::string::npos) << d.verdict.text;
   EXPECT_NE(d.verdict.text.find("To see its lines, use "), std::string::npos) << d.verdict.text;
 }
@@ -155,7 +144,7 @@ TEST(Verdict, ASmallRangeIsNotWhereMostTimeGoes) {
   for (int64_t t = 0; t < 100'000; t += 10'000)
     h.op("aten::mm", t, t + 1'000).range("Optimizer.step#Adam.step", t + 1'000, t + 1'500);
   h.op("aten::mm", 100'000, 100'010);
-  const Diagnosis d = host_diagnosis(h.build());
+  const Diagnosis d = diagnosed(h.build());
   EXPECT_NE(d.verdict.text.find("no operator runs for 90 % of the time"), std::string::npos) << d.verdict.text;
 }
 
@@ -170,28 +159,28 @@ HandTrace loading_loop() {
 }
 
 TEST(DataLoadingBound, WithoutADeviceNamesTheLineThatLoads) {
-  const Diagnosis d = host_diagnosis(loading_loop().build());
-  const Finding* f = host_finding(d, "data-loading-bound");
+  const Diagnosis d = diagnosed(loading_loop().build());
+  const Finding* f = finding(d.findings, "data-loading-bound");
   ASSERT_NE(f, nullptr);
   ASSERT_FALSE(f->where.empty());
   EXPECT_EQ(f->where[0].name, "__getitem__");
   EXPECT_EQ(f->where[0].line, 6);
-  EXPECT_EQ(host_finding(d, "host-code"), nullptr);   // has its rule
+  EXPECT_EQ(finding(d.findings, "host-code"), nullptr);   // has its rule
 }
 
 TEST(DataLoadingBound, AdvisesNoMoreWorkersThanProcessors) {
   Trace trace = loading_loop().build();
-  EXPECT_NE(host_finding(host_diagnosis(trace), "data-loading-bound")->fix.at(0).find("num_workers=4,"), std::string::npos);
+  EXPECT_NE(finding(diagnosed(trace).findings, "data-loading-bound")->fix.at(0).find("num_workers=4,"), std::string::npos);
   trace.metadata.emplace_back("processors", "2");
-  EXPECT_NE(host_finding(host_diagnosis(trace), "data-loading-bound")->fix.at(0).find("num_workers=2,"), std::string::npos);
+  EXPECT_NE(finding(diagnosed(trace).findings, "data-loading-bound")->fix.at(0).find("num_workers=2,"), std::string::npos);
 }
 
 TEST(CheckpointStall, IsSeenByTheFramesOfTorchSave) {
-  const Diagnosis d = host_diagnosis(host_loop([](HandTrace& t, int64_t at) {
+  const Diagnosis d = diagnosed(host_loop([](HandTrace& t, int64_t at) {
                                        t.python("torch/serialization.py(940): save", at + 4'000, at + 18'000);
                                        t.python("torch/serialization.py(1183): _save", at + 4'100, at + 17'900);
                                      }).build());
-  const Finding* f = host_finding(d, "checkpoint-stall");
+  const Finding* f = finding(d.findings, "checkpoint-stall");
   ASSERT_NE(f, nullptr);
   EXPECT_NEAR(*f->value, 70, 0.01);
 }

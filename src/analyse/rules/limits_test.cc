@@ -59,7 +59,7 @@ TEST(SlowProducts, CostIsUnknownIfTheTraceHasNoWaits) {
         .shaped_op("aten::mm", t + 10, t + 20, "[[4096, 2048], [2048, 4096]]", "[\"c10::BFloat16\", \"c10::BFloat16\"]")
         .kernel(kGemm, t + 11, t + 12, t + 30, t + 930);
   const std::vector<Finding> findings = findings_of(hand, kHundred);
-  const Finding* f = found(findings, "slow-products");
+  const Finding* f = finding(findings, "slow-products");
   ASSERT_NE(f, nullptr);
   EXPECT_FALSE(f->cost_ns);
   EXPECT_EQ(f->why.find("saves nothing"), std::string::npos) << f->why;
