@@ -187,8 +187,8 @@ std::vector<bool> with_operators(const Trace& trace, const std::vector<Step>& st
   return with;
 }
 
-// Steps with a backward pass or an optimizer train; if there are any, the others evaluate, unless they are as empty as the
-// one that torch.profiler begins when it stops.
+// Steps with a backward pass or an optimizer train; if there are any, the others evaluate, unless they are as empty as
+// the one that torch.profiler begins when it stops.
 void set_training_kinds(const Facts& facts, std::vector<Step>& steps) {
   const Trace& trace = facts.trace();
   const Names& names = facts.get<Names>();
