@@ -19,7 +19,8 @@ constexpr size_t kAllPlaces = 1000;
 /// What a function does, by its own name or by what it calls, and how to make that cheaper.
 struct HostTask {
   std::string_view what;
-  std::vector<std::string_view> own, calls;   // parts of lower-case names
+  std::vector<std::string_view> own;     // words of a name, or how long ones begin
+  std::vector<std::string_view> calls;   // parts of lower-case names
   std::vector<std::string_view> fixes;
 };
 
@@ -39,7 +40,7 @@ const std::vector<HostTask>& host_tasks() {
         "copy into tensors that exist: torch._foreach_copy_(saved, current), and for an average torch._foreach_lerp_ or "
         "torch.optim.swa_utils.AveragedModel"}},
       {"prints or logs",
-       {"log", "print", "report"},
+       {"log", "logs", "logger", "logging", "print", "report"},
        {"_tensor_str.py(", "__repr__", "__str__", "__format__", "function print>", "logging/", "tqdm/", "wandb/",
         "tensorboard/"},
        {"log every 50 to 100 steps, and only numbers; printing a tensor formats each of its values",
@@ -68,6 +69,19 @@ const std::vector<HostTask>& host_tasks() {
         "in training, prepare inputs in the data set or in collate_fn, so that DataLoader workers (num_workers=…) do it beside "
         "the loop"}}};
   return all;
+}
+
+// "log_metrics" logs, "compute_logits" does not.
+bool is_named_for(const HostTask& task, std::string_view lower_name) {
+  constexpr size_t kLongWord = 5;
+  for (size_t begin = 0; begin <= lower_name.size();) {
+    const size_t end = std::min(lower_name.find_first_of("_.<>", begin), lower_name.size());
+    const std::string_view word = lower_name.substr(begin, end - begin);
+    for (const std::string_view own : task.own)
+      if (word == own || (own.size() >= kLongWord && word.starts_with(own))) return true;
+    begin = end + 1;
+  }
+  return false;
 }
 
 bool evaluates(const Place& place) {
@@ -177,8 +191,8 @@ const HostTask* task_of(const Measured& m, const HostCode& code) {
   };
   if (sleeps(m, code) || calls(kSleeping)) return &kSleeping;
   if (const HostTask* task = first_where(host_tasks(), calls)) return task;
-  if (contains_any(name, kSleeping.own)) return &kSleeping;
-  return first_where(host_tasks(), [&](const HostTask& task) { return contains_any(name, task.own); });
+  if (is_named_for(kSleeping, name)) return &kSleeping;
+  return first_where(host_tasks(), [&](const HostTask& task) { return is_named_for(task, name); });
 }
 
 void describe_host_code(const Measured& m, Finding& f) {

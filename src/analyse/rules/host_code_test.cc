@@ -52,6 +52,20 @@ TEST(HostCode, IsTheProgramsFunctionThatCallsALibrary) {
   EXPECT_NE(d.verdict.text.find("log (train.py:4) prints or logs for 80 % of each step."), std::string::npos) << d.verdict.text;
 }
 
+TEST(HostCode, IsNamedByWords) {
+  const auto said_of = [](const std::string& function) {
+    HandTrace h = host_loop([&](HandTrace& t, int64_t at) {
+      t.sampled("train.py(31): main", at + 2'000, at + 18'000).sampled("train.py(4): " + function, at + 2'000, at + 18'000);
+    });
+    const Diagnosis d = diagnosed(h.build());
+    const Finding* f = finding(d.findings, "host-code");
+    return f == nullptr ? "" : f->what;
+  };
+  EXPECT_EQ(said_of("log_metrics"), "log_metrics (train.py:4) prints or logs for 80 % of the step");
+  EXPECT_EQ(said_of("compute_logits"), "compute_logits (train.py:4) takes 80 % of the step");
+  EXPECT_EQ(said_of("tokenize_batch"), "tokenize_batch (train.py:4) tokenizes or parses text for 80 % of the step");
+}
+
 TEST(HostCode, IsSilentAboutALittle) {
   EXPECT_EQ(finding(diagnosed(logging_loop(5'000).build()).findings, "host-code"), nullptr);
 }
