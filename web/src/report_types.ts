@@ -249,6 +249,15 @@ export interface LogThroughput {
   tflops: number | null;
   mfu_pct: number | null;
 }
+export interface LogUntimed {
+  lines: number;
+  last_step: number;
+  samples_per_s: number | null;
+  tokens_per_s: number | null;
+  device_tokens_per_s: number | null;
+  tflops: number | null;
+  mfu_pct: number | null;
+}
 export interface LogPhaseRow {
   name: string;
   mean_ns: number;
@@ -353,6 +362,31 @@ export interface LinkRow {
   wrong: number | null;
   measurements: number;
 }
+export interface CopyRow {
+  test: string;
+  description: string;
+  unit: string;
+  rows: number;
+  columns: number;
+  pairs: number;
+  sum: number | null;
+  min: number | null;
+  median: number | null;
+  max: number | null;
+}
+export interface SlowPair {
+  test: string;
+  from: string;
+  to: string;
+  value: number;
+  usual: number;
+}
+export interface CopyCell {
+  test: string;
+  row: number;
+  column: number;
+  value: number;
+}
 export interface NcclTransport {
   transport: string;
   connections: number;
@@ -375,6 +409,13 @@ export interface NcclReport {
   environment: LogSetting[];
   lines: number;
 }
+export interface LogSpeculation {
+  drafted_tokens: number | null;
+  accepted_tokens: number | null;
+  accepted_pct: number | null;
+  length: number | null;
+  position_pct: number[];
+}
 export interface LogServing {
   program: string;
   engines: number;
@@ -393,6 +434,7 @@ export interface LogServing {
   waiting_lines: number;
   full_lines: number;
   preempted: number | null;
+  speculation: LogSpeculation | null;
 }
 export interface LogServingRow {
   line: number;
@@ -411,6 +453,7 @@ export interface LogReport {
   lines: number;
   settings: LogSetting[];
   throughput: LogThroughput | null;
+  untimed: LogUntimed | null;
   breakdown: LogPhaseRow[];
   timers: LogTimerRow[];
   memory: LogMemoryRow[];
@@ -425,6 +468,9 @@ export interface LogReport {
   modules: LogModuleRow[];
   links: LinkSummary[];
   link_rates: LinkRow[];
+  copies: CopyRow[];
+  slow_pairs: SlowPair[];
+  copy_rates: CopyCell[];
   nccl: NcclReport | null;
   serving: LogServing | null;
   serving_lines: LogServingRow[];
