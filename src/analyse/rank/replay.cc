@@ -62,7 +62,7 @@ struct Run {
   // Scales a part of the whole to the steps' wall time.
   [[nodiscard]] int64_t share(int64_t ns) const {
     const int64_t all = whole().length();
-    return all == steps_ns
+    return ns == 0 || all == steps_ns   // the whole may be empty
                ? ns
                : std::llround(static_cast<double>(ns) * static_cast<double>(steps_ns) / static_cast<double>(all));
   }
