@@ -19,9 +19,9 @@ Result<std::vector<WantedProduct>> products_of(const std::string& path, size_t m
   const auto& work = (*events)->facts.get<DeviceWork>();
   std::vector<WantedProduct> all;
   for (const WorkRun& r : work.runs) {
-    const ProductSizes& sizes = r.work.product;
+    const ProductSizes& sizes = r.work->product;
     if (sizes.batch <= 0 || r.device_ns <= 0) continue;
-    const WantedProduct one{std::string(precision_name(r.work.precision)), sizes.m, sizes.n, sizes.k, sizes.batch, 1,
+    const WantedProduct one{std::string(precision_name(r.work->precision)), sizes.m, sizes.n, sizes.k, sizes.batch, 1,
                             r.device_ns};
     WantedProduct* known = first_where(all, [&](const WantedProduct& w) { return w.same_product(one); });
     if (known) ++known->calls, known->device_ns += r.device_ns;

@@ -45,7 +45,7 @@ struct WorkedTrace {
         continue;
       }
       work.run_of.push_back(static_cast<uint32_t>(work.runs.size()));
-      work.runs.push_back({op, of_kernel, a, ns});
+      work.runs.push_back({op, work.keep(of_kernel), a, ns});
     }
     facts.provide<DeviceWork>(std::move(work));
     facts.provide<OpWorks>({{OpWork()}, std::vector<uint32_t>(trace.host.size()), true, true});

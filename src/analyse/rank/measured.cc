@@ -42,13 +42,16 @@ std::vector<StateInterval> device_states(const Facts& facts) {
   const Devices& devices = facts.get<Devices>();
   if (devices.busiest < 0) return all;
   const DeviceTime& d = devices.devices[static_cast<size_t>(devices.busiest)];
+  const DeviceIdle& idle = facts.get<Idle>().devices[static_cast<size_t>(devices.busiest)];
+  all.reserve(d.compute.size() + d.exposed_communication.size() + d.exposed_memory.size() + idle.gaps.size() +
+              idle.edges.size());
   const auto add = [&](const Intervals& time, int state) {
     for (const Interval& i : time) all.push_back({i, state});
   };
   add(d.compute, StepState::kCompute);
   add(d.exposed_communication, StepState::kCommunication);
   add(d.exposed_memory, StepState::kMemory);
-  facts.get<Idle>().devices[static_cast<size_t>(devices.busiest)].each([&](const Gap& g) {
+  idle.each([&](const Gap& g) {
     all.push_back({g.time(), StepState::kFirstIdle + static_cast<int>(g.cause)});
   });
   radix_sort(all);

@@ -33,8 +33,8 @@ Precision precision_of_products(const Facts& facts) {
   for (uint32_t i = 0; i < trace.activity.size(); ++i) {
     const uint32_t name = trace.activity.name[i].value;
     const WorkRun* const run = work.run(ActivityId(i));
-    if (run != nullptr && run->work.flops >= 0) {
-      if (run->work.flops > 0) ns[static_cast<size_t>(run->work.precision)] += trace.activity.duration_ns[i];
+    if (run != nullptr && run->work->flops >= 0) {
+      if (run->work->flops > 0) ns[static_cast<size_t>(run->work->precision)] += trace.activity.duration_ns[i];
     } else if (trace.activity.kind[i] == ActivityKind::kKernel && category[name] == KernelCategory::kGemm) {
       if (!named[name]) named[name] = precision_in_kernel_name(trace.strings[trace.activity.name[i]]);
       ns[static_cast<size_t>(*named[name])] += trace.activity.duration_ns[i];

@@ -57,7 +57,7 @@ std::vector<ActivityId> main_kernels(const Facts& facts, const DeviceWork& work,
 }
 
 // No mask leaves out any of it.
-bool is_whole_product(const WorkRun& run) { return run.work.product.batch > 0 && run.work.skipped_flops <= 0; }
+bool is_whole_product(const WorkRun& run) { return run.work->product.batch > 0 && run.work->skipped_flops <= 0; }
 
 bool is_too_short(const Trace& trace, ActivityId a, int64_t multiprocessors) {
   const int64_t blocks = block_count(trace, a), ns = trace.activity.duration_ns[a.value];
@@ -220,16 +220,16 @@ RunLimits RunLimits::compute(const Facts& facts) {
     const WorkRun& run = work.runs[i];
     if (!is_of(*device, run.first)) continue;
     all.recomputed[i] = recomputed(run.op);
-    const std::optional<double> least = limits ? limits->least_ns(run.work) : std::nullopt;
+    const std::optional<double> least = limits ? limits->least_ns(*run.work) : std::nullopt;
     if (!least || all.main_ns[i] <= 0) continue;
-    const bool computes = limits->computes_longer(run.work);
+    const bool computes = limits->computes_longer(*run.work);
     const double pct = computes ? 100 * *least / static_cast<double>(run.device_ns) : 0;
     const bool may_be_boosted = is_whole_product(run) && !facts.get<Limits>().measured;
     all.boosted[i] = may_be_boosted && pct > kImpossiblePct && pct <= kBoostedPct;
     all.impossible[i] = pct > kImpossiblePct && !all.boosted[i];
     if (all.impossible[i]) continue;
     all.least_ns[i] = *least;
-    all.achievable_ns[i] = limits->achievable_ns(run.work).value_or(*least);
+    all.achievable_ns[i] = limits->achievable_ns(*run.work).value_or(*least);
     const bool far_from_limit = *least < kHalf * static_cast<double>(all.main_ns[i]);
     if (far_from_limit && is_too_short(trace, main[i], multiprocessors)) all.bound[i] = Bound::kLatency;
     else all.bound[i] = computes ? Bound::kCompute : Bound::kMemory;
@@ -356,17 +356,17 @@ class RooflineMaker {
       if (run.device_ns <= 0 || !is_of(device, run.first) || !step_of.measured(start_ns)) continue;
       const StringId name = trace_.host.name[run.op.value], shapes = shapes_of(trace_, run.op);
       const bool again = of_run_.recomputed[i];
-      row_of_run_[i] = ops_.index(name, shapes, run.work.precision, again);
+      row_of_run_[i] = ops_.index(name, shapes, run.work->precision, again);
       RowSum& sum = ops_[row_of_run_[i]];
       if (sum.row.count == 0) {
         sum.row.name = trace_.strings[name];
         if (shapes.valid()) sum.row.shapes = list_on_one_line(trace_.strings[shapes]);
         sum.row.recomputed = again;
       }
-      sum.add(run.work, 1, run.device_ns, of_run_.least_ns[i], of_run_.bound[i]);
+      sum.add(*run.work, 1, run.device_ns, of_run_.least_ns[i], of_run_.bound[i]);
       if (of_run_.impossible[i]) (is_whole_product(run) ? too_fast_ns_ : masked_ns_) += run.device_ns;
       if (of_run_.boosted[i]) boosted_ns_ += run.device_ns;
-      if (!of_run_.impossible[i] && limits_.device) peak_.add(run.work, *limits_.device, again);
+      if (!of_run_.impossible[i] && limits_.device) peak_.add(*run.work, *limits_.device, again);
     }
   }
 
@@ -381,7 +381,7 @@ class RooflineMaker {
       const WorkRun* run = work_.run(a);
       if (may_hold_more_flops(facts_, a)) uncounted_ns_ += ns;
       const bool known = run != nullptr && run->device_ns > 0 && of_run_.least_ns[work_.run_of[a.value]] >= 0;
-      const Precision precision = run != nullptr ? run->work.precision : Precision::kUnknown;
+      const Precision precision = run != nullptr ? run->work->precision : Precision::kUnknown;
       const StringId name = trace_.activity.name[a.value];
       const double share = of_run_.share_of_run(trace_, work_, a);
       const bool works = run != nullptr && run->device_ns > 0 && share > 0;   // else it serves other kernels
@@ -391,7 +391,7 @@ class RooflineMaker {
       if (!works) sum.add(OpWork(), 1, ns, -1, Bound::kUnknown);
       if (run == nullptr || run->device_ns <= 0) continue;
       const uint32_t index = work_.run_of[a.value];
-      if (works) sum.add(run->work, share, ns, of_run_.least_ns[index], of_run_.bound[index]);
+      if (works) sum.add(*run->work, share, ns, of_run_.least_ns[index], of_run_.bound[index]);
       if (row_of_run_[index] != SIZE_MAX) ops_[row_of_run_[index]].kernels[name.value] += ns;
     }
   }
@@ -446,9 +446,9 @@ class RooflineMaker {
       const int64_t ns = trace_.activity.duration_ns[a.value];
       const WorkRun* run = work_.run(a);
       all_ns += ns;
-      if (run == nullptr || run->work.bytes < 0 || run->device_ns <= 0) continue;
+      if (run == nullptr || run->work->bytes < 0 || run->device_ns <= 0) continue;
       known_ns += ns;
-      bytes += static_cast<double>(run->work.bytes) * static_cast<double>(ns) / static_cast<double>(run->device_ns);
+      bytes += static_cast<double>(run->work->bytes) * static_cast<double>(ns) / static_cast<double>(run->device_ns);
     }
     const DeviceIdle& idle = facts_.get<Idle>().devices[static_cast<size_t>(facts_.get<Devices>().busiest)];
     const int64_t wall_ns =
@@ -498,7 +498,7 @@ bool may_hold_more_flops(const Facts& facts, ActivityId a) {
   const DeviceWork& work = facts.get<DeviceWork>();
   const WorkRun* const run = work.run(a);
   if (run != nullptr && facts.get<RunLimits>().impossible[work.run_of[a.value]]) return true;
-  if (run != nullptr && run->work.flops >= 0) return run->work.lower_bound;
+  if (run != nullptr && run->work->flops >= 0) return run->work->lower_bound;
   const KernelCategory category = facts.get<Kernels>().category[facts.trace().activity.name[a.value].value];
   return multiplies(category) || category == KernelCategory::kOther;
 }

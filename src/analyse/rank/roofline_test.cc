@@ -239,7 +239,7 @@ TEST(Roofline, AnOperatorsWorkIsThatOfItsMainKernels) {
   Facts facts(trace, {});
   const HostId op = trace.host.parent[trace.activity.launch[0].value];
   DeviceWork both;
-  both.runs.push_back({op, kHundred, ActivityId(0), 500'000});
+  both.runs.push_back({op, both.keep(kHundred), ActivityId(0), 500'000});
   both.run_of = {0, 0};
   facts.provide<DeviceWork>(std::move(both));
   facts.provide<OpWorks>({{OpWork()}, std::vector<uint32_t>(trace.host.size()), true, true});

@@ -37,9 +37,9 @@ void add_work(const Facts& facts, ActivityId a, Served& s) {
   const WorkRun* const run = facts.get<DeviceWork>().run(a);
   if (run == nullptr || run->device_ns <= 0) return;
   const double part = static_cast<double>(ns) / static_cast<double>(run->device_ns);
-  if (const int64_t flops = run->work.needed_flops(); flops >= 0)
+  if (const int64_t flops = run->work->needed_flops(); flops >= 0)
     s.flops_ns += ns, s.flops += part * static_cast<double>(flops);
-  if (run->work.bytes >= 0) s.bytes_ns += ns, s.bytes += part * static_cast<double>(run->work.bytes);
+  if (run->work->bytes >= 0) s.bytes_ns += ns, s.bytes += part * static_cast<double>(run->work->bytes);
 }
 
 std::vector<Served> served_steps(const Facts& facts) {

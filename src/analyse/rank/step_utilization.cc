@@ -23,7 +23,7 @@ StepUtilization StepUtilization::compute(const Facts& facts) {
     if (run.device_ns <= 0 || run.first < device.begin || device.end <= run.first) continue;
     const Step* step = step_of(facts.trace().activity.start_ns[run.first.value]);
     if (step == nullptr || of_run.impossible[i]) continue;
-    peak[static_cast<size_t>(step - steps.steps.data())].add(run.work, *limits, of_run.recomputed[i]);
+    peak[static_cast<size_t>(step - steps.steps.data())].add(*run.work, *limits, of_run.recomputed[i]);
   }
   for (size_t i = 0; i < peak.size(); ++i) {
     const auto wall_ns = static_cast<double>(steps.steps[i].elapsed.length());

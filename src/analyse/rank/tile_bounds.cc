@@ -94,7 +94,7 @@ TileBounds TileBounds::compute(const Facts& facts) {
       continue;
     const WorkRun* const run = work.run(ActivityId(i));
     const ActivityArgsId args = trace.activity.args[i];
-    if ((run != nullptr && run->work.flops >= 0) || !args.valid()) continue;
+    if ((run != nullptr && run->work->flops >= 0) || !args.valid()) continue;
     const auto [at, fresh] = of_name.try_emplace(name.value);
     auto& [tile, row] = at->second;
     if (fresh) {

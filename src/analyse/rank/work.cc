@@ -48,6 +48,11 @@ int list_bits(std::string_view kernel) {
   return bits;
 }
 
+OpWork in_precision(OpWork work, Precision precision) {
+  work.precision = precision;
+  return work;
+}
+
 /// The work of every operator's inputs, each parsed once.
 class WorkOfOps {
  public:
@@ -140,6 +145,7 @@ class RunsOfKernels {
 
   void find() {
     find_nearest();
+    of_known_.assign(works_.known.size(), nullptr);
     work_.run_of.assign(trace_.activity.size(), DeviceWork::kNone);
     work_.by_name.assign(trace_.strings.size(), Precision::kUnknown);
     named_.assign(trace_.strings.size(), false);
@@ -170,15 +176,13 @@ class RunsOfKernels {
       uint32_t& place = place_of(op, a);
       if (place == DeviceWork::kNone) {
         place = static_cast<uint32_t>(work_.runs.size());
-        work_.runs.push_back({op, works_.of(op), a, 0});
-        if (works_.of(op).flops < 0 && attends_to_cache(trace_.name(op)))
-          work_.runs.back().work = attended(op, trace_.activity.launch[a.value]);
+        work_.runs.push_back({op, work_of(op, trace_.activity.launch[a.value]), a, 0});
       }
       work_.run_of[a.value] = place;
       WorkRun& run = work_.runs[place];
       add_saturated(run.device_ns, duration);
       set_precision(run, a);
-      known = &run.work;
+      known = run.work;
       if (known->flops >= 0) add_saturated(work_.flops_known_ns, duration);
       if (known->bytes >= 0) add_saturated(work_.bytes_known_ns, duration);
     }
@@ -196,6 +200,13 @@ class RunsOfKernels {
     const HostId launch = trace_.activity.launch[a.value];
     if (!launch.valid() || captures_.origin(trace_, a) == launch) return run_of_op_[op.value];
     return run_of_replay_.try_emplace(uint64_t{launch.value} << 32 | op.value, DeviceWork::kNone).first->second;
+  }
+
+  const OpWork* work_of(HostId op, HostId launch) {
+    if (works_.of(op).flops < 0 && attends_to_cache(trace_.name(op))) return work_.keep(attended(op, launch));
+    const OpWork*& work = of_known_[works_.of_host[op.value]];
+    if (work == nullptr) work = work_.keep(works_.of(op));
+    return work;
   }
 
   // By the figures of the engine's step that launched it.
@@ -223,9 +234,10 @@ class RunsOfKernels {
         work_.by_name[name.value] = precision_in_kernel_name(trace_.strings[name]);
     }
     const Precision shown = work_.by_name[name.value];
-    Precision& precision = run.work.precision;
-    if (precision == Precision::kUnknown && run.work.flops > 0) precision = shown;
-    if (precision == Precision::kFp32 && shown == Precision::kTf32) precision = shown;
+    const Precision precision = run.work->precision;
+    const bool unknown = precision == Precision::kUnknown && run.work->flops > 0;
+    const bool rounded = precision == Precision::kFp32 && shown == Precision::kTf32;
+    if (shown != precision && (unknown || rounded)) run.work = work_.keep(in_precision(*run.work, shown));
   }
 
   static std::string_view reason_of_bound(std::string_view op) {
@@ -274,6 +286,7 @@ class RunsOfKernels {
   const Captures& captures_;
   const std::vector<WorkKind>& kind_;
   DeviceWork& work_;
+  std::vector<const OpWork*> of_known_;   // kept ones, by index in works_
   std::vector<HostId> nearest_;
   std::vector<bool> named_;
   std::vector<uint32_t> run_of_op_;
@@ -289,10 +302,10 @@ std::vector<FamilyWorkRow> work_by_family(const Trace& trace, const DeviceWork& 
     FamilyWorkRow& row = rows[family->name];
     row.family = family->name;
     ++row.calls;
-    add_saturated(row.flops, std::max<int64_t>(run.work.flops, 0));
-    add_saturated(row.needed_flops, std::max<int64_t>(run.work.needed_flops(), 0));
-    add_saturated(row.bytes, std::max<int64_t>(run.work.bytes, 0));
-    row.flops_is_lower_bound |= run.work.lower_bound && run.work.flops > 0;
+    add_saturated(row.flops, std::max<int64_t>(run.work->flops, 0));
+    add_saturated(row.needed_flops, std::max<int64_t>(run.work->needed_flops(), 0));
+    add_saturated(row.bytes, std::max<int64_t>(run.work->bytes, 0));
+    row.flops_is_lower_bound |= run.work->lower_bound && run.work->flops > 0;
     add_saturated(row.device_ns, run.device_ns);
   }
   std::vector<FamilyWorkRow> all;
@@ -305,12 +318,11 @@ std::vector<FamilyWorkRow> work_by_family(const Trace& trace, const DeviceWork& 
 void take_tf32(const Trace& trace, const DeviceLimits& limits, DeviceWork& work) {
   for (WorkRun& run : work.runs) {
     const bool says_fp32 = work.by_name[trace.activity.name[run.first.value].value] == Precision::kFp32;
-    if (run.work.precision != Precision::kFp32 || run.work.product.batch == 0 || says_fp32) continue;
-    OpWork tf32 = run.work;
-    tf32.precision = Precision::kTf32;
-    if (limits.peak_pct(run.work, run.device_ns) > kImpossiblePct &&
+    if (run.work->precision != Precision::kFp32 || run.work->product.batch == 0 || says_fp32) continue;
+    const OpWork tf32 = in_precision(*run.work, Precision::kTf32);
+    if (limits.peak_pct(*run.work, run.device_ns) > kImpossiblePct &&
         limits.peak_pct(tf32, run.device_ns).value_or(kBoostedPct + 1) <= kBoostedPct)
-      run.work = tf32;
+      run.work = work.keep(tf32);
   }
 }
 
@@ -373,6 +385,13 @@ OpInputs op_inputs(const Trace& trace, HostId op) {
   const OpArgs& args = trace.op_args[id.value];
   return op_inputs(trace.name(op), trace.strings[args.shapes], trace.strings[args.types], trace.strings[args.values],
                    trace.strings[args.strides]);
+}
+
+size_t HashOfWork::operator()(const OpWork& w) const {
+  uint64_t hash = static_cast<uint64_t>(w.precision);
+  for (const int64_t part : {w.flops, w.bytes, w.product.m, w.product.n, w.attention.head_size})
+    hash = (hash ^ static_cast<uint64_t>(part)) * 0x9E3779B97F4A7C15U, hash ^= hash >> 32;
+  return hash;
 }
 
 OpWorks OpWorks::compute(const Facts& facts) { return WorkOfOps(facts.trace()).found(); }

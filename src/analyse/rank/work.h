@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include "analyse/rank/facts.h"
@@ -39,11 +40,15 @@ struct OpWorks {
   static OpWorks compute(const Facts& facts);
 };
 
+struct HashOfWork {
+  size_t operator()(const OpWork& w) const;
+};
+
 /// A call of an operator with known work, and the kernels that do it. One that was captured into a graph is done once
 /// for each replay.
 struct WorkRun {
   HostId op;
-  OpWork work;               ///< precision: TF32 where a kernel's name or speed shows that FP32 is rounded to it
+  const OpWork* work;        ///< precision: TF32 where a kernel's name or speed shows that FP32 is rounded to it
   ActivityId first;          ///< of its kernels, the one that starts first
   int64_t device_ns = 0;     ///< sum of its kernels' durations
 };
@@ -65,6 +70,11 @@ struct UnknownWorkRow {
 struct DeviceWork {
   static constexpr uint32_t kNone = UINT32_MAX;
 
+  DeviceWork() = default;
+  DeviceWork(DeviceWork&&) = default;    // a copy's runs would point into the original
+  DeviceWork& operator=(DeviceWork&&) = default;
+
+  std::unordered_set<OpWork, HashOfWork> works;   ///< that runs point to: most are alike
   std::vector<WorkRun> runs;             ///< by first
   std::vector<uint32_t> run_of;          ///< by activity: index into runs; kNone: unknown, or none of these kernels
   std::vector<Precision> by_name;        ///< by StringId, for names of kernels of products: what the name shows
@@ -72,6 +82,8 @@ struct DeviceWork {
   int64_t flops_known_ns = 0, bytes_known_ns = 0;
   std::vector<UnknownWorkRow> unknown;   ///< most time first
 
+  /// For a run to point to.
+  [[nodiscard]] const OpWork* keep(const OpWork& work) { return &*works.insert(work).first; }
   /// Null: unknown.
   [[nodiscard]] const WorkRun* run(ActivityId a) const {
     return run_of[a.value] == kNone ? nullptr : &runs[run_of[a.value]];

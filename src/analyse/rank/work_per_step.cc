@@ -28,11 +28,11 @@ Sums sums_of(const Facts& facts, const DeviceTime& device) {
     const WorkRun* const run = work.run(a);
     if (run == nullptr || run->device_ns <= 0) continue;
     const double part = static_cast<double>(ns) / static_cast<double>(run->device_ns);
-    if (const int64_t flops = run->work.needed_flops(); flops >= 0) {
+    if (const int64_t flops = run->work->needed_flops(); flops >= 0) {
       sums.flops_ns += ns, sums.flops += part * static_cast<double>(flops);
       if (!recomputed[work.run_of[a.value]]) sums.model_flops += part * static_cast<double>(flops);
     }
-    if (run->work.bytes >= 0) sums.bytes_ns += ns, sums.bytes += part * static_cast<double>(run->work.bytes);
+    if (run->work->bytes >= 0) sums.bytes_ns += ns, sums.bytes += part * static_cast<double>(run->work->bytes);
   }
   return sums;
 }

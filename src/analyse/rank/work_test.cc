@@ -39,8 +39,8 @@ TEST_F(WorkTest, BelongsToTheInnermostOperatorThatHasSome) {
   EXPECT_EQ(op_of("zero"), "aten::addmm");
   EXPECT_EQ(op_of("ampere_sgemm_128x64_tn"), "aten::addmm");
   ASSERT_EQ(work().runs.size(), 2U);
-  EXPECT_EQ(work().runs[1].work.flops, kFlops);
-  EXPECT_EQ(work().runs[1].work.precision, Precision::kFp32);
+  EXPECT_EQ(work().runs[1].work->flops, kFlops);
+  EXPECT_EQ(work().runs[1].work->precision, Precision::kFp32);
   EXPECT_EQ(work().runs[1].device_ns, 40'000);
   EXPECT_EQ(work().kernel_ns, 50'000);
   EXPECT_EQ(work().flops_known_ns, 50'000);
@@ -59,7 +59,7 @@ TEST_F(WorkTest, KernelsNameTf32) {
   t.kernel("cutlass_80_tensorop_s1688gemm_64x64_nn_align4", 210, 220, 230, 260);
   run(t);
   ASSERT_EQ(work().runs.size(), 2U);
-  for (const WorkRun& r : work().runs) EXPECT_EQ(r.work.precision, Precision::kTf32);
+  for (const WorkRun& r : work().runs) EXPECT_EQ(r.work->precision, Precision::kTf32);
 }
 
 TEST_F(WorkTest, ListsHaveTheTypeThatTheirKernelsName) {
@@ -70,8 +70,8 @@ TEST_F(WorkTest, ListsHaveTheTypeThatTheirKernelsName) {
   t.kernel("multi_tensor_apply_kernel<LpNormFunctor<float, 2>>", 210, 220, 230, 260);
   run(t);
   ASSERT_EQ(work().runs.size(), 2U);
-  EXPECT_EQ(work().runs[0].work.bytes, 2 * 2 * 18);
-  EXPECT_EQ(work().runs[1].work.bytes, 4 * 18);
+  EXPECT_EQ(work().runs[0].work->bytes, 2 * 2 * 18);
+  EXPECT_EQ(work().runs[1].work->bytes, 4 * 18);
 }
 
 // Learning rates of fused optimizers are of type double, whatever the parameters' type.
@@ -82,7 +82,7 @@ TEST_F(WorkTest, TheFirstTypeInAKernelsNameIsTheElements) {
     HandTrace t;
     t.shaped_op("aten::_fused_adamw_", 0, 100, kLists, kTypes).kernel(kernel, 10, 20, 30, 60);
     run(t);
-    return work().runs.at(0).work.bytes;
+    return work().runs.at(0).work->bytes;
   };
   const int64_t of_float = bytes("multi_tensor_apply_kernel<FusedAdamMathFunctor<float, 4, (ADAM_MODE)1>, float const*>");
   EXPECT_EQ(bytes("multi_tensor_apply_kernel<FusedAdamMathFunctor<float, 4, (ADAM_MODE)1>, float const*, double, "
@@ -104,7 +104,7 @@ TEST_F(WorkTest, ProductsTooFastForFp32AreTf32) {
     a100.name = "NVIDIA A100-SXM4-40GB", a100.multiprocessors = 108;
     trace.devices.push_back(a100);
     const Facts facts(trace, {});
-    return facts.get<DeviceWork>().runs.at(0).work.precision;
+    return facts.get<DeviceWork>().runs.at(0).work->precision;
   };
   EXPECT_EQ(precision("triton_tem_fused_mm_0", 200), Precision::kFp32);
   EXPECT_EQ(precision("triton_tem_fused_mm_0", 50), Precision::kTf32);
@@ -175,10 +175,10 @@ TEST_F(WorkTest, AttentionOverACacheIsOfTheEnginesStep) {
   t.shaped_op("vllm::unified_attention_with_output", 200, 300, kShapes, kTypes).kernel("other", 220, 230, 240, 260);
   run(t);
   ASSERT_EQ(work().runs.size(), 2U);
-  EXPECT_EQ(run_of("attend")->work.flops, 4 * 8 * 64 * 1000);
-  EXPECT_EQ(run_of("attend")->work.skipped_flops, 0);
-  EXPECT_EQ(run_of("attend")->work.bytes, 2 * (2 * 32 * 8 * 64 + 1000 * 4 * 64));
-  EXPECT_EQ(run_of("other")->work.flops, -1);
+  EXPECT_EQ(run_of("attend")->work->flops, 4 * 8 * 64 * 1000);
+  EXPECT_EQ(run_of("attend")->work->skipped_flops, 0);
+  EXPECT_EQ(run_of("attend")->work->bytes, 2 * (2 * 32 * 8 * 64 + 1000 * 4 * 64));
+  EXPECT_EQ(run_of("other")->work->flops, -1);
   EXPECT_EQ(work().flops_known_ns, 20'000);
   ASSERT_EQ(work().unknown.size(), 1U);
   EXPECT_EQ(work().unknown[0].reason, "sizes not in the trace");
@@ -201,9 +201,9 @@ TEST_F(WorkTest, AttentionOverPagesIsOfTheEnginesStepToo) {
       .kernel("dense", 120, 130, 140, 160);
   run(t);
   ASSERT_EQ(work().runs.size(), 2U);
-  EXPECT_EQ(run_of("attend")->work.flops, 4 * 8 * 64 * 1000);
-  EXPECT_EQ(run_of("attend")->work.bytes, 2 * (2 * 32 * 8 * 64 + 1000 * 4 * 64));
-  EXPECT_EQ(run_of("dense")->work.flops, 4 * 8 * 64 * 32 * 32);
+  EXPECT_EQ(run_of("attend")->work->flops, 4 * 8 * 64 * 1000);
+  EXPECT_EQ(run_of("attend")->work->bytes, 2 * (2 * 32 * 8 * 64 + 1000 * 4 * 64));
+  EXPECT_EQ(run_of("dense")->work->flops, 4 * 8 * 64 * 32 * 32);
 }
 
 TEST_F(WorkTest, FamiliesAddUp) {

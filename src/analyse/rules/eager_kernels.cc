@@ -484,7 +484,7 @@ std::string misaligned_rate(const Measured& m, const Misaligned& all) {
   const RunLimits& limits = m.facts().get<RunLimits>();
   const std::optional<double> part = limits.needed_part(m.trace(), work, all.kernel);
   if (!part || *part <= 0 || limits.bound[work.run_of[all.kernel.value]] != Bound::kCompute) return "";
-  const OpWork& of = work.run(all.kernel)->work;
+  const OpWork& of = *work.run(all.kernel)->work;
   SlowOp op{.op = all.longest, .precision = of.precision, .kernel = all.kernel};
   op.ns = m.trace().activity.duration_ns[all.kernel.value];
   op.least_ns = *part * static_cast<double>(op.ns);
@@ -494,7 +494,7 @@ std::string misaligned_rate(const Measured& m, const Misaligned& all) {
 
 std::string padding_text(const Measured& m, const Misaligned& all) {
   const WorkRun* const run = m.facts().get<DeviceWork>().run(all.kernel);
-  const double padding = run != nullptr ? tile_padding(m.trace().name(all.kernel), run->work.product) : 0;
+  const double padding = run != nullptr ? tile_padding(m.trace().name(all.kernel), run->work->product) : 0;
   return padding >= kMuchPadding ? fmt::format("; {} of its tiles is padding", format_percent(100 * padding, 0)) : "";
 }
 

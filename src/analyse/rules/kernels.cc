@@ -67,7 +67,7 @@ class WantsTensorCores {
     const WorkRun* run = work_.run(a);
     if (run != nullptr && limits_.bound[work_.run_of[a.value]] == Bound::kMemory) return false;
     if (run == nullptr && is_depthwise(a)) return false;
-    const Precision of_data = run != nullptr ? run->work.precision : Precision::kUnknown;
+    const Precision of_data = run != nullptr ? run->work->precision : Precision::kUnknown;
     // In FP32, AMD's matrix instructions reach a fraction of the rate of bf16.
     if (on_tensor_cores(a)) return amd_ && of_data == Precision::kFp32;
     const Precision precision = of_data != Precision::kUnknown ? of_data : shown(trace_.activity.name[a.value]);

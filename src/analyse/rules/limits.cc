@@ -85,15 +85,15 @@ SlowKernels slow_kernels(const Measured& m, const Rule& rule, Bound bound) {
     const auto ns = static_cast<double>(exclusive[a.value]);
     const WorkRun& run = *work.run(a);
     const auto [it, fresh] = index.try_emplace(
-        {trace.host.name[run.op.value], shapes_of(trace, run.op), run.work.precision}, slow.ops.size());
-    if (fresh) slow.ops.push_back({run.op, run.work.precision, a});
+        {trace.host.name[run.op.value], shapes_of(trace, run.op), run.work->precision}, slow.ops.size());
+    if (fresh) slow.ops.push_back({run.op, run.work->precision, a});
     SlowOp& op = slow.ops[it->second];
     if (trace.activity.duration_ns[a.value] > trace.activity.duration_ns[op.kernel.value]) op.kernel = a;
     const double of_run = m.facts().get<RunLimits>().share_of_run(trace, work, a) * ns /
                           static_cast<double>(trace.activity.duration_ns[a.value]);
     op.ns += exclusive[a.value], op.least_ns += ns * part, op.lost_ns += ns * (1 - most / kGoodPart);
-    op.flops += of_run * static_cast<double>(run.work.needed_flops());
-    op.bytes += of_run * static_cast<double>(run.work.bytes);
+    op.flops += of_run * static_cast<double>(run.work->needed_flops());
+    op.bytes += of_run * static_cast<double>(run.work->bytes);
     slow.ns += exclusive[a.value], slow.lost_ns += ns * (1 - most / kGoodPart);
     slow.kernels.push_back(a);
   }

@@ -282,9 +282,9 @@ bool shows_tensor_cores(const Measured& m) {
     const StringId name = m.trace().activity.name[a.value];
     if (!multiplies(kernels.category[name.value])) continue;
     const WorkRun* run = work.run(a);
-    if (run != nullptr && is_reduced(run->work.precision)) return true;
+    if (run != nullptr && is_reduced(run->work->precision)) return true;
     // In FP32, AMD's matrix instructions reach a fraction of the rate of bf16.
-    if (run != nullptr && run->work.precision == Precision::kFp32 && amd) continue;
+    if (run != nullptr && run->work->precision == Precision::kFp32 && amd) continue;
     if (kernels.tensor_cores[name.value] || is_reduced(work.by_name[name.value])) return true;
   }
   return false;

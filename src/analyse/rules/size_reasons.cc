@@ -23,7 +23,7 @@ constexpr double kMuchOfTiles = 0.25;
 constexpr double kFp32Part = 0.3;        // a kernel at less than this of FP32's limit has other reasons
 
 const OpWork& work_of(const Measured& m, const SlowOp& op) {
-  return m.facts().get<DeviceWork>().run(op.kernel)->work;
+  return *m.facts().get<DeviceWork>().run(op.kernel)->work;
 }
 
 bool on_amd(const Measured& m) { return is_amd(m.trace(), m.device().id); }
