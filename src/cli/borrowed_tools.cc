@@ -190,7 +190,7 @@ constexpr BorrowedFlag kNvitopFlags[] = {
     {"top", "--full", Takes::kNone, "", kScreenDecides},
     {"top", "-c", Takes::kNone, "", kScreenDecides},
     {"top", "--compact", Takes::kNone, "", kScreenDecides},
-    {"top", "-ov", Takes::kNone, "", "CUDA_VISIBLE_DEVICES is followed by --device visible"},
+    {"top", "-ov", Takes::kNone, "", "without --device, top shows what CUDA_VISIBLE_DEVICES leaves"},
     {"top", "-u", Takes::kNext, "--filter {}"},
     {"top", "--user", Takes::kNext, "--filter {}"},
     {"top", "-p", Takes::kNext, "--filter {}"},

@@ -30,6 +30,7 @@ struct BackendFinding {
   enum State { kWorks, kNotThere, kSilent, kNotTried } state = kNotTried;
   std::string detail, hint = {};
   size_t devices = 0;
+  bool again = false;   ///< these are another backend's
 };
 
 struct DoctorFindings {
@@ -79,6 +80,7 @@ std::shared_ptr<Backend> open_backends(const std::string& spec, Clock::time_poin
     out.stuck |= !result;
     // nvidia-smi shows the same devices as NVML.
     const bool again = kind.name == "smi" && !working.empty() && working.front()->devices().front().vendor == "NVIDIA";
+    out.backends.back().again = again;
     if (out.backends.back().devices > 0 && !again) working.push_back(*std::move(*result));
   }
   return working.empty() ? nullptr : composite_backend(std::move(working));
@@ -238,7 +240,7 @@ std::string title_of(const SystemChecks& checks, bool other) {
 int64_t usable_devices(const std::vector<BackendFinding>& backends) {
   int64_t usable = 0;
   for (const BackendFinding& b : backends)
-    if (kStateViews[b.state].name == "works") usable = std::max<int64_t>(usable, b.devices);
+    if (kStateViews[b.state].name == "works" && !b.again) usable += static_cast<int64_t>(b.devices);
   return usable;
 }
 

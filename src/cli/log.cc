@@ -323,6 +323,7 @@ Outcome write_log(const LogOptions& options, const OpenDevices& devices, LogFile
       (options.rows.format != LogFormat::kJson && options.devices.interval_ns >= kAsksForAll_ns))
     sampling.wanted = metrics_of(options.rows.columns);
   if (options.rows.format != LogFormat::kJson || options.rows.queried) sampling.process_interval_ns = 0;
+  sampling.failures = true;   // rows with empty cells: nothing holds that the device said before
   Sampler sampler(devices.backend, sampling, [&log](const Reading& r) { log.add(r); });
   size_t printed = 0;
   listen_for_signals();

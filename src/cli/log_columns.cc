@@ -504,6 +504,7 @@ std::string_view LogRows::row(const Reading& reading) {
   line_.clear();
   values_.take(reading);
   ++rows_;
+  if (reading.failed) known_[reading.device].fill({});   // what it said before holds no longer
   if (options_.queried)
     for (const LogColumn& c : options_.columns) {
       if (c.what.kind != Kind::kMetric || c.what.metric->kind == MetricKind::kConstant) continue;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <thread>
 
 #include "analyse/report/quantity.h"
@@ -139,8 +140,15 @@ std::vector<const Candidate*> picked_of(const std::vector<Candidate>& candidates
   std::stable_sort(picked.begin(), picked.end(), [&](const Candidate* a, const Candidate* b) {
     return rank_of(*a, options.order) < rank_of(*b, options.order);
   });
-  if (picked.size() < options.count) picked.clear();
-  picked.resize(std::min(picked.size(), options.count));
+  // A program can use only one vendor's: of those that have enough, that of the best.
+  const auto enough_like = [&](const Candidate* c) {
+    return std::ranges::count(picked, c->info->vendor, [](const Candidate* p) { return p->info->vendor; }) >=
+           static_cast<std::ptrdiff_t>(options.count);
+  };
+  const auto best = std::ranges::find_if(picked, enough_like);
+  if (best == picked.end()) return {};
+  std::erase_if(picked, [vendor = (*best)->info->vendor](const Candidate* c) { return c->info->vendor != vendor; });
+  picked.resize(options.count);
   return picked;
 }
 
@@ -155,6 +163,12 @@ std::string list_of(const std::vector<const Candidate*>& picked, bool uuid) {
 
 std::string environment_of(const std::vector<const Candidate*>& picked) {
   const std::string& vendor = picked.front()->info->vendor;
+  // HIP counts what ROCR_VISIBLE_DEVICES leaves.
+  if (vendor == "AMD" && std::getenv("ROCR_VISIBLE_DEVICES") != nullptr) {
+    std::string counted;
+    for (size_t i = 0; i < picked.size(); ++i) append_listed(counted, std::to_string(i), ",");
+    return "ROCR_VISIBLE_DEVICES=" + list_of(picked, false) + " HIP_VISIBLE_DEVICES=" + counted;
+  }
   if (vendor == "AMD") return "HIP_VISIBLE_DEVICES=" + list_of(picked, false);
   if (vendor == "Intel") return "ZE_AFFINITY_MASK=" + list_of(picked, false);
   // Without the order, CUDA numbers the fastest device 0.

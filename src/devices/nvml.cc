@@ -187,10 +187,11 @@ class NvmlBackend : public Backend {
   Status read(const ReadRequest& request, Reading& reading) override {
     xids_.start();
     if (request.everything) xids_.refresh(request.tick_ns);
-    add_xids(reading);
     const auto& reader = readers_[reading.device];
-    if (!reader) return Error{nvml::words_of(found_[reading.device].broken)};
-    return reader->read(request, reading);
+    Status status = Error{nvml::words_of(found_[reading.device].broken)};
+    if (reader) status = reader->read(request, reading);
+    add_xids(reading, !status);
+    return status;
   }
 
   std::string why_absent(uint32_t device, Metric metric) const override {
@@ -217,12 +218,13 @@ class NvmlBackend : public Backend {
   }
 
   // Counted since the watch began: 0 is a value once it has.
-  void add_xids(Reading& reading) {
+  void add_xids(Reading& reading, bool only_new) {
     if (found_[reading.device].place.parent) return;
     auto& [version, seen] = xids_known_[reading.device];
     const uint32_t now = xids_.version();
     const auto events = now == version ? std::vector<nvml::XidWatch::Event>()
                                        : xids_.take_events(reading.device);  // first, so that the count has all of them
+    if (only_new && events.empty()) return;
     if (now != version) seen = xids_.seen(reading.device), version = now;
     if (seen.state != nvml::kSuccess) return;
     reading.add(Metric::kXidErrors, static_cast<double>(seen.count));

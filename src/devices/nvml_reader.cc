@@ -45,6 +45,7 @@ Status Reader::read(const ReadRequest& request, Reading& reading) {
   now_ns_ = request.now_ns;
   until_ns_ = !request.everything ? 0 : request.until_ns == 0 ? INT64_MAX : request.until_ns;
   new_ = read_ns_ == 0;
+  processes_listed_ = false;
   const int64_t since_ns = new_ ? 0 : std::clamp<int64_t>(now_ns_ - read_ns_, 0, kMaxEarning_ns);
   read_ns_ = now_ns_;
   credit_ = std::min(credit_, kMaxSaved) + std::max(kCallsPerTick, since_ns * kCallsPerSecond / 1'000'000'000);
@@ -70,7 +71,6 @@ Return Reader::read_fields(const ReadRequest& request, Reading& reading) {
 
 // The list of compute processes is read on request; the others have turns.
 Return Reader::read_processes(const ReadRequest& request) {
-  processes_listed_ = false;
   // Processes of an instance would be listed twice if they also counted on its GPU.
   if (!request.processes || calls_.divided) return kSuccess;
   processes_asked_ns_ = request.now_ns;

@@ -218,6 +218,7 @@ void Sampler::State::tick(Worker& worker, std::vector<size_t>& mine, Reading& re
     worker.reading_since_ns.store(now_ns, std::memory_order_release);
     const Status status = backend->read(request, reading);
     worker.reading_since_ns.store(0, std::memory_order_release);
+    reading.failed = !status;
     hand_over(device, reading, status, monotonic_ns() + to_unix_ns);
     if (worker.relieved.load(std::memory_order_acquire)) {
       mine = {mine[i]};
@@ -254,7 +255,8 @@ void Sampler::State::hand_over(Device& device, const Reading& reading, const Sta
       note_trouble(device.health, status.error().message);
     }
   }
-  if (reading.samples.empty() && !reading.has_processes) return;
+  const bool empty = reading.samples.empty() && !reading.has_processes;
+  if (empty && !(reading.failed && options.failures)) return;
   std::lock_guard lock(consuming);
   if (!closed) consumer(reading);
 }

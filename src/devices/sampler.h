@@ -54,6 +54,7 @@ struct SamplerOptions {
   /// sampled time: each device is read in full as far as time allows, most important values first. 0: in full.
   int64_t ends_ns = 0;
   MetricSet wanted = {};         ///< read at each tick, like utilization and power
+  bool failures = false;         ///< the consumer also gets readings that failed before any value
 };
 
 /// Of the sampler itself.

@@ -234,6 +234,21 @@ TEST(Sampler, ALostDeviceIsReportedWithTheTime) {
   EXPECT_EQ(sampler.health()[0].trouble, "GPU is lost");
 }
 
+TEST(Sampler, FailedReadingsAreForConsumersThatAskForThem) {
+  for (const bool asked : {false, true}) {
+    auto backend = std::make_shared<FakeBackend>(1);
+    backend->lost_ = 0;
+    std::atomic<int> failed{0}, other{0};
+    Sampler sampler(backend, {.interval_ns = 5 * kMs, .failures = asked},
+                    [&](const Reading& reading) { ++(reading.failed && reading.samples.empty() ? failed : other); });
+    sampler.start();
+    EXPECT_TRUE(comes_true([&] { return sampler.health()[0].errors >= 3; }));
+    sampler.stop();
+    EXPECT_EQ(failed > 0, asked);
+    EXPECT_EQ(other, 0);
+  }
+}
+
 TEST(Sampler, TheEndsTakeAsLongAsTheyMay) {
   auto backend = std::make_shared<FakeBackend>(2);
   Counts counts;

@@ -56,17 +56,19 @@ Result<std::vector<uint32_t>> by_uuid(const Devices& devices, const std::string&
   return found;
 }
 
-// The devices of one vendor that a variable such as CUDA_VISIBLE_DEVICES leaves. As in the vendors' runtimes, the first
-// entry that names no device ends the list.
-std::vector<uint32_t> visible(const Devices& devices, const std::vector<uint32_t>& of_vendor, const char* value) {
-  std::vector<uint32_t> out;
+// The devices of `left` that a variable such as CUDA_VISIBLE_DEVICES leaves; numbers count whole devices. As in the
+// vendors' runtimes, the first entry that names no device ends the list.
+std::vector<uint32_t> visible(const Devices& devices, const std::vector<uint32_t>& left, const char* value) {
+  std::vector<uint32_t> whole, out;
+  for (const uint32_t i : left)
+    if (!devices[i].parent) whole.push_back(i);
   for (const std::string& word : words_between(value, ',')) {
     std::optional<uint32_t> hit;
     if (auto n = index_number(word)) {
-      if (*n < of_vendor.size()) hit = of_vendor[*n];
+      if (*n < whole.size()) hit = whole[*n];
     } else {
-      for (uint32_t i = 0; i < devices.size() && !hit; ++i)
-        if (has_uuid(devices, devices[i], word)) hit = i;
+      const auto it = std::ranges::find_if(left, [&](uint32_t i) { return has_uuid(devices, devices[i], word); });
+      if (it != left.end()) hit = *it;
     }
     if (!hit) break;
     if (std::find(out.begin(), out.end(), *hit) == out.end()) out.push_back(*hit);
@@ -74,16 +76,33 @@ std::vector<uint32_t> visible(const Devices& devices, const std::vector<uint32_t
   return out;
 }
 
-struct SelectionVariable {
+// Of a mask such as "0.1,1": the cards of these tiles. Where each tile is a device of its own (the default), more
+// numbers may be in use than there are cards: which card they are on is not known, so that all are left.
+std::vector<uint32_t> with_tiles(const Devices& devices, const std::vector<uint32_t>& left, const char* value) {
+  std::string cards;
+  for (const std::string& word : words_between(value, ',')) {
+    const auto card = index_number(std::string_view(word).substr(0, word.find('.')));
+    if (card && *card >= left.size()) return left;
+    append_listed(cards, word.substr(0, word.find('.')), ",");
+  }
+  return visible(devices, left, cards.c_str());
+}
+
+/// What a vendor's runtimes leave: of each stage, the first variable that is set, among what the stage before left.
+struct SelectionStage {
   std::string_view vendor;
-  const char* name;
+  std::vector<const char*> variables;
+  std::vector<uint32_t> (*leave)(const Devices&, const std::vector<uint32_t>&, const char*) = visible;
 };
-constexpr SelectionVariable kSelectionVariables[] = {
-    {"NVIDIA", "CUDA_VISIBLE_DEVICES"},
-    {"AMD", "HIP_VISIBLE_DEVICES"},
-    {"AMD", "ROCR_VISIBLE_DEVICES"},
-    {"Intel", "ZE_AFFINITY_MASK"},
-};
+const std::vector<SelectionStage>& selection_stages() {
+  static const std::vector<SelectionStage> kStages = {
+      {"NVIDIA", {"CUDA_VISIBLE_DEVICES"}},
+      {"AMD", {"ROCR_VISIBLE_DEVICES"}},
+      {"AMD", {"HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"}},
+      {"Intel", {"ZE_AFFINITY_MASK"}, with_tiles},
+  };
+  return kStages;
+}
 
 Selection of_environment(const Devices& devices) {
   Selection out;
@@ -91,20 +110,17 @@ Selection of_environment(const Devices& devices) {
   for (const DeviceInfo& d : devices)
     if (std::find(vendors.begin(), vendors.end(), d.vendor) == vendors.end()) vendors.push_back(d.vendor);
   for (std::string_view vendor : vendors) {
-    std::vector<uint32_t> all, whole;   // the runtimes' indices count whole devices only
+    std::vector<uint32_t> left;
     for (uint32_t i = 0; i < devices.size(); ++i)
-      if (devices[i].vendor == vendor) {
-        all.push_back(i);
-        if (!devices[i].parent) whole.push_back(i);
-      }
-    for (const SelectionVariable& v : kSelectionVariables) {
-      const char* value = v.vendor == vendor ? std::getenv(v.name) : nullptr;
-      if (!value) continue;
-      all = visible(devices, whole, value);
-      append_listed(out.note, fmt::format("{}={}", v.name, value));
-      break;
+      if (devices[i].vendor == vendor) left.push_back(i);
+    for (const SelectionStage& stage : selection_stages()) {
+      const auto set = std::ranges::find_if(stage.variables, [](const char* name) { return std::getenv(name); });
+      if (stage.vendor != vendor || set == stage.variables.end()) continue;
+      left = stage.leave(devices, left, std::getenv(*set));
+      const std::string said = fmt::format("{}={}", *set, std::getenv(*set));
+      if (!contains(out.note, said)) append_listed(out.note, said);
     }
-    out.devices.insert(out.devices.end(), all.begin(), all.end());
+    out.devices.insert(out.devices.end(), left.begin(), left.end());
   }
   return out;
 }
@@ -117,7 +133,11 @@ Result<std::vector<uint32_t>> positions(const Devices& devices, const std::strin
     return found;
   }
   if (lower_case(word).starts_with("cuda:")) {
-    const Selection left = of_environment(devices);
+    Selection left = of_environment(devices);
+    // A program sees one vendor's.
+    std::erase_if(left.devices, [&, vendor = left.devices.empty() ? "" : devices[left.devices[0]].vendor](uint32_t i) {
+      return devices[i].vendor != vendor;
+    });
     const auto n = index_number(std::string_view(word).substr(5));
     if (n && *n < left.devices.size()) return std::vector<uint32_t>{left.devices[*n]};
     return Error{"no device \"" + word + "\"",

@@ -102,6 +102,35 @@ TEST_F(Selecting, EachVendorHasItsVariable) {
   EXPECT_EQ(select_devices(devices, {})->devices, V({0}));
   setenv("HIP_VISIBLE_DEVICES", "0", 1);
   EXPECT_EQ(select_devices(devices, {})->devices, V({0, 1}));
+  EXPECT_FALSE(select_devices(devices, {"cuda:1"})) << "a program sees one vendor's";
+}
+
+// HIP counts what the runtime below it leaves, and takes CUDA's variable where its own is not set.
+TEST_F(Selecting, OfAmdInTwoStages) {
+  auto devices = four();
+  devices.resize(4);
+  for (DeviceInfo& d : devices) d.vendor = "AMD";
+  setenv("ROCR_VISIBLE_DEVICES", "2,GPU-dddd", 1);
+  EXPECT_EQ(select_devices(devices, {})->devices, V({2, 3}));
+  setenv("CUDA_VISIBLE_DEVICES", "1", 1);
+  EXPECT_EQ(select_devices(devices, {})->devices, V({3}));
+  setenv("HIP_VISIBLE_DEVICES", "0", 1);
+  EXPECT_EQ(select_devices(devices, {})->devices, V({2}));
+  EXPECT_EQ(select_devices(devices, {})->note, "ROCR_VISIBLE_DEVICES=2,GPU-dddd, HIP_VISIBLE_DEVICES=0");
+  setenv("HIP_VISIBLE_DEVICES", "2", 1);
+  EXPECT_EQ(select_devices(devices, {})->devices, V({})) << "two are left to choose from";
+}
+
+TEST_F(Selecting, TilesAreOnTheirCards) {
+  auto devices = four();
+  devices.resize(2);
+  for (DeviceInfo& d : devices) d.vendor = "Intel";
+  setenv("ZE_AFFINITY_MASK", "1.0,1.1", 1);
+  EXPECT_EQ(select_devices(devices, {})->devices, V({1}));
+  setenv("ZE_AFFINITY_MASK", "0", 1);
+  EXPECT_EQ(select_devices(devices, {})->devices, V({0}));
+  setenv("ZE_AFFINITY_MASK", "3", 1);
+  EXPECT_EQ(select_devices(devices, {})->devices, V({0, 1})) << "a tile of one of them";
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -67,7 +68,12 @@ std::optional<McpRequest> read_request(int connection, McpReply& answer) {
     text.append(piece.data(), static_cast<size_t>(n));
     if (const size_t end = text.find("\r\n\r\n"); !head_end && end != text.npos) {
       head_end = end + 4;
-      const std::string number(McpRequest{{}, {}, text.substr(0, end), {}}.header("content-length"));
+      const McpRequest begun{{}, {}, text.substr(0, end), {}};
+      if (!begun.header("transfer-encoding").empty()) {
+        answer.status = "411 Length Required";
+        return std::nullopt;
+      }
+      const std::string number(begun.header("content-length"));
       size_t bytes = 0;
       const auto [to, error] = std::from_chars(number.data(), number.data() + number.size(), bytes);
       if (!number.empty() && (error != std::errc() || to != number.data() + number.size() || bytes > kMostBody)) {
@@ -95,7 +101,7 @@ McpReply answered(const McpRequest& request, const std::string& token, McpServer
   if (!is_this_machine(request.header("host")) || (!origin.empty() && !is_origin_here(origin)))
     return {"403 Forbidden"};
   std::string_view given = request.header("authorization");
-  if (!given.starts_with("Bearer ")) given = {};
+  if (!lower_case(given).starts_with("bearer ")) given = {};
   if (given.empty() || !same_secret(without_blanks(given.substr(7)), token))
     return {"401 Unauthorized", "WWW-Authenticate: Bearer\r\n"};
   if (request.path != "/mcp") return {"404 Not Found"};
@@ -144,6 +150,11 @@ Result<std::unique_ptr<McpHttp>> McpHttp::open(uint16_t port, std::string token)
   const bool listens = listener && ::setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0 &&
                        ::bind(listener.get(), any, size) == 0 && ::listen(listener.get(), 16) == 0 &&
                        ::getsockname(listener.get(), any, &size) == 0;
+#ifdef TCP_DEFER_ACCEPT
+  // Requests are answered in turn: a client that sends nothing must not have one.
+  const int silent_s = 60;
+  if (listens) ::setsockopt(listener.get(), IPPROTO_TCP, TCP_DEFER_ACCEPT, &silent_s, sizeof silent_s);
+#endif
   if (!listens)
     return Error{fmt::format("cannot listen on 127.0.0.1:{}: {}", port, std::strerror(errno)),
                  "choose another port, or 0 for a free one"};

@@ -42,9 +42,10 @@ uint64_t OpenRun::stamp_of(const std::vector<std::string>& paths) {
   std::error_code error;
   for (const std::string& path : paths) {
     stamp = file_stamp(path, stamp);
-    std::vector<fs::path> inside;
+    std::vector<fs::path> inside;   // with those of folders of ranks
     if (fs::is_directory(path, error))
-      for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error))
+      for (fs::recursive_directory_iterator it(path, fs::directory_options::skip_permission_denied, error), end;
+           !error && it != end; it.increment(error))
         inside.push_back(it->path());
     std::ranges::sort(inside);
     for (const fs::path& file : inside) stamp = file_stamp(file, stamp);

@@ -78,8 +78,9 @@ struct Reading {
   std::vector<Sample> samples;              ///< in no order; several of one metric where the driver kept them
   bool has_processes = false;               ///< false: processes were not asked this time
   std::vector<ProcessSample> processes;
+  bool failed = false;                      ///< the device did not answer; what is here came before that, or without it
 
-  void clear() { samples.clear(), processes.clear(), has_processes = false; }
+  void clear() { samples.clear(), processes.clear(), has_processes = failed = false; }
   void add(Metric metric, double value) { samples.push_back({time_ns, metric, value}); }
   void add(Metric metric, double value, int64_t at_ns, bool mean = false) {
     samples.push_back({at_ns, metric, value, mean});

@@ -252,6 +252,20 @@ def test_pick_keeps_to_the_visible_devices(profgpu, on):
     assert hidden.returncode == 1 and b'CUDA_VISIBLE_DEVICES' in hidden.stderr
 
 
+def test_pick_of_amd_within_what_the_runtime_leaves(profgpu, on, tmp_path):
+    log = tmp_path / 'amd.jsonl'
+    log.write_text(''.join(json.dumps({'time_ns': 10**18 + t * 10**8, 'device': i, 'vendor': 'AMD', 'name': 'AMD Instinct MI300X', 'uuid': f'GPU-{i:016x}',
+                                       'utilization_pct': i, 'memory_used_bytes': 10**9, 'memory_total_bytes': 2 * 10**11}) + '\n'
+                           for t in range(3) for i in range(4)))
+
+    def picked(*words, **variables):
+        return profgpu('pick', '--backend', f'replay:{log}', *words, env=on('two_h100', **variables)).stdout.decode().strip()
+
+    assert picked(ROCR_VISIBLE_DEVICES='2,3', HIP_VISIBLE_DEVICES='1') == '3'
+    assert picked('-n', 2, '--format', 'env') == 'HIP_VISIBLE_DEVICES=0,1'
+    assert picked('-n', 2, '--format', 'env', ROCR_VISIBLE_DEVICES='2,3') == 'ROCR_VISIBLE_DEVICES=2,3 HIP_VISIBLE_DEVICES=0,1'
+
+
 def test_devices(profgpu, on):
     text = profgpu('devices', env=on('two_h100')).stdout.decode()
     assert 'NV18' in text and 'GPU-5eed0000-0000-4000-8000-0123456789ab' in text and '700 / 700 W' in text

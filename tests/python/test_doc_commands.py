@@ -22,6 +22,7 @@ from flight_writer import Job
 from log_writer import titan
 from memory_snapshots import snapshot
 from nsight_export import Export, step_loop
+from test_nvbandwidth import as_text, copies
 
 PAGES = ['README.md', *sorted(os.path.relpath(p, ROOT) for p in glob.glob(os.path.join(ROOT, 'docs', '*.md')))]
 BLOCK = re.compile(r'^```bash([^\n]*)\n(.*?)^```$', re.M | re.S)
@@ -108,6 +109,7 @@ FILES = {
     'train.log': LOG, 'before.log': LOG, 'after.log': LOG,
     'samples.jsonl': SAMPLES, 'node1.jsonl': SAMPLES, 'gpu.jsonl': SAMPLES,
     'snapshot.pickle': snapshot_file, 'before.pickle': snapshot_file, 'after.pickle': snapshot_file,
+    'nvbandwidth.log': written(as_text(copies())),
     'report1.sqlite': export_of_nsight, 'dumps': dumps, 'nccl-tests.log': written(NCCL_TESTS), 'NCCL_DEBUG.log': written(NCCL_DEBUG),
     'web.yml': written(SETTINGS), 'titan.log': lambda path: path.write_text(''.join(titan(20))),
     'train.py': written('import time\ntime.sleep(0.2)\n'),

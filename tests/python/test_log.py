@@ -110,6 +110,26 @@ def test_all_columns_of_dmon_are_filled(stage):
     assert all(0 <= float(row['throttle_power_pct']) <= 100 for row in rows), 'of each interval'
 
 
+def test_a_lost_device_has_rows_without_values(stage, profgpu, tmp_path):
+    from test_devices import STUB, clean_environment
+    if not os.path.exists(STUB):
+        pytest.skip(f'the stand-in library is not built: {STUB}')
+    env = clean_environment(PROFGPU_NVML_LIBRARY=STUB, PROFGPU_NVML_SCENARIO=stage(
+        'driver 550.54.15\ndevice 0\nutilization 97\npower 650\nprocess 4711 C memory=1000000000 sm=90\nlost 0.6\n'))
+    words = [program('PROFGPU', 'profgpu'), 'log', '-i', '0.1', '--count', '15', '--query']
+    done = subprocess.run([*words, 'timestamp,index,utilization.gpu,power.draw'], env=env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and 'GPU is lost' in done.stderr
+    cells = [[cell.strip() for cell in row[2:]] for row in csv.reader(done.stdout.splitlines()[1:])]
+    assert len(cells) == 15
+    answered = next(i for i, row in enumerate(cells) if row == ['', ''])
+    assert answered > 1 and all(row[0] for row in cells[:answered]) and all(row == ['', ''] for row in cells[answered:])
+    rows = [json.loads(line) for line in subprocess.run(
+        [program('PROFGPU', 'profgpu'), 'log', '-i', '0.1', '--count', '15', '--format', 'json'], env=env, capture_output=True, text=True,
+        timeout=60).stdout.splitlines()]
+    lost = [row for row in rows if 'utilization_pct' not in row and 'power_w' not in row]
+    assert len(lost) > 3 and not any(row.get('processes') for row in lost), 'no process is on a device that is lost'
+
+
 def test_repeats_are_counted(log, tmp_path):
     """With --query a metric without a new value keeps its last one, and a message says so."""
     path = tmp_path / 'short.jsonl'

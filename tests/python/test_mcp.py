@@ -5,6 +5,7 @@ import json
 import os
 import socket
 import subprocess
+import time
 
 import pytest
 
@@ -220,6 +221,16 @@ def test_a_file_that_changes_is_read_again(simulate, tmp_path):
         assert 'trace.json' in server.tool('verdict', run='r1')
 
 
+def test_a_file_of_a_ranks_folder_that_changes_is_read_again(simulate, tmp_path):
+    path = tmp_path / 'job' / 'rank_0' / 'trace.json'
+    path.parent.mkdir(parents=True)
+    path.write_bytes(open(simulate('--steps', '6'), 'rb').read())
+    with Lines() as server:
+        steps = server.tool('open_run', paths=[str(tmp_path / 'job')])['measured_steps']
+        path.write_bytes(open(simulate('--steps', '9'), 'rb').read())
+        assert server.tool('verdict', run='r1')['measured_steps'] == steps + 3
+
+
 def test_mistakes_are_answers_that_help():
     with Lines() as server:
         assert 'cannot' in (text := server.tool('verdict', run='/nowhere/trace.json')) or 'No such file' in text
@@ -354,6 +365,11 @@ def test_http_is_for_this_machine_and_who_has_the_token(http):
     mine = {'Authorization': 'Bearer ' + token}
     assert post(url, **mine) == (200, '{"jsonrpc": "2.0", "id": 1, "result": {}}')
     assert post(url, '{"jsonrpc": "2.0", "method": "notifications/initialized"}', **mine) == (202, '')
+    assert post(url, Authorization='bearer ' + token)[0] == 200, 'a scheme has no case'
+    with socket.create_connection(('127.0.0.1', int(url.split('/')[2].split(':')[1]))):
+        begin = time.monotonic()   # a client that says nothing holds up no other
+        assert post(url, **mine)[0] == 200 and time.monotonic() - begin < 4
+    assert post(url, Transfer_Encoding='chunked', **mine)[0] == 411
     for wrong in ({}, {'Authorization': 'Bearer ' + token[:-1]}, {'Authorization': 'Bearer ' + token + '0'}, {'Authorization': 'Basic ' + token},
                   {'Authorization': 'Bearer '}):
         assert post(url, **wrong)[0] == 401

@@ -384,7 +384,7 @@ TelemetryCollector::TelemetryCollector(TelemetryCollector&&) noexcept = default;
 TelemetryCollector& TelemetryCollector::operator=(TelemetryCollector&&) noexcept = default;
 
 void TelemetryCollector::add(const Reading& reading) {
-  impl_->tick(reading.time_ns);
+  if (!reading.failed) impl_->tick(reading.time_ns);
   if (impl_->waiting.size() + reading.samples.size() > kMaxWaiting) impl_->take_in();
   impl_->waiting.insert(impl_->waiting.end(), reading.samples.begin(), reading.samples.end());
   if (reading.has_processes && reading.time_ns >= impl_->from_ns)

@@ -47,6 +47,19 @@ TEST_F(SamplesTest, ALogIsATraceOfSamplesAlone) {
   EXPECT_TRUE(inputs->samples.empty());
 }
 
+TEST_F(SamplesTest, ADeviceWithoutValuesAtTheEndIsSaid) {
+  std::string text = rows(0, 20);
+  for (int i = 20; i < 60; ++i)
+    for (const char* of_device : {",0,Test GPU,GPU-0,,\n", ",1,Test GPU,GPU-1,5,9\n"})
+      text += std::to_string(1'800'000'000'000'000'000 + i * 100'000'000LL) + of_device;
+  auto inputs = read_inputs({write("gpu.csv", text)}, {});
+  ASSERT_TRUE(inputs) << inputs.error().message;
+  const Trace& trace = inputs->ranks[0].trace;
+  ASSERT_EQ(trace.issues.size(), 1u);
+  EXPECT_EQ(trace.issues[0].text,
+            "GPU 0 has no values in the last 4.0 s of 5.9: was it lost? Its figures are of the time before");
+}
+
 TEST_F(SamplesTest, PiecesOfARotatedLogAreOne) {
   const std::string newest = write("gpu.csv", rows(20, 30)), old = write("gpu.csv.1", rows(10, 20)),
                     oldest = write("gpu.csv.2", rows(0, 11));

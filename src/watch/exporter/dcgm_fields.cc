@@ -64,7 +64,7 @@ Status add_line(std::string_view line, DcgmCounters& out) {
   const size_t first = line.find(','), second = first == line.npos ? first : line.find(',', first + 1);
   if (second == line.npos) return Error{fmt::format("\"{}\" is not FIELD, type, help", masked_secrets(line).substr(0, 80))};
   const std::string name = cell(line.substr(0, first)), type = cell(line.substr(first + 1, second - first - 1));
-  const std::string help = cell(line.substr(second + 1));
+  const std::string help = valid_utf8(cell(line.substr(second + 1)));   // Prometheus refuses a page with other bytes
   if (type != "gauge" && type != "counter" && type != "label" && type != "histogram" && type != "summary")
     return Error{fmt::format("\"{}\" is not a type", type), "gauge, counter or label"};
   if (type == "label" && (name == kDriverVersion || name == kNewDriverVersion)) {

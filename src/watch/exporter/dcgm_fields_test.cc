@@ -68,6 +68,12 @@ TEST(DcgmCounters, ReadsACountersFile) {
   EXPECT_EQ(counters->left_out, std::vector<std::string>{"DCGM_FI_DEV_VGPU_LICENSE_STATUS"});
 }
 
+TEST(DcgmCounters, HelpIsUtf8) {
+  const auto counters = parse_dcgm_counters("DCGM_FI_DEV_GPU_TEMP, gauge, Temperatur f\xfcr alle\n");
+  ASSERT_TRUE(counters);
+  EXPECT_EQ(counters->counters[0].help, "Temperatur f\xef\xbf\xbdr alle");
+}
+
 TEST(DcgmCounters, ErrorsNameTheLine) {
   EXPECT_EQ(parse_dcgm_counters("# x\nDCGM_FI_DEV_GPU_TEMP\n").error().message,
             "line 2: \"DCGM_FI_DEV_GPU_TEMP\" is not FIELD, type, help");

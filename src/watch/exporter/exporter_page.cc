@@ -98,7 +98,10 @@ void PageReader::take_dcgm(const DcgmField& field, const ExpositionSample& s, De
   switch (field.form) {
     case DcgmField::Form::kWhole:
     case DcgmField::Form::kReal: break;
-    case DcgmField::Form::kRate: metric = metric == Metric::kPcieTx ? Metric::kPcieTxRate : Metric::kPcieRxRate; break;
+    case DcgmField::Form::kRate:
+      if (metric != Metric::kPcieTx && metric != Metric::kPcieRx) return;   // of NVLink, we have the counters
+      metric = metric == Metric::kPcieTx ? Metric::kPcieTxRate : Metric::kPcieRxRate;
+      break;
     case DcgmField::Form::kXid: metric = Metric::kXidLast; break;
     case DcgmField::Form::kNvlinkRate:
     case DcgmField::Form::kUsedRatio: return;   // neither is a metric of ours

@@ -176,7 +176,9 @@ TEST(ExporterPage, DcgmExportersOwn) {
     text += "# TYPE DCGM_FI_DEV_" + name + " gauge\nDCGM_FI_DEV_" + name + labels + " " + value + "\n";
   text += "DCGM_FI_PROF_GR_ENGINE_ACTIVE" + labels + " 0.75\nDCGM_FI_PROF_PCIE_TX_BYTES" + labels +
           " 1000000\nDCGM_FI_DEV_SOMETHING_NEW" + labels + " 1\n";
+  text += "DCGM_FI_PROF_PCIE_RX_BYTES" + labels + " 2000000\nDCGM_FI_PROF_NVLINK_RX_BYTES" + labels + " 9000000\n";
   const ExporterDevice d = only_device(text);
+  EXPECT_EQ(of(d, Metric::kPcieRxRate), 2e6);
   EXPECT_EQ(d.info.vendor, "NVIDIA");
   EXPECT_EQ(d.info.pci_bus_id, "00000000:3b:00.0");
   EXPECT_EQ(of(d, Metric::kUtilization), 98);
