@@ -167,7 +167,12 @@ Result<Diff> diff_of(std::vector<RunSummary> runs, const std::vector<Gate>& gate
     if (!comparison) return comparison.error();
     diff.comparisons.push_back(*std::move(comparison));
   }
-  for (const Gate& gate : gates) diff.gates.push_back(check_gate(gate, diff.comparisons.back()));
+  const bool several = diff.comparisons.size() > 1;
+  for (const Gate& gate : gates)
+    for (size_t i = 0; i < diff.comparisons.size(); ++i) {
+      GateResult& result = diff.gates.emplace_back(check_gate(gate, diff.comparisons[i]));
+      if (several) result.detail = diff.runs[i + 1].label + ": " + result.detail;
+    }
   return diff;
 }
 

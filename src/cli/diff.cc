@@ -127,11 +127,11 @@ extern const Command kDiff{
                  {"profgpu diff a.json b.json --format markdown -o comment.md", "for a pull request"}},
     .notes =
         "A change of the step time is real if the 95 % confidence interval of the ratio of mean steps excludes 1 (seeded "
-        "bootstrap, without warm-up steps). Kernels, phases and ops are tested by their sums per step (Welch).\n\n"
+        "bootstrap, without warm-up steps). Kernels and phases are tested by their sums per step (Welch); how operators and collectives vary is not known.\n\n"
         "Metrics of gates: step_time, step_time_median, peak_memory, memory_growth, energy_per_step, power, "
         "gpu_utilization, samples_per_s, tokens_per_s, phase:NAME, idle:CAUSE, device:compute, category:NAME, kernel:PART_OF_NAME, op:NAME, "
         "collective:PART_OF_NAME, finding:RULE. A limit with a sign (+3%, +5ms) applies to the change, one without a sign "
-        "(200ms, 70GiB) to the new value.\n\n"
+        "(200ms, 70GiB) to the new value. With more than two runs each is compared with the first.\n\n"
         "A gate is undecided where a run lacks the metric, or has too few steps to tell a change from chance. It fails "
         "unless --allow-inconclusive is given.\n\n"
         "Two results of `profgpu bench -o` are compared figure by figure; their gates are of the kind "

@@ -51,10 +51,12 @@ double stretch_for(size_t a, size_t b) {
 
 StepRatio step_ratio(const std::vector<int64_t>& before_ns, const std::vector<int64_t>& after_ns) {
   std::vector<double> a(before_ns.begin(), before_ns.end()), b(after_ns.begin(), after_ns.end());
+  for (auto* steps : {&a, &b}) std::erase(*steps, 0);   // instants, which have no ratio
   // In order of size, so that the order of steps changes nothing.
   std::sort(a.begin(), a.end());
   std::sort(b.begin(), b.end());
   StepRatio r;
+  if (a.empty() || b.empty()) return r;
   std::vector<double> a2 = a, b2 = b;
   r.mean.value = mean_of(b) / mean_of(a);
   r.median.value = median_of(b2) / median_of(a2);
@@ -408,7 +410,8 @@ std::string common(const Group* before, const Group* after, std::string Work::*m
   return first;
 }
 
-Difference difference(const Group* before, const Group* after, std::string matched_by) {
+// `steps_without`: of the run that lacks it, which takes no time in any of these.
+Difference difference(const Group* before, const Group* after, std::string matched_by, int64_t steps_without = 0) {
   const Work& shown = before ? *before->longest : *after->longest;
   Difference d;
   d.name = shown.name;
@@ -419,7 +422,8 @@ Difference difference(const Group* before, const Group* after, std::string match
   if (after && after->longest->name != d.name) d.name_after = after->longest->name;
   if (before) d.calls_before = before->calls, d.before_ns = before->ns.mean;
   if (after) d.calls_after = after->calls, d.after_ns = after->ns.mean;
-  judge(d, before ? before->ns : StepSums(), after ? after->ns : StepSums());
+  const StepSums none{0, 0, steps_without};
+  judge(d, before ? before->ns : none, after ? after->ns : none);
   if (!before) d.change = "added";
   if (!after) d.change = "gone";
   return d;
@@ -460,13 +464,16 @@ class Matcher {
   }
 
   void rest(const Key& key) {
-    for (const auto& [k, group] : grouped(before_, key)) found.push_back(difference(&group, nullptr, ""));
-    for (const auto& [k, group] : grouped(after_, key)) found.push_back(difference(nullptr, &group, ""));
+    for (const auto& [k, group] : grouped(before_, key))
+      found.push_back(difference(&group, nullptr, "", steps_of(runs_[1])));
+    for (const auto& [k, group] : grouped(after_, key))
+      found.push_back(difference(nullptr, &group, "", steps_of(runs_[0])));
   }
 
   std::vector<Difference> found;
 
  private:
+  static int64_t steps_of(const RunSummary& run) { return static_cast<int64_t>(run.steps_ns.size()); }
   static bool is_in(const Work& w, const std::string& range) {
     return w.op == range || std::ranges::count(w.within, range) > 0;
   }

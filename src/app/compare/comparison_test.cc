@@ -345,6 +345,63 @@ TEST_F(Gates, FailOnlyOnRealChangesBeyondTheLimit) {
   EXPECT_EQ(check("peak_memory > +3%", base, slow).verdict, GateVerdict::kUnknown);
 }
 
+TEST_F(Gates, OfAFindingAreOfItsCost) {
+  Comparison c;
+  c.findings = {{"host-bound-launches", "dearer", "warning", "", 3e6, 63e6}};
+  const auto verdict = [&](const char* text) { return check_gate(*parse_gate(text), c).verdict; };
+  EXPECT_EQ(verdict("finding:host-bound-launches > +10ms"), GateVerdict::kFail);
+  EXPECT_EQ(verdict("finding:host-bound-launches > +70ms"), GateVerdict::kPass);
+  EXPECT_EQ(verdict("finding:host-bound-launches > 50ms"), GateVerdict::kFail);
+  EXPECT_EQ(verdict("finding:host-bound-launches > 100ms"), GateVerdict::kPass);
+  EXPECT_EQ(verdict("finding:host-bound-launches > +10%"), GateVerdict::kFail);
+}
+
+TEST_F(Gates, MemoryThatDidNotGrowHasNoPercentage) {
+  Comparison c;
+  c.memory = {{"growth_bytes_per_step", -512, 1e8}};
+  EXPECT_EQ(check_gate(*parse_gate("memory_growth > +5%"), c).verdict, GateVerdict::kFail);
+  c.memory = {{"growth_bytes_per_step", -512, -100}};
+  EXPECT_EQ(check_gate(*parse_gate("memory_growth > +5%"), c).verdict, GateVerdict::kPass);
+}
+
+Difference kernel_change(std::string name, double before_ns, double after_ns, std::optional<bool> real) {
+  Difference d;
+  d.name = std::move(name), d.before_ns = before_ns, d.after_ns = after_ns, d.real = real;
+  return d;
+}
+
+// One that got faster for certain doesn't make it certain that another, which seems slower, is.
+TEST_F(Gates, OfSeveralKernelsNeedACertainChangeOfTheirSum) {
+  Comparison c;
+  const auto verdict = [&] { return check_gate(*parse_gate("kernel:gemm > +2%"), c).verdict; };
+  c.kernels = {kernel_change("gemmA", 100, 90, true), kernel_change("gemmB", 100, 120, false)};
+  EXPECT_EQ(verdict(), GateVerdict::kPass);
+  c.kernels = {kernel_change("gemmA", 100, 130, true), kernel_change("gemmB", 100, 99, false)};
+  EXPECT_EQ(verdict(), GateVerdict::kFail);
+  c.kernels = {kernel_change("gemmA", 100, 130, std::nullopt)};
+  EXPECT_EQ(verdict(), GateVerdict::kUnknown);
+}
+
+TEST(StepRatio, InstantsHaveNone) {
+  const StepRatio none = step_ratio({1000, 1010, 990}, {0, 0, 0});
+  EXPECT_FALSE(none.mean.low);
+  EXPECT_EQ(none.change, Change::kNone);
+  const StepRatio some = step_ratio({0, 0, 0, 0, 1000, 1010, 990}, {2000, 2010, 1990});
+  EXPECT_NEAR(some.mean.value, 2, 0.01);
+  EXPECT_EQ(some.change, Change::kSlower);
+}
+
+TEST(MatchedWork, WhatIsNewTookNoTimeBefore) {
+  RunSummary before = run("a", {1000, 1010, 990, 1005}, {}), after = run("b", {1500, 1510, 1490, 1505}, {});
+  Work added;
+  added.name = "added", added.calls = 1, added.ns = {500, 5, 4};
+  after.work.push_back(added);
+  const std::vector<Difference> found = matched_work(before, after);
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].change, "added");
+  EXPECT_EQ(found[0].real, true);
+}
+
 TEST(ParseGate, SaysWhatItDoesNotUnderstand) {
   for (const char* text : {"", "step_time", "step_time > fast", "steptime > +3%", "kernel > +3%", "step_time:x > 3%",
                            "peak_memory > +5ms", "finding", "step_time > nan%"})

@@ -1,5 +1,7 @@
 #include "app/compare/gate.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -75,8 +77,20 @@ bool read_limit(std::string_view text, Kind kind, Gate& gate) {
 /// What a gate looks at, in both runs.
 struct Measured {
   double before = 0, after = 0;
-  std::optional<bool> real;   ///< none: the steps are too few to tell; true where chance plays no part
+  std::optional<bool> real;         ///< none: chance cannot be told; true where it plays no part
+  std::optional<double> certain;    ///< of a sum: `after`, had only the parts changed whose change is real
+  std::string_view why_unknown = "the steps are too few to tell it from chance";
 };
+
+double percent_changed(double before, double after) {
+  if (before > 0) return 100 * (after / before - 1);
+  return after > std::max(before, 0.0) ? INFINITY : 0;   // below 0: memory that grows by less than nothing
+}
+
+bool passed(const Gate& gate, double before, double after) {
+  const double value = gate.relative ? percent_changed(before, after) : gate.change ? after - before : after;
+  return gate.above ? value > gate.limit : value < gate.limit;
+}
 
 bool has_part(const Difference& d, const std::string& name) {
   const auto has = [&](const std::string& text) { return text.find(name) != std::string::npos; };
@@ -92,16 +106,23 @@ std::optional<Measured> of_differences(const std::vector<Difference>& all, const
     if (!hit) continue;
     sum.before += d.before_ns;
     sum.after += d.after_ns;
-    // One of several that changed for certain is enough: the limit is of their sum.
-    if (!found || (d.real && *d.real)) sum.real = d.real;
+    sum.certain = sum.certain.value_or(0) + (d.real == true ? d.after_ns : d.before_ns);
+    if (!found || d.real == true) sum.real = d.real;
     found = true;
   }
   return found ? std::optional(sum) : std::nullopt;
 }
 
+// How these vary from step to step is not recorded.
+std::optional<Measured> of_sums_alone(const std::vector<Difference>& all, const std::string& name, bool part) {
+  auto m = of_differences(all, name, part);
+  if (m) m->why_unknown = "its time is known of all steps together, which doesn't tell it from chance";
+  return m;
+}
+
 std::optional<Measured> of_numbers(const std::vector<NumberChange>& all, std::string_view name) {
   for (const NumberChange& n : all)
-    if (n.name == name && n.before && n.after) return Measured{*n.before, *n.after, true};
+    if (n.name == name && n.before && n.after) return Measured{*n.before, *n.after, true, {}};
   return std::nullopt;
 }
 
@@ -109,7 +130,7 @@ std::optional<Measured> of_numbers(const std::vector<NumberChange>& all, std::st
 std::optional<Measured> of_steps(const Gate& gate, const Comparison& c) {
   if (!c.steps || !c.without_device.empty()) return std::nullopt;
   const Ratio& ratio = gate.metric == "step_time" ? c.steps->mean : c.steps->median;
-  Measured m{static_cast<double>(c.before_step_ns), static_cast<double>(c.before_step_ns) * ratio.value, {}};
+  Measured m{static_cast<double>(c.before_step_ns), static_cast<double>(c.before_step_ns) * ratio.value, {}, {}};
   if (ratio.low) m.real = *ratio.low > 1 || *ratio.high < 1;
   return m;
 }
@@ -143,8 +164,8 @@ std::optional<Measured> measured(const Gate& gate, const Comparison& c) {
   if (gate.metric == "device") return of_differences(c.states, gate.name, false);
   if (gate.metric == "category") return of_differences(c.categories, gate.name, false);
   if (gate.metric == "kernel") return of_differences(c.kernels, gate.name, true);
-  if (gate.metric == "collective") return of_differences(c.collectives, gate.name, true);
-  return of_differences(c.ops, gate.name, false);
+  if (gate.metric == "collective") return of_sums_alone(c.collectives, gate.name, true);
+  return of_sums_alone(c.ops, gate.name, false);
 }
 
 std::string quantity(Kind kind, double value) {
@@ -173,9 +194,7 @@ GateResult check_finding(const Gate& gate, const Comparison& c) {
   }
   if (it->change == "new") return {gate, GateVerdict::kFail, "new: " + it->what};
   if (!it->before_cost_ns || !it->after_cost_ns) return {gate, GateVerdict::kUnknown, "its cost is not estimated"};
-  const double pct = 100 * (*it->after_cost_ns / std::max(*it->before_cost_ns, 1.0) - 1);
-  const bool over = gate.above ? pct > gate.limit : pct < gate.limit;
-  return {gate, over ? GateVerdict::kFail : GateVerdict::kPass,
+  return {gate, passed(gate, *it->before_cost_ns, *it->after_cost_ns) ? GateVerdict::kFail : GateVerdict::kPass,
           "its cost went from " + format_duration(*it->before_cost_ns) + " to " + format_duration(*it->after_cost_ns) +
               " per step"};
 }
@@ -217,16 +236,14 @@ GateResult check_gate(const Gate& gate, const Comparison& c) {
   if (!m && c.steps && !c.without_device.empty())
     return {gate, GateVerdict::kUnknown, c.without_device + " has no GPU activity to tell"};
   if (!m) return {gate, GateVerdict::kUnknown, "the runs do not both have it"};
-  const double pct = m->before != 0 ? 100 * (m->after / m->before - 1) : (m->after != 0 ? INFINITY : 0);
-  const double value = gate.relative ? pct : gate.change ? m->after - m->before : m->after;
-  const bool over = gate.above ? value > gate.limit : value < gate.limit;
+  const double pct = percent_changed(m->before, m->after);
   std::string detail = quantity(kind, m->before) + " to " + quantity(kind, m->after);
-  if (std::isfinite(pct)) detail += pct < 0 ? " (−" + format_number(-pct) + " %)" : " (+" + format_number(pct) + " %)";
-  if (!over) return {gate, GateVerdict::kPass, detail};
+  if (std::isfinite(pct) && m->before > 0) detail += pct < 0 ? " (−" + format_number(-pct) + " %)" : " (+" + format_number(pct) + " %)";
+  if (!passed(gate, m->before, m->after)) return {gate, GateVerdict::kPass, detail};
   // A limit of the value itself is passed or not; only a change can be chance.
   if (!gate.relative && !gate.change) return {gate, GateVerdict::kFail, detail};
-  if (!m->real) return {gate, GateVerdict::kUnknown, detail + ", but the steps are too few to tell it from chance"};
-  if (!*m->real) return {gate, GateVerdict::kPass, detail + ", which can be chance"};
+  if (!m->real) return {gate, GateVerdict::kUnknown, fmt::format("{}, but {}", detail, m->why_unknown)};
+  if (!*m->real || !passed(gate, m->before, m->certain.value_or(m->after))) return {gate, GateVerdict::kPass, detail + ", which can be chance"};
   return {gate, GateVerdict::kFail, detail};
 }
 

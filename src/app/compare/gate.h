@@ -41,7 +41,7 @@ GateResult check_gate(const Gate& gate, const Comparison& comparison);
 struct Diff {
   std::vector<RunSummary> runs;          ///< at least two
   std::vector<Comparison> comparisons;   ///< of runs[i + 1] with runs[0]
-  std::vector<GateResult> gates;         ///< of the last run with the first
+  std::vector<GateResult> gates;         ///< of each run after the first with it, gate by gate
 };
 
 /// "faster", "slower", "no_difference".
