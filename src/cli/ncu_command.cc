@@ -20,14 +20,16 @@ namespace {
 
 constexpr int64_t kMaxKernels = 50;
 
-/// A regular expression that matches the text and nothing else.
+/// A regular expression that matches the text, or a long one's beginning, and nothing else.
 std::string literal_pattern(std::string_view text) {
+  constexpr size_t kMost = 400;
   std::string out;
-  for (const char c : text) {
-    if (!is_letter(c) && !is_digit(c) && c != '_') out += '\\';
+  for (const char c : text.substr(0, kMost)) {
+    const bool ascii = static_cast<unsigned char>(c) < 0x80;
+    if (ascii && !is_letter(c) && !is_digit(c) && c != '_') out += '\\';
     out += c;
   }
-  return out;
+  return text.size() > kMost ? out + ".*" : out;
 }
 
 std::string in_single_quotes(std::string_view text) {

@@ -19,6 +19,12 @@ bool needs_backslash(std::string_view s, size_t i, bool begins_line) {
   return std::string_view("\\`*[]|~!$").find(s[i]) != std::string_view::npos;
 }
 
+// Whether here begins what a forge makes a link of by itself: a user it notifies, or an address.
+bool begins_link(std::string_view s, size_t i) {
+  if (s[i] == '@') return is_word(s, i + 1);
+  return s.substr(i).starts_with("//") && i > 0 && s[i - 1] == ':';
+}
+
 }  // namespace
 
 std::string markdown_text(std::string_view raw, bool begins_line) {
@@ -32,7 +38,9 @@ std::string markdown_text(std::string_view raw, bool begins_line) {
       case '>': out += "&gt;"; break;
       default:
         if (needs_backslash(text, i, begins_line)) out += '\\';
+        if (text[i] == '/' && begins_link(text, i)) out += "<!-- -->";
         out += text[i];
+        if (text[i] == '@' && begins_link(text, i)) out += "<!-- -->";
     }
   }
   return out;

@@ -29,6 +29,8 @@ TEST(MarkdownText, Escapes) {
   EXPECT_EQ(markdown_text("# h"), "\\# h");
   EXPECT_EQ(markdown_text("1. x 2.5"), "1\\. x 2.5");
   EXPECT_EQ(markdown_text("a\nb\x1b"), "a b\\\\x1b");
+  EXPECT_EQ(markdown_text("by @octocat, a @ b"), "by @<!-- -->octocat, a @ b") << "nobody is notified";
+  EXPECT_EQ(markdown_text("http://a.example//x"), "http:<!-- -->//a.example//x");
 }
 
 TEST(MarkdownCode, IsFencedByMoreThanItHolds) {

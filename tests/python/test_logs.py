@@ -107,6 +107,39 @@ def test_an_update_on_the_cpu_is_named(profgpu, tmp_path):
     assert 'optimizer-offload' in rules(report)
 
 
+@pytest.mark.parametrize('before, share', [(500, None), (60, 50)])
+def test_updates_skipped_before_a_restart_do_not_count(profgpu, tmp_path, before, share):
+    """DeepSpeed counts over the whole job; of this log only what it counts from line to line."""
+    text = ''.join(f'[2024-05-01 10:0{i // 12}:{5 * i % 60:02},123] [INFO] [logging.py:96:log_dist] [Rank 0] step={100010 + 10 * i}, '
+                   f'skipped={before + 5 * i if share else before}, lr=[1e-05], mom=[(0.9, 0.999)]\n'
+                   f'[2024-05-01 10:0{i // 12}:{5 * i % 60:02},125] [INFO] [timer.py:260:stop] epoch=0/micro_step={100010 + 10 * i}/global_step='
+                   f'{100010 + 10 * i}, RunningAvgSamplesPerSec=64.0, CurrSamplesPerSec=64.0, MemAllocated=10.0GB, MaxMemAllocated=20.0GB\n'
+                   for i in range(20))
+    found = {f['rule']: f for f in analyzed(profgpu, written(tmp_path, text))['findings']}
+    assert 'skipped-updates' not in found if share is None else found['skipped-updates']['value'] == pytest.approx(share)
+
+
+def test_saves_between_steps_cost_their_share_of_the_whole(profgpu, tmp_path):
+    text, second = '', 0
+
+    def stamp(at):
+        return f'2024-05-01 10:{at // 60:02}:{at % 60:02}'
+
+    for i in range(10, 301, 10):
+        second += 10
+        text += (f' [{stamp(second)}] iteration {i:8}/     300 | consumed samples: {64 * i:12} | elapsed time per iteration (ms): 1000.0 | '
+                 'learning rate: 1.000000E-04 | global batch size:    64 | lm loss: 5.000000E+00 | loss scale: 1.0 | grad norm: 1.000 | '
+                 'number of skipped iterations:   0 | number of nan iterations:   0 |\n')
+        if i % 100 == 0:
+            second += 300
+            text += (f'saving checkpoint at iteration {i:7} to /ckpt in torch_dist format\n'
+                     f'  successfully saved checkpoint from iteration {i:7} to /ckpt [ t 1/1, p 1/1 ]\n'
+                     '(min, max) time across ranks (ms):\n    save-checkpoint ................................: (300000.00, 300000.00)\n')
+    found = {f['rule']: f for f in analyzed(profgpu, written(tmp_path, text))['findings']}
+    stall = found['checkpoint-stall']
+    assert stall['cost_pct'] == pytest.approx(stall['value'], abs=.5) and 70 < stall['value'] < 80
+
+
 @pytest.mark.parametrize('line, kind', [
     ('[rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 1 has a total capacity of 79.15 GiB of which '
      '1.06 GiB is free.', 'out_of_memory'),

@@ -82,9 +82,10 @@ ProfileTargets ProfileTargets::of(const Facts& facts, size_t most) {
   std::map<std::string_view, FunctionSum> sums;
   each_kernel(facts, [&](ActivityId a) {
     if (!step_of.measured(trace.activity.start_ns[a.value])) return;
-    const std::string_view name = trace.name(a);
+    const std::string_view name = trace.name(a), function = kernel_function(name);
     const int64_t ns = trace.activity.duration_ns[a.value];
-    FunctionSum& sum = sums[kernel_function(name)];
+    if (function.empty()) return;   // nothing to choose it by
+    FunctionSum& sum = sums[function];
     ++sum.launches;
     sum.total_ns += ns, sum.names[name] += ns;
     const auto part = limits.needed_part(trace, work, a);

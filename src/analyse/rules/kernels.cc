@@ -252,9 +252,11 @@ std::string profile_kernel(const Measured& m, std::string_view function) {
   const std::string_view word = longest_word(function), command = program_command(m.facts());
   switch (contains(m.device().name, "TPU") ? Vendor::kGoogle : vendor(m.trace(), m.device().id)) {
     case Vendor::kNvidia:
+      if (word.empty()) return fmt::format("profile it: ncu --set full --launch-count 5 {}", command);
       return fmt::format("profile it: ncu --set full --kernel-name {}{} --launch-count 5 {}",
                          word.size() == function.size() ? "" : "regex:", word, command);
     case Vendor::kAmd:
+      if (word.empty()) break;
       return fmt::format("profile it: rocprof-compute profile -n {} -k {} -- {}", trains(m.facts()) ? "train" : "run",
                          word, command);
     case Vendor::kIntel: return fmt::format("profile it: vtune -collect gpu-hotspots -- {}", command);

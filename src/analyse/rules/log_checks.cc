@@ -109,7 +109,9 @@ void describe_checkpoints(const LogReport& log, Finding& f) {
   if (longest != nullptr)
     f.evidence.push_back(fmt::format("the longest: {} (line {})",
                                      format_duration(static_cast<double>(*longest->duration_ns)), longest->line));
-  set_log_cost(f, log, static_cast<double>(sum) / static_cast<double>(std::max<int64_t>(log.throughput.iterations, 1)));
+  // Of the whole time: they lie between the steps.
+  f.steps = log.throughput.iterations;
+  set_cost(f, whole_ns(all_ns(log)), sum);
 }
 
 std::optional<double> loading_pct(const LogReport& log) {

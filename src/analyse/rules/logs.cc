@@ -198,15 +198,23 @@ constexpr int64_t kScaleSearch = 20;
 std::optional<double> skipped_pct(const LogReport& log) {
   if (!log.has_steps() || log.throughput.iterations <= 0) return std::nullopt;
   int64_t skipped = log.loss.skipped, all = log.throughput.iterations;
+  bool counted = false, from_the_start = false;
   const auto& ranks = log.log->ranks;
   if (!ranks.empty() && !ranks.front().steps.empty()) {
-    const LogStep& first = ranks.front().steps.front();
+    const std::vector<LogStep>& steps = ranks.front().steps;
+    const LogStep& first = steps.front();
     skipped -= first.figures.skipped.value_or(0), all -= first.iterations;
+    counted = std::any_of(steps.begin() + 1, steps.end(), [](const LogStep& s) { return s.figures.skipped; });
+    from_the_start = first.number <= first.iterations;
   }
-  const int64_t lines = std::ranges::count(log.log->events, LogEventKind::kSkipped, &LogEvent::kind);
-  // DeepSpeed says each, or how many there were so far.
-  if (skipped == 0) skipped = std::max<int64_t>(log.setting("skipped_steps").value_or(lines) - kScaleSearch, 0);
-  return all > 0 ? std::optional(100 * static_cast<double>(skipped) / static_cast<double>(all)) : std::nullopt;
+  // DeepSpeed says each, or how many there were so far, which may be before a restart.
+  if (skipped == 0 && !counted) {
+    const int64_t lines = std::ranges::count(log.log->events, LogEventKind::kSkipped, &LogEvent::kind);
+    const int64_t said = from_the_start ? log.setting("skipped_steps").value_or(lines) : lines;
+    skipped = std::max<int64_t>(said - kScaleSearch, 0);
+  }
+  if (all <= 0) return std::nullopt;
+  return std::min(100 * static_cast<double>(skipped) / static_cast<double>(all), 100.0);
 }
 
 void describe_skipped(const LogReport& log, Finding& f) {

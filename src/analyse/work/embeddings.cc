@@ -1,4 +1,6 @@
 // Rows of tables, and elements by index: what is looked up is read and written once, and so are the indices.
+#include <algorithm>
+
 #include "analyse/work/op_sizes.h"
 
 namespace profgpu {
@@ -10,7 +12,10 @@ Amount selected_rows(const OpInputs& in, size_t table, size_t indices) {
   return bytes_of(elements_of(in[indices]) * product_after(in[table].shape, 1), in[table].element_bits());
 }
 
-OpWork embedding(const OpInputs& in) { return moving(selected_rows(in, 0, 1) * 2 + bytes_of(in, 1)); }
+// What is looked up is read once, however often, and written each time.
+Amount looked_up(const OpInputs& in, Amount result) { return least(result, bytes_like(in, 0)) + result; }
+
+OpWork embedding(const OpInputs& in) { return moving(looked_up(in, selected_rows(in, 0, 1)) + bytes_of(in, 1)); }
 
 // Gradients of looked-up rows into a table of `num_weights` rows, which is written as a whole.
 OpWork embedding_backward(const OpInputs& in) {
@@ -23,7 +28,7 @@ OpWork embedding_backward(const OpInputs& in) {
 OpWork embedding_bag(const OpInputs& in) {
   if (in[0].shape.size() != 2) return {.flops = 0};
   const Amount bags = bytes_of(elements_of(in[2]) * in[0].shape[1], in[0].element_bits());
-  return moving(selected_rows(in, 0, 1) + bytes_of(in, 1, 3) + bags);
+  return moving(least(selected_rows(in, 0, 1), bytes_like(in, 0)) + bytes_of(in, 1, 3) + bags);
 }
 
 // aten::index_select(self, dim, index): as many slices as indices.
@@ -35,12 +40,12 @@ OpWork index_select(const OpInputs& in) {
   std::vector<int64_t> result = shape;
   result[static_cast<size_t>(*dim < 0 ? *dim + dimensions : *dim)] = 1;
   const Amount moved = bytes_of(elements_of(in[2]) * product_of(result), in[0].element_bits());
-  return moving(moved * 2 + bytes_of(in, 2));
+  return moving(looked_up(in, moved) + bytes_of(in, 2));
 }
 
 // Elements at the indices, which have the result's shape.
 OpWork gather(const OpInputs& in) {
-  return moving(bytes_of(elements_of(in[2]), in[0].element_bits()) * 2 + bytes_of(in, 2));
+  return moving(looked_up(in, bytes_of(elements_of(in[2]), in[0].element_bits())) + bytes_of(in, 2));
 }
 
 // As many elements of `self` as `source` has are written; where they are added to, read before.
@@ -53,14 +58,19 @@ OpWork scatter(const OpInputs& in) {
 // aten::index_put_(self, indices, values): the types of indices are not recorded; they count nothing.
 OpWork index_put(const OpInputs& in) { return moving(bytes_of(in, 2) * 2); }
 
+// An index that is a mask selects as much as its values say, which no trace has; types of indices are not recorded.
+bool may_be_mask(const std::vector<int64_t>& index, const std::vector<int64_t>& shape) {
+  return index.size() <= shape.size() && std::ranges::equal(index, std::span(shape).first(index.size()));
+}
+
 // aten::index(self, indices) with one index, or several of one shape, for the first dimensions.
 OpWork index(const OpInputs& in) {
   const auto& list = in[1].list;
   if (list.empty() || list.size() > in[0].shape.size()) return {.flops = 0};
   const auto shape = broadcast(list);
-  if (!shape || shape->empty()) return {.flops = 0};
+  if (!shape || shape->empty() || (list.size() == 1 && may_be_mask(list[0], in[0].shape))) return {.flops = 0};
   const Amount moved = bytes_of(product_of(*shape) * product_after(in[0].shape, list.size()), in[0].element_bits());
-  return moving(moved * 2);
+  return moving(looked_up(in, moved));
 }
 
 // FBGEMM's lookups in several tables at once: (…, weights on the device 1, …, ends of tables' columns 6, sum of their

@@ -15,6 +15,8 @@ TEST(Moving, Elementwise) {
   EXPECT_EQ(bytes("aten::add_", "[[4, 8], [4, 8], []]", R"(["float", "float", "Scalar"])"), 4 * 3 * 32);
   EXPECT_EQ(bytes("aten::mul", "[[4, 8], []]", R"(["c10::BFloat16", "double"])"), 2 * 2 * 32 + 8);
   EXPECT_EQ(bytes("aten::add", "[[4, 8], [4, 8], []]", R"(["c10::BFloat16", "float", "Scalar"])"), 32 * (2 + 4 + 4));
+  EXPECT_EQ(bytes("aten::div", "[[32], [32]]", R"(["long int", "long int"])"), 32 * (8 + 8 + 4)) << "no whole numbers";
+  EXPECT_EQ(bytes("aten::div", "[[32], [32], []]", R"(["long int", "long int", ""])", R"(["", "", "floor"])"), 32 * 24);
   EXPECT_EQ(bytes("aten::gt", "[[32], [32]]", R"(["float", "float"])"), 32 * (4 + 4 + 1));
   EXPECT_EQ(bytes("aten::sub", "[[1, 8], [8, 1], []]", R"(["long int", "long int", "Scalar"])"), 8 * (8 + 8 + 64));
   // Written to a tensor of another type.
@@ -71,6 +73,7 @@ TEST(Moving, Reductions) {
   const std::string_view types = R"(["float", "ScalarList", "Scalar", ""])";
   EXPECT_EQ(bytes("aten::sum", "[[4, 8], [], [], []]", types, R"(["", "[-1]", "False", ""])"), 4 * (32 + 4));
   EXPECT_EQ(bytes("aten::sum", "[[4, 8], [], [], []]", types), 4 * (32 + 1));
+  EXPECT_EQ(bytes("aten::sum", "[[8, 16], []]", types, R"(["", "6"])"), 4 * (128 + 1)) << "a type, no dimension";
   EXPECT_EQ(bytes("aten::argmax", "[[4, 8], [], []]", types, R"(["", "1", "False"])"), 4 * 32 + 8 * 4);
   EXPECT_EQ(bytes("aten::cumsum", "[[4, 8], [], []]", types), 4 * 64);
   // A value and an index for each row; of two inputs, the larger of each pair; of all, one.
@@ -87,6 +90,12 @@ TEST(Moving, Reductions) {
 TEST(Moving, Lookups) {
   EXPECT_EQ(bytes("aten::embedding", "[[1000, 16], [2, 5], [], [], []]", R"(["float", "long int"])"),
             10 * 8 + 2 * 4 * 160);
+  // Of a table with fewer rows than indices, each row is read once.
+  EXPECT_EQ(bytes("aten::embedding", "[[2, 16], [8, 5], [], [], []]", R"(["float", "long int"])"),
+            40 * 8 + 4 * (2 * 16 + 40 * 16));
+  EXPECT_EQ(bytes("aten::index", "[[100, 16], [[30]]]", R"(["float", "TensorList"])"), 2 * 4 * 30 * 16);
+  EXPECT_EQ(bytes("aten::index", "[[100, 16], [[100]]]", R"(["float", "TensorList"])"), -1) << "may be a mask";
+  EXPECT_EQ(bytes("aten::index", "[[100, 16], [[100, 16]]]", R"(["float", "TensorList"])"), -1);
   EXPECT_EQ(bytes("aten::embedding_dense_backward", "[[2, 5, 16], [2, 5], [], [], []]",
                   R"(["float", "long int", "Scalar"])", R"(["", "", "1000", "-1", "False"])"),
             10 * 8 + 4 * 160 + 4 * 16000);

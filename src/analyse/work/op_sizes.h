@@ -28,6 +28,9 @@ class Amount {
     return a.known_ && b.known_ ? Amount(a.value_ - b.value_) : unknown();
   }
   friend constexpr Amount operator/(Amount a, int64_t b) { return a.known_ && b > 0 ? Amount(a.value_ / b) : unknown(); }
+  friend constexpr Amount least(Amount a, Amount b) {
+    return a.known_ && b.known_ ? Amount(a.value_ < b.value_ ? a.value_ : b.value_) : unknown();
+  }
   [[nodiscard]] constexpr int64_t or_unknown() const { return known_ ? value_ : -1; }
 
  private:

@@ -46,6 +46,16 @@ OpWork each(const OpInputs& in) {
   return pointwise(in, Count, Bits);
 }
 
+// Whole numbers divide into numbers that are not, unless the result is rounded.
+OpWork quotient(const OpInputs& in) {
+  const bool rounded = in.at.size() > 2 && !in[2].value.empty() && !is_tensor(in[2]);
+  const auto is_floating = [](const OpInput& input) {
+    const Precision precision = precision_of(input);
+    return precision != Precision::kUnknown && precision != Precision::kInt8;
+  };
+  return pointwise(in, 2, rounded || is_floating(in[0]) || is_floating(in[1]) ? 0 : 32);
+}
+
 // The condition is no value.
 OpWork where(const OpInputs& in) { return pointwise(in, 3, widest({in.name, {in[1], in[2]}}, 2)); }
 
@@ -84,8 +94,9 @@ constexpr OpForm kPointwiseForms[] = {
      "aten::tril aten::triu aten::frac aten::asin aten::acos aten::atan aten::sinh aten::cosh aten::log_sigmoid_forward",
      each<1>},
     {"aten::clamp", each<3>},
+    {"aten::div aten::true_divide", quotient},
     {"aten::logical_not aten::isnan aten::isinf aten::isfinite", each<1, 8>},
-    {"aten::add aten::sub aten::rsub aten::mul aten::div aten::true_divide aten::floor_divide aten::remainder "
+    {"aten::add aten::sub aten::rsub aten::mul aten::floor_divide aten::remainder "
      "aten::fmod aten::pow aten::maximum aten::minimum aten::fmax aten::fmin aten::atan2 aten::bitwise_and "
      "aten::bitwise_or aten::bitwise_xor aten::masked_fill aten::threshold_backward aten::tanh_backward "
      "aten::sigmoid_backward aten::gelu_backward aten::silu_backward aten::elu_backward aten::leaky_relu_backward "

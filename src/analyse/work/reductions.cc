@@ -20,7 +20,8 @@ Amount kept_elements(const OpInput& input, const OpInput& dims) {
 template <size_t Dims, int64_t Results, int64_t Index = 0>
 OpWork reduced(const OpInputs& in) {
   if (!is_tensor(in[0])) return {.flops = 0};
-  const Amount kept = kept_elements(in[0], in[Dims]);
+  // Behind dimensions comes whether they are kept: what comes last is the result's type, or another setting.
+  const Amount kept = in.at.size() == Dims + 1 ? Amount(1) : kept_elements(in[0], in[Dims]);
   return moving(bytes_of(in, 0) + bytes_of(kept, in[0].element_bits()) * Results + kept * Index);
 }
 
