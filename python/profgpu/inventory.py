@@ -75,6 +75,11 @@ def _device(stat: Dict[str, Any], inventory: Dict[str, Any], links: Dict[str, st
     )
 
 
+def _key(row: Dict[str, Any]) -> Tuple[Any, ...]:
+    """GPUs of two vendors have the same labels."""
+    return row["label"], row.get("uuid"), row.get("pci_bus_id")
+
+
 def devices(backend: str = "auto", strict: bool = False) -> List[Device]:
     """Every GPU of this machine with all facts and present readings, in the order of nvidia-smi.
 
@@ -90,15 +95,13 @@ def devices(backend: str = "auto", strict: bool = False) -> List[Device]:
         raise _program.error_of(said)
     now = _program.parsed(out)
     known = _program.document("devices", "--backend", backend)
-    by_label = {row["label"]: row for row in known["devices"]}
+    by_key = {_key(row): row for row in known["devices"]}
     labels = [row["label"] for row in known["devices"]]
-    links: Dict[str, Dict[str, str]] = {
-        label: {to: word for to, word in zip(labels, row) if to != label and word}
-        for label, row in zip(labels, known.get("topology") or [])
+    links: Dict[Any, Dict[str, str]] = {
+        _key(device): {to: word for to, word in zip(labels, row) if to != device["label"] and word}
+        for device, row in zip(known["devices"], known.get("topology") or [])
     }
-    return [
-        _device(row, by_label.get(row["label"], {}), links.get(row["label"], {}), now.get("driver")) for row in now["devices"]
-    ]
+    return [_device(row, by_key.get(_key(row), {}), links.get(_key(row), {}), now.get("driver")) for row in now["devices"]]
 
 
 @dataclasses.dataclass(frozen=True)

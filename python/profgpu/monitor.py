@@ -8,6 +8,7 @@ import functools
 import json
 import math
 import os
+import sys
 import time
 import weakref
 from types import TracebackType
@@ -237,6 +238,21 @@ def open_monitor(
     return handle
 
 
+def own_device() -> str:
+    """The GPU that this process uses: "cuda:N", counted as CUDA_VISIBLE_DEVICES leaves them.
+
+    PyTorch's current device where it has a CUDA context, else that of LOCAL_RANK, or the only one that is visible.
+    """
+    torch = sys.modules.get("torch")
+    cuda = getattr(torch, "cuda", None)
+    if cuda is not None and cuda.is_available() and cuda.is_initialized():
+        return "cuda:%d" % cuda.current_device()
+    rank = os.environ.get("LOCAL_RANK", "0")
+    visible = os.environ.get("HIP_VISIBLE_DEVICES", os.environ.get("CUDA_VISIBLE_DEVICES"))
+    fits = rank.isdigit() and (visible is None or int(rank) < len(visible.split(",")))
+    return "cuda:" + (rank if fits else "0")
+
+
 def check_backend(backend: str) -> str:
     """As the library takes it; a ValueError where there is none of that name."""
     if backend.lower() in _BACKENDS:
@@ -304,6 +320,8 @@ class GpuMonitor:
             raise GpuBackendError("no GPU can be watched: " + problem)
 
     def __enter__(self) -> GpuMonitor:
+        if self._running and self._owned.here:
+            raise RuntimeError("this monitor is running already: use another for a part of the block")
         self._sync()
         self._started = time.perf_counter()
         self.summary = None

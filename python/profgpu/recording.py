@@ -10,7 +10,7 @@ from typing import Any, Dict, Optional
 
 from . import _library
 from .memory import MemoryMeter
-from .monitor import GpuMonitor, GpuSummary
+from .monitor import GpuMonitor, GpuSummary, own_device
 from .report import Report, analyze
 
 
@@ -142,7 +142,7 @@ def cell_magic(shell: Any, line: str, cell: str) -> CellResult:
     flags = _flags(line)
     trace = record() if "torch" in sys.modules and "--no-trace" not in flags else None
     memory = MemoryMeter()
-    with GpuMonitor(interval_s=float(flags.get("--interval", "0.1")), backend=flags.get("--backend", "auto")) as monitor:
+    with GpuMonitor(own_device(), interval_s=float(flags.get("--interval", "0.1")), backend=flags.get("--backend", "auto")) as monitor:
         memory.start()
         if trace is not None:
             with trace:

@@ -124,6 +124,9 @@ def _run(monitor: Callable[[], GpuMonitor], fn: Callable[[], Any], repeats: int,
     for _ in range(warmup_runs + repeats):
         with monitor() as mon:
             value = fn()
+            if inspect.iscoroutine(value):
+                value.close()
+                raise ValueError("a coroutine does nothing until it is awaited: decorate an async function, or use asyncio.run(fn())")
         summaries.append(mon.stop())
     return MultiRunResult.from_runs(summaries[warmup_runs:], value)
 
@@ -194,7 +197,8 @@ def gpu_profile(
         async def wait(*args: Any, **kwargs: Any) -> Any:
             return finish(await _wait(monitor, lambda: fn(*args, **kwargs), repeats, warmup_runs))
 
-        return wait if inspect.iscoroutinefunction(fn) else call
+        waits = inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(type(fn), "__call__", None))
+        return wait if waits else call
 
     if function is None:
         return decorate

@@ -96,7 +96,10 @@ class Report:
         rows: List[Dict[str, Any]] = []
         for rank in self._document["ranks"]:
             part = rank.get(name) or []
-            rows += [{"rank": rank["rank"], **row} for row in ([part] if isinstance(part, dict) else part)]
+            rows += [
+                {"rank": rank["rank"], **(row if isinstance(row, dict) else {name: row})}
+                for row in ([part] if isinstance(part, dict) else part)
+            ]
         return frame_of(rows)
 
     def __getattr__(self, name: str) -> Any:

@@ -253,9 +253,11 @@ def benchmark(
     given = kwargs or {}
     subject = _Subject(lambda: fn(*args, **given), sync, warmup, flush_cache)
     times: List[float] = []
+    spent = 0.0
     with _NoCollection():
-        while len(times) < repeats or (sum(times) * subject.calls < min_time and len(times) < _MOST_RUNS):
+        while len(times) < repeats or (spent < min_time and len(times) < _MOST_RUNS):
             times.append(subject.run())
+            spent += times[-1] * subject.calls
     return subject.timing(times)
 
 

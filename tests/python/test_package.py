@@ -40,6 +40,7 @@ def test_findings_and_sections(report):
     costs = [f.cost_ns for f in report.findings if f.cost_ns is not None]
     assert costs == sorted(costs, reverse=True)
     rows = {row['rank'] for row in records(report.steps)}
+    assert all(report.section(name) is not None for name in report.sections)
     assert rows == {0} and 'kernels' in dir(report) and len(records(report.kernels)) > 5
     with pytest.raises(AttributeError):
         report.no_such_section

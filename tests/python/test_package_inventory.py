@@ -47,6 +47,20 @@ def test_devices_have_all_facts_and_readings(two_h100):
         first.utilisation
 
 
+def test_gpus_of_two_vendors_keep_their_own_facts(two_h100, monkeypatch):
+    document, parsed = inventory._program.document, inventory._program.parsed
+    other = {'label': '0', 'uuid': 'GPU-00000000000000aa', 'pci_bus_id': '0000:c1:00.0', 'vendor': 'AMD', 'index': 0}
+
+    def with_other(found, **more):
+        row = {**found['devices'][0], **other, **more}
+        return {**found, 'devices': [*found['devices'], row], 'topology': []}
+
+    monkeypatch.setattr(inventory._program, 'document', lambda *words: with_other(document(*words), limits={'memory_total_bytes': 1}))
+    monkeypatch.setattr(inventory._program, 'parsed', lambda text: with_other(parsed(text)))
+    first, second, third = profgpu.devices()
+    assert first.limits['power_limit_max_w'] == 700 and third.limits == {'memory_total_bytes': 1}
+
+
 def test_devices_by_the_names_of_gputil(two_h100, capsys):
     gpu = profgpu.getGPUs()[0]
     # As the guide prints it.

@@ -285,6 +285,25 @@ def test_a_loop_of_callbacks():
     assert 'profgpu/step_s' not in loop.metrics(), 'of the steps since the last call'
 
 
+def test_lightnings_steps_count_over_epochs(monkeypatch):
+    import sys
+    import types
+    lightning, numbers = types.ModuleType('lightning.pytorch'), []
+    lightning.Callback = object
+    monkeypatch.setitem(sys.modules, 'lightning', types.ModuleType('lightning'))
+    monkeypatch.setitem(sys.modules, 'lightning.pytorch', lightning)
+    monkeypatch.delitem(sys.modules, 'profgpu.integrations.lightning', raising=False)
+    from profgpu.integrations.lightning import ProfgpuCallback
+    callback, trainer = ProfgpuCallback(monitor=None), types.SimpleNamespace(log_every_n_steps=0)
+    monkeypatch.setattr(callback.loop, 'begin', lambda name, number=None: numbers.append(number))
+    for epoch in range(2):
+        for batch in range(3):
+            callback.on_train_batch_start(trainer, None, None, batch)
+            callback.on_train_batch_end(trainer, None, None, None, batch)
+    monkeypatch.delitem(sys.modules, 'profgpu.integrations.lightning')
+    assert numbers == list(range(6))
+
+
 @pytest.fixture
 def stand_in():
     """stand_in(scenario, script): what it prints on a machine with such devices."""
@@ -309,6 +328,63 @@ s = m.summary
 print(s.name, s.n_samples > 5, s.power_mean_w > 0, s.util_gpu_max > 0, m.samples[-1].sm_clock_mhz > 0)
 """)
     assert said.rstrip().endswith('True True True True'), said
+
+
+def test_the_gpu_that_the_process_uses(stand_in):
+    script = """
+import os, time
+os.environ.update(%s)
+from profgpu.integrations.loop import Loop
+loop = Loop(True)
+loop.start()
+until = time.monotonic() + 30
+while not loop.metrics().get("profgpu/gpu/util_gpu_mean") and time.monotonic() < until and %r:
+    time.sleep(0.05)
+time.sleep(0.5)
+print(loop.monitor.device, loop.metrics()["profgpu/gpu/util_gpu_mean"] > 50)
+loop.stop()
+"""
+    assert stand_in('two_h100', script % ({}, True)).split() == ['cuda:0', 'True']
+    assert stand_in('two_h100', script % ({'LOCAL_RANK': '1'}, False)).split() == ['cuda:1', 'False']
+    assert stand_in('two_h100', script % ({'CUDA_VISIBLE_DEVICES': '1', 'LOCAL_RANK': '3'}, False)).split() == ['cuda:0', 'False']
+
+
+def test_a_lost_gpu_has_no_metrics(stand_in):
+    said = stand_in('lost', """
+import time
+from profgpu.guide import GPUMonitor
+with GPUMonitor(0.05) as monitor:
+    assert monitor.get_metrics()[1]["gpu_util_pct"] is not None
+    until = time.monotonic() + 60
+    while monitor.get_metrics()[1]["gpu_util_pct"] is not None and time.monotonic() < until:
+        time.sleep(0.1)
+    print([m["gpu_util_pct"] is None for m in monitor.get_metrics()])
+""")
+    assert said.rstrip().endswith('[False, True]'), said
+
+
+def test_a_monitor_watches_one_block_at_a_time():
+    mon = monitor()
+    with mon:
+        with pytest.raises(RuntimeError, match='running already'):
+            mon.start()
+    assert mon.summary.n_samples >= 0
+    with mon:
+        pass
+
+
+def test_what_is_never_awaited_is_an_error():
+    async def work():
+        pass
+
+    class Worker:
+        async def __call__(self):
+            return 3
+
+    with pytest.raises(ValueError, match='until it is awaited'):
+        profgpu.profile_repeats(lambda: work(), repeats=1, backend='none')
+    import asyncio
+    assert asyncio.run(profgpu.gpu_profile(Worker(), backend='none', report=False)()) == 3
 
 
 @pytest.mark.parametrize('scenario', ['lost', 'hang'])

@@ -466,6 +466,12 @@ from profgpu.integrations.deepspeed import watch_engine
 watched = watch_engine(engine)
 for _ in range(3):
     engine.backward(engine(torch.ones(1, 4))); engine.step()
+engine.eval()
+engine(torch.ones(1, 4))
+engine.train()
+with torch.no_grad():
+    engine(torch.ones(1, 4))
+assert not watched._open, "an evaluation begins no step"
 m = watched.metrics()
 assert m["profgpu/step_s"] >= m["profgpu/forward_s"] + m["profgpu/backward_s"] + m["profgpu/optimizer_s"] > 0
 watched.close()

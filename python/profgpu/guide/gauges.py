@@ -24,7 +24,7 @@ class PrometheusGauges:
             train_step()
             gauges.update(loss=loss.item())
 
-    ``update()`` takes the newest reading of a monitor that runs in the background, and takes microseconds. A reading that is
+    ``update()`` takes the newest reading of a monitor that runs in the background, and takes a few milliseconds. A reading that is
     unknown takes its gauge away until it is known again. Arguments by name become gauges without labels.
     ``registry``: prometheus_client's own where it is None. ProfgpuError where prometheus_client is not installed.
     """

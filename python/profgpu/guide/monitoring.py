@@ -9,7 +9,8 @@ from typing import Any, Dict, List, Optional, Union
 
 from ..monitor import Owned, check_backend, open_monitor
 
-_KEPT = 4096  # samples of all devices: enough for the last one of each
+_KEPT = 1024  # samples of all devices: enough for the last one of each
+_STALE_S = 3.0  # a device that has said nothing for so long, and for five intervals, says nothing
 
 # The guide's names: metric, name in get_metrics(), what is divided by.
 _METRICS = (
@@ -45,6 +46,8 @@ class GPUMonitor:
 
     def __init__(self, interval_s: float = 0.2, backend: str = "auto") -> None:
         self._owned = Owned(self, functools.partial(open_monitor, [], interval_s, check_backend(backend), 0.0, _KEPT))
+        self._interval_s = interval_s
+        self._known: List[Dict[str, Any]] = []  # devices with names and constants
         self._running = False
         self._log: Optional[threading.Thread] = None
         self._log_ends = threading.Event()
@@ -93,15 +96,24 @@ class GPUMonitor:
         was_running = self._running
         self.start()
         try:
-            devices, latest = self._owned.devices(), self._latest()
+            devices, latest = self._devices(), self._latest()
             until = time.monotonic() + 2
-            while not self.problem and len(latest) < len(devices) and time.monotonic() < until:
+            while not self.problem and (not devices or len(latest) < len(devices)) and time.monotonic() < until:
                 time.sleep(0.005)
-                devices, latest = self._owned.devices(), self._latest()
+                devices, latest = self._devices(), self._latest()
         finally:
             if not was_running:
                 self.stop()
         return [self._now(d, latest.get(place, {})) for place, d in enumerate(devices)]
+
+    def _devices(self) -> List[Dict[str, Any]]:
+        """A summary takes milliseconds; who they are stays."""
+        if not self._known:
+            devices = self._owned.devices()
+            if not self._latest().keys() >= set(range(len(devices))):
+                return devices
+            self._known = devices
+        return self._known
 
     @staticmethod
     def _now(device: Dict[str, Any], latest: Dict[str, float]) -> Dict[str, Any]:
@@ -113,14 +125,17 @@ class GPUMonitor:
         return now
 
     def _latest(self) -> Dict[int, Dict[str, float]]:
-        """By place of the device: the last value of each metric."""
+        """By place of the device: the last value of each metric; none of a device that answers no more."""
         table = self._owned.samples()
         latest: Dict[int, Dict[str, float]] = {}
+        times: Dict[int, int] = {}
         names = [metric for metric, _, _ in _METRICS if metric in table]
-        for row in zip(table.to_list("device"), *[table.to_list(name) for name in names]):
+        for row in zip(table.to_list("device"), table.to_list("time_ns"), *[table.to_list(name) for name in names]):
             device = latest.setdefault(row[0], {})
-            device.update({name: value for name, value in zip(names, row[1:]) if value == value})
-        return latest
+            device.update({name: value for name, value in zip(names, row[2:]) if value == value})
+            times[row[0]] = row[1]
+        since_ns = time.time_ns() - int(max(_STALE_S, 5 * self._interval_s) * 1e9)
+        return {device: values if times[device] >= since_ns else {} for device, values in latest.items()}
 
     def start_logging(self, interval_sec: float = 1.0, output_file: str = "gpu_metrics.jsonl") -> None:
         """A line of JSON a GPU every ``interval_sec``, until stop_logging()."""

@@ -1,6 +1,7 @@
 """For DeepSpeed: watch_engine() marks what a loop asks of an engine."""
 from __future__ import annotations
 
+import sys
 from typing import Any, Callable
 
 from .loop import Loop
@@ -21,6 +22,8 @@ class EngineWatch(Loop):
         original: Callable[..., Any] = getattr(self._engine, method)
 
         def call(*args: Any, **kwargs: Any) -> Any:
+            if not self._trains():
+                return original(*args, **kwargs)
             if phase == "forward" and not any(name == "step" for name, _, _ in self._open):
                 self.begin("step", self._count)
             ends_step = phase == "optimizer" and self._engine.is_gradient_accumulation_boundary()
@@ -34,6 +37,11 @@ class EngineWatch(Loop):
                     self._count += 1
 
         setattr(self._engine, method, call)
+
+    def _trains(self) -> bool:
+        """Not while it evaluates."""
+        torch = sys.modules.get("torch")
+        return getattr(self._engine, "training", True) and (torch is None or torch.is_grad_enabled())
 
     def close(self) -> None:
         """Takes the marks out."""

@@ -8,7 +8,7 @@ try:
 except ImportError:
     from pytorch_lightning import Callback
 
-from .loop import Loop, default_monitor
+from .loop import Loop
 
 
 class ProfgpuCallback(Callback):  # type: ignore[misc,unused-ignore]
@@ -16,13 +16,15 @@ class ProfgpuCallback(Callback):  # type: ignore[misc,unused-ignore]
 
     def __init__(self, monitor: Any = True) -> None:
         super().__init__()
-        self.loop = Loop(default_monitor(monitor))
+        self.loop = Loop(monitor)
+        self._count = 0
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         self.loop.start()
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
-        self.loop.begin("step", batch_idx)
+        self.loop.begin("step", self._count)  # over all epochs
+        self._count += 1
 
     def on_before_backward(self, trainer: Any, pl_module: Any, loss: Any) -> None:
         self.loop.begin("backward")

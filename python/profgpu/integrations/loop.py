@@ -5,19 +5,23 @@ import time
 from typing import Any, Dict, List, Optional, Tuple
 
 from .. import ranges
-from ..monitor import GpuMonitor
+from ..monitor import GpuMonitor, own_device
 
 
 class Loop:
-    """Steps and phases by their begin and end. ``monitor`` None watches no GPU."""
+    """Steps and phases by their begin and end. ``monitor``: True watches the GPU that the process uses when it starts,
+    None or False none."""
 
-    def __init__(self, monitor: Optional[GpuMonitor]) -> None:
-        self.monitor = monitor
+    def __init__(self, monitor: Any) -> None:
+        self._own = monitor is True
+        self.monitor: Optional[GpuMonitor] = None if self._own else monitor or None
         self._open: List[Tuple[str, float, Any]] = []
         self._steps: List[float] = []
         self._spent: Dict[str, float] = {}
 
     def start(self) -> None:
+        if self._own:
+            self.monitor, self._own = GpuMonitor(own_device()), False
         if self.monitor is not None:
             self.monitor.start()
 
@@ -60,10 +64,3 @@ class Loop:
             if summary.n_samples:
                 flat.update(summary.metrics(prefix + "gpu/"))
         return flat
-
-
-def default_monitor(monitor: Any) -> Optional[GpuMonitor]:
-    """True: one of the first GPU; None or False: none; else what was given."""
-    if monitor is True:
-        return GpuMonitor()
-    return monitor or None

@@ -5,7 +5,7 @@ from typing import Any, Dict, Optional
 
 from transformers import TrainerCallback
 
-from .loop import Loop, default_monitor
+from .loop import Loop
 
 
 class ProfgpuCallback(TrainerCallback):  # type: ignore[misc,unused-ignore]
@@ -16,7 +16,7 @@ class ProfgpuCallback(TrainerCallback):  # type: ignore[misc,unused-ignore]
     """
 
     def __init__(self, monitor: Any = True) -> None:
-        self.loop = Loop(default_monitor(monitor))
+        self.loop = Loop(monitor)
 
     def attach(self, trainer: Any) -> ProfgpuCallback:
         """Adds it to a Trainer, before its present callbacks."""
