@@ -238,12 +238,14 @@ GateResult check_gate(const Gate& gate, const Comparison& c) {
   if (!m) return {gate, GateVerdict::kUnknown, "the runs do not both have it"};
   const double pct = percent_changed(m->before, m->after);
   std::string detail = quantity(kind, m->before) + " to " + quantity(kind, m->after);
-  if (std::isfinite(pct) && m->before > 0) detail += pct < 0 ? " (−" + format_number(-pct) + " %)" : " (+" + format_number(pct) + " %)";
+  if (std::isfinite(pct) && m->before > 0)
+    detail += pct < 0 ? " (−" + format_number(-pct) + " %)" : " (+" + format_number(pct) + " %)";
   if (!passed(gate, m->before, m->after)) return {gate, GateVerdict::kPass, detail};
   // A limit of the value itself is passed or not; only a change can be chance.
   if (!gate.relative && !gate.change) return {gate, GateVerdict::kFail, detail};
   if (!m->real) return {gate, GateVerdict::kUnknown, fmt::format("{}, but {}", detail, m->why_unknown)};
-  if (!*m->real || !passed(gate, m->before, m->certain.value_or(m->after))) return {gate, GateVerdict::kPass, detail + ", which can be chance"};
+  if (!*m->real || !passed(gate, m->before, m->certain.value_or(m->after)))
+    return {gate, GateVerdict::kPass, detail + ", which can be chance"};
   return {gate, GateVerdict::kFail, detail};
 }
 
