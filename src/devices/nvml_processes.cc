@@ -96,8 +96,12 @@ void Processes::add_use(const ProcessUtilizationInfo& row, int64_t unix_ns) {
   if (std::max({row.sm, row.memory, row.encoder, row.decoder}) > 100 || !runs(row.pid)) return;
   const Use use{row.pid, time_ns, double(row.sm), double(row.memory), double(row.encoder), double(row.decoder)};
   const auto old = std::find_if(uses_.begin(), uses_.end(), [&](const Use& u) { return u.pid == use.pid; });
-  if (old == uses_.end()) uses_.push_back(use);
-  else if (old->time_ns <= time_ns) *old = use;
+  if (old == uses_.end()) {
+    std::erase_if(uses_, [&](const Use& u) { return time_ns - u.time_ns > kUseHoldsNs && !runs(u.pid); });
+    uses_.push_back(use);
+  } else if (old->time_ns <= time_ns) {
+    *old = use;
+  }
 }
 
 Return Processes::fetch_utilization(uint64_t since_us, uint32_t& count) {

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/decimal.h"
+#include "base/steady_unix.h"
 #include "base/text.h"
 #include "devices/host_process.h"
 #include "devices/pending.h"
@@ -256,7 +257,7 @@ std::optional<Figure> Bench::measure(Figure figure, double amount, const TimedRu
       options.full ? kFullFigure_ns
                    : std::clamp(kShortFigures_ns / (count * kFiguresOfDevice + kFiguresOfPair * count * count + 1),
                                 kMinFigure_ns, kMaxFigure_ns);
-  const int64_t from_ns = unix_ns();
+  const int64_t from_ns = steady_unix_ns();
   const auto timed = [&](int64_t calls) {
     begin(figure);   // --timeout is of one repetition, not of the whole figure
     return run(calls);

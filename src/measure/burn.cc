@@ -6,8 +6,8 @@
 #include <cstring>
 
 #include "analyse/report/quantity.h"
-#include "base/clock.h"
 #include "base/statistics.h"
+#include "base/steady_unix.h"
 #include "base/text.h"
 #include "measure/benchmark.h"
 #include "measure/cublas_library.h"
@@ -131,7 +131,7 @@ void note_findings(Bench& bench, const Loaded& l, int64_t from_unix_ns) {
   std::vector<double> before(l.rates.begin(), l.rates.begin() + kFirst), after(l.rates.end() - kFirst, l.rates.end());
   const double was = median_of(before), is = median_of(after), fall_pct = 100 * (1 - is / was);
   if (fall_pct < kFall_pct) return note("fall", "");
-  const DeviceReadings now = bench.readings(*l.device, unix_ns());
+  const DeviceReadings now = bench.readings(*l.device, steady_unix_ns());
   note("fall", fmt::format("GPU {}: its rate fell by {} under load, from {:.4g} to {:.4g} TFLOP/s{}", l.cuda().index,
                          format_percent(fall_pct, 0), was, is,
                          now.held_back_by.empty() ? "" : ", clocks limited by " + now.held_back_by));
@@ -151,7 +151,7 @@ void run_burn(Bench& bench) {
   std::vector<int64_t> counts(all.size(), 1);
   const auto working = [&] { return std::ranges::any_of(all, [](const Loaded& l) { return !l.device->lost; }); };
   if (!working()) return;
-  const int64_t from_unix_ns = unix_ns(), begin_ns = all.front().cuda().now_ns();
+  const int64_t from_unix_ns = steady_unix_ns(), begin_ns = all.front().cuda().now_ns();
   const int64_t seconds = bench.options.duration_ns / 1'000'000'000;
   // The first stretch tells how many products fill one.
   stretch(bench, all, counts);

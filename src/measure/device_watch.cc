@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/decimal.h"
+#include "base/steady_unix.h"
 #include "base/text.h"
 #include "devices/system_files.h"
 
@@ -166,7 +167,7 @@ std::optional<double> DeviceWatch::link_gbps(uint32_t from, std::string_view lin
 }
 
 std::optional<double> DeviceWatch::memory_used_now(uint32_t device) const {
-  const int64_t from_ns = unix_ns(), until_ns = monotonic_ns() + kFirstReading_ns;
+  const int64_t from_ns = steady_unix_ns(), until_ns = monotonic_ns() + kFirstReading_ns;
   for (; monotonic_ns() < until_ns; std::this_thread::sleep_for(std::chrono::milliseconds(5))) {
     const std::lock_guard lock(mutex_);
     for (const Reading& r : readings_[device])
