@@ -13,15 +13,22 @@ namespace profgpu {
 enum class FlightState : uint8_t { kScheduled, kStarted, kCompleted };
 std::string_view flight_state_name(FlightState state);
 
-/// One call. Of point-to-point calls the peers are numbers within the group.
+/// One send or receive of a point-to-point call. The peers are numbers within the group.
+struct FlightPart {
+  int from = 0, to = 0;
+  bool sends = false;     ///< the call's rank is `from`
+  int64_t elements = -1;  ///< -1: not known
+  std::string sizes, dtype;
+};
+
+/// One call. Calls that were coalesced (batch_isend_irecv, lists of tensors) are one: they start and end together.
 struct FlightCall {
   int64_t record = 0;    ///< counts the rank's calls over all groups
   uint32_t group = 0;    ///< in FlightDump::groups
-  std::string name;      ///< "all_reduce", without "nccl:"
+  std::string name;      ///< "all_reduce", without "nccl:"; empty: not known
   int64_t sequence = 0;  ///< of the group's collectives, or of its point-to-point calls
   bool p2p = false;
-  int from = -1, to = -1;  ///< of "send 0->1" and "recv 1<-0": who sends, who receives
-  bool sends = false;
+  std::vector<FlightPart> parts;  ///< of a point-to-point call; empty: not known
   FlightState state = FlightState::kScheduled;
   std::optional<int64_t> created_ns;  ///< Unix time
   std::optional<int64_t> timeout_ms;
@@ -49,7 +56,8 @@ struct FlightStatus {
 struct FlightDump {
   std::string path;
   std::string version, nccl_version;
-  std::optional<int> rank;  ///< from the file's name; none: it has no number
+  std::optional<int> rank;   ///< from the file's name; none: it has no number
+  bool only_pending = true;  ///< calls that had completed are left out of it, or there were none
   std::vector<FlightGroup> groups;
   std::vector<FlightStatus> status;
   std::vector<FlightCall> calls;  ///< in the order of the file

@@ -11,7 +11,6 @@
 #include <string_view>
 #include <vector>
 
-#include "trace/flight_dump.h"
 #include "trace/run_log.h"
 #include "trace/sample.h"
 #include "trace/string_pool.h"
@@ -20,6 +19,7 @@ namespace profgpu {
 
 struct MemorySnapshot;
 struct KernelProfile;
+struct FlightDump;
 
 struct HostTag;
 struct ActivityTag;

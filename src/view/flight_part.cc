@@ -36,6 +36,16 @@ Table waits_table(const FlightReport& flight, size_t most) {
   return table;
 }
 
+// "a.pickle is rank 0, b.pickle is rank 1, …"
+std::string nameless_text(const FlightReport& flight) {
+  constexpr size_t kMost = 8;
+  std::string text;
+  size_t named = 0;
+  for (const auto& [rank, file] : flight.nameless)
+    if (named++ < kMost) append_listed(text, fmt::format("{} is rank {}", file, rank), ", ");
+  return named > kMost ? text + ", …" : text;
+}
+
 }  // namespace
 
 ReportPart flight_part(const FlightReport& flight, size_t most) {
@@ -46,6 +56,12 @@ ReportPart flight_part(const FlightReport& flight, size_t most) {
   if (!flight.nccl_version.empty()) text += ", NCCL " + flight.nccl_version;
   part.sentences.push_back(std::move(text));
   if (!flight.without_dump.empty()) part.sentences.push_back("no dump of " + ranks_text(flight.without_dump));
+  if (flight.dumps_left_out > 0)
+    part.sentences.push_back(fmt::format("{} left out: older than others of the same ranks",
+                                         plural(flight.dumps_left_out, "dump", "dumps")));
+  if (!flight.nameless.empty())
+    part.sentences.push_back(fmt::format("{} of unknown rank, numbered here: {}",
+                                         plural(std::ssize(flight.nameless), "dump", "dumps"), nameless_text(flight)));
   if (!flight.hangs()) part.sentences.push_back("no rank waits in a collective");
   part.table = waits_table(flight, most);
   part.left_out = flight.waits.size() - part.table.rows.size();

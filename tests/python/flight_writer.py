@@ -34,6 +34,14 @@ class Job:
             'frames': [{'name': 'all_reduce', 'filename': '/env/lib/python3/site-packages/torch/distributed/distributed_c10d.py', 'line': 2800},
                        {'name': 'train_step', 'filename': '/home/user/train.py', 'line': 100 + rank}]})
 
+    def coalesced(self, rank, group, *parts, state='scheduled', p2p=True, **more):
+        """batch_isend_irecv, or a collective of a list: PyTorch gives the state of the parts to what follows them alone."""
+        counts = self.p2p if p2p else self.numbers
+        number = counts.get((rank, group), 0) + 1
+        for part in parts:
+            self.call(rank, group, part, number=number, p2p=p2p, **more)
+        self.call(rank, group, 'coalesced', number=number, p2p=p2p, state=state, sizes=())
+
     def collective(self, group, **more):
         for rank in self.groups[group][1]:
             self.call(rank, group, **more)

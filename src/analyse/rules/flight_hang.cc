@@ -14,24 +14,41 @@ namespace {
 
 struct SuspectWords {
   std::string_view kind;
-  std::string_view one, several;  // before the call's name
+  std::string_view one, several;  // of {ranks} and their {call}
   std::string_view fix;           // of {ranks}, on their {hosts}
 };
 
+constexpr std::string_view kCheckGpu =
+    "check the GPU of {ranks}: Xid messages (profgpu doctor on the {hosts}), nvidia-smi, a kernel that never ends";
+
+constexpr std::string_view kMembersUnknown =
+    "The dumps do not say who is in which group (they have no pg_config), so who waits for whom is unknown.";
+
 constexpr std::array kSuspectWords = {
-    SuspectWords{"never_called", "never calls", "never call",
+    SuspectWords{"never_called", "{ranks} never calls {call}", "{ranks} never call {call}",
                  "on the {hosts} of {ranks}, run py-spy dump --pid PID to see what runs instead, and nvidia-smi"},
-    SuspectWords{"device_behind", "does not finish", "do not finish",
-                 "check the GPU of {ranks}: Xid messages (profgpu doctor on the {hosts}), nvidia-smi, a kernel that never ends"},
-    SuspectWords{"no_dump", "left no dump and never reaches", "left no dumps and never reach",
+    SuspectWords{"device_behind", "{ranks} does not finish {call}", "{ranks} do not finish {call}", kCheckGpu},
+    SuspectWords{"not_started", "the GPU of {ranks} has not started {call}, others have",
+                 "the GPUs of {ranks} have not started {call}, others have", kCheckGpu},
+    SuspectWords{"no_dump", "{ranks} left no dump, so whether it reached {call} is not known",
+                 "{ranks} left no dumps, so whether they reached {call} is not known",
                  "read the end of the log of {ranks}: a crash may have come before the dump"},
-    SuspectWords{"called_alone", "alone calls", "alone call",
-                 "no collective in a branch that only some ranks take: if rank == 0, an exception caught on one rank"},
-    SuspectWords{"mismatch", "calls", "call",
+    SuspectWords{"cut_dump", "the dump of {ranks} is not whole, so whether it reached {call} is not known",
+                 "the dumps of {ranks} are not whole, so whether they reached {call} is not known",
+                 "give analyze the whole dump of {ranks}"},
+    SuspectWords{"called_alone", "{ranks} alone calls {call}", "{ranks} alone call {call}",
+                 "no collective in a branch that only some ranks take: if rank == 0, an exception caught on one rank; "
+                 "if all should call it, py-spy dump --pid PID on the others' hosts shows what they do instead"},
+    SuspectWords{"not_waiting", "{ranks} waits in no call while the others do",
+                 "{ranks} wait in no call while the others do",
+                 "on the {hosts} of {ranks}, run py-spy dump --pid PID to see what runs there, and nvidia-smi"},
+    SuspectWords{"mismatch", "{ranks} calls {call}", "{ranks} call {call}",
                  "make every rank call the same collectives with the same sizes and types in the same order"},
-    SuspectWords{"order", "waits in another order in", "wait in another order in",
+    SuspectWords{"order", "{ranks} waits in another order in {call}", "{ranks} wait in another order in {call}",
                  "call the collectives of all groups in the same order on every rank"},
-    SuspectWords{"stuck_in", "is in", "are in",
+    SuspectWords{"both_send", "", "{ranks} send to each other, and neither receives: {call}",
+                 "let one of the two receive first, or give both calls to batch_isend_irecv"},
+    SuspectWords{"stuck_in", "{ranks} is in {call}", "{ranks} are in {call}",
                  "GPUs of these ranks and the links between them: Xid messages (profgpu doctor on their hosts), "
                  "nvidia-smi; run again with NCCL_DEBUG=INFO"},
 };
@@ -41,17 +58,38 @@ const SuspectWords& words_of_suspect(std::string_view kind) {
   return found != nullptr ? *found : kSuspectWords.front();
 }
 
+// "rank 4", and where that number is only given here "rank 4 (d_dump.pickle)".
+std::string suspects_text(const FlightReport& flight, const std::vector<int>& ranks) {
+  std::vector<std::string> files;
+  for (const int rank : ranks)
+    if (const auto file = flight.nameless.find(rank); file != flight.nameless.end()) files.push_back(file->second);
+  return files.empty() ? ranks_text(ranks) : fmt::format("{} ({})", ranks_text(ranks), joined(files));
+}
+
+std::string suspect_text(const FlightReport& flight, const SuspectWords& words, const std::vector<int>& ranks,
+                         std::string_view call) {
+  return fmt::format(fmt::runtime(ranks.size() == 1 ? words.one : words.several),
+                     fmt::arg("ranks", suspects_text(flight, ranks)), fmt::arg("call", call));
+}
+
+// Those that are named, and those beyond.
+std::vector<FlightSuspect> all_suspects(const FlightReport& flight) {
+  std::vector<FlightSuspect> all = flight.suspects;
+  all.insert(all.end(), flight.more.begin(), flight.more.end());
+  return all;
+}
+
 std::vector<int> waiting_ranks(const FlightReport& flight) {
   std::set<int> ranks;
   for (const FlightWait& w : flight.waits) ranks.insert(w.waiting.begin(), w.waiting.end());
-  for (const FlightSuspect& s : flight.suspects) ranks.erase(s.rank);
+  for (const FlightSuspect& s : all_suspects(flight)) ranks.erase(s.rank);
   return {ranks.begin(), ranks.end()};
 }
 
 // Suspects of one kind; they share their call in most cases.
 std::vector<int> suspects_of(const FlightReport& flight, std::string_view kind) {
   std::vector<int> ranks;
-  for (const FlightSuspect& s : flight.suspects)
+  for (const FlightSuspect& s : all_suspects(flight))
     if (s.kind == kind) ranks.push_back(s.rank);
   std::ranges::sort(ranks);
   return ranks;
@@ -59,7 +97,7 @@ std::vector<int> suspects_of(const FlightReport& flight, std::string_view kind) 
 
 std::string fix_of_suspects(const FlightReport& flight, std::string_view kind) {
   const std::vector<int> ranks = suspects_of(flight, kind);
-  return fmt::format(fmt::runtime(words_of_suspect(kind).fix), fmt::arg("ranks", ranks_text(ranks)),
+  return fmt::format(fmt::runtime(words_of_suspect(kind).fix), fmt::arg("ranks", suspects_text(flight, ranks)),
                      fmt::arg("hosts", ranks.size() == 1 ? "host" : "hosts"));
 }
 
@@ -71,11 +109,22 @@ std::string wait_text(const FlightWait& w) {
   return fmt::format("{} #{} of {}", w.name, w.sequence, group_text(w.process_group, w.description));
 }
 
+// "all_reduce (ranks 0, 3), broadcast (rank 1) and _all_gather_base (rank 2)"
+std::string variants_text(const FlightMismatch& m) {
+  std::string text;
+  for (size_t i = 0; i < m.variants.size(); ++i)
+    append_listed(text, fmt::format("{} ({})", m.variants[i].value, ranks_text(m.variants[i].ranks)),
+                  i + 1 < m.variants.size() ? ", " : " and ");
+  return text;
+}
+
 std::string mismatch_text(const FlightMismatch& m) {
-  if (!m.majority)
-    return fmt::format("{} disagree under #{} of {}: {}{} and {}", ranks_text(m.ranks), m.sequence,
-                       group_text(m.process_group, m.description), m.what == "name" ? "" : m.what + " ", m.usual,
-                       m.other);
+  const std::string what = m.what == "name" ? "" : m.what + " ";
+  if (!m.send.empty())
+    return fmt::format("{} disagree in {}: {}{} is sent, {} received", ranks_text(m.ranks), m.send, what, m.usual, m.other);
+  const std::string under = fmt::format("under #{} of {}", m.sequence, group_text(m.process_group, m.description));
+  if (m.variants.size() > 2) return fmt::format("ranks disagree {}: {}{}", under, what, variants_text(m));
+  if (!m.majority) return fmt::format("{} disagree {}: {}{} and {}", ranks_text(m.ranks), under, what, m.usual, m.other);
   return fmt::format("under #{} of group {}, {} {} {} {}, the others {}", m.sequence, m.process_group,
                      ranks_text(m.ranks), m.ranks.size() == 1 ? "alone has" : "together have", m.what, m.other,
                      m.usual);
@@ -83,10 +132,7 @@ std::string mismatch_text(const FlightMismatch& m) {
 
 // The mismatch that the suspects, if any, are named for.
 const FlightMismatch* blamed_mismatch(const FlightReport& flight) {
-  if (flight.mismatches.empty()) return nullptr;
-  const FlightMismatch& m = flight.mismatches.front();
-  const bool blamed = flight.suspects.empty() ? !m.majority : flight.suspects.front().kind == "mismatch";
-  return blamed ? &m : nullptr;
+  return first_where(flight.mismatches, [](const FlightMismatch& m) { return m.blamed; });
 }
 
 std::string missing_dumps(const FlightReport& flight) {
@@ -100,12 +146,16 @@ bool is_whole(const FlightWait& w) { return w.missing.empty() && w.behind.empty(
 std::string where_it_hangs(const FlightReport& flight) {
   const bool known = !flight.most_without_dump();
   const auto whole = std::ranges::find_if(flight.waits, [&](const FlightWait& w) { return known && is_whole(w); });
+  if (flight.members_unknown && flight.waits.size() > 1 && whole != flight.waits.end())
+    return fmt::format("{} wait in {} calls, {} of them in {}", ranks_text(waiting_ranks(flight)), flight.waits.size(),
+                       ranks_text(whole->waiting), wait_text(*whole));
   if (known && flight.waits.size() > 1 && std::ranges::all_of(flight.waits, is_whole))
     return fmt::format("{} are in {} calls that all their ranks have made, such as {}, and none ends",
                        ranks_text(waiting_ranks(flight)), flight.waits.size(), wait_text(flight.waits.front()));
   const FlightWait& w = whole != flight.waits.end() ? *whole : flight.waits.front();
   const bool one = w.waiting.size() == 1;
-  if (!known) return fmt::format("{} {} in {}", ranks_text(w.waiting), one ? "waits" : "wait", wait_text(w));
+  if (!known || flight.members_unknown)
+    return fmt::format("{} {} in {}", ranks_text(w.waiting), one ? "waits" : "wait", wait_text(w));
   return fmt::format("{} {} in {}, and it does not end", ranks_text(w.waiting), one ? "is" : "are", wait_text(w));
 }
 
@@ -113,7 +163,7 @@ std::string where_it_hangs(const FlightReport& flight) {
 std::string calls_of_suspects(const FlightReport& flight, const SuspectWords& words) {
   constexpr size_t kMaxCalls = 2;
   std::vector<std::pair<std::string, std::vector<int>>> calls;
-  for (const FlightSuspect& s : flight.suspects) {
+  for (const FlightSuspect& s : all_suspects(flight)) {
     if (s.kind != flight.suspects.front().kind) continue;
     const auto same = std::ranges::find(calls, s.call, [](const auto& c) { return c.first; });
     if (same != calls.end()) same->second.push_back(s.rank);
@@ -128,8 +178,7 @@ std::string calls_of_suspects(const FlightReport& flight, const SuspectWords& wo
       continue;
     }
     std::ranges::sort(ranks);
-    append_listed(text, fmt::format("{} {} {}", ranks_text(ranks), ranks.size() == 1 ? words.one : words.several, call),
-                  "; ");
+    append_listed(text, suspect_text(flight, words, ranks, call), "; ");
   }
   if (others > 0) append_listed(text, fmt::format("{} more {} likewise", others, others == 1 ? "rank" : "ranks"), "; ");
   return text;
@@ -137,7 +186,7 @@ std::string calls_of_suspects(const FlightReport& flight, const SuspectWords& wo
 
 std::string what_hangs(const FlightReport& flight) {
   const FlightMismatch* m = blamed_mismatch(flight);
-  if (m != nullptr && !m->majority) return mismatch_text(*m);
+  if (m != nullptr && (!m->majority || m->variants.size() > 2)) return mismatch_text(*m);
   if (flight.suspects.empty()) return where_it_hangs(flight);
   const SuspectWords& words = words_of_suspect(flight.suspects.front().kind);
   const std::string calls = calls_of_suspects(flight, words);
@@ -149,12 +198,19 @@ std::string what_hangs(const FlightReport& flight) {
 
 void explain_hang(const FlightReport& flight, size_t waiting, Finding& f) {
   if (!flight.suspects.empty() || blamed_mismatch(flight) != nullptr) {
-    f.why = waiting == 1 ? "Another rank waits for that."
-                         : fmt::format("{} other ranks wait for that, directly or by way of others.", waiting);
+    f.why = waiting == 0   ? "All ranks that wait are named here."
+            : waiting == 1 ? "Another rank waits for that."
+                           : fmt::format("{} other ranks wait for that, directly or by way of others.", waiting);
+    if (!flight.suspects.empty() && flight.suspects.front().kind == "not_waiting")
+      f.why = fmt::format("{} other ranks wait. {}", waiting, kMembersUnknown);
     for (const FlightSuspect& s : flight.suspects)
       if (const std::string fix = fix_of_suspects(flight, s.kind); std::ranges::count(f.fix, fix) == 0)
         f.fix.push_back(fix);
     if (flight.suspects.empty()) f.fix.push_back(fix_of_suspects(flight, "mismatch"));
+  } else if (flight.members_unknown) {
+    f.why = kMembersUnknown;
+    f.fix = {"look for the rank that is not where the others are: py-spy dump --pid PID on each host",
+             "have the dumps written by a newer PyTorch, which states each group's ranks in pg_config"};
   } else if (flight.most_without_dump()) {
     f.why = missing_dumps(flight) + ": what those wait for is unknown.";
     f.fix = {"give analyze the folder with the dumps of all ranks"};
@@ -172,7 +228,7 @@ void explain_hang(const FlightReport& flight, size_t waiting, Finding& f) {
 void add_suspect_evidence(const FlightReport& flight, const FlightSuspect& s, Finding& f) {
   const FlightSuspect& first = flight.suspects.front();
   if (s.kind != first.kind || !contains(f.what, s.call))
-    f.evidence.push_back(fmt::format("rank {} {} {}", s.rank, words_of_suspect(s.kind).one, s.call));
+    f.evidence.push_back(suspect_text(flight, words_of_suspect(s.kind), {s.rank}, s.call));
   for (const FlightWait& w : flight.waits)
     if (s.kind == "never_called" && std::ranges::count(w.waiting, s.rank) > 0)
       f.evidence.push_back(fmt::format("rank {} is in {}", s.rank, wait_text(w)));
@@ -194,7 +250,7 @@ std::optional<Finding> flight_hang(const Rule& rule, const FlightReport& flight,
   std::ranges::sort(f.ranks);
   explain_hang(flight, waiting.size(), f);
   for (const FlightMismatch& m : flight.mismatches)
-    if (f.evidence.size() < 3 && (m.majority || &m != blamed_mismatch(flight))) f.evidence.push_back(mismatch_text(m));
+    if (f.evidence.size() < 3 && ((m.majority && m.variants.size() == 2) || !m.blamed)) f.evidence.push_back(mismatch_text(m));
   for (const FlightSuspect& s : flight.suspects) add_suspect_evidence(flight, s, f);
   std::vector<FlightWait> waits = flight.waits;
   std::ranges::stable_sort(waits, std::greater(), [](const FlightWait& w) { return w.waiting.size(); });
@@ -208,18 +264,25 @@ std::string flight_sentence(const FlightReport& flight) {
   std::string what = what_hangs(flight);
   what.front() = upper(what.front());
   const size_t waiting = waiting_ranks(flight).size();
-  if (!flight.suspects.empty())
-    return fmt::format("{}; {} for that: the job hangs there.", what,
-                       waiting == 1 ? "another rank waits" : fmt::format("{} other ranks wait", waiting));
-  if (blamed_mismatch(flight) == nullptr && flight.most_without_dump())
+  if (!flight.suspects.empty()) {
+    if (flight.suspects.front().kind == "not_waiting") return fmt::format("{}: look there first. {}", what, kMembersUnknown);
+    if (waiting > 0)
+      what += waiting == 1 ? "; another rank waits for that" : fmt::format("; {} other ranks wait for that", waiting);
+    return what + ": the job hangs there.";
+  }
+  if (blamed_mismatch(flight) != nullptr) return what + ": the job hangs there.";
+  if (flight.members_unknown) return what + "; the dumps do not say who is in which group, so for whom is unknown.";
+  if (flight.most_without_dump())
     return fmt::format("{}; {}: give analyze the folder with the dumps of all ranks.", what, missing_dumps(flight));
-  what += ": the job hangs there.";
-  if (blamed_mismatch(flight) == nullptr) what += " These records don't show which rank, link or GPU is the cause.";
-  return what;
+  return what + ": the job hangs there. These records don't show which rank, link or GPU is the cause.";
 }
 
 std::string sentence_of_no_hang(const FlightReport& flight) {
-  if (flight.last_calls.empty() || flight.most_without_dump())
+  if (!flight.without_dump.empty())
+    return fmt::format("No rank of these dumps was waiting in a collective, but {}: give analyze the folder with the "
+                       "dumps of all ranks.",
+                       missing_dumps(flight));
+  if (flight.last_calls.empty())
     return "No rank was waiting in a collective when these dumps were written. Have them written while the job hangs, or "
            "record a run with `profgpu run --trace`.";
   const std::string& one = flight.last_calls.front();

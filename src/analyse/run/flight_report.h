@@ -6,6 +6,7 @@
 // orders.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -51,18 +52,29 @@ struct FlightWait {
   }
 };
 
-/// Ranks that called different things under one number of a group.
+/// Ranks that called the same thing where others called another.
+struct FlightVariant {
+  std::string value;
+  std::vector<int> ranks;
+
+  void fields(auto&& v) const { v("value", value), v("ranks", ranks); }
+};
+
+/// Ranks that called different things under one number of a group, or as the two ends of a send.
 struct FlightMismatch {
   std::string process_group, description;
   int64_t sequence = 0;
   std::string what;          ///< name, size or type
-  std::string usual, other;  ///< what most called, and what these called
+  std::string usual, other;  ///< what most called, and what the first of `ranks` called
   std::vector<int> ranks;    ///< the fewer ones; without a majority all
-  bool majority = true;      ///< most ranks agree
+  std::vector<FlightVariant> variants;  ///< of all ranks that called it, the most frequent first
+  std::string send;                     ///< "send from rank 1 to rank 2 of ..."; empty: a collective
+  bool majority = true;                 ///< most ranks agree
+  bool blamed = false;                  ///< the suspects are named for it
 
   void fields(auto&& v) const {
     v("process_group", process_group), v("description", unless_empty(description)), v("sequence", sequence);
-    v("what", what), v("usual", usual), v("other", other), v("ranks", ranks);
+    v("what", what), v("usual", usual), v("other", other), v("ranks", ranks), v("variants", variants);
   }
 };
 
@@ -72,6 +84,10 @@ struct FlightReport {
   std::optional<int64_t> world_size;
   std::vector<int> without_dump;           ///< ranks of the job's groups
   std::vector<FlightSuspect> suspects;     ///< most waited for first
+  std::vector<FlightSuspect> more;         ///< suspects beyond the few that are named
+  std::map<int, std::string> nameless;     ///< ranks that no file's name states, and their files
+  int64_t dumps_left_out = 0;              ///< older than another of the same rank
+  bool members_unknown = false;            ///< ranks wait in groups of which no dump says who is in them
   std::vector<FlightWait> waits;           ///< earliest first
   std::vector<FlightMismatch> mismatches;  ///< earliest first
   /// If no rank waits, the last call of each rank, without repetition.
@@ -82,18 +98,27 @@ struct FlightReport {
     return std::cmp_greater(2 * without_dump.size(), world_size.value_or(0)) && !without_dump.empty();
   }
 
+  [[nodiscard]] std::vector<int> ranks_left_out() const {
+    std::vector<int> ranks;
+    for (const FlightSuspect& s : more) ranks.push_back(s.rank);
+    return ranks;
+  }
+
   void fields(auto&& v) const {
     v("dumps", dumps), v("calls", calls), v("open_calls", open_calls), v("version", unless_empty(version));
     v("nccl_version", unless_empty(nccl_version)), v("world_size", world_size), v("without_dump", without_dump);
-    v("suspects", suspects), v("waits", waits), v("mismatches", mismatches), v("last_calls", last_calls);
+    v("suspects", suspects), v("suspects_left_out", ranks_left_out()), v("waits", waits), v("mismatches", mismatches);
+    v("last_calls", last_calls), v("dumps_left_out", dumps_left_out), v("members_unknown", members_unknown);
   }
 };
 
 /// `kind` of a suspect: `never_called` (its host did not come to the call), `device_behind` (others are done with a
-/// call that its device is not), `no_dump` (nothing is known of it), `mismatch` (it called something else), `order` (it
-/// waits in a circle), `called_alone` (of several ranks no other called it), `stuck_in` (others wait for it, and it is
-/// in a call that all its members have called). Without a suspect all ranks are in the same call (the network, or a
-/// device, does not do its part), or most ranks' dumps are not there.
+/// call that its device is not), `not_started` (others' devices have started it), `no_dump` and `cut_dump` (nothing is
+/// known of it, or its dump is not whole), `mismatch` (it called something else), `order` (it waits in a circle),
+/// `both_send` (two ranks send to each other), `called_alone` (of several ranks no other called it), `stuck_in` (others
+/// wait for it, and it is in a call that all its members have called). Without a suspect all ranks are in the same call
+/// (the network, or a device, does not do its part), most ranks' dumps are not there, or the dumps do not say who is in
+/// which group.
 FlightReport flight_report(const std::vector<std::shared_ptr<const FlightDump>>& dumps);
 
 }  // namespace profgpu

@@ -23,6 +23,7 @@ constexpr size_t kMostCalls = 1'000'000;
 constexpr size_t kMostFrames = 8;
 constexpr size_t kMostSizes = 120;  // characters of the sizes that are kept for people
 constexpr int kMostRanks = 10'000'000;
+constexpr std::string_view kCoalesced = "coalesced";
 
 std::string_view unquoted_number(std::string_view token) {
   if (token.size() >= 2 && token.front() == '"' && token.back() == '"') return token.substr(1, token.size() - 2);
@@ -34,6 +35,14 @@ class DumpReader {
   DumpReader(JsonReader json, FlightDump& out) : json_(json), out_(out) {}
 
   bool read() {
+    const bool whole = read_entries();
+    fold_coalesced();
+    return whole;
+  }
+  [[nodiscard]] bool left_out_calls() const { return left_out_; }
+
+ private:
+  bool read_entries() {
     return read_object(json_, [&](std::string_view key) {
       if (key == "version") return text(out_.version);
       if (key == "nccl_version" || key == "comm_lib_version") return text(out_.nccl_version);
@@ -43,8 +52,6 @@ class DumpReader {
       return json_.skip_value();
     });
   }
-
- private:
   bool text(std::string& value) {
     if (json_.peek() == '"') return read_text(json_, value);
     std::string_view raw;
@@ -104,6 +111,7 @@ class DumpReader {
 
   struct Draft {
     FlightCall call;
+    FlightCall output;  // its sizes and type
     std::string group, description, state;
     std::optional<int64_t> local_id, collective, p2p, either, completed_ns, started_ns;
     bool retired = false;
@@ -113,7 +121,10 @@ class DumpReader {
     if (json_.peek() != '{') return json_.skip_value();
     Draft d;
     const bool whole = read_object(json_, [&](std::string_view key) { return field(key, d); });
-    if (whole && out_.calls.size() < kMostCalls) take(std::move(d));
+    if (whole && out_.calls.size() < kMostCalls)
+      take(std::move(d));
+    else
+      left_out_ |= whole;
     return whole;
   }
   bool field(std::string_view key, Draft& d) {
@@ -133,6 +144,8 @@ class DumpReader {
     if (key == "is_p2p") return flag(d.call.p2p);
     if (key == "input_sizes") return sizes(d.call);
     if (key == "input_dtypes") return dtypes(d.call.dtype);
+    if (key == "output_sizes") return sizes(d.output);
+    if (key == "output_dtypes") return dtypes(d.output.dtype);
     if (key == "frames" && json_.peek() == '[') return frames(d.call.frames);
     return json_.skip_value();
   }
@@ -193,11 +206,15 @@ class DumpReader {
         if (key == "filename") return text(file);
         return key == "line" ? number(line) : json_.skip_value();
       });
-      const bool own = file.find("/torch/") == file.npos && !file.starts_with("torch/") && file != "??";
+      const bool own = !is_of_pytorch(file) && file != "??";
       if (own && !name.empty() && all.size() < kMostFrames)
         all.push_back(fmt::format("{} ({}:{})", name, file.substr(file.rfind('/') + 1), line.value_or(0)));
       return whole;
     });
+  }
+
+  static bool is_of_pytorch(std::string_view file) {
+    return file.starts_with("torch/") || contains(file, "-packages/torch/") || contains(file, "/pytorch/torch/");
   }
 
   void take(Draft d) {
@@ -207,26 +224,86 @@ class DumpReader {
     FlightGroup& group = out_.groups[c.group];
     if (group.description.empty()) group.description = d.description;
     group.local_id = d.local_id.value_or(-1);
-    if (c.name.starts_with("nccl:")) c.name.erase(0, 5);
-    for (const std::string_view word : {"send ", "recv "}) peers(word, c);
+    c.name.erase(0, backend_prefix(c.name));
+    for (const std::string_view word : {"send ", "recv "}) peers(word, d);
     c.sequence = (c.p2p ? d.p2p : d.collective).value_or(d.either.value_or(0));
     const bool completed = d.state == "completed" || d.completed_ns.value_or(0) > 0;
     const bool started = d.state == "started" || d.started_ns.value_or(0) > 0;
     c.state = completed ? FlightState::kCompleted : started ? FlightState::kStarted : FlightState::kScheduled;
     if (d.retired) c.state = FlightState::kCompleted;  // the watchdog was done with it
+    if (completed || d.retired) out_.only_pending = false;
     out_.calls.push_back(std::move(c));
+    numbers_.emplace_back(d.collective.value_or(d.either.value_or(0)), d.p2p.value_or(0));
+  }
+  // "nccl:", "hccl:", "xccl:".
+  static size_t backend_prefix(std::string_view name) {
+    const size_t colon = name.find(':');
+    const bool word = colon != name.npos && std::ranges::all_of(name.substr(0, colon), [](char x) {
+      return x >= 'a' && x <= 'z';
+    });
+    return word ? colon + 1 : 0;
   }
   // "send 0->1", "recv 1<-0".
-  static void peers(std::string_view word, FlightCall& c) {
+  static void peers(std::string_view word, Draft& d) {
+    FlightCall& c = d.call;
     if (!c.name.starts_with(word)) return;
     const std::string_view rest = std::string_view(c.name).substr(word.size());
     const size_t arrow = rest.find_first_of("-<");
     if (arrow == rest.npos || arrow + 2 >= rest.size()) return;
     const auto own = whole_number(rest.substr(0, arrow)), peer = whole_number(rest.substr(arrow + 2));
     if (!own || !peer || *own < 0 || *peer < 0 || *own >= kMostRanks || *peer >= kMostRanks) return;
-    c.p2p = true, c.sends = word == "send ";
-    c.from = static_cast<int>(c.sends ? *own : *peer), c.to = static_cast<int>(c.sends ? *peer : *own);
+    FlightPart& part = c.parts.emplace_back();
+    c.p2p = true, part.sends = word == "send ";
+    part.from = static_cast<int>(part.sends ? *own : *peer), part.to = static_cast<int>(part.sends ? *peer : *own);
+    const FlightCall& data = part.sends || d.output.elements < 0 ? c : d.output;
+    part.elements = data.elements, part.sizes = data.sizes, part.dtype = data.dtype;
     c.name = word.substr(0, 4);
+  }
+
+  // PyTorch writes the calls of a coalesced group down without a state of their own ("scheduled", for ever). What
+  // follows them under the same numbers, "coalesced", has the state of all of them.
+  void fold_coalesced() {
+    std::vector<std::vector<size_t>> before(out_.groups.size());  // by group: calls since the last that has a state
+    std::vector<bool> folded(out_.calls.size()), whole(out_.calls.size());
+    std::vector<bool> batches(out_.groups.size());
+    for (size_t i = 0; i < out_.calls.size(); ++i) {
+      const FlightCall& c = out_.calls[i];
+      std::vector<size_t>& run = before[c.group];
+      if (!run.empty() && numbers_[run.back()] != numbers_[i]) run.clear();
+      if (c.name == kCoalesced) {
+        fold(run, out_.calls[i]);
+        for (const size_t part : run) folded[part] = true;
+        run.clear();
+        whole[i] = batches[c.group] = true;
+      } else if (c.state == FlightState::kScheduled) {
+        run.push_back(i);
+        if (run.size() > 1) batches[c.group] = true;
+      } else {
+        run.clear();
+      }
+    }
+    // A dump of open calls alone has the parts of a group that has completed, and not what tells so.
+    for (size_t i = 0; i < out_.calls.size() && out_.only_pending; ++i)
+      if (FlightCall& c = out_.calls[i]; c.p2p && !whole[i] && batches[c.group]) c.state = FlightState::kCompleted;
+    std::vector<FlightCall> calls;
+    for (size_t i = 0; i < out_.calls.size(); ++i)
+      if (!folded[i]) calls.push_back(std::move(out_.calls[i]));
+    out_.calls = std::move(calls);
+  }
+  void fold(const std::vector<size_t>& run, FlightCall& whole) {
+    if (run.empty()) return;
+    std::vector<std::string> names;
+    for (const size_t i : run) {
+      FlightCall& part = out_.calls[i];
+      std::ranges::move(part.parts, std::back_inserter(whole.parts));
+      if (std::ranges::count(names, part.name) == 0) names.push_back(part.name);
+    }
+    FlightCall& first = out_.calls[run.front()];
+    whole.p2p = first.p2p, whole.record = first.record, whole.sequence = first.sequence;
+    whole.sizes = std::move(first.sizes), whole.dtype = std::move(first.dtype);
+    if (whole.frames.empty()) whole.frames = std::move(first.frames);
+    whole.name = joined(names, "+");
+    if (!whole.p2p) whole.name = std::string(kCoalesced) + " " + whole.name;
   }
 
   uint32_t place_of(const std::string& name) {
@@ -238,6 +315,8 @@ class DumpReader {
   JsonReader json_;
   FlightDump& out_;
   std::map<std::string, uint32_t> place_;
+  std::vector<std::pair<int64_t, int64_t>> numbers_;  // of each call: of its group's collectives, and of the others
+  bool left_out_ = false;
 };
 
 // The last number of a name: PyTorch appends the rank to TORCH_NCCL_DEBUG_INFO_TEMP_FILE, others put a suffix behind
@@ -274,8 +353,12 @@ Result<std::shared_ptr<const FlightDump>> read_dump(const std::string& path) {
     text = whole_text(**source, kMostDump);
   }
   if ((*source)->end() == TextSource::End::kUnreadable) return Error{path + ": " + (*source)->problem()};
-  const bool whole = DumpReader(JsonReader::over(text), *dump).read();
+  DumpReader reader(JsonReader::over(text), *dump);
+  const bool whole = reader.read();
+  if (!dump->problem.empty() && !dump->calls.empty()) dump->calls.pop_back();  // what was cut may be its state
   if (!whole && dump->problem.empty()) dump->problem = "is not whole: the JSON ends early, or stops being JSON";
+  if (reader.left_out_calls() && dump->problem.empty())
+    dump->problem = fmt::format("has more than {} calls: the others are left out", kMostCalls);
   return std::shared_ptr<const FlightDump>(std::move(dump));
 }
 
