@@ -167,13 +167,17 @@ class Report:
         return Table(_library.checked(lib.profgpu_run_query, self._opened(), _library.given(sql)))
 
     def metrics(self, prefix: str = "profgpu/") -> Dict[str, float]:
-        """Numbers by name, for trackers: what devices did, mean step time, and each finding's cost."""
+        """Numbers by name, for trackers: mean step time and its phases, what devices did, and each finding's cost."""
         flat: Dict[str, float] = {}
         for rank in self._document["ranks"]:
             at = prefix if len(self._document["ranks"]) == 1 else "%srank%d/" % (prefix, rank["rank"])
             steps = [s["duration_ns"] for s in rank["steps"] if not s.get("warmup")]
             if steps:
                 flat[at + "step_s"] = sum(steps) / len(steps) / 1e9
+            for phase in (rank.get("average_step") or {}).get("phases", ()):
+                if phase["wall_ns"]:
+                    flat["%s%s_s" % (at, phase["name"])] = phase["wall_ns"] / 1e9
+                    flat["%s%s_pct" % (at, phase["name"])] = phase["wall_pct"]
             for device in rank["devices"]:
                 if device["span_ns"]:
                     flat["%sdevice%d/busy_pct" % (at, device["id"])] = 100 * device["busy_ns"] / device["span_ns"]

@@ -47,6 +47,8 @@ def test_findings_and_sections(report):
     with pytest.raises(KeyError, match='kernels'):
         report.section('kernel')
     metrics = report.metrics()
+    shares = sum(v for k, v in metrics.items() if k.endswith('_pct') and k.count('/') == 1)
+    assert metrics['profgpu/forward_s'] > 0 and metrics['profgpu/data_loading_pct'] > 0 and abs(shares - 100) < 0.1
     assert metrics['profgpu/step_s'] > 0 and all(isinstance(x, float) and x == x for x in metrics.values())
 
 
