@@ -188,6 +188,17 @@ def test_the_command_names_the_kernels_and_is_a_shell_line(profgpu, tmp_path):
     assert "regex:'^gemm$'" in one and 'of its limit' in one
 
 
+def test_the_command_leaves_out_what_has_no_name_and_keeps_letters(profgpu, tmp_path):
+    long = 'k' * 3000
+    trace = trace_of(tmp_path, [('', (2, 1, 1), (32, 1, 1), 900), ('ядро', (2, 1, 1), (32, 1, 1), 800), (long, (2, 1, 1), (32, 1, 1), 700)])
+    line = profgpu('ncu-command', trace, text=True).stdout.replace('\\\n', ' ')
+    words = shlex.split(next(line for line in line.splitlines() if line.startswith('ncu --target')))
+    pattern = words[words.index('--kernel-name') + 1].removeprefix('regex:')
+    assert re.fullmatch(pattern, 'ядро') and re.fullmatch(pattern, long) and not re.fullmatch(pattern, '') and len(pattern) < 500
+    report = profgpu('analyze', trace_of(tmp_path, [('', (2, 1, 1), (32, 1, 1), 900)]), text=True).stdout
+    assert '--kernel-name  ' not in report
+
+
 def test_the_command_without_kernels_says_why(profgpu, simulate, tmp_path):
     path = tmp_path / 'cpu.json'
     path.write_text(json.dumps({'traceEvents': [{'ph': 'X', 'cat': 'cpu_op', 'name': 'aten::mm', 'pid': 1, 'tid': 1, 'ts': 1, 'dur': 5}]}))
