@@ -319,8 +319,12 @@ class GpuMonitor:
         if problem and self.strict and self.backend != "none":
             raise GpuBackendError("no GPU can be watched: " + problem)
 
+    @property
+    def running(self) -> bool:
+        return self._running and self._owned.here
+
     def __enter__(self) -> GpuMonitor:
-        if self._running and self._owned.here:
+        if self.running:
             raise RuntimeError("this monitor is running already: use another for a part of the block")
         self._sync()
         self._started = time.perf_counter()

@@ -283,6 +283,12 @@ def test_a_loop_of_callbacks():
     assert metrics['profgpu/step_s'] >= metrics['profgpu/forward_s'] >= 0.02 and metrics['profgpu/gpu/util_gpu_mean'] >= 0
     assert {name: loop.monitor.summary.phases[name]['count'] for name in ('step', 'forward')} == {'step': 4, 'forward': 4}
     assert 'profgpu/step_s' not in loop.metrics(), 'of the steps since the last call'
+    with monitor() as shared:
+        loop = Loop(shared)
+        loop.start()
+        loop.stop()
+        assert shared.running, 'it is not the loop that started it'
+    assert not shared.running
 
 
 def test_lightnings_steps_count_over_epochs(monkeypatch):

@@ -13,7 +13,7 @@ class Loop:
     None or False none."""
 
     def __init__(self, monitor: Any) -> None:
-        self._own = monitor is True
+        self._own, self._starts = monitor is True, False
         self.monitor: Optional[GpuMonitor] = None if self._own else monitor or None
         self._open: List[Tuple[str, float, Any]] = []
         self._steps: List[float] = []
@@ -22,13 +22,15 @@ class Loop:
     def start(self) -> None:
         if self._own:
             self.monitor, self._own = GpuMonitor(own_device()), False
-        if self.monitor is not None:
+        # One that runs already is someone else's to stop.
+        self._starts = self.monitor is not None and not self.monitor.running
+        if self.monitor is not None and self._starts:
             self.monitor.start()
 
     def stop(self) -> None:
         while self._open:
             self.end(self._open[-1][0])
-        if self.monitor is not None:
+        if self.monitor is not None and self._starts:
             self.monitor.stop()
 
     def begin(self, name: str, number: Optional[int] = None) -> None:
