@@ -346,7 +346,8 @@ Result<RunSummary> run_summary(const Value& document, std::string label) {
   // What snapshots without a history hold is told exactly.
   if (text_of(d.at("verdict_kind")) == "inconclusive" && !run.only_snapshot) run.inconclusive = text_of(d.at("verdict"));
   if (run.step_count == 0 && run.telemetry.empty() && run.memory_lines.empty() && !run.only_snapshot)
-    return Error{"neither steps nor samples in it", "is it the document of `profgpu analyze --json`?"};
+    return Error{"neither steps nor samples in it", inputs.empty() ? "is it the document of `profgpu analyze --json`?"
+                                                                    : "`profgpu analyze` tells what it has"};
   return run;
 }
 
