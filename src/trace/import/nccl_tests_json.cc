@@ -1,15 +1,12 @@
 // nccl-tests' own JSON (-J FILE): the rows of its table.
-#include <algorithm>
 #include <cmath>
 
 #include "base/decimal.h"
 #include "base/json_reader.h"
 #include "base/text.h"
-#include "base/text_source.h"
 #include "trace/import/importer.h"
 #include "trace/import/log/log_line.h"
-#include "trace/import/whole_text.h"
-#include "trace/trace_builder.h"
+#include "trace/import/result_json.h"
 
 namespace profgpu {
 namespace {
@@ -121,24 +118,10 @@ class TestJson {
 };
 
 Result<Trace> read_test_json(const std::string& path, const ImportOptions&) {
-  auto source = open_text(path);
-  if (!source) return source.error();
-  std::string text = whole_text(**source, kMostTestJson);
-  auto log = std::make_shared<RunLog>();
-  log->path = path;
-  log->families = {"nccl_tests"};
-  log->lines = std::ranges::count(text, '\n');
-  log->rate_notes["program"] = "nccl-tests";
-  const bool whole = TestJson(JsonReader::over(text), *log).read();
-  if (!whole) log->problem = "is not whole: the JSON ends early, or stops being JSON";
-  if (!whole && (*source)->end() > TextSource::End::kComplete) log->problem = (*source)->problem();
-  log->records = static_cast<int64_t>(log->rates.size());
-  TraceBuilder builder;
-  if (!whole) builder.header().issues.push_back({TraceIssueKind::kTruncated, 1, log->problem});
-  Trace trace = builder.finish(1);
-  trace.events = log->records;
-  trace.log = std::move(log);
-  return trace;
+  RunLog begun;
+  begun.families = {"nccl_tests"}, begun.rate_notes["program"] = "nccl-tests";
+  return read_result_json(path, kMostTestJson, std::move(begun),
+                          [](JsonReader json, RunLog& log) { return TestJson(json, log).read(); });
 }
 
 bool looks_like_test_json(std::string_view head) {

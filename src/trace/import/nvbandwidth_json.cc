@@ -1,14 +1,10 @@
 // nvbandwidth's own JSON (-j): a matrix for each test. Where a test copies both ways at once, its matrices follow each
 // other in one, and only the last one is described.
-#include <algorithm>
-
 #include "base/decimal.h"
 #include "base/json_reader.h"
-#include "base/text_source.h"
 #include "trace/import/importer.h"
 #include "trace/import/log/log_line.h"
-#include "trace/import/whole_text.h"
-#include "trace/trace_builder.h"
+#include "trace/import/result_json.h"
 
 namespace profgpu {
 namespace {
@@ -96,24 +92,10 @@ class BandwidthJson {
 };
 
 Result<Trace> read_bandwidth_json(const std::string& path, const ImportOptions&) {
-  auto source = open_text(path);
-  if (!source) return source.error();
-  std::string text = whole_text(**source, kMostBandwidthJson);
-  auto log = std::make_shared<RunLog>();
-  log->path = path;
-  log->families = {"nvbandwidth"};
-  log->lines = std::ranges::count(text, '\n');
-  log->rate_notes["program"] = "nvbandwidth";
-  const bool whole = BandwidthJson(JsonReader::over(text), *log).read();
-  if (!whole) log->problem = "is not whole: the JSON ends early, or stops being JSON";
-  if (!whole && (*source)->end() > TextSource::End::kComplete) log->problem = (*source)->problem();
-  log->records = static_cast<int64_t>(log->copies.size());
-  TraceBuilder builder;
-  if (!whole) builder.header().issues.push_back({TraceIssueKind::kTruncated, 1, log->problem});
-  Trace trace = builder.finish(1);
-  trace.events = log->records;
-  trace.log = std::move(log);
-  return trace;
+  RunLog begun;
+  begun.families = {"nvbandwidth"}, begun.rate_notes["program"] = "nvbandwidth";
+  return read_result_json(path, kMostBandwidthJson, std::move(begun),
+                          [](JsonReader json, RunLog& log) { return BandwidthJson(json, log).read(); });
 }
 
 bool looks_like_bandwidth_json(std::string_view head) {
