@@ -140,8 +140,9 @@ struct LogEvent {
 
 /// What PyTorch's watchdog says of a process's collectives when one takes too long.
 struct CollectiveState {
-  std::string group;  ///< "0 (default_pg)"; empty: the line does not say
+  std::string group;  ///< "0(default_pg)"; empty: the line does not say
   int rank = 0;
+  bool of_group = false;  ///< `rank` counts within the group, as the line has no label
   int64_t line = 0;
   std::optional<int64_t> timed_out, enqueued, completed;  ///< numbers of collectives; the last two: the newest
   std::string op;                                         ///< of the one that timed out: "ALLREDUCE"

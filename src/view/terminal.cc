@@ -92,7 +92,8 @@ Lines summed_inputs(const Report& report, int width) {
   const std::string folder = folder_of_inputs(report);
   for (const InputFile& input : report.inputs) events += input.events, bytes += input.file_bytes;
   std::string files = plural(static_cast<int64_t>(report.inputs.size()), "file", "files");
-  if (!report.ranks.empty()) files += " of " + plural(static_cast<int64_t>(report.ranks.size()), "rank", "ranks");
+  const int64_t ranks = std::max(std::ssize(report.ranks), report.flight ? report.flight->dumps : 0);
+  if (!report.ranks.empty()) files += " of " + plural(ranks, "rank", "ranks");
   const std::string what = plural(events, "event", "events") + ", " + format_bytes(static_cast<double>(bytes)) +
                            counted_steps(report);
   const std::string counted = folder.empty() ? what : files + ", " + what;

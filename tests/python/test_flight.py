@@ -658,3 +658,11 @@ def test_a_program_in_a_folder_named_torch(profgpu, tmp_path):
         job.calls[rank][-1]['frames'][-1]['filename'] = '/home/user/torch/train.py'
     report, _ = hang_of(profgpu, job.write(tmp_path / 'dumps'))
     assert report['flight_recorder']['waits'][0]['frames'] == ['train_step (train.py:100)']
+
+
+def test_dumps_have_nothing_to_compare(profgpu, tmp_path):
+    job = Job(WORLD)
+    job.call(0, '0')
+    folder = job.write(tmp_path / 'dumps')
+    run = profgpu('diff', folder, folder, text=True)
+    assert run.returncode == 1 and 'have no steps' in run.stderr and 'analyze --json' not in run.stderr

@@ -432,6 +432,75 @@ def test_a_timeout_names_who_had_not_called(profgpu, tmp_path):
         assert finding['ranks'] == [] and 'the log does not say' in finding['why']
 
 
+def of_group(label, group, own_number, rank, text):
+    return f'{label}[E203 04:05:06.2 ProcessGroupNCCL.cpp:2168] [PG ID {own_number} PG GUID {group} Rank {rank}] {text}\n'
+
+
+FAILED = ' failure detected by watchdog at work sequence id: 45 PG status: last enqueued work: 46, last completed work: 44'
+DUMPED = ('Received a dump signal due to a collective timeout from  rank 12 and we will try our best. '
+          'Last enqueued NCCL work: 44, last completed NCCL work: 44.')
+TIMED_OUT = ('{}[E203 04:05:06.1 ProcessGroupNCCL.cpp:629] [Rank {}] Watchdog caught collective operation timeout: '
+             'WorkNCCL(SeqNum={}, OpType={}, NumelIn={}) ran for 600020 milliseconds before timing out.\n')
+
+
+@pytest.mark.parametrize('labels', [True, False])
+def test_a_group_has_another_number_in_each_process(profgpu, tmp_path, labels):
+    """Rank 13, the second of its group, had not called. Without labels the log does not say which rank of the job that is."""
+    mark = '[rank{}]:' if labels else ''
+    text = (TIMED_OUT.format(mark.format(12), 0, 45, '_ALLGATHER_BASE', 4096) + of_group(mark.format(12), '15(TENSOR)', 1, 0, FAILED) +
+            of_group(mark.format(13), '15(TENSOR)', 3, 1, DUMPED))
+    report = analyzed(profgpu, written(tmp_path, log_writer.megatron([500.0] * 12) + text))
+    end = report['logs'][0]['end']
+    finding, = (f for f in report['findings'] if f['rule'] == 'run-failure')
+    assert (end['behind'], end['behind_in'], finding['ranks']) == (([13], None, [13]) if labels else ([1], 'TENSOR', []))
+    assert ('rank 13 had not called it' if labels else 'rank 1 of TENSOR had not called it') in report['verdict']
+
+
+@pytest.mark.parametrize('odd, says', [(('BROADCAST', 1), 'rank 2 called BROADCAST of 1 element'),
+                                       (('ALLREDUCE', 16), 'rank 2 called ALLREDUCE of 16 elements'), (('ALLREDUCE', 4096), None)])
+def test_ranks_that_time_out_in_different_collectives(profgpu, tmp_path, odd, says):
+    text = ''
+    for rank in range(4):
+        op = odd if rank == 2 else ('ALLREDUCE', 4096)
+        text += TIMED_OUT.format(f'[rank{rank}]:', rank, 45, *op) + of_group(f'[rank{rank}]:', '0(default_pg)', 0, rank, FAILED)
+    report = analyzed(profgpu, written(tmp_path, log_writer.megatron([500.0] * 12) + text))
+    end = report['logs'][0]['end']
+    finding, = (f for f in report['findings'] if f['rule'] == 'run-failure')
+    assert end['mismatched'] == finding['ranks'] == ([2] if says else [])
+    assert (end['mismatch'] or '').count('called') == (2 if says else 0)
+    if says:
+        assert says in report['verdict'] and 'ranks 0–1, 3 called ALLREDUCE of 4,096 elements' in report['verdict']
+        assert 'the same collectives' in finding['fix'][0]
+
+
+def test_calls_of_two_groups_are_not_compared(profgpu, tmp_path):
+    """Each rank waits under one number in two groups, and says of only one of these calls which group's it is."""
+    text = ''
+    for rank in range(4):
+        label = f'[rank{rank}]:'
+        text += TIMED_OUT.format(label, rank, 45, 'BROADCAST' if rank == 2 else 'ALLREDUCE', 4096)
+        text += of_group(label, '0(default_pg)', 0, rank, FAILED) + of_group(label, '1(other)', 1, rank, FAILED)
+    end = analyzed(profgpu, written(tmp_path, log_writer.megatron([500.0] * 12) + text))['logs'][0]['end']
+    assert end['mismatch'] is None and end['mismatched'] == []
+
+
+def setup_line(rank, what, ranks=16):
+    return (f'node1:{1000 + rank}:9 [0] NCCL INFO ncclCommInitRank comm 0x55d0 rank {rank} nranks {ranks} cudaDev 0 nvmlDev 0 busId 1000 '
+            f'commId 0x6b8c - Init {what}\n')
+
+
+def test_a_communicator_that_is_never_set_up(profgpu, tmp_path):
+    begun = ''.join(setup_line(rank, 'START') for rank in range(16) if rank != 11)
+    report = analyzed(profgpu, written(tmp_path, begun))
+    finding, = report['findings']
+    assert report['verdict_kind'] == 'hang' and finding['rule'] == 'nccl-warnings'
+    said = '15 of 16 ranks began to set up communicator 0x6b8c, and none completed it; the log has no such line of rank 11'
+    assert said in report['verdict'] and finding['what'] == said
+    # A rank that has it set up, and a log of one rank, tell of no hang.
+    for text in (begun + setup_line(3, 'COMPLETE'), setup_line(0, 'START')):
+        assert analyzed(profgpu, written(tmp_path, text))['findings'] == []
+
+
 @pytest.mark.parametrize('line, what, fix', [
     ('[12.5] NVRM: Xid (PCI:0000:10:00): 79, pid=1, GPU has fallen off the bus.', 'Xid 79', 'power cycle'),
     ('RuntimeError: CUDA error: uncorrectable ECC error encountered', 'uncorrectable error', 'drain the node'),

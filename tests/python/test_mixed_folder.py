@@ -51,6 +51,28 @@ def test_dumps_beside_traces_say_who_hangs(profgpu, folder):
     assert report['flight_recorder']['dumps'] == 4
 
 
+def test_a_log_beside_dumps_says_how_a_rank_ended(profgpu, tmp_path):
+    """Rank 2 raised an exception and left no dump; the others timed out, as their lines say."""
+    job = Job({'0': ('default_pg', [0, 1, 2, 3, 4, 5, 6, 7])})
+    job.done('0', 3)
+    for rank in (0, 1, 3, 4, 5, 6, 7):
+        job.call(rank, '0')
+    folder = job.write(tmp_path / 'dumps', without=[2])
+    timeout = ('[rank0]:[E203 04:05:06.1 ProcessGroupNCCL.cpp:629] [Rank 0] Watchdog caught collective operation timeout: '
+               'WorkNCCL(SeqNum=4, OpType=ALLREDUCE, NumelIn=4096) ran for 600020 milliseconds before timing out.\n')
+    (folder / 'train.log').write_text(log_writer.megatron([500.0] * 12) + "[rank2]: Traceback (most recent call last):\n[rank2]: KeyError: 'labels'\n" + timeout)
+    report = report_of(profgpu, folder)
+    hang, = (f for f in report['findings'] if f['rule'] == 'collective-hang')
+    said = 'ank 2 ended before all_reduce #4 of default_pg (0) was complete: the program raised an exception (train.log line 14)'
+    assert said in report['verdict'] and said in hang['what'] and hang['ranks'] == [2]
+    assert "rank 2: train.log line 14: KeyError: 'labels'" in hang['evidence'] and hang['fix'] == ['see the traceback above that line']
+    # A timeout alone is no cause, and the dumps that it asks for are there.
+    (folder / 'train.log').write_text(log_writer.megatron([500.0] * 12) + timeout)
+    report = report_of(profgpu, folder)
+    failure, = (f for f in report['findings'] if f['rule'] == 'run-failure')
+    assert 'left no dump' in report['verdict'] and not any('TORCH_NCCL_TRACE_BUFFER_SIZE' in f for f in failure['fix'])
+
+
 def test_rates_beside_traces(profgpu, folder):
     (folder / 'nccl-tests.txt').write_text('all_reduce_perf -g 8\n' + TABLE.format(wrong=0))
     logs = {log['path'].rsplit('/', 1)[1]: log for log in report_of(profgpu, folder)['logs']}

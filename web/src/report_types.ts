@@ -323,6 +323,9 @@ export interface LogEnd {
   peer: string | null;
   collective: string | null;
   behind: number[];
+  behind_in: string | null;
+  mismatch: string | null;
+  mismatched: number[];
 }
 export interface LogProcess {
   rank: number | null;

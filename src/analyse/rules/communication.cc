@@ -307,7 +307,7 @@ std::string call_text(const MissingCalls& hang) {
 
 std::optional<Finding> check_collective_hang(const Rule& rule, const Evidence& evidence) {
   if (evidence.flight && evidence.flight->hangs())
-    return flight_hang(rule, *evidence.flight, evidence.thresholds.of(rule));
+    return flight_hang(rule, evidence);
   const MissingCalls* hang = evidence.hang();
   const double threshold = evidence.thresholds.of(rule);
   if (hang == nullptr || !rule.beyond(static_cast<double>(hang->others), threshold)) return std::nullopt;

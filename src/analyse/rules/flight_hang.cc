@@ -121,7 +121,8 @@ std::string variants_text(const FlightMismatch& m) {
 std::string mismatch_text(const FlightMismatch& m) {
   const std::string what = m.what == "name" ? "" : m.what + " ";
   if (!m.send.empty())
-    return fmt::format("{} disagree in {}: {}{} is sent, {} received", ranks_text(m.ranks), m.send, what, m.usual, m.other);
+    return fmt::format("{} disagree in {}: {}{} is sent, {} received", ranks_text(m.ranks), m.send, what, m.usual,
+                       m.other);
   const std::string under = fmt::format("under #{} of {}", m.sequence, group_text(m.process_group, m.description));
   if (m.variants.size() > 2) return fmt::format("ranks disagree {}: {}{}", under, what, variants_text(m));
   if (!m.majority) return fmt::format("{} disagree {}: {}{} and {}", ranks_text(m.ranks), under, what, m.usual, m.other);
@@ -184,11 +185,29 @@ std::string calls_of_suspects(const FlightReport& flight, const SuspectWords& wo
   return text;
 }
 
-std::string what_hangs(const FlightReport& flight) {
+// The log that tells how a suspect ended. A timeout is what those see that wait.
+const LogReport* log_of(const Evidence& evidence, const FlightSuspect& s) {
+  return first_where(evidence.logs, [&](const LogReport& log) {
+    return log.end.failed() && log.end.rank == s.rank && log.end.kind != "collective_timeout";
+  });
+}
+
+// "train.log line 63"
+std::string line_of_end(const LogReport& log) {
+  return fmt::format("{} line {}", log.path.substr(log.path.rfind('/') + 1), log.end.line.value_or(0));
+}
+
+std::string what_hangs(const Evidence& evidence) {
+  const FlightReport& flight = *evidence.flight;
   const FlightMismatch* m = blamed_mismatch(flight);
   if (m != nullptr && (!m->majority || m->variants.size() > 2)) return mismatch_text(*m);
   if (flight.suspects.empty()) return where_it_hangs(flight);
-  const SuspectWords& words = words_of_suspect(flight.suspects.front().kind);
+  const FlightSuspect& first = flight.suspects.front();
+  const LogReport* log = all_suspects(flight).size() == 1 && m == nullptr ? log_of(evidence, first) : nullptr;
+  if (log != nullptr)
+    return fmt::format("rank {} ended before {} was complete: {} ({})", first.rank, first.call, said_of(*log).what,
+                       line_of_end(*log));
+  const SuspectWords& words = words_of_suspect(first.kind);
   const std::string calls = calls_of_suspects(flight, words);
   if (words.kind == "stuck_in") return calls + ", and it does not end";
   if (m == nullptr) return calls;
@@ -196,16 +215,19 @@ std::string what_hangs(const FlightReport& flight) {
                            : fmt::format("{} with {} {}, the others with {}", calls, m->what, m->other, m->usual);
 }
 
-void explain_hang(const FlightReport& flight, size_t waiting, Finding& f) {
+void explain_hang(const Evidence& evidence, size_t waiting, Finding& f) {
+  const FlightReport& flight = *evidence.flight;
   if (!flight.suspects.empty() || blamed_mismatch(flight) != nullptr) {
     f.why = waiting == 0   ? "All ranks that wait are named here."
             : waiting == 1 ? "Another rank waits for that."
                            : fmt::format("{} other ranks wait for that, directly or by way of others.", waiting);
     if (!flight.suspects.empty() && flight.suspects.front().kind == "not_waiting")
       f.why = fmt::format("{} other ranks wait. {}", waiting, kMembersUnknown);
-    for (const FlightSuspect& s : flight.suspects)
-      if (const std::string fix = fix_of_suspects(flight, s.kind); std::ranges::count(f.fix, fix) == 0)
-        f.fix.push_back(fix);
+    for (const FlightSuspect& s : flight.suspects) {
+      const LogReport* log = log_of(evidence, s);
+      const std::string fix = log != nullptr ? said_of(*log).fix : fix_of_suspects(flight, s.kind);
+      if (!fix.empty() && std::ranges::count(f.fix, fix) == 0) f.fix.push_back(fix);
+    }
     if (flight.suspects.empty()) f.fix.push_back(fix_of_suspects(flight, "mismatch"));
   } else if (flight.members_unknown) {
     f.why = kMembersUnknown;
@@ -238,19 +260,25 @@ void add_suspect_evidence(const FlightReport& flight, const FlightSuspect& s, Fi
 
 }  // namespace
 
-std::optional<Finding> flight_hang(const Rule& rule, const FlightReport& flight, double threshold) {
+std::optional<Finding> flight_hang(const Rule& rule, const Evidence& evidence) {
+  const FlightReport& flight = *evidence.flight;
+  const double threshold = evidence.thresholds.of(rule);
   if (!flight.hangs()) return std::nullopt;
   const std::vector<int> waiting = waiting_ranks(flight);
   const auto value = static_cast<double>(std::max<size_t>(waiting.size(), flight.suspects.empty() ? 0 : 1));
   if (!rule.beyond(value, threshold)) return std::nullopt;
   Finding f = rule.finding(value, threshold);
-  f.what = what_hangs(flight);
+  f.what = what_hangs(evidence);
   f.names_ranks = true;
   for (const FlightSuspect& s : flight.suspects) f.ranks.push_back(s.rank);
   std::ranges::sort(f.ranks);
-  explain_hang(flight, waiting.size(), f);
+  explain_hang(evidence, waiting.size(), f);
+  for (const FlightSuspect& s : flight.suspects)
+    if (const LogReport* log = log_of(evidence, s))
+      f.evidence.push_back(fmt::format("rank {}: {}: {}", s.rank, line_of_end(*log), log->end.text));
   for (const FlightMismatch& m : flight.mismatches)
-    if (f.evidence.size() < 3 && ((m.majority && m.variants.size() == 2) || !m.blamed)) f.evidence.push_back(mismatch_text(m));
+    if (f.evidence.size() < 3 && ((m.majority && m.variants.size() == 2) || !m.blamed))
+      f.evidence.push_back(mismatch_text(m));
   for (const FlightSuspect& s : flight.suspects) add_suspect_evidence(flight, s, f);
   std::vector<FlightWait> waits = flight.waits;
   std::ranges::stable_sort(waits, std::greater(), [](const FlightWait& w) { return w.waiting.size(); });
@@ -260,12 +288,14 @@ std::optional<Finding> flight_hang(const Rule& rule, const FlightReport& flight,
   return f;
 }
 
-std::string flight_sentence(const FlightReport& flight) {
-  std::string what = what_hangs(flight);
+std::string flight_sentence(const Evidence& evidence) {
+  const FlightReport& flight = *evidence.flight;
+  std::string what = what_hangs(evidence);
   what.front() = upper(what.front());
   const size_t waiting = waiting_ranks(flight).size();
   if (!flight.suspects.empty()) {
-    if (flight.suspects.front().kind == "not_waiting") return fmt::format("{}: look there first. {}", what, kMembersUnknown);
+    if (flight.suspects.front().kind == "not_waiting")
+      return fmt::format("{}: look there first. {}", what, kMembersUnknown);
     if (waiting > 0)
       what += waiting == 1 ? "; another rank waits for that" : fmt::format("; {} other ranks wait for that", waiting);
     return what + ": the job hangs there.";

@@ -91,9 +91,11 @@ void describe_slow_ways(const LogReport& log, Finding& f) {
       f.evidence.push_back(fmt::format("set in the environment: {}={}", name, value));
 }
 
+constexpr std::string_view kSetupIncomplete = "setup_incomplete";
+
 bool is_warning(const NcclRemark& r) {
   return r.kind == "warning" || r.kind == "network_error" || r.kind == "registration_failed" ||
-         r.kind == "shared_memory_full";
+         r.kind == "shared_memory_full" || r.kind == kSetupIncomplete;
 }
 
 std::optional<double> warning_count(const LogReport& log) {
@@ -109,6 +111,14 @@ void describe_warnings(const LogReport& log, Finding& f) {
   f.why = "What NCCL warns about often ends in an error or a timeout later.";
   f.fix = {"follow the first warning: the others are often consequences",
            "link and cable errors: ibstat, perfquery, profgpu doctor"};
+  if (const NcclRemark* setup = remark_of(*log.nccl, kSetupIncomplete)) {
+    f.what = setup->text;
+    f.verdict = fmt::format("NCCL hangs where it begins: {}.", setup->text);
+    f.severity = Severity::kCritical;
+    f.why = "A communicator is complete when all of its ranks have begun and reach each other.";
+    f.fix = {"rank without such a line: see whether its process runs and what it waits for (py-spy dump --pid PID)",
+             "the network that ranks meet on: NCCL_SOCKET_IFNAME, firewalls, MASTER_ADDR and MASTER_PORT on each host"};
+  }
   for (const NcclRemark& r : log.nccl->remarks)
     if (is_warning(r) && f.evidence.size() < 4)
       f.evidence.push_back(
@@ -161,7 +171,8 @@ extern const Rule kNcclWarnings = {
     .meaning =
         "NCCL prints few warnings, and each has a reason: a link that flaps, memory that cannot be registered, a full "
         "/dev/shm, a setting that it does not know.",
-    .computation = "Value: lines with NCCL WARN, or that say that the network or registration failed. No cost.",
+    .computation = "Value: lines with NCCL WARN, or that say that the network or registration failed, and communicators that several "
+        "ranks begin to set up and none completes. No cost.",
     .advice = {"follow the first warning", "containers: --ipc=host or --shm-size, ulimit -l unlimited"},
     .log = {.value = warning_count, .describe = describe_warnings},
 };

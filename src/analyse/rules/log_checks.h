@@ -32,10 +32,16 @@ double stage_waits_ns(const LogReport& log);
 /// Sets the cost to so much an iteration.
 void set_log_cost(Finding& f, const LogReport& log, double iteration_ns);
 
-/// collective-hang of flight recorders; nullopt: no rank waits.
-std::optional<Finding> flight_hang(const Rule& rule, const FlightReport& flight, double threshold);
-/// Who hangs and who waits, of a report that hangs.
-std::string flight_sentence(const FlightReport& flight);
+/// How a run ended, and what to do about it.
+struct EndSaid {
+  std::string what, fix;
+};
+EndSaid said_of(const LogReport& log);
+
+/// collective-hang of flight recorders and the logs beside them; nullopt: no rank waits.
+std::optional<Finding> flight_hang(const Rule& rule, const Evidence& evidence);
+/// Who hangs and who waits, of dumps that show a hang.
+std::string flight_sentence(const Evidence& evidence);
 /// Of dumps in which no rank waits.
 std::string sentence_of_no_hang(const FlightReport& flight);
 

@@ -113,9 +113,7 @@ std::string_view server_memory_fix(std::string_view program) {
                "--max-num-batched-tokens";
 }
 
-struct EndSaid {
-  std::string what, fix;
-};
+}  // namespace
 
 EndSaid said_of(const LogReport& log) {
   const LogEnd& end = log.end;
@@ -126,9 +124,13 @@ EndSaid said_of(const LogReport& log) {
   if (line != nullptr) return {std::string(line->what), std::string(line->fix)};
   const EndWords* usual = words_of(end.kind);
   if (usual == nullptr) return {end.kind, ""};
+  if (end.kind == "collective_timeout" && log.has_dumps)
+    return {std::string(usual->what), "collective-hang says which rank never came, by the dumps beside this log"};
   const bool server = log.serving && end.kind == "out_of_memory";
   return {std::string(usual->what), std::string(server ? server_memory_fix(log.serving->program) : usual->fix)};
 }
+
+namespace {
 
 std::optional<double> run_failure(const LogReport& log) { return only_if(log.end.failed(), 1.0); }
 
@@ -138,9 +140,15 @@ std::string place_of_end(const LogEnd& end) {
   return end.node;
 }
 
+// "ranks 1, 3"; of a group whose members the log does not state "rank 1 of TENSOR_MODEL_PARALLEL_GROUP".
+std::string behind_text(const LogEnd& end) {
+  return ranks_text(end.behind) + (end.behind_in.empty() ? "" : " of " + end.behind_in);
+}
+
 // Whom to look at, where that is another than the one that prints the line.
 std::string others_of_end(const LogEnd& end) {
-  if (!end.behind.empty()) return "; " + ranks_text(end.behind) + " had not called it";
+  if (!end.behind.empty()) return fmt::format("; {} had not called it", behind_text(end));
+  if (!end.mismatch.empty()) return "; " + end.mismatch;
   if (!end.peer.empty()) return "; the other end is " + end.peer;
   return end.first_failure && !place_of_end(end).empty() ? fmt::format("; {} failed first", place_of_end(end)) : "";
 }
@@ -150,11 +158,17 @@ void describe_timeout(const LogEnd& end, Finding& f) {
   f.evidence.push_back("waited for: " + end.collective);
   if (!end.behind.empty()) {
     const bool one = end.behind.size() == 1;
-    std::string who = ranks_text(end.behind);
+    std::string who = behind_text(end);
     who.front() = upper(who.front());
     f.why = fmt::format("{} had not called {}, which the others waited for: look at what {} then.", who, end.collective,
                         one ? "it did" : "they did");
-    f.ranks = end.behind;
+    f.ranks = end.behind_in.empty() ? end.behind : std::vector<int>();
+    return;
+  }
+  if (!end.mismatch.empty()) {
+    f.why = fmt::format("The ranks called different things as {}: {}.", end.collective, end.mismatch);
+    f.fix.insert(f.fix.begin(), "make every rank call the same collectives with the same sizes in the same order");
+    f.ranks = end.mismatched;
     return;
   }
   f.ranks.clear();
@@ -384,6 +398,12 @@ extern const Rule kOptimizerOffload = {
 namespace {
 
 // Those have a sentence of their own in the verdict.
+}  // namespace
+
+extern const Rule kNcclWarnings;
+
+namespace {
+
 bool tells_end(const Rule* rule) { return rule == &kRunFailure || rule == &kLossNotFinite; }
 
 std::string log_speed(const LogReport& log) {
@@ -550,6 +570,9 @@ ReportVerdict verdict_of_log(const LogReport& log, const std::vector<RuleFinding
       findings, [](const RuleFinding& a) { return a.rule == &kLossNotFinite && !a.finding.verdict.empty(); });
   if (failure == nullptr && diverged != nullptr)
     return {diverged->finding.verdict + " " + speed.text, VerdictKind::kFailure};
+  const RuleFinding* setup = first_where(
+      findings, [](const RuleFinding& a) { return a.rule == &kNcclWarnings && !a.finding.verdict.empty(); });
+  if (failure == nullptr && setup != nullptr && !log.has_steps()) return {setup->finding.verdict, VerdictKind::kHang};
   if (failure == nullptr) return speed;
   const std::string& what = failure->finding.what;
   std::string text = std::string(1, upper(what.front())) + what.substr(1);

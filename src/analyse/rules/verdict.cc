@@ -71,7 +71,7 @@ std::string verdict_of_samples(const std::vector<DeviceTelemetry>& telemetry,
 
 // A hang is more important than anything else.
 std::string hang(const Evidence& evidence) {
-  if (evidence.flight && evidence.flight->hangs()) return flight_sentence(*evidence.flight);
+  if (evidence.flight && evidence.flight->hangs()) return flight_sentence(evidence);
   const MissingCalls* never = evidence.hang();
   if (never == nullptr) return "";
   const std::string step = never->step >= 0 ? fmt::format(" in step {}", never->step) : "";

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <map>
 
+#include "analyse/report/quantity.h"
 #include "base/text.h"
 
 namespace profgpu {
@@ -128,18 +129,64 @@ std::map<std::string, WatchdogGroup> groups_of(const std::vector<CollectiveState
   return groups;
 }
 
+// "0(default_pg)"
+std::string group_name(const std::string& group) {
+  const size_t open = group.find('(');
+  return open == group.npos ? group : group.substr(open + 1, group.find(')', open) - open - 1);
+}
+
+bool has_all_ranks(const std::string& group) {
+  return group.empty() || group == "0" || group_name(group) == "default_pg";
+}
+
+std::string op_text(const CollectiveState& s) {
+  return s.elements <= 0 ? s.op
+                         : fmt::format("{} of {} {}", s.op, format_count(s.elements), s.elements == 1 ? "element" : "elements");
+}
+
 std::string collective_text(const std::vector<CollectiveState>& all, const std::string& group, int64_t number) {
   std::string text = fmt::format("collective {}", number);
   const CollectiveState* named =
       first_where(all, [&](const CollectiveState& s) { return s.timed_out == number && !s.op.empty(); });
-  if (named != nullptr) {
-    text += " (" + named->op;
-    if (named->elements > 0) text += fmt::format(" of {} elements", format_count(named->elements));
-    text += ")";
-  }
-  const size_t open = group.find('(');  // "ID 0 PG GUID 0(default_pg)"
-  const std::string name = open == group.npos ? group : group.substr(open + 1, group.find(')', open) - open - 1);
+  if (named != nullptr) text += " (" + op_text(*named) + ")";
+  const std::string name = group_name(group);
   return name.empty() ? text : text + " of group " + name;
+}
+
+// The collective that a rank waited for: a line without its group has its name. With two groups it may be either's.
+const CollectiveState* call_of(const std::vector<CollectiveState>& all, const CollectiveState& in_group) {
+  const auto is_same = [&](const CollectiveState& s) {
+    return s.rank == in_group.rank && s.timed_out == in_group.timed_out;
+  };
+  if (std::ranges::count_if(all, [&](const CollectiveState& s) { return is_same(s) && !s.group.empty(); }) != 1)
+    return nullptr;
+  return first_where(all, [&](const CollectiveState& s) { return is_same(s) && !s.op.empty(); });
+}
+
+// Ranks that wait under one number in different collectives, or in one with different sizes where all have one size.
+void set_mismatch(const std::vector<CollectiveState>& all, const WatchdogGroup& group, LogEnd& end) {
+  constexpr std::array<std::string_view, 5> kOneSize = {"ALLREDUCE", "_ALLGATHER_BASE", "_REDUCE_SCATTER_BASE",
+                                                        "BROADCAST", "REDUCE"};
+  std::map<std::pair<std::string, int64_t>, std::pair<std::string, std::vector<int>>> called;
+  for (const CollectiveState* s : group.states) {
+    if (s->timed_out != group.waited_for) continue;
+    const CollectiveState* c = call_of(all, *s);
+    if (c == nullptr) continue;
+    auto& [text, ranks] = called[{c->op, std::ranges::count(kOneSize, c->op) > 0 ? c->elements : 0}];
+    text = op_text(*c);
+    ranks.push_back(s->rank);
+  }
+  if (called.size() < 2) return;
+  const auto size = [](const auto& c) { return c.second.second.size(); };
+  const auto most = std::ranges::max_element(called, {}, size);
+  const bool majority = std::ranges::count(called, size(*most), size) == 1;
+  for (auto& [key, c] : called) {
+    auto& [text, ranks] = c;
+    std::ranges::sort(ranks);
+    if (!majority || key != most->first) end.mismatched.insert(end.mismatched.end(), ranks.begin(), ranks.end());
+    append_listed(end.mismatch, fmt::format("{} called {}", ranks_text(ranks), text), ", ");
+  }
+  std::ranges::sort(end.mismatched);
 }
 
 // Who had not called the collective that others waited for. Processes of which the log does not say how far they got
@@ -153,7 +200,10 @@ void set_collective(const std::vector<CollectiveState>& states, LogEnd& end) {
     const bool tells_more = end.collective.empty() || (end.behind.empty() && !behind.empty());
     if (!tells_more) continue;
     std::ranges::sort(behind);
+    const bool of_job = has_all_ranks(name) || std::ranges::none_of(group.states, &CollectiveState::of_group);
     end.behind = std::move(behind);
+    end.behind_in = of_job || end.behind.empty() ? "" : group_name(name);
+    if (of_job && end.mismatch.empty()) set_mismatch(states, group, end);
     end.reporting = static_cast<int64_t>(group.states.size());
     end.collective = collective_text(states, name, group.waited_for);
   }

@@ -111,6 +111,9 @@ struct LogEnd {
   std::string peer;              ///< a network error: the other end
   std::string collective;        ///< a timeout: which collective was waited for
   std::vector<int> behind;       ///< likewise: ranks that had not called it
+  std::string behind_in;         ///< the group that these are numbers in; empty: they are ranks of the job
+  std::string mismatch;          ///< likewise: who called what under one number
+  std::vector<int> mismatched;   ///< the fewer ones; without a majority all
   int64_t reporting = 0;         ///< likewise: ranks of which the log says how far they got
   bool first_failure = false;    ///< the launcher names it as what failed first
   [[nodiscard]] bool failed() const { return kind != "finished" && kind != "unknown"; }
@@ -118,7 +121,8 @@ struct LogEnd {
   void fields(auto&& v) const {
     v("kind", kind), v("line", line), v("after_step", after_step), v("rank", rank), v("node", unless_empty(node));
     v("text", unless_empty(text)), v("bytes", bytes), v("peer", unless_empty(peer));
-    v("collective", unless_empty(collective)), v("behind", behind);
+    v("collective", unless_empty(collective)), v("behind", behind), v("behind_in", unless_empty(behind_in));
+    v("mismatch", unless_empty(mismatch)), v("mismatched", mismatched);
   }
 };
 
@@ -299,6 +303,7 @@ struct LogReport {
   std::optional<LogServing> serving;
   std::vector<LogServingRow> serving_lines;
   std::shared_ptr<const RunLog> log;  ///< what it is of
+  bool has_dumps = false;             ///< NCCL's flight recorder dumps of the run lie beside it
 
   [[nodiscard]] bool has_steps() const { return throughput.lines > 0; }
   [[nodiscard]] std::optional<int64_t> setting(const std::string& name) const { return log->setting(name); }

@@ -345,6 +345,12 @@ Result<RunSummary> run_summary(const Value& document, std::string label) {
   });
   // What snapshots without a history hold is told exactly.
   if (text_of(d.at("verdict_kind")) == "inconclusive" && !run.only_snapshot) run.inconclusive = text_of(d.at("verdict"));
+  const bool only_dumps = !inputs.empty() && std::all_of(inputs.begin(), inputs.end(), [](const Row& input) {
+    return text_of(input.at("format")) == "flight-recorder";
+  });
+  if (only_dumps)
+    return Error{"dumps of NCCL's flight recorder have no steps that could be compared",
+                 "profgpu analyze says of each job which rank hangs"};
   if (run.step_count == 0 && run.telemetry.empty() && run.memory_lines.empty() && !run.only_snapshot)
     return Error{"neither steps nor samples in it", inputs.empty() ? "is it the document of `profgpu analyze --json`?"
                                                                     : "`profgpu analyze` tells what it has"};

@@ -343,6 +343,7 @@ Report job_report(JobRead read, const Thresholds& thresholds) {
   add_sampled(samples.log, read, report);
   for (const std::shared_ptr<const RunLog>& log : read.notes.logs) evidence.logs.push_back(log_report(log));
   if (!read.notes.flights.empty()) evidence.flight = flight_report(read.notes.flights);
+  for (LogReport& log : evidence.logs) log.has_dumps = evidence.flight.has_value();
   evidence.machine = measured_for(read);
   add_ranks(std::move(read.ranks), evidence, report);
   Diagnosis said = diagnose(evidence);

@@ -53,8 +53,10 @@ class CollectiveStates : public LogReading {
     const auto rank = line.rank >= 0 ? std::optional<int64_t>(line.rank) : leading_integer(line.text.substr(mark + 5));
     if (!rank || *rank < 0 || *rank >= 10'000'000) return nullptr;
     const size_t begin = line.text.rfind("[PG ", mark);
-    const std::string group =
+    std::string group =
         begin == line.text.npos ? "" : quotable(without_blanks(line.text.substr(begin + 4, mark - begin - 4)));
+    // Each process has a number of its own for a group ("ID 1"), and all have one ("GUID 15") together.
+    if (const size_t shared = group.find("GUID "); shared != group.npos) group.erase(0, shared + 5);
     const std::vector<LogEvent>& events = rows.log().events;
     for (; seen_ < events.size(); ++seen_)
       if (events[seen_].kind == LogEventKind::kRestart) of_this_run_.clear();
@@ -63,7 +65,7 @@ class CollectiveStates : public LogReading {
     if (!added) return &all[place->second];
     if (all.size() >= kMaxStates) return of_this_run_.erase(place), nullptr;
     CollectiveState& s = all.emplace_back();
-    s.group = group, s.rank = static_cast<int>(*rank), s.line = line.number;
+    s.group = group, s.rank = static_cast<int>(*rank), s.of_group = line.rank < 0, s.line = line.number;
     return &s;
   }
 

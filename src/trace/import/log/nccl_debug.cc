@@ -1,6 +1,10 @@
 // NCCL's own lines (NCCL_DEBUG=INFO or WARN), also RCCL's: version, network, transports, fallbacks, warnings.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
+#include <map>
+#include <set>
 
 #include "base/text.h"
 #include "trace/import/log/log_family.h"
@@ -9,7 +13,8 @@ namespace profgpu {
 namespace {
 
 constexpr std::string_view kDebugName = "nccl_debug";
-constexpr size_t kMostRemarks = 200, kMostTransports = 64, kMostSettings = 200;
+constexpr size_t kMostRemarks = 200, kMostTransports = 64, kMostSettings = 200, kMostSetups = 1'000;
+constexpr std::string_view kSetupIncomplete = "setup_incomplete";
 
 struct NcclSign {
   std::string_view words;
@@ -119,11 +124,63 @@ bool read_nccl_debug(const LogLine& line, LogBuilder& rows) {
   return true;
 }
 
+// "ncclCommInitRank comm 0x55d00000 rank 0 nranks 16 … commId 0x6b8c - Init START": ends with "Init COMPLETE".
+class NcclDebug : public LogReading {
+ public:
+  bool read(const LogLine& line, LogBuilder& rows) override {
+    read_setup(line);
+    return read_nccl_debug(line, rows);
+  }
+  // Of a communicator that no rank has set up, who did not begin.
+  void end(LogBuilder& rows) override {
+    std::vector<NcclLog::Remark>& remarks = rows.log().nccl.remarks;
+    std::erase_if(remarks, [](const NcclLog::Remark& r) { return r.kind == kSetupIncomplete; });
+    for (const auto& [id, s] : setups_)
+      if (!s.completed && s.begun.size() > 1 && remarks.size() < kMostRemarks)
+        remarks.push_back({std::string(kSetupIncomplete), text_of(id, s), s.line, 1});
+    std::ranges::stable_sort(remarks, {}, &NcclLog::Remark::line);
+  }
+
+ private:
+  struct Setup {
+    int64_t ranks = 0, line = 0;
+    std::set<int64_t> begun;
+    bool completed = false;  // on one rank, at least
+  };
+
+  void read_setup(const LogLine& line) {
+    const bool begins = has(line.text, "- Init START");
+    if (!begins && !has(line.text, "- Init COMPLETE")) return;
+    const auto id = after(line.text, "commId "), rank = after(line.text, " rank ");
+    if (!id || !rank) return;
+    const std::string name = quotable(id->substr(0, id->find(' ')));
+    if (setups_.size() >= kMostSetups && !setups_.contains(name)) return;
+    Setup& s = setups_[name];
+    s.completed |= !begins;
+    if (s.begun.empty()) s.line = line.number;
+    s.ranks = integer_after(line.text, "nranks ").value_or(s.ranks);
+    s.begun.insert(leading_integer(*rank).value_or(0));
+  }
+  static std::string text_of(const std::string& id, const Setup& s) {
+    constexpr size_t kMostNamed = 4;
+    std::vector<std::string> missing;
+    for (int64_t rank = 0; rank < s.ranks && missing.size() <= kMostNamed; ++rank)
+      if (!s.begun.contains(rank)) missing.push_back(std::to_string(rank));
+    std::string text = fmt::format("{} of {} ranks began to set up communicator {}, and none completed it",
+                                   s.begun.size(), s.ranks, id);
+    if (missing.empty() || missing.size() > kMostNamed) return text;
+    return text + fmt::format("; the log has no such line of {} {}", missing.size() == 1 ? "rank" : "ranks",
+                              joined(missing));
+  }
+
+  std::map<std::string, Setup> setups_;
+};
+
 }  // namespace
 
 extern const LogFamily kNcclDebug = {kDebugName,
                                      "NCCL_DEBUG=INFO: version, network, transports, fallbacks, warnings",
                                      {"NCCL INFO", "NCCL WARN", "NCCL version"},
-                                     stateless<read_nccl_debug>};
+                                     [] { return std::unique_ptr<LogReading>(new NcclDebug); }};
 
 }  // namespace profgpu

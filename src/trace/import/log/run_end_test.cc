@@ -158,7 +158,7 @@ TEST(RunEnd, WatchdogsSayHowFarEachProcessGot) {
   ASSERT_EQ(log.collectives.size(), 3u);
   EXPECT_EQ(log.collectives[0].op, "ALLREDUCE");
   EXPECT_EQ(log.collectives[0].elements, 4096);
-  EXPECT_EQ(log.collectives[1].group, "ID 0 PG GUID 0(default_pg)");
+  EXPECT_EQ(log.collectives[1].group, "0(default_pg)");
   EXPECT_EQ(log.collectives[1].timed_out, 52);
   EXPECT_EQ(log.collectives[1].enqueued, 55);
   EXPECT_EQ(log.collectives[2].rank, 1);
@@ -173,6 +173,8 @@ TEST(RunEnd, AWatchdogsRankIsThatOfTheJob) {
       "timeout from rank 12 and we will try our best. Last enqueued NCCL work: 51, last completed NCCL work: 51.\n");
   ASSERT_EQ(log.collectives.size(), 1u);
   EXPECT_EQ(log.collectives[0].rank, 13);
+  EXPECT_EQ(log.collectives[0].group, "7(tp)");
+  EXPECT_FALSE(log.collectives[0].of_group);
 }
 
 // What people paste, and what `tail -1` keeps.
