@@ -241,6 +241,31 @@ describe('addresses', () => {
   }));
 });
 
+describe('what was looked at', () => {
+  it('is there again in its tab, and the rank in every address', () => visit(job, 'kernels?q=gemm', async (page) => {
+    await page.locator('#rank').selectOption('2');
+    await page.locator('#tab-steps').click();
+    await page.waitForFunction(() => location.hash === '#steps?rank=2');
+    await page.locator('#tab-kernels').click();
+    await page.locator('#view-kernels input').fill('gemm');
+    await page.waitForFunction(() => location.hash === '#kernels?q=gemm&rank=2');
+    await page.locator('#tab-steps').click();
+    await page.locator('#tab-kernels').click();
+    await page.waitForFunction(() => location.hash === '#kernels?q=gemm&rank=2');
+    assert.equal(await page.locator('#view-kernels input').inputValue(), 'gemm');
+    await page.reload();
+    assert.equal(await page.locator('#rank').inputValue(), '2');
+  }));
+
+  it('includes a name that was searched for exactly', () => visit(one, 'timeline', async (page) => {
+    await page.waitForSelector('.tl-panel');
+    await page.evaluate(() => { location.hash += '&name=gemm'; });
+    await page.waitForFunction(() => /[?&]name=gemm/.test(location.hash));
+    await page.reload();
+    await page.waitForFunction(() => /[?&]name=gemm/.test(location.hash) && !/[?&]q=/.test(location.hash));
+  }));
+});
+
 describe('addresses of what is picked', () => {
   for (const [view, at] of [['kernels', 2], ['ops', 1], ['roofline', 1]]) {
     it(`lead back to a row of ${view}`, () => visit(one, view, async (page) => {

@@ -196,7 +196,7 @@ export class Panel {
     if (track.kind !== 'idle') return undefined;
     return this.model_.data.ranks
       .find((rank) => rank.rank === track.rank)
-      ?.gaps.find((gap) => gap.start === track.start[at] && gap.duration === track.duration[at]);
+      ?.gaps.find((gap) => isOfDevice(track, gap.device) && gap.start === track.start[at] && gap.duration === track.duration[at]);
   }
 
   private span(span: Span): HTMLElement {
@@ -341,6 +341,11 @@ export class Panel {
   }
 }
 
+/** Whether the track is one of that device of its rank. */
+export function isOfDevice({ group }: TrackEvents, device: number): boolean {
+  return group === `GPU ${device}`;
+}
+
 export function trackTitle(model: Model, { header }: TrackEvents): string {
   const rank = model.data.ranks.length > 1 ? `rank ${header.rank}` : '';
   return [rank, header.group, header.title].filter(Boolean).join(', ');
@@ -353,8 +358,11 @@ function measuredParts(model: Model, { rank, on }: Span): [string, Row[]][] {
     parts.set(title, [...(parts.get(title) ?? []), ...rowsThatCount(track)]);
   const of_rank = model.event_tracks.filter((track) => track.rank === rank);
   for (const track of of_rank) if (track.kind === 'stream') add(`${track.group}, all streams`, track);
-  for (const track of of_rank)
-    if (track.kind === 'phase' || track.kind === 'idle') add(track.header.title || track.kind, track);
+  const devices = new Set(of_rank.filter((track) => track.kind === 'idle').map((track) => track.group)).size;
+  for (const track of of_rank) {
+    if (track.kind === 'phase') add(track.header.title || track.kind, track);
+    if (track.kind === 'idle') add(`${devices > 1 ? `${track.group}, ` : ''}${track.header.title || track.kind}`, track);
+  }
   if (on && !['phase', 'idle'].includes(on.kind))
     add(`${on.header.title}${on.header.depth === undefined ? '' : ', outermost calls'}`, on);
   return [...parts];

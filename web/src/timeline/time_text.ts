@@ -1,6 +1,8 @@
 // Times as the axis and the panel write them.
 
 const kUnits: [number, string][] = [
+  [3600e9, 'h'],
+  [60e9, 'min'],
   [1e9, 's'],
   [1e6, 'ms'],
   [1e3, 'µs'],
@@ -14,12 +16,22 @@ export interface Ticks {
   marks: { time: number; label: string }[];
 }
 
-/** Marks at least `least_px` apart, at 1, 2 or 5 times a power of ten. */
+// Of minutes and hours, what clocks count in.
+const kLongSteps = [60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800].map((s) => s * 1e9);
+
+function stepOf(least: number): number {
+  const long = least > 30e9 ? kLongSteps.find((step) => step >= least) : undefined;
+  if (long) return long;
+  const unit = least > 30e9 ? 3600e9 : 1;   // beyond days: round numbers of hours
+  const power = 10 ** Math.floor(Math.log10(Math.max(least / unit, 1)));
+  return unit * Math.max(1, [1, 2, 5, 10].map((m) => m * power).find((s) => s >= least / unit) ?? 10 * power);
+}
+
+/** Marks at least `least_px` apart, at 1, 2 or 5 times a power of ten, or at whole minutes and hours. */
 export function ticks(start: number, end: number, width: number, least_px = 90): Ticks {
   const least = ((end - start) / Math.max(1, width)) * least_px;
-  const power = 10 ** Math.floor(Math.log10(Math.max(least, 1)));
-  const step = Math.max(1, [1, 2, 5, 10].map((m) => m * power).find((s) => s >= least) ?? 10 * power);
-  const [unit, name] = kUnits.find(([size]) => step >= size / 10) ?? kUnits[3];
+  const step = stepOf(least);
+  const [unit, name] = kUnits.find(([size]) => step >= (size > 1e9 ? size : size / 10)) ?? kUnits[kUnits.length - 1]!;
   // Labels of many digits tell nothing at a glance: they count from a rounder time then.
   const round = 10 ** Math.ceil(Math.log10(Math.max(1, end - start)));
   const base = Math.max(Math.abs(start), Math.abs(end)) >= 1e4 * step ? Math.floor(start / round) * round : 0;

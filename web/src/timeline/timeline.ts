@@ -18,7 +18,7 @@ import { Counter, modelOf, TrackEvents, type EventPlace, type Model } from './mo
 import { Minimap } from './minimap';
 import { Overlay } from './overlay';
 import { paletteOf } from './palette';
-import { Panel, trackTitle, type Asked } from './panel';
+import { isOfDevice, Panel, trackTitle, type Asked } from './panel';
 import { Pointer } from './pointer';
 import { beside, stacked } from './relations';
 import { Search } from './search';
@@ -165,7 +165,7 @@ export class Timeline {
     if (event) place.set('event', String(this.model_.number(event.place)));
     else if (gap) place.set('gap', [gap.rank, gap.gap.device, gap.gap.start].join('_'));
     else if (span) place.set('span', [span.rank, Math.round(span.start), Math.round(span.end)].join('_'));
-    if (this.search_.query) place.set('q', this.search_.query.text);
+    if (this.search_.query) place.set(this.search_.query.exact ? 'name' : 'q', this.search_.query.text);
     const pinned = this.layout_.pinned.map((view) => this.model_.tracks.indexOf(view.model));
     if (pinned.length > 0) place.set('pin', pinned.join('_'));
     return place;
@@ -188,7 +188,9 @@ export class Timeline {
       span: span && { rank: span[0], start: span[1], end: span[2] },
     }, asked);
     const text = place.get('q');
+    const name = place.get('name');
     if (text) this.search(text);
+    else if (name) this.searchFor({ text: name, exact: true });
     for (const at of (place.get('pin') ?? '').split('_')) {
       const track = at === '' ? undefined : this.model_.tracks[Number(at)];
       if (track && !this.layout_.pinned.some((view) => view.model === track)) this.layout_.pin(track);
@@ -425,7 +427,8 @@ export class Timeline {
     const { gap, rank } = chosen;
     this.selection_.chooseGap(chosen);
     if (move) this.viewport_.fit(gap.start, gap.start + gap.duration, 0.6);
-    const idle = this.model_.event_tracks.find((track) => track.kind === 'idle' && track.rank === rank);
+    const idles = this.model_.event_tracks.filter((track) => track.kind === 'idle' && track.rank === rank);
+    const idle = idles.find((track) => isOfDevice(track, gap.device)) ?? idles[0];
     if (idle) this.reveal(idle, 0);
     this.panel_.show();
     const place = `${at + 1} of ${this.jumps_.gaps.length}`;

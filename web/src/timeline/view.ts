@@ -35,7 +35,7 @@ export function buildView(root: HTMLElement, tools: HTMLElement): View {
   const titles = element('div', { class: 'tl-titles' });
   const spacer = element('div', {});
   const scroller = element('div', { 'class': 'tl-scroller', 'tabindex': -1, 'aria-hidden': 'true' }, spacer);
-  const panel = element('aside', { 'class': 'tl-panel', 'aria-label': 'What is selected' });
+  const panel = element('aside', { 'class': 'tl-panel', 'aria-label': 'What is selected', 'tabindex': 0 });
   const status = element('div', { 'class': 'tl-status', 'role': 'status', 'aria-live': 'polite' });
   const span_text = element('div', { class: 'tl-corner' });
   root.replaceChildren(

@@ -197,10 +197,10 @@ function telemetryTable(all: Record_[]): HTMLElement {
   const rows = kTelemetryRows.filter(([field]) => devices.some((d) => d[field] !== null && d[field] !== undefined));
   const held = devices.map((device) => (Array.isArray(device.throttle) ? (device.throttle as Record_[]) : []));
   const reasons = [...new Set(held.flat().map((row) => String(row.words ?? row.reason)))];
-  return element('div', { class: 'scroll plain' }, rest > 0 && element('p', { class: 'quiet' },
+  return element('div', { class: 'scroll plain', tabindex: 0, role: 'region', 'aria-label': 'Samples by GPU' }, rest > 0 && element('p', { class: 'quiet' },
     `The first ${count(devices.length)} of ${count(all.length)} GPUs; profgpu analyze --json has all of them under telemetry.`), element('table', { class: 'data static' },
     element('thead', {}, element('tr', {}, element('td'), ...devices.map((d) =>
-      element('th', { class: 'num', scope: 'col' }, shown(`GPU ${String(d.device)}${d.name ? `  ${String(d.name)}` : ''}`, 80))))),
+      element('th', { class: 'num', scope: 'col' }, shown(`GPU ${String(d.label ?? d.device)}${d.name ? `  ${String(d.name)}` : ''}`, 80))))),
     element('tbody', {},
       ...rows.map(([field, title, unit]) => element('tr', {}, element('th', { scope: 'row' }, title),
         ...devices.map((d) => element('td', { class: 'num' }, scalar(d[field], unit))))),
@@ -212,7 +212,7 @@ function telemetryTable(all: Record_[]): HTMLElement {
 function devicePlots(context: Context, device: string, series: SampleSeries[]): SeriesPlot[] {
   const plots: SeriesPlot[] = [];
   const rank = series.find((s) => s.rank !== undefined)?.rank ?? context.rank.rank;
-  const group = `GPU ${device}`;
+  const group = `GPU ${device.replace(/ of .*$/, '')}`;   // without its host: the rank is on that
   if (context.data.tracks.some((t) => t.kind === 'stream' && t.group === group && t.rank === rank)) plots.push(kernelPlot(context, group, rank));
   for (const lane of kLanes) {
     const shownHere = lane.metrics.map((metric) => series.find((s) => s.metric === metric)).filter((s): s is SampleSeries => s !== undefined);
@@ -252,7 +252,7 @@ export const devices: View = {
     };
     root.append(plotted, more);
     plotMore();
-    if (telemetry.length > 0) root.append(element('h2', {}, 'Samples', element('span', { class: 'quiet' }, 'over the time of the trace')), telemetryTable(telemetry));
+    if (telemetry.length > 0) root.append(element('h2', {}, 'Samples', element('span', { class: 'quiet' }, data.tracks.length > 0 ? 'over the time of the trace' : 'over the time of the log')), telemetryTable(telemetry));
     const slowed = slowedKernels(data);
     if (slowed.length > 0) root.append(...slowedTable(slowed, context));
     return () => plots.forEach((plot) => plot.dispose());

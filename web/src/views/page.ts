@@ -38,6 +38,8 @@ interface Mounted {
   /** The rank that it was built for; absent until it is looked at. */
   rank_index?: number;
   dispose?: (() => void) | void;
+  /** What was looked at in it last, as in its address; a tab leads back there. */
+  place?: string;
 }
 
 /** What the report is called, and the rank that it shows first. */
@@ -55,6 +57,7 @@ class Page {
   private current_: Mounted;
   private rank_index_: number;
   private readonly first_rank_: number;
+  private readonly device_ = element('span', { class: 'quiet device' });
 
   constructor(root: HTMLElement, private readonly data_: PageData, private readonly analysis_: Analysis,
               private readonly start_: Start) {
@@ -83,13 +86,18 @@ class Page {
   private heading(): HTMLElement {
     const { analysis_: analysis } = this;
     const files = analysis.inputs.map((input) => input.path.replace(/^.*\//, ''));
-    const device = analysis.ranks[this.rank_index_]!.devices.find((d) => d.name)?.name;
+    this.nameDevice();
     return element('header', { class: 'heading' },
       element('span', { class: 'product' }, 'profgpu'),
       element('h1', { title: shown(files.join('\n'), 4000) }, element('bdi', {}, shown(this.start_.name, 200))),
-      element('span', { class: 'quiet device' }, device ? shown(device, 80) : null),
+      this.device_,
       element('span', { class: 'push' }), this.rankChoice(), themeButton(),
       button('Keys', { class: 'plain', title: 'Keyboard (?)' }, showKeys));
+  }
+
+  private nameDevice(): void {
+    const device = this.analysis_.ranks[this.rank_index_]!.devices.find((d) => d.name)?.name;
+    this.device_.textContent = device ? shown(device, 80) : '';
   }
 
   private rankChoice(): HTMLElement | null {
@@ -110,6 +118,8 @@ class Page {
     this.rank_index_ = index;
     const select = document.getElementById('rank') as HTMLSelectElement | null;
     if (select) select.value = String(index);
+    for (const m of this.mounted_) if (m.view.of_rank) m.place = undefined;
+    this.nameDevice();
     this.markAbsent();
   }
 
@@ -117,8 +127,17 @@ class Page {
     const key = kTabKeys[index]!;
     const tab = element('a', { 'href': `#${view.id}`, 'id': `tab-${view.id}`, 'title': `${view.title} (key ${key})`, 'aria-keyshortcuts': key },
       view.title);
+    tab.addEventListener('click', (event) => {
+      if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+      event.preventDefault();
+      this.goBackTo(this.mounted_[index]!);
+    });
     const panel = element('section', { id: `view-${view.id}`, class: `view ${view.id}`, 'aria-labelledby': tab.id, hidden: true });
     return { view, tab, panel };
+  }
+
+  private goBackTo({ view, place }: Mounted): void {
+    location.hash = `${view.id}${place ? `?${place}` : ''}`;
   }
 
   private markAbsent(): void {
@@ -132,11 +151,14 @@ class Page {
     if (rank >= 0 && rank !== this.rank_index_) this.setRank(rank);
     this.open(found);
     found.view.goTo?.(place);
+    if (found.view.of_rank && this.rank_index_ !== this.first_rank_ && !place.has('rank')) this.remember(found.view, place);
   }
 
   /** Keeps in the address what is looked at in the view, so that a link leads back to it. */
   private remember(view: View, place: URLSearchParams): void {
     if (this.current_.view !== view) return;
+    place.delete('rank');
+    this.current_.place = place.toString();
     if (view.of_rank && this.rank_index_ !== this.first_rank_) place.set('rank', String(this.analysis_.ranks[this.rank_index_]!.rank));
     const text = place.toString();
     history.replaceState(null, '', `#${view.id}${text ? `?${text}` : ''}`);
@@ -189,7 +211,7 @@ class Page {
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || isTyping(event.target)) return;
     const chosen = event.key.length === 1 ? this.mounted_[kTabKeys.indexOf(event.key)] : undefined;
     if (chosen) {
-      location.hash = chosen.view.id;
+      this.goBackTo(chosen);
       chosen.tab.focus();
     } else if (event.key === '?') {
       showKeys();
@@ -197,7 +219,7 @@ class Page {
       const step = event.key === 'ArrowRight' ? 1 : -1;
       const at = this.mounted_.findIndex((m) => m.tab === document.activeElement);
       const next = this.mounted_[(at + step + this.mounted_.length) % this.mounted_.length]!;
-      location.hash = next.view.id;
+      this.goBackTo(next);
       next.tab.focus();
     } else {
       return;

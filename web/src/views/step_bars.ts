@@ -93,7 +93,7 @@ export class StepBars {
     const base = height - kBottom;
     const bars = this.steps_.map((_, i) => this.options_.parts(i));
     const tall = (parts: BarPart[]) => parts.reduce((sum, part) => sum + part.amount, 0);
-    const most = Math.max(this.options_.most, ...bars.map(tall));
+    const most = bars.reduce((highest, parts) => Math.max(highest, tall(parts)), this.options_.most);
     const scale = (base - kTop) / most;
     painter.font = '11px system-ui, sans-serif';
     painter.textBaseline = 'middle';
@@ -132,10 +132,10 @@ export class StepBars {
   private numbers(painter: CanvasRenderingContext2D, slot: number, base: number): void {
     painter.textAlign = 'center';
     painter.fillStyle = colour('quiet');
-    const every = Math.ceil(40 / slot);
-    this.steps_.forEach((step, i) => {
-      if (i % every === 0) painter.fillText(String(step.index ?? i), kLeft + (i + 0.5) * slot, base + 12);
-    });
+    const number = (i: number) => String(this.steps_[i]!.index ?? i);
+    const widest = painter.measureText('0'.repeat(number(this.steps_.length - 1).length)).width;
+    const every = Math.ceil(Math.max(40, widest + 12) / slot);
+    for (let i = 0; i < this.steps_.length; i += every) painter.fillText(number(i), kLeft + (i + 0.5) * slot, base + 12);
   }
 
   private level(painter: CanvasRenderingContext2D, width: number, base: number, scale: number): void {

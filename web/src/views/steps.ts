@@ -70,7 +70,7 @@ function stepChart(rank: RankReport, ahead: boolean, pieces: () => Piece[][], op
   const middle = median(steps.filter((s) => !isLeftOut(s)).map((s) => s.duration_ns));
   return new StepBars(steps, {
     label: 'Durations of the steps; the table below has the numbers', height: kChartHeight, marks: 5, open,
-    most: Math.max(...steps.map((s) => s.duration_ns), 1), text: (ns) => brief(duration(ns)),
+    most: steps.reduce((most, s) => Math.max(most, s.duration_ns), 1), text: (ns) => brief(duration(ns)),
     level: steps.length < 3 || middle === 0 ? undefined : { amount: middle, text: `median ${duration(middle)}${ahead ? ` ${ofRange(rank)}` : ''}` },
     parts: (step) => (pieces()[step] ?? []).map(({ ns, category }) => ({ amount: ns, category })),
     lines: (step) => (pieces()[step] ?? []).map((p) => `${p.name}  ${duration(p.ns)}  ${percent((100 * p.ns) / steps[step]!.duration_ns)}`),

@@ -13,7 +13,7 @@ export function utilizationChart(steps: Step[], all: Utilization[], mean_pct: nu
   const by_step = new Map(all.map((use) => [use.step, use]));
   const bars = new StepBars(steps, {
     label: 'Use of the device’s peak rate by step', height: kHeight, marks: 4, open,
-    most: 1.05 * Math.max(...all.map((use) => use.hfu_pct), mean_pct ?? 0, 0.1),
+    most: 1.05 * all.reduce((most, use) => Math.max(most, use.hfu_pct), Math.max(mean_pct ?? 0, 0.1)),
     text: (pct) => `${+pct.toPrecision(3)} %`,
     level: mean_pct === null || steps.length < 2 ? undefined : { amount: mean_pct, text: `all ${percent(mean_pct)}` },
     parts: (step) => {
