@@ -221,9 +221,11 @@ LogEnd end_before(const RunLog& log, int64_t end) {
   const Ending ending(log, last.line, end);
   const LogEvent* found = ending.cause();
   const LogEvent* finished = ending.first_of(LogEventKind::kFinished);
-  // What is ended after its training was done was not cut short.
+  // What is ended after its training was done was not cut short; nor was what went on after an exception until it was.
+  const bool survived = finished != nullptr && found != nullptr && found->kind == LogEventKind::kException &&
+                        finished->line > found->line;
   if (finished != nullptr &&
-      (found == nullptr || (found->kind == LogEventKind::kTerminated && finished->line < found->line)))
+      (found == nullptr || survived || (found->kind == LogEventKind::kTerminated && finished->line < found->line)))
     found = finished;
   LogEnd out;
   out.after_step = last.number;

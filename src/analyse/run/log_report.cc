@@ -229,8 +229,14 @@ LogWall wall(const Rows& rows) {
 
 std::vector<LogRestart> restarts(const RunLog& log) {
   std::vector<LogRestart> out;
+  std::vector<int> ranks;   // that the last of these is of: each of a job's ranks begins again
   for (const LogEvent& e : log.events) {
     if (e.kind != LogEventKind::kRestart || out.size() >= kMaxStalls) continue;
+    const bool same = !out.empty() && e.rank && out.back().step == e.step && !ranks.empty() &&
+                      std::ranges::count(ranks, *e.rank) == 0;
+    if (!same) ranks.clear();
+    if (e.rank) ranks.push_back(*e.rank);
+    if (same) continue;
     LogEnd cause = end_before(log, e.line);
     const auto after_step = cause.after_step;
     out.push_back({e.line, e.step, after_step, std::move(cause)});

@@ -184,6 +184,16 @@ TEST(TorchTitan, WithColours) {
   EXPECT_NEAR(static_cast<double>(*log.memory.at(0).capacity_bytes), 95.0 * (1 << 30), 1e8);
 }
 
+TEST(TorchTitan, EachRankSaysTheMesh) {
+  std::string text;
+  for (int rank = 0; rank < 8; ++rank)
+    text += "[rank" + std::to_string(rank) + "]:[titan] 2024-12-05 12:00:00,000 - root - INFO - Building 2-D device mesh "
+            "with ['dp_shard', 'tp'], [4, 2]\n";
+  text += "[rank0]:[titan] 2024-12-05 12:00:00,100 - root - INFO - Trainer is initialized with local batch size 8, global "
+          "batch size 32, gradient accumulation steps 1, sequence length 2048, total steps 1000 (warmup 200)\n";
+  EXPECT_EQ(log_of(text).settings.at("tokens_per_device"), "8192");
+}
+
 TEST(TorchTitan, WithoutSizesByTheClock) {
   const RunLog log = log_of(
       "[titan] 2024-12-05 12:00:10,000 - root - INFO - step: 10  loss:  7.9  memory: 5.00GiB(5.00%)  tps: 1,234  "
@@ -193,6 +203,25 @@ TEST(TorchTitan, WithoutSizesByTheClock) {
   ASSERT_EQ(log.ranks.at(0).steps.size(), 1u);  // of the first one no time is known
   EXPECT_EQ(log.ranks[0].untimed, 1);
   EXPECT_EQ(log.ranks[0].steps[0].duration_ns, 550000000);
+}
+
+TEST(Loop, ElapsedIsSinceTheStartWhereItNeverFalls) {
+  std::string course, each;
+  for (int i = 1; i <= 6; ++i) {
+    const std::string begin = "step " + std::to_string(10 * i) + " | loss 2.9 | elapsed ";
+    course += begin + std::to_string(4 * i) + ".0s\n";
+    each += begin + (i % 2 == 0 ? "0.40s\n" : "0.41s\n");
+  }
+  const RunLog since = log_of(course), alone = log_of(each);
+  ASSERT_EQ(since.ranks.at(0).steps.size(), 6u);
+  for (const LogStep& s : since.ranks[0].steps) EXPECT_EQ(s.duration_ns, 400'000'000);
+  ASSERT_EQ(alone.ranks.at(0).steps.size(), 6u);
+  EXPECT_EQ(alone.ranks[0].steps[1].duration_ns, 400'000'000);
+}
+
+TEST(Loop, MfuMayBeAShare) {
+  EXPECT_EQ(log_of("iter 10: loss 2.3, time 12.34ms, mfu 0.452\n").ranks.at(0).steps.at(0).figures.mfu_pct, 45.2);
+  EXPECT_EQ(log_of("iter 10: loss 2.3, time 12.34ms, mfu 0.45%\n").ranks.at(0).steps.at(0).figures.mfu_pct, 0.45);
 }
 
 TEST(Loop, LinesAfterNanoGpt) {
@@ -329,6 +358,13 @@ TEST(Verl, TimersOfAStep) {
     EXPECT_EQ(log.ranks[0].timers[0].name, "gen") << line;
     EXPECT_EQ(log.ranks[0].timers[1].from(0).sum_ns, 20.5e9) << line;
   }
+}
+
+TEST(Keras, PredictingBeforeAnyEpochIsNoTraining) {
+  const RunLog log = log_of("313/313 ━━━━━━━━━━━━━━━━━━━━ 10s 32ms/step\nEpoch 1/1\n"
+                            "100/100 ━━━━━━━━━━━━━━━━━━━━ 5s 50ms/step - accuracy: 0.5 - loss: 1.2\n");
+  ASSERT_EQ(log.ranks.at(0).steps.size(), 1u);
+  EXPECT_EQ(log.ranks[0].steps[0].duration_ns, 50'000'000);
 }
 
 TEST(Keras, EndsOfEpochs) {

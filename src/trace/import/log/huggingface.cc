@@ -65,6 +65,8 @@ class Trainer : public LogReading {
       known = read_end(text, *runtime, line, rows);
     } else if (member(text, "eval_runtime") || member(text, "eval_loss")) {
       known = read_evaluation(text, line, rows);
+    } else if (const auto resumed = integer_after(text, "Continuing training from global step ")) {
+      if (*resumed > 0 && *resumed < 1'000'000'000'000) resumed_ = *resumed;
     } else if (const auto every = integer_after(text, "logging_steps=")) {  // of printed TrainingArguments
       if (*every > 0 && *every < 1'000'000'000) rows.setting("log_interval", std::to_string(*every));
     } else if ((member(text, "loss") || loses_loss(text)) && (member(text, "epoch") || member(text, "learning_rate"))) {
@@ -78,17 +80,20 @@ class Trainer : public LogReading {
     LogLine none{};
     LogSeries& series = rows.series(kTrainerName, none);
     number_pending(rows, series);
+    // Times are of this training alone, and the rates that the Trainer states of all steps.
+    const int64_t all = steps_of_all(rows), own = all - std::min(resumed_, all);
+    if (samples_per_s_ && own > 0) *samples_per_s_ *= static_cast<double>(own) / static_cast<double>(all);
     if (series.steps.empty() && trains_) series.steps = course_.steps();
     for (LogStep& s : series.steps)
       if (!s.figures.samples_per_s) s.figures.samples_per_s = samples_per_s_;   // the mean of the whole training
     const bool timed = std::ranges::any_of(series.steps, [](const LogStep& s) { return s.duration_ns.has_value(); });
-    if (timed || !runtime_s_ || steps_of_all(rows) <= 0) return;
+    if (timed || !runtime_s_ || own <= 0) return;
     const auto training_ns = std::llround(*runtime_s_ * 1e9) - evaluations_ns_;
-    const auto mean_ns = training_ns / steps_of_all(rows);
+    const auto mean_ns = training_ns / own;
     if (series.steps.empty()) {
-      LogStep& all = series.steps.emplace_back();
-      all.number = all.iterations = steps_of_all(rows);
-      all.line = end_line_;
+      LogStep& whole = series.steps.emplace_back();
+      whole.number = all, whole.iterations = own;
+      whole.line = end_line_;
     }
     for (LogStep& s : series.steps)
       if (!s.duration_ns && mean_ns > 0) s.duration_ns = mean_ns, s.derived = true;
@@ -299,7 +304,7 @@ class Trainer : public LogReading {
   int64_t passed_ns_ = 0;
   int64_t evaluations_ns_ = 0, since_line_ns_ = 0;  // of the training, and since its last line
   bool trains_ = false;  // what the bar counts are steps of a training
-  int64_t bar_total_ = 0, end_line_ = 0, last_step_ = 0;
+  int64_t bar_total_ = 0, end_line_ = 0, last_step_ = 0, resumed_ = 0;
   std::optional<double> runtime_s_, steps_per_s_, samples_per_s_;
 };
 
@@ -307,7 +312,8 @@ class Trainer : public LogReading {
 
 extern const LogFamily kHuggingFace = {kTrainerName,
                                        "Hugging Face Trainer: dict lines, progress bars, trainer_state.json",
-                                       {"'loss'", "\"loss\"", "eval_loss", "eval_runtime", "train_runtime", "logging_steps=", "%|"},
+                                       {"'loss'", "\"loss\"", "eval_loss", "eval_runtime", "train_runtime", "logging_steps=", "%|",
+                                        "Continuing training from"},
                                        [] { return std::unique_ptr<LogReading>(new Trainer); }};
 
 }  // namespace profgpu

@@ -40,8 +40,8 @@ class Keras : public LogReading {
     const auto all = done && rest.starts_with('/') ? leading_integer(rest.substr(1)) : std::nullopt;
     const auto duration_ns = all ? time_per_step(text) : std::nullopt;
     if (!duration_ns || *done != *all || *all <= 0 || *all > 1'000'000'000 || has(text, "ETA:")) return false;
-    if (is_told_) return true;
-    LogStep* step = rows.step(kKerasName, line, std::max<int64_t>(epoch_, 1) * *all);
+    if (is_told_ || epoch_ == 0) return true;   // predict() and evaluate() before any epoch
+    LogStep* step = rows.step(kKerasName, line, epoch_ * *all);
     if (step == nullptr) return true;
     is_told_ = true;
     step->duration_ns = duration_ns, step->iterations = *all;

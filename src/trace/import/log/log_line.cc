@@ -1,5 +1,7 @@
 #include "trace/import/log/log_line.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -32,6 +34,14 @@ int take_small(std::string_view& text) {
   if (n == 0 || n == 7) return -1;
   text.remove_prefix(n);
   return value;
+}
+
+// Whether `text` begins with as many characters as `shape` has, digits where it has a 'd'.
+bool has_shape(std::string_view text, std::string_view shape) {
+  if (text.size() < shape.size()) return false;
+  for (size_t i = 0; i < shape.size(); ++i)
+    if (shape[i] == 'd' ? !is_digit(text[i]) : text[i] != shape[i]) return false;
+  return true;
 }
 
 // "[rank3]:", "[default3]:", "[trainer3]:", "[Rank 3]", "[rank: 3]", "[1,3]<stdout>:"; the role of torchrun's label is
@@ -110,6 +120,13 @@ bool take_label(std::string_view& text, LogLine& line) {
   return take_host_label(text, line);
 }
 
+// "Z", "+02:00", "-0700" behind a time.
+void take_zone(std::string_view& text) {
+  for (const std::string_view zone : {"Z", "+dd:dd", "-dd:dd", "+dddd", "-dddd"})
+    if (has_shape(text, zone) && (text.size() == zone.size() || has(" ]\t", text.substr(zone.size(), 1))))
+      return text.remove_prefix(zone.size());
+}
+
 bool take_time(std::string_view& text, LogLine& line) {
   std::string_view at = text;
   const bool bracket = take(at, "[");
@@ -117,6 +134,7 @@ bool take_time(std::string_view& text, LogLine& line) {
   const auto time = clock_time(at, length);
   if (!time) return false;
   at.remove_prefix(length);
+  take_zone(at);
   if (bracket && !take(at, "]")) return false;
   if (!line.printed_ns) line.printed_ns = time;
   text = at;
@@ -140,14 +158,6 @@ bool take_bracket(std::string_view& text, LogLine& line) {
 }
 
 constexpr std::array<std::string_view, 7> kLevels = {"INFO", "WARNING", "ERROR", "DEBUG", "CRITICAL", "SUCCESS", "TRACE"};
-
-// Whether `text` begins with as many characters as `shape` has, digits where it has a 'd'.
-bool has_shape(std::string_view text, std::string_view shape) {
-  if (text.size() < shape.size()) return false;
-  for (size_t i = 0; i < shape.size(); ++i)
-    if (shape[i] == 'd' ? !is_digit(text[i]) : text[i] != shape[i]) return false;
-  return true;
-}
 
 // vLLM's "ERROR 05-01 12:00:00 [core.py:100] ": the year is not there.
 bool take_level_and_day(std::string_view& text) {
@@ -178,6 +188,17 @@ bool take_time_of_day(std::string_view& text) {
   return false;
 }
 
+// "__main__:train:57 - ", "trainer:<module>:12 - ": where loguru's lines come from.
+bool take_place(std::string_view& text) {
+  const size_t end = text.substr(0, 2 * kMaxLabel).find(" - ");
+  if (end == text.npos || end == 0 || !is_digit(text[end - 1])) return false;
+  const std::string_view place = text.substr(0, end);
+  const auto fits = [](char c) { return is_letter(c) || is_digit(c) || has("._:<>", std::string_view(&c, 1)); };
+  if (std::ranges::count(place, ':') != 2 || !std::ranges::all_of(place, fits)) return false;
+  text.remove_prefix(end + 3);
+  return true;
+}
+
 // "[INFO|trainer.py:1143] 2021-05-25 06:38:26,360 >> ", "INFO:root:", "2024-… - root - INFO - "
 bool take_level(std::string_view& text, bool dated) {
   if (take(text, ">> ") || take(text, "- ") || take(text, "| ")) return true;
@@ -191,6 +212,7 @@ bool take_level(std::string_view& text, bool dated) {
     if (at.starts_with(' ')) return text = at.substr(1), true;
     if (end != at.npos && at.substr(0, end).find(' ') == at.npos) return text = at.substr(end + 1), true;
   }
+  if (dated && take_place(text)) return true;
   // A logger's name between dashes.
   size_t name = 0;
   while (name < text.size() && name < kMaxLabel &&
@@ -234,6 +256,10 @@ LogLine log_line(std::string_view raw, int64_t number) {
 std::optional<int64_t> clock_time(std::string_view text, size_t& length) {
   constexpr std::string_view kShape = "dddd-dd-dd dd:dd:dd";
   if (text.size() < kShape.size()) return std::nullopt;
+  if (has_shape(text, "dd/dd/dddd dd:dd:dd")) {   // of Hugging Face's examples: the month comes first
+    const std::string year_first = fmt::format("{}-{}{}", text.substr(6, 4), text.substr(0, 5), text.substr(10, 64));
+    return clock_time(year_first, length);
+  }
   for (size_t i = 0; i < kShape.size(); ++i) {
     const bool fits = kShape[i] == 'd'   ? is_digit(text[i])
                       : kShape[i] == ' ' ? text[i] == ' ' || text[i] == 'T' || text[i] == '_'

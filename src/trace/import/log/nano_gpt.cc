@@ -102,8 +102,13 @@ class Loop : public LogReading {
       rows.event(LogEventKind::kEvaluation, line).step = n;
       return true;
     }
+    elapses_ |= has(fields.plain, "elapsed");
     if (epoch) return read_step_of_epoch(*epoch, *n, fields, line, rows);
     return has(rest, "step_avg:") ? read_course(*n, rest, line, rows) : read_step(*n, fields, line, rows);
+  }
+
+  void end(LogBuilder& rows) override {
+    if (elapses_) take_course(rows.series(kLoopName, LogLine{}).steps);
   }
 
  private:
@@ -176,16 +181,41 @@ class Loop : public LogReading {
     return std::nullopt;
   }
 
+  // "45.2%", "45.2 %"; else it is a share.
+  static bool is_percentage(std::string_view value) {
+    std::string_view rest;
+    printed_number(value, &rest);
+    return without_blanks(rest.substr(0, 2)).starts_with('%');
+  }
+
   static void set_rates(const LoopText& fields, LogFigures& f) {
     f.tokens_per_s = fields.number({"tok/sec", "tok/s", "tokens/sec", "tokens/s", "tokens_per_sec", "tokens_per_second"});
     f.samples_per_s = fields.number({"samples/sec", "samples/s", "img/s", "images/sec", "examples_per_sec", "samples_per_sec"});
     auto mfu = fields.number({"mfu", "bf16_mfu"});
     if (!mfu) mfu = figure_before(fields.text, "% bf16 MFU");
+    if (const auto said = fields.value({"mfu", "bf16_mfu"}); mfu && *mfu <= 1 && said && !is_percentage(*said)) *mfu *= 100;
     if (mfu && *mfu >= 0) f.mfu_pct = mfu;  // -100 %: not yet known
     for (const std::string_view unit : {" tok/s", " tokens/s"})
       if (!f.tokens_per_s) f.tokens_per_s = figure_before(fields.text, unit);
     for (const std::string_view unit : {" samples/s", " images/s", " img/s"})
       if (!f.samples_per_s) f.samples_per_s = figure_before(fields.text, unit);
+  }
+
+  // Of a key "elapsed" only the whole log tells whether it is since the start: then it never falls.
+  static void take_course(std::vector<LogStep>& steps) {
+    constexpr size_t kLeast = 5;
+    const auto rises = [](const LogStep& a, const LogStep& b) {
+      return a.duration_ns && b.duration_ns && *a.duration_ns < *b.duration_ns && a.number < b.number;
+    };
+    if (steps.size() < kLeast) return;
+    for (size_t i = 1; i < steps.size(); ++i)
+      if (!rises(steps[i - 1], steps[i])) return;
+    for (size_t i = steps.size(); i-- > 0;) {
+      LogStep& s = steps[i];
+      const int64_t before = i > 0 ? steps[i - 1].number : 0, passed = i > 0 ? *steps[i - 1].duration_ns : 0;
+      s.iterations = std::max<int64_t>(s.number - before, 1), s.derived = true;
+      *s.duration_ns = (*s.duration_ns - passed) / s.iterations;
+    }
   }
 
   // A line has the time since the start; that of its steps is what has passed since the line before.
@@ -207,6 +237,7 @@ class Loop : public LogReading {
   static constexpr int64_t kMaxNumber = 1'000'000'000'000'000;
   int64_t before_ = 0, elapsed_ns_ = 0;
   EpochNumbers numbers_;
+  bool elapses_ = false;
 };
 
 }  // namespace

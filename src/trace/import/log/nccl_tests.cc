@@ -59,6 +59,7 @@ class NcclTests : public LogReading {
 
   bool read_comment(std::string_view text, LogBuilder& rows) {
     note_program(text);
+    if (has(text, "nThread ")) ranks_ = 0;   // another run begins
     if (has(text, "Rank ") && has(text, " device ")) {
       const auto rank = integer_after(text, "Rank ");
       if (rank && *rank >= 0 && *rank < 10'000'000) ranks_ = std::max(ranks_, static_cast<int>(*rank) + 1);

@@ -154,6 +154,7 @@ bool fits(const Sign& s, const LogLine& line) {
   const std::string_view text = line.text;
   const size_t at = place_of(text, s.words);
   if (at == text.npos || (!s.also.empty() && !has(text, s.also))) return false;
+  if (has(text, "Warning: ") || has(text, "(Triggered internally")) return false;   // PyTorch goes on another way
   if (s.form == SignForm::kRaised) return is_raised(text, at + s.words.size());
   if (s.form == SignForm::kShell) return is_shells(text, at, at + s.words.size());
   if (at == 0) return true;

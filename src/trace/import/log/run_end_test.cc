@@ -50,6 +50,12 @@ TEST(RunEnd, ProcessesThatASignalOrACodeEnded) {
     EXPECT_TRUE(log_of(prose).events.empty()) << prose;
 }
 
+TEST(RunEnd, WarningsAreNoEnd) {
+  EXPECT_TRUE(log_of("step 1: loss 2.3, time 12ms\nUserWarning: Plan failed with a cudnnException: "
+                     "CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR CUDNN_STATUS_NOT_SUPPORTED (Triggered internally at "
+                     "Conv_v8.cpp:919.)\n").events.empty());
+}
+
 TEST(RunEnd, MemoryOfOtherDevicesAndOfHosts) {
   for (const EndLine& c : {
            EndLine{"RuntimeError: NPU out of memory. Tried to allocate 2.00 GiB (NPU 3; 29.00 GiB total capacity; 27.50 GiB already allocated)",

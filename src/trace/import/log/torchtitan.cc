@@ -78,13 +78,14 @@ class TorchTitan : public LogReading {
     if (!sizes) return false;
     const std::vector<std::string_view> of = pieces_of(names->substr(0, names->find(']')), ','),
                                         by = pieces_of(sizes->substr(0, sizes->find(']')), ',');
-    int64_t world = 1;
+    int64_t world = 1, sharing = 1;
     for (size_t i = 0; i < std::min(of.size(), by.size()); ++i) {
       const int64_t size = std::clamp<int64_t>(leading_integer(by[i]).value_or(1), 1, 100'000);
       const bool data = has(of[i], "dp");
-      if (!data && sharing_ < 100'000) sharing_ *= size;
+      if (!data && sharing < 100'000) sharing *= size;
       if (world < 10'000'000) world *= size;
     }
+    sharing_ = std::max(sharing_, sharing);   // each rank says so
     rows.setting("world_size", std::to_string(world));
     return true;
   }

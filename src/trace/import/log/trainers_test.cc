@@ -38,6 +38,16 @@ TEST(HuggingFace, WithoutABarAndAnEndLinesAreCounted) {
 }
 
 // A rate of three decimals over a day leaves several numbers of steps.
+TEST(HuggingFace, AResumedTrainingsTimeIsOfItsOwnSteps) {
+  const RunLog log = log_of("  Continuing training from global step 1500\n"
+                            "{'train_runtime': 1000.0, 'train_samples_per_second': 64.0, 'train_steps_per_second': 2.0, "
+                            "'train_loss': 1.5, 'epoch': 1.0}\n");
+  ASSERT_EQ(log.ranks.at(0).steps.size(), 1u);
+  EXPECT_EQ(log.ranks[0].steps[0].iterations, 500);
+  EXPECT_EQ(log.ranks[0].steps[0].duration_ns, 2'000'000'000);
+  EXPECT_EQ(log.ranks[0].steps[0].figures.samples_per_s, 16);
+}
+
 TEST(HuggingFace, ARoundedRateNumbersNoSteps) {
   const RunLog log = log_of(
       "{'loss': 1.2, 'learning_rate': 4e-05, 'epoch': 0.5}\n{'loss': 1.2, 'learning_rate': 4e-05, 'epoch': 1.0}\n"
