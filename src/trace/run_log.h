@@ -173,6 +173,7 @@ struct Speculation {
   std::optional<double> drafted, accepted;  ///< tokens
   std::optional<double> accepted_pct;       ///< of the drafted tokens
   std::optional<double> length;             ///< tokens that a step gives a request, with the one of the model itself
+  bool in_all = false;                      ///< since the server began, not since the line before
   std::vector<double> position_pct;         ///< how often the first drafted token of a step was accepted, the second, …
 };
 
@@ -186,6 +187,7 @@ struct ServingLine {
   std::optional<double> running, waiting;  ///< requests
   std::optional<double> cache_pct;         ///< of the key-value cache that is in use
   std::optional<double> prefix_hit_pct;    ///< of the tokens of prompts: found in the prefix cache
+  std::optional<double> prompt_tokens;     ///< of which that is said; absent: of those of the last while
   std::optional<double> preempted;         ///< requests, since the line before
   std::optional<double> preempted_in_all;  ///< likewise, since the start
   std::vector<Speculation> speculation;    ///< since the line before

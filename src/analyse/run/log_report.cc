@@ -171,10 +171,18 @@ LogWarmup warmup(const Rows& rows) {
   return out;
 }
 
+// Of the steps since the line before, of which a line may time one alone.
+int64_t passed_ns(const LogStep& before, const LogStep& step) {
+  const int64_t steps = step.number - before.number;
+  if (steps <= step.iterations || step.begins_epoch) return step.whole_ns();
+  const double all = static_cast<double>(step.duration_ns.value_or(0)) * static_cast<double>(steps);
+  return whole_ns(std::min(all, static_cast<double>(LogStep::kLongest_ns)));
+}
+
 // What a clock saw between two lines beyond what the later one states of its steps.
 std::optional<int64_t> gap_ns(const LogStep& before, const LogStep& step) {
   if (!before.printed_ns || !step.printed_ns || step.derived || step.number <= before.number) return std::nullopt;
-  return *step.printed_ns - *before.printed_ns - step.whole_ns();
+  return *step.printed_ns - *before.printed_ns - passed_ns(before, step);
 }
 
 class Stalls {
@@ -218,7 +226,8 @@ class Stalls {
 
 LogWall wall(const Rows& rows) {
   LogWall out;
-  for (const LogStep& s : rows.all()) out.in_steps_ns += s.whole_ns();
+  out.in_steps_ns = rows.all().front().whole_ns();
+  for (size_t i = 1; i < rows.all().size(); ++i) out.in_steps_ns += passed_ns(rows.all()[i - 1], rows.all()[i]);
   const LogStep &first = rows.all().front(), &last = rows.all().back();
   const bool stated = std::ranges::none_of(rows.all(), &LogStep::derived);
   if (!first.printed_ns || !last.printed_ns || !stated || last.number <= first.number) return out;
@@ -362,19 +371,24 @@ std::optional<LogSpeculation> speculation(const std::vector<ServingLine>& lines)
   WeightedMean share, length;
   std::vector<WeightedMean> positions;
   bool any = false;
-  for (const ServingLine& line : lines) {
+  const auto add = [&](const Speculation& s) {
+    any = true;
+    const double weight = s.drafted.value_or(1);
+    if (s.drafted) out.drafted_tokens = out.drafted_tokens.value_or(0) + *s.drafted;
+    if (s.accepted) out.accepted_tokens = out.accepted_tokens.value_or(0) + *s.accepted;
+    if (s.accepted_pct) share.add(*s.accepted_pct, weight);
+    if (s.length) length.add(*s.length, weight);
+    positions.resize(std::max(positions.size(), s.position_pct.size()));
+    for (size_t i = 0; i < positions.size(); ++i)
+      positions[i].add(i < s.position_pct.size() ? s.position_pct[i] : 0, weight);
+  };
+  std::map<int, const Speculation*> in_all;   // by engine: the newest has all before
+  for (const ServingLine& line : lines)
     for (const Speculation& s : line.speculation) {
-      any = true;
-      const double weight = s.drafted.value_or(1);
-      if (s.drafted) out.drafted_tokens = out.drafted_tokens.value_or(0) + *s.drafted;
-      if (s.accepted) out.accepted_tokens = out.accepted_tokens.value_or(0) + *s.accepted;
-      if (s.accepted_pct) share.add(*s.accepted_pct, weight);
-      if (s.length) length.add(*s.length, weight);
-      positions.resize(std::max(positions.size(), s.position_pct.size()));
-      for (size_t i = 0; i < positions.size(); ++i)
-        positions[i].add(i < s.position_pct.size() ? s.position_pct[i] : 0, weight);
+      if (s.in_all) in_all[line.rank.value_or(-1)] = &s;
+      else add(s);
     }
-  }
+  for (const auto& [engine, s] : in_all) add(*s);
   if (!any) return std::nullopt;
   out.accepted_pct = share.value(), out.length = length.value();
   if (out.drafted_tokens.value_or(0) > 0 && out.accepted_tokens)
@@ -397,9 +411,11 @@ std::optional<LogServing> serving(const std::vector<ServingLine>& lines) {
   s.engines = static_cast<int64_t>(engines);
   EngineTotals all_prompt(engines), all_generated(engines), all_running(engines), all_waiting(engines);
   Figure cache;
+  WeightedMean prefix_hits;
   for (const ServingLine& line : lines) {
     ++s.lines;
-    if (line.prefix_hit_pct) s.prefix_hit_pct = line.prefix_hit_pct;
+    if (line.prefix_hit_pct && line.prompt_tokens) prefix_hits.add(*line.prefix_hit_pct, *line.prompt_tokens);
+    else if (line.prefix_hit_pct) s.prefix_hit_pct = line.prefix_hit_pct;   // the server's own mean
     const double waits = line.waiting.value_or(0);
     const int engine = line.rank.value_or(-1);
     const bool busy = is_busy(line);
@@ -420,6 +436,7 @@ std::optional<LogServing> serving(const std::vector<ServingLine>& lines) {
   s.running = running.mean(), s.most_running = running.most();
   s.waiting = waiting.mean(), s.most_waiting = waiting.most();
   s.cache_pct = cache.mean(), s.most_cache_pct = cache.most();
+  if (prefix_hits.value()) s.prefix_hit_pct = prefix_hits.value();
   s.speculation = speculation(lines);
   return s;
 }

@@ -219,6 +219,18 @@ TEST(Loop, ElapsedIsSinceTheStartWhereItNeverFalls) {
   EXPECT_EQ(alone.ranks[0].steps[1].duration_ns, 400'000'000);
 }
 
+TEST(Loop, ALineWithALossOfBothKindsIsAStep) {
+  EXPECT_EQ(log_of("Iter 10 | loss 2.3 | val loss 2.5 | dt: 100.0ms\n").ranks.at(0).steps.size(), 1u);
+}
+
+TEST(Stalls, AWordThatBeginsLikeSecondsIsNoTime) {
+  const RunLog log = log_of("iter 10: loss 2.3, time 12ms\nCheckpoint saved in 16 shards to /ckpt\n"
+                            "iter 20: loss 2.3, time 12ms\nCheckpoint saved in 16.5 seconds to /ckpt\n");
+  ASSERT_EQ(log.events.size(), 2u);
+  EXPECT_FALSE(log.events[0].duration_ns);
+  EXPECT_EQ(log.events[1].duration_ns, 16'500'000'000);
+}
+
 TEST(Loop, MfuMayBeAShare) {
   EXPECT_EQ(log_of("iter 10: loss 2.3, time 12.34ms, mfu 0.452\n").ranks.at(0).steps.at(0).figures.mfu_pct, 45.2);
   EXPECT_EQ(log_of("iter 10: loss 2.3, time 12.34ms, mfu 0.45%\n").ranks.at(0).steps.at(0).figures.mfu_pct, 0.45);

@@ -53,6 +53,7 @@ std::optional<int64_t> spoken_ns(std::string_view text) {
 bool is_training_bar(const BarDrawing& bar) {
   if (bar.title.empty()) return true;
   const std::string title = lower_case(bar.title);
+  if (has(title, "dataset") || has(title, "split")) return false;   // "Tokenizing train dataset"
   return has(title, "train") || has(title, "step");
 }
 

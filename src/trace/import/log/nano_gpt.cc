@@ -98,7 +98,9 @@ class Loop : public LogReading {
     if (has(rest, "] ") && has(rest, "data_time")) return false;                            // OpenMMLab's
     const LoopText fields(rest);
     // "step 500: train loss 2.1, val loss 2.3": an evaluation
-    if (has(fields.plain, "val loss") || has(fields.plain, "val_loss:")) {
+    bool mean = false;
+    const bool timed = duration_of(fields, mean) && fields.value({"loss", "train_loss", "train loss"});
+    if (!timed && (has(fields.plain, "val loss") || has(fields.plain, "val_loss:"))) {
       rows.event(LogEventKind::kEvaluation, line).step = n;
       return true;
     }

@@ -187,6 +187,19 @@ TEST(Serving, LlamaCppsTimingsAndPreemptions) {
   EXPECT_EQ(sglang.serving.at(0).preempted, 3);
 }
 
+TEST(Serving, DraftsSinceTheStartAreSaidAsSuch) {
+  const RunLog log = log_of(
+      "INFO 05-01 12:00:00 [metrics.py:1] Avg prompt throughput: 10.0 tokens/s, Avg generation throughput: 20.0 "
+      "tokens/s, Running: 1 reqs, Swapped: 0 reqs, Pending: 0 reqs, GPU KV cache usage: 1.0%\n"
+      "INFO 05-01 12:00:00 [metrics.py:2] Speculative metrics: Draft acceptance rate: 0.121, System efficiency: 0.2, "
+      "Number of speculative tokens: 5, Number of accepted tokens: 2900, Number of draft tokens: 24000, Number of "
+      "emitted tokens: 7000.\n");
+  ASSERT_EQ(log.serving.at(0).speculation.size(), 1u);
+  EXPECT_TRUE(log.serving[0].speculation[0].in_all);
+  EXPECT_EQ(log.serving[0].speculation[0].drafted, 24000);
+  EXPECT_EQ(log.serving[0].speculation[0].accepted, 2900);
+}
+
 TEST(Serving, DraftedTokens) {
   const std::string engine = "(APIServer pid=1) INFO 05-30 07:27:20 [loggers.py:271] Engine 000: Avg prompt throughput: 0.0 tokens/s, Avg "
                              "generation throughput: 45.1 tokens/s, Running: 1 reqs, Waiting: 0 reqs, GPU KV cache usage: 1.4%, Prefix cache hit rate: 60.9%\n";

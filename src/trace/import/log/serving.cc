@@ -110,9 +110,11 @@ class Serving : public LogReading {
   }
   static std::optional<Speculation> drafts_of(std::string_view text) {
     Speculation s;
-    s.drafted = amount(text, "Drafted: "), s.accepted = amount(text, "Accepted: ");
+    s.in_all = has(text, "Speculative metrics: ");
+    s.drafted = amount(text, s.in_all ? "Number of draft tokens: " : "Drafted: ");
+    s.accepted = amount(text, s.in_all ? "Number of accepted tokens: " : "Accepted: ");
     s.length = amount(text, "Mean acceptance length: ");
-    s.accepted_pct = share_pct(text, "raft acceptance rate: ", has(text, "Speculative metrics: ") ? 100 : 1);
+    s.accepted_pct = share_pct(text, "raft acceptance rate: ", s.in_all ? 100 : 1);
     if (s.drafted == 0 || !s.accepted_pct) return std::nullopt;
     std::string_view rest = after(text, "Per-position acceptance rate: ").value_or("");
     while (const auto rate = printed_number(rest, &rest)) {
@@ -172,7 +174,8 @@ class Serving : public LogReading {
     drafts.length = amount(text, " accept len: "), drafts.accepted_pct = share_pct(text, " accept rate: ", 100);
     if (drafts.length && *drafts.length > 0) row.speculation.push_back(std::move(drafts));
     const auto cached = amount(text, "#cached-token: "), read = amount(text, "#new-token: ");
-    if (cached && read && *cached + *read > 0) row.prefix_hit_pct = 100 * *cached / (*cached + *read);
+    if (cached && read && *cached + *read > 0)
+      row.prefix_hit_pct = 100 * *cached / (*cached + *read), row.prompt_tokens = *cached + *read;
     return true;
   }
 

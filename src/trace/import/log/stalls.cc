@@ -70,7 +70,10 @@ class Stalls : public LogReading {
     for (size_t at = text.find("in "); at != text.npos; at = text.find("in ", at + 1)) {
       std::string_view rest;
       const auto ns = leading_seconds(text.substr(at + 3), &rest);
-      if (ns && without_blanks(rest).starts_with('s')) return ns;
+      const std::string_view unit = without_blanks(rest);
+      const size_t end = std::min(unit.find_first_not_of("second"), unit.size());
+      const bool is_word = end == unit.size() || !is_letter(unit[end]);   // "in 16 shards" is no time
+      if (ns && is_word && (unit.starts_with("sec") || (end == 1 && unit[0] == 's'))) return ns;
     }
     return std::nullopt;
   }
