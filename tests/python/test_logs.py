@@ -140,6 +140,20 @@ def test_saves_between_steps_cost_their_share_of_the_whole(profgpu, tmp_path):
     assert stall['cost_pct'] == pytest.approx(stall['value'], abs=.5) and 70 < stall['value'] < 80
 
 
+def test_a_line_may_time_one_of_many_steps(profgpu, tmp_path):
+    """3,000 steps of 0.4 s, of which each hundredth is printed: nothing lies between the lines but steps."""
+    text = ''
+    for i in range(100, 3001, 100):
+        at = 4 * i // 10
+        text += f'2024-05-01 12:{at // 60:02}:{at % 60:02},000 - train - INFO - iter {i}: loss 2.3170, time 400.00ms\n'
+        if i % 1000 == 0:
+            text += f'2024-05-01 12:{at // 60:02}:{at % 60:02},100 - train - INFO - Saving checkpoint to /ckpt/{i}\n'
+    report = analyzed(profgpu, written(tmp_path, text))
+    log, = report['logs']
+    assert not rules(report) and log['wall']['outside_ns'] == 0
+    assert [s for s in log['stalls'] if s['kind'] == 'gap'] == []
+
+
 @pytest.mark.parametrize('line, kind', [
     ('[rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 1 has a total capacity of 79.15 GiB of which '
      '1.06 GiB is free.', 'out_of_memory'),
