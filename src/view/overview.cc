@@ -119,8 +119,8 @@ StepOverview step_overview(const RankReport& rank) {
   };
   for (const PhaseShare& phase : rank.average_step->phases)
     add_share(phase_words(phase.name), mean_ns * phase.wall_pct / 100);
-  if (whole_ns > mean_ns)
-    add_share(rank.average_step->works_between ? "between steps" : "GPU finishing", whole_ns - mean_ns);
+  const bool between = rank.average_step->works_between || rank.devices.empty();   // no device finishes later
+  if (whole_ns > mean_ns) add_share(between ? "between steps" : "GPU finishing", whole_ns - mean_ns);
   return out;
 }
 

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "analyse/rank/devices.h"
+#include "analyse/rank/host_collectives.h"
 #include "analyse/rank/kernels.h"
 #include "analyse/rank/memory.h"
 #include "analyse/rank/mpi.h"
@@ -48,7 +49,8 @@ CollectiveOp op_of_kernel(string_view kernel) {
 
 // "nccl:all_to_all", "ncclAllReduce", "c10d::allreduce_", "_c10d_functional::all_gather_into_tensor"
 bool names_collective(string_view range) {
-  return range.starts_with("nccl") || range.starts_with("c10d") || range.starts_with("_c10d");
+  return range.starts_with("nccl") || range.starts_with("gloo:") || range.starts_with("c10d") ||
+         range.starts_with("_c10d");
 }
 
 // "nccl:send 0->1", "nccl:recv 1<-0": the rank's own number in the group, then the other's.
@@ -132,6 +134,14 @@ void add_time_outside_mpi(const Intervals& calls, const std::vector<Step>& steps
   if (calls.empty()) return;
   for (size_t i = 0; i < steps.size(); ++i)
     out[i].outside_mpi_ns = steps[i].interval().length() - overlap_length(calls, steps[i].interval());
+}
+
+void add_time_outside_waits(const HostCollectives& collectives, const std::vector<Step>& steps,
+                            std::vector<StepWork>& out) {
+  if (collectives.calls.empty()) return;
+  for (size_t i = 0; i < steps.size(); ++i)
+    out[i].outside_waits_ns =
+        steps[i].interval().length() - overlap_length(collectives.waits, steps[i].interval());
 }
 
 // A device's kernels by step, and by name, grid and block.
@@ -323,6 +333,7 @@ RankWork RankWork::compute(const Facts& facts) {
   const Devices& devices = facts.get<Devices>();
   if (devices.busiest < 0) {
     add_time_outside_mpi(facts.get<MpiCalls>().time, steps, work.steps);
+    add_time_outside_waits(facts.get<HostCollectives>(), steps, work.steps);
     return work;
   }
   const auto busiest = static_cast<size_t>(devices.busiest);

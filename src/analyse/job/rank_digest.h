@@ -28,6 +28,7 @@ struct StepWork {
   /// Lengths of unions, clipped to the step.
   int64_t compute_ns = 0, exposed_communication_ns = 0, exposed_memory_ns = 0;
   int64_t outside_mpi_ns = 0;   ///< of the host, of programs that call MPI and use no device
+  int64_t outside_waits_ns = 0;   ///< without a device: not waiting for the host's collectives; 0: there are none
   int64_t kernels = 0;
   int64_t kernel_ns = 0;        ///< sum of their durations
   uint64_t work = 0;            ///< hash of the kernels' names, grids and blocks in any order; 0: no kernel

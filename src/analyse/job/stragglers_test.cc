@@ -506,5 +506,30 @@ TEST(RankWorkTest, HostileShapesDoNotOverflow) {
   }
 }
 
+// Without a device, with gloo: rank 1 computes longer, and the others wait for it.
+TEST_F(StragglersTest, ARankOfAProgramWithoutADevice) {
+  std::deque<Trace> traces;
+  std::vector<RankDigest> digests;
+  for (int r = 0; r < 3; ++r) {
+    TraceRows t;
+    t.header().host_name = "host";
+    for (int64_t step = 0; step < 8; ++step) {
+      const int64_t at = step * 10'000'000, forward_ns = r == 1 ? 6'000'000 : 1'000'000;
+      t.annotation("ProfilerStep#" + std::to_string(step), at, 10'000'000);
+      t.op("aten::mm", at, forward_ns);
+      t.op("autograd::engine::evaluate_function: MmBackward0", at + forward_ns, 1'000'000);
+      t.annotation("gloo:all_reduce", at + forward_ns + 1'000'000, 7'200'000 - forward_ns, "2");
+      t.op("aten::copy_", at + 8'210'000, 100'000);
+      t.annotation("Optimizer.step#SGD.step", at + 8'400'000, 1'000'000);
+    }
+    traces.push_back(t.finish());
+    digests.push_back(rank_digest(r, Facts(traces.back(), {})));
+  }
+  const Job job = analyse_job(digests, {});
+  expect_alone(job, 1, "more_host_work");
+  EXPECT_NEAR(static_cast<double>(job.stragglers[0].excess_ns_per_step), 5'000'000, 300'000);
+  EXPECT_EQ(side_by_side(job.stragglers[0], "forward_ns"), std::pair(6'000'000.0, 1'000'000.0));
+}
+
 }  // namespace
 }  // namespace profgpu

@@ -122,15 +122,18 @@ double figure(const StepWork& s) {
 
 // Means over steps.
 enum Measure : uint8_t {
-  kCompute, kKernelTime, kKernels, kInputElements, kDataLoading, kCheckpoint, kIdleDataLoading, kIdleCheckpoint,
-  kIdleAllocation, kIdleHost, kIdleOther, kExposedMemory, kExposedCommunication,
-  kOutsideMpi, kMeasures
+  kCompute, kKernelTime, kKernels, kInputElements, kForward, kBackward, kOptimizer, kDataLoading, kCheckpoint,
+  kIdleDataLoading, kIdleCheckpoint, kIdleAllocation, kIdleHost, kIdleOther, kExposedMemory, kExposedCommunication,
+  kOutsideMpi, kOutsideWaits, kMeasures
 };
 constexpr std::pair<const char*, double (*)(const StepWork&)> kFigures[kMeasures] = {
     {"compute_ns", figure<&StepWork::compute_ns>},
     {"kernel_time_ns", figure<&StepWork::kernel_ns>},
     {"kernels", figure<&StepWork::kernels>},
     {"input_elements", figure<&StepWork::input_elements>},
+    {"forward_ns", of_phase<Phase::kForward>},
+    {"backward_ns", of_phase<Phase::kBackward>},
+    {"optimizer_ns", of_phase<Phase::kOptimizer>},
     {"data_loading_ns", of_phase<Phase::kDataLoading>},
     {"checkpoint_ns", of_phase<Phase::kCheckpoint>},
     {"idle_data_loading_ns", idle<IdleCause::kDataLoading>},
@@ -141,7 +144,8 @@ constexpr std::pair<const char*, double (*)(const StepWork&)> kFigures[kMeasures
     {"idle_other_ns", idle<IdleCause::kUnknown, IdleCause::kDependency>},
     {"exposed_memory_ns", figure<&StepWork::exposed_memory_ns>},
     {"exposed_communication_ns", figure<&StepWork::exposed_communication_ns>},
-    {"outside_mpi_ns", figure<&StepWork::outside_mpi_ns>}};
+    {"outside_mpi_ns", figure<&StepWork::outside_mpi_ns>},
+    {"outside_waits_ns", figure<&StepWork::outside_waits_ns>}};
 using Profile = std::array<double, kMeasures>;
 
 // A rank's chosen steps: means over them, and the work of each.
@@ -226,17 +230,24 @@ class Comparison {
     // Longer loading or saving may also show as idle time of other causes: a wait, a late launch.
     const double idle = std::max(0.0, more(kIdleDataLoading)) + std::max(0.0, more(kIdleCheckpoint)) +
                         std::max(0.0, more(kIdleHost)) + std::max(0.0, more(kIdleOther));
+    const double delays = std::max(idle, more(kOutsideWaits));   // without a device nothing idles
     const std::pair<const char*, double> parts[] = {
-        {"slow_input", std::max(more(kIdleDataLoading), std::min(more(kDataLoading), idle))},
-        {"checkpoint", std::max(more(kIdleCheckpoint), std::min(more(kCheckpoint), idle))},
+        {"slow_input", std::max(more(kIdleDataLoading), std::min(more(kDataLoading), delays))},
+        {"checkpoint", std::max(more(kIdleCheckpoint), std::min(more(kCheckpoint), delays))},
         {"memory_allocation", more(kIdleAllocation)},
         {"compute", more(kCompute)},
         {"slow_host", more(kIdleHost)},
         {"longer_between_calls", more(kOutsideMpi)},
+        {"more_host_work", more_host_work()},
         {"late", std::max(more(kIdleOther), more(kExposedMemory))}};
     const auto* largest = std::ranges::max_element(parts, {}, &std::pair<const char*, double>::second);
     if (largest->second < kExplains * late_.excess_ns || largest->second <= 0) return "late";
     return largest->first == std::string_view("compute") ? compute_kind() : largest->first;
+  }
+
+  // Of collectives of the host. What it loads and saves longer has kinds of its own.
+  [[nodiscard]] double more_host_work() const {
+    return more(kOutsideWaits) - std::max(0.0, more(kDataLoading)) - std::max(0.0, more(kCheckpoint));
   }
 
   [[nodiscard]] std::string compute_kind() {
@@ -326,11 +337,13 @@ class Comparison {
 
   void show(WorkComparison& out) const {
     const double step_ns = static_cast<double>(ranks_[late_.rank].mean_step_ns());
+    const auto known = [&](Measure m) { return own_.mean[m] > 0 || others_[m] > 0; };
+    const bool of_host = known(kOutsideMpi) || known(kOutsideWaits);
     for (size_t m = 0; m < kMeasures; ++m) {
       const bool time = m != kKernels && m != kInputElements;
-      const bool of_host = own_.mean[kOutsideMpi] > 0 || others_[kOutsideMpi] > 0;
       const bool of_device = m == kCompute || m == kKernels || m == kExposedCommunication;
-      const bool always = of_host ? m == kOutsideMpi : of_device;
+      const bool always = of_host ? m >= kOutsideMpi && known(static_cast<Measure>(m)) : of_device;
+      if (!of_host && (m == kForward || m == kBackward || m == kOptimizer)) continue;   // queuing, not work
       const bool unknown = m == kInputElements && (own_.mean[m] < 0 || others_[m] < 0);
       const double difference = std::abs(own_.mean[m] - others_[m]);
       const bool differs = time ? difference >= kShownPct / 100 * step_ns : difference > 0.01 * others_[m];
@@ -358,7 +371,21 @@ class Comparison {
     if (k == "uneven_work") add_amounts(out);
     if (k == "low_clocks") add_clocks(out);
     if (own_.mean[kOutsideMpi] > 0) add("time outside MPI", kOutsideMpi);
+    else if (own_.mean[kOutsideWaits] > 0) add_host_work(out);
     else add("exposed communication", kExposedCommunication);
+  }
+
+  // The phases that take longer, and their sum.
+  void add_host_work(WorkComparison& out) const {
+    std::string phases;
+    for (const auto& [what, m] : {std::pair("forward", kForward), {"backward", kBackward}, {"optimizer", kOptimizer},
+                                  {"data loading", kDataLoading}, {"checkpoint", kCheckpoint}})
+      if (more(m) >= kExplains * more(kOutsideWaits) && more(m) > 0)
+        append_listed(phases, fmt::format("{} {}, others {}", what, format_duration(own_.mean[m]),
+                                          format_duration(others_[m])), "; ");
+    out.evidence.push_back(fmt::format("it works {} per step between waits for collectives, others {}{}",
+                                       format_duration(own_.mean[kOutsideWaits]), format_duration(others_[kOutsideWaits]),
+                                       phases.empty() ? "" : " (" + phases + ")"));
   }
 
   void add_slow_kernels(WorkComparison& out) {

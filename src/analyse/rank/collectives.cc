@@ -9,8 +9,10 @@
 #include <tuple>
 
 #include "analyse/rank/devices.h"
+#include "analyse/rank/host_collectives.h"
 #include "analyse/rank/phases.h"
 #include "analyse/rank/steps.h"
+#include "analyse/rank/work.h"
 #include "base/statistics.h"
 #include "base/text.h"
 
@@ -128,12 +130,14 @@ class Collector {
  public:
   explicit Collector(const Facts& facts)
       : trace_(facts.trace()), devices_(facts.get<Devices>()), phases_(facts.get<Phases>()),
-        steps_(facts.get<Steps>()), launch_step_(steps_), kernel_step_(steps_, StepFinder::By::kElapsed) {}
+        of_host_(facts.get<HostCollectives>()), steps_(facts.get<Steps>()), launch_step_(steps_),
+        kernel_step_(steps_, StepFinder::By::kElapsed) {}
 
   CollectiveCalls collect() {
     std::vector<bool> described(trace_.activity.size());
     add_described(described);
     add_bare(described);
+    add_of_host();
     finish_rows();
     return std::move(out_);
   }
@@ -194,6 +198,55 @@ class Collector {
       const int64_t stream = index_of.at(trace_.queues[trace_.activity.queue[i]]);
       count_bare(ActivityId(i), add_call(kind(trace_.activity.name[i], nullptr), ActivityId(i), nullptr, -1 - stream));
     }
+  }
+
+  // gloo's: operators may run beside them on other threads. Only their names are recorded, and sizes with shapes.
+  void add_of_host() {
+    for (const HostId host : of_host_.calls) {
+      const Interval time = trace_.host.interval(host);
+      CollectiveCall c;
+      c.host = host;
+      c.phase = launched_in_backward(time.start) ? Phase::kBackward : Phase::kOther;
+      c.exposed_ns = overlap_length(of_host_.waits, time);
+      c.cover_begin = static_cast<uint32_t>(out_.cover.size());
+      for (const Interval& i : coarse(clipped(of_host_.operators, time)))
+        out_.cover.push_back({i.start + trace_.base_time_ns, i.end + trace_.base_time_ns});
+      c.cover_end = static_cast<uint32_t>(out_.cover.size());
+      Collective sizes{};
+      sizes.in_elements = sizes.out_elements = elements_of(host);
+      const StringId range = trace_.host.name[host.value];
+      const uint32_t call =
+          add_timed(std::move(c), kind(range, nullptr), time, time.start, nullptr, sizes.in_elements);
+      const std::string name = collective_name(trace_.strings[range]);
+      const std::string dtype = dtype_of(host);
+      const auto bytes = message_bytes(sizes, name, dtype);
+      out_.calls[call].message_bytes = bytes.value_or(-1);
+      count({name, dtype, 0, "", bytes.value_or(-1)}, bytes, {}, call, host);
+    }
+  }
+
+  // The last one of a pass may start on its thread when the last operator of the pass is done.
+  [[nodiscard]] bool launched_in_backward(int64_t start_ns) const {
+    constexpr int64_t kStart_ns = 500'000;
+    const size_t pass = first_ending_after(phases_.backward, start_ns - kStart_ns);
+    return pass < phases_.backward.size() && phases_.backward[pass].start <= start_ns;
+  }
+
+  // Of all its tensors; -1: not recorded.
+  [[nodiscard]] int64_t elements_of(HostId host) const {
+    int64_t sum = -1;
+    for (const OpInput& input : op_inputs(trace_, host).at) {
+      int64_t product = input.shape.empty() ? 0 : 1;
+      for (const int64_t size : input.shape)
+        if (__builtin_mul_overflow(product, size, &product)) return -1;
+      if (__builtin_add_overflow(std::max<int64_t>(sum, 0), product, &sum)) return -1;
+    }
+    return sum;
+  }
+
+  [[nodiscard]] std::string dtype_of(HostId host) const {
+    const OpInputs inputs = op_inputs(trace_, host);
+    return inputs.at.empty() ? "" : std::string(inputs.at.front().type);
   }
 
   void count_bare(ActivityId id, uint32_t call) {
@@ -286,6 +339,9 @@ class Collector {
   [[nodiscard]] bool is_library_call(HostId host) const {
     return host.valid() && trace_.host.kind[host.value] == HostKind::kLibrary;
   }
+  [[nodiscard]] bool takes_time_of_host(HostId host) const {
+    return is_library_call(host) || (host.valid() && trace_.name(host).starts_with("gloo:"));
+  }
 
   void count(const RowKey& key, std::optional<int64_t> bytes, ActivityId activity, uint32_t call, HostId host = {}) {
     Row& r = rows_[key];
@@ -293,7 +349,7 @@ class Collector {
     r.row.message_bytes = bytes;
     ++r.row.calls;
     if (!activity.valid()) {
-      if (!is_library_call(host)) return;
+      if (!takes_time_of_host(host)) return;
       if (call != kNone) r.calls.push_back(call);
       const Interval time = trace_.host.interval(host);
       r.row.measured_calls += launch_step_.measured(time.start);
@@ -315,8 +371,8 @@ class Collector {
         r.row.measured_ns += total_length(intersect(time, measured));
         if (const DeviceTime* d = devices_.find(device))
           r.row.exposed_ns += total_length(subtract(time, d->compute));
-        else if (device == kNoDevice)
-          r.row.exposed_ns += total_length(time);
+        else if (device == kNoDevice)   // a call of MPI blocks the program
+          r.row.exposed_ns += total_length(of_host_.calls.empty() ? time : intersect(time, of_host_.waits));
       }
       order.push_back(&r);
     }
@@ -330,6 +386,7 @@ class Collector {
   const Trace& trace_;
   const Devices& devices_;
   const Phases& phases_;
+  const HostCollectives& of_host_;
   const Steps& steps_;
   StepFinder launch_step_, kernel_step_;
   CollectiveCalls out_;

@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "analyse/rank/devices.h"
+#include "analyse/rank/host_collectives.h"
 #include "analyse/rank/idle.h"
 #include "analyse/rank/steps.h"
 #include "base/statistics.h"
@@ -210,39 +211,112 @@ std::vector<int64_t> optimizer_ends(const Facts& facts, ThreadId thread) {
   return ends;
 }
 
+// Without a device, time without an operator that lasts that long is the program's own work between operators. With
+// one, it may be hidden behind the device's work, and shows as idle time if it is not.
+constexpr int64_t kPause_ns = 200'000;
+
+/// What of a stretch of time before a backward pass is the forward pass: where operators and modules run, and what is
+/// between them unless it is a pause. Operators before those of the backward pass's graph, as of logging and
+/// augmentation, count only if they fill most of the time until then, as a frozen part of the model does.
+class ForwardWithoutDevice {
+ public:
+  ForwardWithoutDevice(const Facts& facts, ThreadId thread, const std::vector<Interval>& ops) : busy_(ops) {
+    const Trace& trace = facts.trace();
+    const HostTable& h = trace.host;
+    const Thread& t = trace.threads[thread.value];
+    for (uint32_t i = t.begin.value; i < t.end.value; ++i)
+      if (h.kind[i] == HostKind::kPython && trace.name(HostId(i)).starts_with("nn.Module: "))
+        modules_.push_back(h.interval(HostId(i)));
+    modules_ = merged(std::move(modules_));
+    busy_ = unite(merged(std::move(busy_)), modules_);
+    for (const BackwardLink& link : trace.backward_links)
+      if (h.thread[link.forward.value] == thread) of_graph_.push_back(h.start_ns[link.forward.value]);
+    radix_sort(of_graph_);
+  }
+
+  void add(Interval stretch, Intervals& forward) const {
+    Intervals parts;
+    for (const Interval& part : clipped(busy_, stretch)) {
+      if (!parts.empty() && part.start - parts.back().end <= kPause_ns) parts.back().end = part.end;
+      else parts.push_back(part);
+    }
+    if (!parts.empty() && stretch.end - parts.back().end <= kPause_ns) parts.back().end = stretch.end;
+    const int64_t start = start_of(stretch, parts);
+    for (const Interval& part : parts)
+      if (part.end > start) forward.push_back({std::max(part.start, start), part.end});
+  }
+
+ private:
+  [[nodiscard]] int64_t start_of(Interval stretch, const Intervals& parts) const {
+    const auto first = std::ranges::lower_bound(of_graph_, stretch.start);
+    if (first == of_graph_.end() || *first >= stretch.end) return stretch.start;
+    int64_t start = *first;
+    const size_t module = first_ending_after(modules_, start);
+    if (module < modules_.size() && modules_[module].start < start)
+      start = std::max(modules_[module].start, stretch.start);
+    const size_t part = first_ending_after(parts, start);
+    if (part >= parts.size() || parts[part].start >= start) return start;
+    const Interval before{parts[part].start, start};
+    return 2 * overlap_length(busy_, before) >= before.length() ? before.start : start;
+  }
+
+  Intervals busy_, modules_;
+  std::vector<int64_t> of_graph_;   // starts of operators that a backward operator belongs to
+};
+
+// Without backward and optimizer: from the first op to the last, interrupted by the program's own phases, and without a
+// device by pauses.
+Intervals forward_of_inference(const Facts& facts, const std::vector<Interval>& ops, const Layer& marked) {
+  const bool device = !facts.get<Devices>().devices.empty();
+  Intervals forward{ops.front()};
+  for (const Interval& op : ops) {
+    const auto parts = [&](const Intervals& own) {
+      const size_t next = first_ending_after(own, forward.back().end);
+      return next < own.size() && own[next].start < op.start;
+    };
+    const bool pause = !device && op.start - forward.back().end > kPause_ns;
+    if (pause || std::ranges::any_of(std::span(marked).subspan(kPhases), parts)) forward.push_back(op);
+    else forward.back().end = std::max(forward.back().end, op.end);
+  }
+  return forward;
+}
+
 // Rule 4: from the first op after data loading, the step's start, the optimizer or the previous micro-batch, to the
-// first backward op. Without backward and optimizer: from the first op to the last, interrupted by the program's own
-// phases.
+// first backward op.
 Intervals forward_stretches(const Facts& facts, const std::vector<Interval>& ops, const Intervals& backward,
                             const Layer& marked) {
   if (ops.empty()) return {};
   const Steps& steps = facts.get<Steps>();
   const Intervals& loading = marked[static_cast<size_t>(Phase::kDataLoading)];
-  if (backward.empty() && marked[static_cast<size_t>(Phase::kOptimizer)].empty()) {
-    Intervals forward{ops.front()};
-    for (const Interval& op : ops) {
-      const auto parts = [&](const Intervals& own) {
-        const size_t next = first_ending_after(own, forward.back().end);
-        return next < own.size() && own[next].start < op.start;
-      };
-      if (std::ranges::any_of(std::span(marked).subspan(kPhases), parts)) forward.push_back(op);
-      else forward.back().end = std::max(forward.back().end, op.end);
-    }
-    return forward;
-  }
+  if (backward.empty() && marked[static_cast<size_t>(Phase::kOptimizer)].empty())
+    return forward_of_inference(facts, ops, marked);
   std::vector<int64_t> starts = optimizer_ends(facts, steps.thread);
   for (const Step& step : steps.steps) starts.push_back(step.start_ns);
   for (const Interval& range : loading) starts.push_back(range.end);
   for (const Interval& stretch : backward) starts.push_back(stretch.end);
   radix_sort(starts);
   Intervals forward;
+  std::optional<ForwardWithoutDevice> without_device;
+  if (facts.get<Devices>().devices.empty()) without_device.emplace(facts, steps.thread, ops);
   for (const Interval& stretch : backward) {
     const auto after = std::ranges::upper_bound(starts, stretch.start);
     if (after == starts.begin()) continue;
     const auto op = std::ranges::lower_bound(ops, *std::prev(after), {}, &Interval::start);
-    if (op != ops.end() && op->start < stretch.start) forward.push_back({op->start, stretch.start});
+    if (op == ops.end() || op->start >= stretch.start) continue;
+    const Interval whole{op->start, stretch.start};
+    if (without_device) without_device->add(whole, forward);
+    else forward.push_back(whole);
   }
   return merged(std::move(forward));
+}
+
+// Without a device: waits for collectives of the host, but for those in data loading and checkpoints.
+Layer waits_for_ranks(const Facts& facts, const Layer& marked) {
+  const auto in = [&](Phase phase) { return marked[static_cast<size_t>(phase)]; };
+  Layer layer;
+  of(layer, Phase::kCommunication) =
+      subtract(facts.get<HostCollectives>().waits, unite(in(Phase::kDataLoading), in(Phase::kCheckpoint)));
+  return layer;
 }
 
 /// Labels in time order, for lookup by time.
@@ -463,7 +537,7 @@ Phases Phases::compute(const Facts& facts) {
   Layer working = marked;
   for (int p = 0; p < kPhases; ++p) working[p] = subtract(working[p], waits);   // the program's own phases stay whole
   // A wait without device work, then or later, stays with the range around it.
-  add_segments(steps, flattened({working, backward, waiting, marked, forward}), phases);
+  add_segments(steps, flattened({waits_for_ranks(facts, marked), working, backward, waiting, marked, forward}), phases);
   add_totals(facts, phases);
   return phases;
 }

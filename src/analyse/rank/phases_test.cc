@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "analyse/rank/collectives.h"
 #include "analyse/rank/steps.h"
 #include "tests/support/hand_trace.h"
 
@@ -221,6 +222,76 @@ TEST(Phases, FrameworksNamesAreNoPhasesOfTheProgram) {
     EXPECT_FALSE(may_be_own_phase(name)) << name;
   for (const char* name : {"data_transfer", "inference", "préparation", "gpu_model_runner: forward", "eval/metrics"})
     EXPECT_TRUE(may_be_own_phase(name)) << name;
+}
+
+TEST(Phases, WaitsForCollectivesOfTheHostAreCommunication) {
+  HandTrace t;
+  t.range("ProfilerStep#1", 0, 10'000).op("aten::mm", 10, 1'000);
+  t.op("autograd::engine::evaluate_function: MmBackward0", 1'000, 2'000).op("c10d::allreduce_", 2'000, 2'100);
+  t.range("gloo:all_reduce", 1'500, 6'000, "gloo").op("aten::copy_", 6'050, 6'100);
+  t.range("Optimizer.step#SGD.step", 6'200, 9'000);
+  t.range("gloo:all_gather", 8'500, 9'800, "gloo");   // nothing waits for it
+  const Trace trace = t.build();
+  const Facts facts(trace, {});
+  const Phases& p = facts.get<Phases>();
+  EXPECT_EQ(micros(p, Phase::kCommunication), 4'000);   // 2,000 to 6,000
+  EXPECT_EQ(micros(p, Phase::kBackward), 1'000);
+  EXPECT_EQ(micros(p, Phase::kOptimizer), 2'800);
+  const std::vector<CollectiveCall>& calls = facts.get<CollectiveCalls>().calls;
+  ASSERT_EQ(calls.size(), 2u);
+  EXPECT_EQ(calls[0].phase, Phase::kBackward);
+  EXPECT_EQ(calls[1].phase, Phase::kOther);
+}
+
+TEST(Phases, WithoutADeviceWorkBetweenOpsIsNotForward) {
+  HandTrace t;
+  t.range("ProfilerStep#1", 0, 100'000);
+  t.op("aten::detach", 1'000, 1'010);                     // a checkpoint's
+  t.op("aten::select", 30'000, 30'010).op("aten::item", 30'100, 30'110);   // augmentation, right before the model
+  t.numbered_op("aten::linear", 30'200, 40'000, 5);
+  t.op("aten::relu", 40'010, 41'000);
+  t.op("aten::item", 60'000, 60'010);                     // logging
+  t.op("autograd::engine::evaluate_function: AddmmBackward0", 70'000, 80'000);
+  const Trace trace = [&] {
+    Trace built = t.build();
+    HostId forward, backward;
+    for (HostId i(0); i < HostId(static_cast<uint32_t>(built.host.size())); ++i) {
+      if (built.name(i) == "aten::linear") forward = i;
+      if (built.name(i).starts_with("autograd::")) backward = i;
+    }
+    built.backward_links = {{forward, backward}};
+    return built;
+  }();
+  const Facts facts(trace, {});
+  const Phases& p = facts.get<Phases>();
+  EXPECT_EQ(micros(p, Phase::kForward), 10'800 + 10);   // 30,200 to 41,000, and what logs
+  EXPECT_EQ(micros(p, Phase::kBackward), 10'000);
+}
+
+TEST(Phases, AFrozenPartOfTheModelIsForward) {
+  HandTrace t;
+  t.range("ProfilerStep#1", 0, 50'000);
+  t.op("aten::conv2d", 1'000, 20'000).op("aten::linear", 20'050, 30'000);
+  t.op("autograd::engine::evaluate_function: AddmmBackward0", 30'020, 40'000);
+  Trace trace = t.build();
+  HostId linear, backward;
+  for (HostId i(0); i < HostId(static_cast<uint32_t>(trace.host.size())); ++i) {
+    if (trace.name(i) == "aten::linear") linear = i;
+    if (trace.name(i).starts_with("autograd::")) backward = i;
+  }
+  trace.backward_links = {{linear, backward}};
+  const Facts facts(trace, {});
+  EXPECT_EQ(micros(facts.get<Phases>(), Phase::kForward), 29'020);
+}
+
+TEST(Phases, InferenceWithoutADeviceHasPausesBetweenItsForwards) {
+  HandTrace t;
+  t.range("ProfilerStep#1", 0, 50'000).op("aten::mm", 1'000, 2'000).op("aten::add", 2'100, 3'000);
+  t.op("aten::mm", 20'000, 22'000);
+  const Trace trace = t.build();
+  const Facts facts(trace, {});
+  EXPECT_EQ(micros(facts.get<Phases>(), Phase::kForward), 4'000);
+  EXPECT_EQ(micros(facts.get<Phases>(), Phase::kOther), 46'000);
 }
 
 }  // namespace

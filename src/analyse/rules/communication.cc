@@ -5,6 +5,7 @@
 #include "analyse/job/parallelism.h"
 #include "analyse/rank/captures.h"
 #include "analyse/rank/collectives.h"
+#include "analyse/rank/host_collectives.h"
 #include "analyse/rank/places.h"
 #include "analyse/rules/log_checks.h"
 #include "analyse/rules/measure.h"
@@ -142,7 +143,32 @@ std::vector<Place> exposed_places(const Measured& m) {
   return places.most_expensive();
 }
 
+std::string verdict_on_host(const Finding& f) {
+  return fmt::format("Communication is the bottleneck: for {} of the steps the program waits for collectives.",
+                     format_percent(*f.value, 0));
+}
+
+// Without a device: the host waits for gloo.
+void describe_waits_of_host(const Measured& m, Finding& f) {
+  f.what = "the program waits for collectives, and no operator runs meanwhile";
+  f.why = fmt::format("For {} of the steps no operator runs until a collective ends.", format_percent(*f.value));
+  f.verdict = verdict_on_host(f);
+  f.fix = fixes(most_exposed(m.facts().get<RankParallelism>().ways), m.facts().get<Frameworks>());
+  for (const CollectiveRow& row : m.facts().get<Collectives>().rows) {
+    if (f.evidence.size() == 3) break;
+    f.evidence.push_back(fmt::format("{} {}: {} calls, {} waited for", row.name, row.dtype, row.calls,
+                                     format_duration(static_cast<double>(row.exposed_ns))));
+  }
+  set_cost(f, m.wall_ns(), m.facts().get<Phases>().measured_wall_ns[static_cast<size_t>(Phase::kCommunication)]);
+}
+
+std::optional<double> exposed_communication_value(const Measured& m) {
+  if (m.has_device()) return only_if(m.device().communication_ns != 0, m.exposed_communication_pct());
+  return only_if(!m.facts().get<HostCollectives>().calls.empty(), m.phase_pct(Phase::kCommunication));
+}
+
 void describe_exposed_communication(const Measured& m, Finding& f) {
+  if (!m.has_device()) return describe_waits_of_host(m, f);
   const auto& rows = m.facts().get<Collectives>().rows;
   f.what = "communication not overlapped with compute";
   f.why = fmt::format("For {} of the time {} only communicates; {} of its communication overlaps with compute.",
@@ -183,6 +209,13 @@ void settle_one_rank(const RankMeasure& m, Finding& f) {
   f.fix.insert(f.fix.begin(), "pass the traces of all ranks: they show which rank the others wait for");
   f.evidence.push_back("one rank's trace can't tell waiting for late ranks from transfer");
   const SizedCollectives& c = m.collectives;
+  if (!m.has_device) {
+    f.verdict = fmt::format("For {} of the steps the program only waits for collectives: for other ranks or for the "
+                            "transfer, which one rank's trace cannot tell.",
+                            format_percent(*f.value, 0));
+    f.cost_ns.reset(), f.cost_pct.reset();
+    return;
+  }
   const bool slow = 2 * c.min_wait_ns > c.exposed_ns, varies = 4 * c.beyond_shortest_ns > c.exposed_ns;
   f.verdict = fmt::format("For {} of the time the GPU is only in collectives: waiting for other ranks or transfer, which "
                           "one rank's trace cannot tell.",
@@ -219,10 +252,17 @@ bool settle_exposed_communication(const Rule& rule, const Evidence& evidence, co
   std::ranges::copy_if(evidence.job->parallelism, std::back_inserter(ways),
                        [&](const Parallelism& way) { return std::ranges::binary_search(way.ranks, m.rank); });
   if (!ways.empty()) f.fix = fixes(most_exposed(ways), m.with);
+  const int64_t whole_ns = m.has_device ? m.window_ns : m.wall_ns;
   const auto wait = evidence.job->wait_ns.find(m.rank);
-  if (wait != evidence.job->wait_ns.end() && m.window_ns > 0) {
-    f.value = *f.value - percent_of(wait->second, m.window_ns);
+  if (wait != evidence.job->wait_ns.end() && whole_ns > 0) {
+    f.value = *f.value - percent_of(wait->second, whole_ns);
     f.severity = rule.severity_at(*f.value);
+  }
+  if (!m.has_device) {
+    f.verdict = verdict_on_host(f);
+    if (f.cost_ns && wait != evidence.job->wait_ns.end())
+      set_cost(f, m.wall_ns, std::max<int64_t>(0, *f.cost_ns - wait->second));
+    if (!evidence.job->missing_ranks.empty()) f.cost_ns.reset(), f.cost_pct.reset();
   }
   account_for_bubble(rule, *evidence.job, bubble_pct(ways, m.rank), f);
   if (const std::vector<int>& missing = evidence.job->missing_ranks; !missing.empty())
@@ -230,9 +270,9 @@ bool settle_exposed_communication(const Rule& rule, const Evidence& evidence, co
                                             "transfer",
                                             ranks_text(missing)));
   if (!evidence.job->missing_ranks.empty())
-    f.verdict = fmt::format("For {} of the time the GPU is only in collectives: transfer, or waiting for ranks whose "
+    f.verdict = fmt::format("For {} of the time the {} is only in collectives: transfer, or waiting for ranks whose "
                             "traces are missing.",
-                            format_percent(*f.value, 0));
+                            format_percent(*f.value, 0), m.has_device ? "GPU" : "program");
   return rule.beyond(*f.value, *f.threshold);
 }
 
@@ -344,9 +384,10 @@ extern const Rule kExposedCommunication = {
     .computation =
         "Value: time in which communication kernels run and no compute does, as a share of the device's window; with "
         "all ranks' traces, without the time spent waiting for late ranks. Cost: replay of the trace with "
-        "communication taking no time; at most the exposed time of the measured steps. For a job: what its steps would "
-        "save, without the pipeline stages' waits for each other; unknown of one rank alone, and if ranks or records "
-        "are missing that others may have waited for.",
+        "communication taking no time; at most the exposed time of the measured steps. Without a device, of calls of "
+        "gloo: the steps' time in which no operator runs until a collective ends, which is also the cost. For a job: "
+        "what its steps would save, without the pipeline stages' waits for each other; unknown of one rank alone, and "
+        "if ranks or records are missing that others may have waited for.",
     .advice = {
         "DDP: bucket_cap_mb (default 25): larger for fast links, smaller to start earlier",
         "DDP: gradient_as_bucket_view=True, static_graph=True; find_unused_parameters=False",
@@ -372,10 +413,7 @@ extern const Rule kExposedCommunication = {
     },
     .verdict = "Communication is the bottleneck: for {} of the time the GPU only communicates.",
     .seen = {Locator::At::kLongestKernel, "communication"},
-    .rank = {.value = [](const Measured& m) {
-               return only_if(m.device().communication_ns != 0, m.exposed_communication_pct());
-             },
-             .describe = describe_exposed_communication},
+    .rank = {.value = exposed_communication_value, .describe = describe_exposed_communication, .host_alone = true},
     .log = {.value = reduction_pct, .describe = describe_reductions},
     .settle = settle_exposed_communication,
     .job_cost = {.change = "communication_free", .required = true},
@@ -383,9 +421,12 @@ extern const Rule kExposedCommunication = {
                    .id = "communication",
                    .question = "Is exposed communication under 20 % of the time?",
                    .label = "communication",
-                   .value = [](const RankMeasure& m) -> std::optional<double> { return m.exposed_communication_pct; },
+                   .value = [](const RankMeasure& m) -> std::optional<double> {
+                     return only_if(m.has_device || m.host_collectives, m.exposed_communication_pct);
+                   },
                    .limit = 20,
-                   .of_several = true},
+                   .of_several = true,
+                   .host_alone = true},
                   {.order = 8,
                    .id = "gradient-accumulation",
                    .question = "Are there more backward passes than optimizer steps?",

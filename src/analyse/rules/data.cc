@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <utility>
 
@@ -8,6 +9,7 @@
 #include "analyse/rank/roofline.h"
 #include "analyse/rules/log_checks.h"
 #include "analyse/rules/measure.h"
+#include "analyse/rules/worker_starts.h"
 #include "base/decimal.h"
 #include "base/text.h"
 
@@ -41,6 +43,20 @@ struct Loader {
   bool single_process = false, workers = false;
 };
 
+// Methods of the loader with workers alone, as frames of stacks have them: profgpu's own ranges do not name the loader.
+bool is_frame_of_workers(std::string_view frame) {
+  constexpr std::array kMethods = {": _try_get_data", ": _get_data", ": _try_put_index", ": _shutdown_workers"};
+  return contains(frame, "torch/utils/data/dataloader.py(") &&
+         std::ranges::any_of(kMethods, [&](std::string_view method) { return frame.ends_with(method); });
+}
+
+bool samples_show_workers(const Measured& m) {
+  const Names& names = m.facts().get<Names>();
+  for (size_t i = 0; i < names.on_host.size(); ++i)
+    if (names.on_host[i] && is_frame_of_workers(m.trace().strings[StringId(i)])) return true;
+  return false;
+}
+
 Loader loader_of(const Measured& m) {
   const Trace& trace = m.trace();
   const Names& names = m.facts().get<Names>();
@@ -54,7 +70,19 @@ Loader loader_of(const Measured& m) {
         trace.host.duration_ns[i.value] > loader.longest.length())
       loader.longest = trace.host.interval(i);
   }
+  if (!loader.single_process && !loader.workers) loader.workers = samples_show_workers(m);
   return loader;
+}
+
+// Workers that start at each epoch: more of them take longer to start.
+void blame_worker_starts(const Measured& m, const WorkerStarts& starts, Finding& f) {
+  f.what = fmt::format("the data loader's workers start again at each epoch, so the {}",
+                       m.has_device() ? "GPU idles" : "loop waits");
+  f.fix = {"DataLoader(…, persistent_workers=True): the workers stay from epoch to epoch",
+           "longer epochs: several passes over a small dataset in one (RandomSampler(…, replacement=True, "
+           "num_samples=…))"};
+  f.evidence.push_back(fmt::format("{} times from the end of an epoch to the first batch of the next: {} (median)",
+                                   starts.count, format_duration(static_cast<double>(starts.median_ns))));
 }
 
 // What `profgpu bench storage` measured where the data lies: no loader is faster.
@@ -117,6 +145,8 @@ void describe_data_loading_bound(const Measured& m, Finding& f) {
                    "persistent_workers=True",
              "make samples cheaper: store decoded or resized data; decode on the GPU (torchvision.io, DALI)",
              "DataLoader(…, pin_memory=True) and batch.to(device, non_blocking=True)"};
+  const WorkerStarts starts = loader.workers ? worker_starts(m) : WorkerStarts();
+  if (starts.are_most()) blame_worker_starts(m, starts, f);
   if (!m.has_device()) {
     const bool steps = m.facts().get<Steps>().marked();
     f.verdict = fmt::format("The loop waits for data: loading takes {} of {}.", format_percent(*f.value, 0),
@@ -125,7 +155,8 @@ void describe_data_loading_bound(const Measured& m, Finding& f) {
                         steps ? "steps" : "recorded time");
     f.evidence.push_back(longest);
     if (!steps) return;   // what is recorded of the loop may be a part of one step
-    set_cost(f, m.wall_ns(), m.facts().get<Phases>().measured_wall_ns[static_cast<size_t>(Phase::kDataLoading)]);
+    const int64_t loading_ns = m.facts().get<Phases>().measured_wall_ns[static_cast<size_t>(Phase::kDataLoading)];
+    set_cost(f, m.wall_ns(), starts.are_most() ? std::min(starts.extra_ns, m.wall_ns()) : loading_ns);
     return;
   }
   const double idle_pct = m.idle_wall_pct(IdleCause::kDataLoading);

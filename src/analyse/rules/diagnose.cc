@@ -109,7 +109,7 @@ void cost_of_job(const Evidence& evidence, std::vector<RuleFinding>& findings) {
       if (const WhatIf* w = cost.first(job)) set_job_cost(f, *w);
     if (const WhatIf* less = find_what_if(job.what_if_less, rule->id); less != nullptr && f.cost_ns)
       set_cost(f, m->wall_ns, less->saved_ns_per_step * f.steps);
-    if (cost.change.empty()) continue;
+    if (cost.change.empty() || !m->has_device) continue;   // what-ifs are about lanes of devices
     const WhatIf* other = find_what_if(job.what_if, cost.change);
     const bool known_cost = other != nullptr ? known_well(*other) : !cost.required;
     if (!known_cost) clear_cost(other, f);

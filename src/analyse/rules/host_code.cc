@@ -5,10 +5,12 @@
 #include <map>
 
 #include "analyse/rank/first_use.h"
+#include "analyse/rank/host_collectives.h"
 #include "analyse/rank/places.h"
 #include "analyse/rank/threads.h"
 #include "analyse/rules/host_work.h"
 #include "analyse/rules/measure.h"
+#include "analyse/rules/step_trend.h"
 
 namespace profgpu {
 namespace {
@@ -102,6 +104,10 @@ Intervals unexplained_time(const Measured& m, ThreadId thread) {
   for (const PhaseSegment& s : m.facts().get<Phases>().segments)
     if (s.phase == Phase::kOther || static_cast<int>(s.phase) >= kPhases) time.push_back({s.start_ns, s.end_ns});
   time = intersect(merged(std::move(time)), m.measured_time());
+  Intervals collectives;   // the program may wait for them
+  for (const HostId call : m.facts().get<HostCollectives>().calls)
+    collectives.push_back(m.trace().host.interval(call));
+  time = subtract(std::move(time), merged(std::move(collectives)));
   time = subtract(std::move(time), m.host_time_of_other_rules());
   return subtract(std::move(time), m.facts().get<FirstUse>().time[thread.value]);
 }
@@ -181,6 +187,18 @@ bool sleeps(const Measured& m, const HostCode& code) {
   return all >= kMinHostSamples && 2 * slept_ns > static_cast<double>(code.ns);
 }
 
+// Work that grows with the number of the step is not only expensive: it gets more so.
+void add_growth(const Measured& m, Finding& f) {
+  std::vector<int64_t> durations;
+  for (const Step* s : m.facts().get<Steps>().measured()) durations.push_back(s->elapsed.length());
+  const std::optional<StepTrend> trend = step_trend(durations);
+  if (!trend || 2 * trend->first_ns > trend->last_ns) return;
+  f.verdict += fmt::format(" Steps get longer with their number, from {} to {}: it goes through something that grows.",
+                           format_duration(static_cast<double>(trend->first_ns)),
+                           format_duration(static_cast<double>(trend->last_ns)));
+  f.fix.insert(f.fix.begin(), "something grows with each step and is gone through again: keep a running value, or bound it");
+}
+
 const HostTask* task_of(const Measured& m, const HostCode& code) {
   const std::string name = lower_case(code.place.name);
   const auto calls = [&](const HostTask& task) {
@@ -207,6 +225,7 @@ void describe_host_code(const Measured& m, Finding& f) {
           "waits until it is done.";
   f.verdict = fmt::format("{}{}.", f.what.substr(0, f.what.rfind(" of ")), steps ? " of each step" : " of the time");
   if (task != nullptr) f.fix.assign(task->fixes.begin(), task->fixes.end());
+  if (2 * code.ns > m.wall_ns()) add_growth(m, f);
   if (!code.calls.empty()) {
     const auto most = std::ranges::max_element(code.calls, {}, &std::pair<std::string_view, int64_t>::second);
     if (4 * most->second >= code.ns && !most->first.starts_with(code.place.file))

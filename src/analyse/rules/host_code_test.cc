@@ -105,6 +105,31 @@ TEST(HostCode, OfASleepIsRecognizedByItsSystemCall) {
   EXPECT_NE(f->what.find("on_step_end (train.py:9) sleeps for 90 %"), std::string::npos) << f->what;
 }
 
+TEST(HostCode, OfStepsThatGrowSaysSo) {
+  HandTrace h;
+  for (int64_t i = 0, t = 0; i < kHostSteps; ++i) {
+    const int64_t end = t + 2'000 + 500 * i;
+    h.range("ProfilerStep#" + std::to_string(i), t, end);
+    h.range("forward", t, t + 500).range("backward", t + 500, t + 1'000);
+    h.sampled("train.py(30): main", t, end).sampled("train.py(6): running_mean", t + 1'000, end);
+    t = end;
+  }
+  const Diagnosis d = diagnosed(h.build());
+  const Finding* f = finding(d.findings, "host-code");
+  ASSERT_NE(f, nullptr);
+  EXPECT_NE(f->verdict.find("Steps get longer with their number, from 4.00 ms to 19.0 ms"), std::string::npos)
+      << f->verdict;
+  EXPECT_TRUE(f->fix.front().starts_with("something grows with each step")) << f->fix.front();
+}
+
+TEST(HostCode, IsNoWaitForACollective) {
+  HandTrace h = host_loop([](HandTrace& t, int64_t at) {
+    t.range("gloo:all_reduce", at + 1'900, at + kHostStep_us, "gloo");
+    t.sampled("train.py(30): main", at, at + 2'000).sampled("train.py(31): main", at + 2'000, at + kHostStep_us);
+  });
+  EXPECT_EQ(finding(diagnosed(h.build()).findings, "host-code"), nullptr);
+}
+
 // As the program ends, the interpreter collects what it holds.
 TEST(PythonGc, IsNoneAfterTheLoop) {
   const auto requests = [](int64_t collection) {

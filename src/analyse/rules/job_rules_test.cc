@@ -240,5 +240,38 @@ TEST(LowGpuUtilization, IsExplainedByTheIdleTimeOfItsOwnDevice) {
   EXPECT_FALSE(tells(f->why, "(0.") || tells(f->why, "(1.")) << f->why;   // percent of the other device's time
 }
 
+/// Ranks under DDP without a device, whose collectives were not recorded: time outside the backward pass, and in it.
+struct GivenHostJob : GivenJob {
+  explicit GivenHostJob(const std::vector<std::pair<int64_t, int64_t>>& times) : GivenJob(static_cast<int>(times.size())) {
+    for (size_t r = 0; r < times.size(); ++r) {
+      RankMeasure& m = evidence.ranks[r].measure;
+      m.has_device = false;
+      m.with.seen[static_cast<size_t>(Framework::kDdp)] = true;
+      m.wall_ns = kJobSteps * (times[r].first + times[r].second);
+      m.backward_ns = kJobSteps * times[r].second;
+    }
+  }
+};
+
+TEST(StragglerRank, WithoutCollectivesIsTheOneThatWaitsLeastInTheBackwardPass) {
+  GivenHostJob given({{4'000'000, 41'000'000}, {17'000'000, 28'000'000}, {4'200'000, 40'800'000}});
+  const auto f = given.said("straggler-rank");
+  ASSERT_TRUE(f);
+  EXPECT_EQ(f->ranks, (std::vector<int>{1}));
+  EXPECT_EQ(f->what, "rank 1 works longer than the others, which wait for it in the backward pass");
+  EXPECT_EQ(f->cost_ns, kJobSteps * 12'800'000);
+  given.evidence.ranks[1].measure.loading_pct = 25;
+  EXPECT_EQ(given.said("straggler-rank")->what,
+            "rank 1 loads data longer than the others, which wait for it in the backward pass");
+}
+
+TEST(StragglerRank, WithoutCollectivesEvenRanksAndOnesThatNobodyWaitsForAreSilent) {
+  EXPECT_FALSE(GivenHostJob({{4'000'000, 41'000'000}, {5'000'000, 40'000'000}}).said("straggler-rank"));
+  EXPECT_FALSE(GivenHostJob({{4'000'000, 20'000'000}, {17'000'000, 20'000'000}}).said("straggler-rank"));
+  GivenHostJob sharded({{4'000'000, 41'000'000}, {17'000'000, 28'000'000}});
+  for (RankDiagnosis& r : sharded.evidence.ranks) r.measure.with.seen[static_cast<size_t>(Framework::kFsdp2)] = true;
+  EXPECT_FALSE(sharded.said("straggler-rank"));
+}
+
 }  // namespace
 }  // namespace profgpu

@@ -11,6 +11,7 @@
 #include "analyse/rank/distance.h"
 #include "analyse/rank/first_use.h"
 #include "analyse/rank/frameworks.h"
+#include "analyse/rank/host_collectives.h"
 #include "analyse/rank/memory.h"
 #include "analyse/rank/places.h"
 #include "analyse/rank/recorder_advice.h"
@@ -308,7 +309,6 @@ void measure_device(const Measured& m, RankMeasure& out) {
   out.largest_idle_cause = m.largest_idle_cause();
   out.largest_idle_words = largest_idle_words(m);
   out.on_tensor_cores = shows_tensor_cores(m);
-  out.with = m.facts().get<Frameworks>();
   out.fused_optimizer = fused_optimizer(m);
 }
 
@@ -673,9 +673,21 @@ void add_blocked_thread(Finding& finding, const Measured& measured, IdleCause ca
 
 namespace {
 
+void measure_host(const Measured& m, RankMeasure& out) {
+  out.host_places = host_places(m);
+  say_where_operators_do_not(m, out);
+  out.mpi = MpiTime::compute(m.facts());
+  out.host_collectives = !m.facts().get<HostCollectives>().calls.empty();
+  out.exposed_communication_pct = m.phase_pct(Phase::kCommunication);
+  out.backward_ns = m.facts().get<Phases>().measured_wall_ns[static_cast<size_t>(Phase::kBackward)];
+}
+
+// Waits for collectives alone do not show whether data loading would be seen.
 bool recognizes_phases(const Measured& m) {
   const auto& ns = m.facts().get<Phases>().measured_wall_ns;
-  return std::any_of(ns.begin(), ns.begin() + static_cast<int>(Phase::kOther), [](int64_t of) { return of > 0; });
+  for (int p = 0; p < static_cast<int>(Phase::kOther); ++p)
+    if (static_cast<Phase>(p) != Phase::kCommunication && ns[static_cast<size_t>(p)] > 0) return true;
+  return false;
 }
 
 }  // namespace
@@ -700,8 +712,9 @@ RankMeasure rank_measure(const Measured& m) {
     out.snapshot.peak = peak_sentence(*snapshot, m.facts().get<Memory>().capacity_bytes),
     out.snapshot.peak_bytes = snapshot->peak.allocated_bytes, out.snapshot.peak_known = snapshot->history_recorded;
   out.snapshot.alone = m.trace().only_snapshots();
+  out.with = m.facts().get<Frameworks>();
   if (m.has_device()) measure_device(m, out);
-  else out.host_places = host_places(m), say_where_operators_do_not(m, out), out.mpi = MpiTime::compute(m.facts());
+  else measure_host(m, out);
   return out;
 }
 

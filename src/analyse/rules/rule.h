@@ -63,12 +63,15 @@ struct RankMeasure {
   SnapshotMeasure snapshot;
 
   std::optional<MpiTime> mpi;            ///< of a program without a device that calls MPI
+  bool host_collectives = false;         ///< without a device: calls of gloo were recorded
+  int64_t backward_ns = 0;               ///< without a device: in the backward pass
 
   bool has_device = false;               ///< the rest is about the busiest device
   std::string device_label, device_name; ///< "GPU 0"; empty: unknown name
   int64_t window_ns = 0;                 ///< its whole window
   int64_t waiting_ns = 0;                ///< idle or exposed in these steps: upper bound of all costs together
-  double utilization_pct = 0, exposed_communication_pct = 0;
+  double utilization_pct = 0;
+  double exposed_communication_pct = 0;  ///< without a device, that the host waits for collectives
   double known_utilization_pct = 0;      ///< without time for unrecorded work, and without requests
   double least_utilization_pct = 100;    ///< the lowest of all devices that the rank works on
   std::array<double, kIdleCauses> idle_pct{};

@@ -1,11 +1,14 @@
 #include <fmt/format.h>
 
+#include <span>
+
 #include "analyse/rank/names.h"
 #include "analyse/rank/places.h"
 #include "analyse/rank/recorder_advice.h"
 #include "analyse/rank/request_waits.h"
 #include "analyse/rules/host_work.h"
 #include "analyse/rules/measure.h"
+#include "analyse/rules/step_trend.h"
 #include "trace/health.h"
 
 namespace profgpu {
@@ -85,33 +88,83 @@ std::optional<double> step_time_variance_value(const Measured& m) {
   return percentile(durations, 95).value_or(0) / median;
 }
 
-std::vector<Place> places_in(const Measured& m, const Step& step) {
+// Per step.
+std::vector<Place> places_in(const Measured& m, std::span<const Step* const> steps) {
   constexpr size_t kAll = 1000;
   Places places(m.facts());
   const ThreadId thread = m.facts().get<Steps>().thread;
-  if (thread.valid()) places.add_host_time(thread, step.interval());
-  return places.most_expensive(kAll);
+  for (const Step* step : steps)
+    if (thread.valid()) places.add_host_time(thread, step->interval());
+  std::vector<Place> out = places.most_expensive(kAll);
+  for (Place& p : out) p.ns /= static_cast<int64_t>(steps.size());
+  return out;
+}
+
+// The place with most time beyond what it takes in other steps, with that time; its time is 0 if there is none.
+Place largest_increase(const Measured& m, std::span<const Step* const> usual, std::span<const Step* const> longer) {
+  const std::vector<Place> before = places_in(m, usual);
+  Place most;
+  most.ns = 0;
+  for (Place& p : places_in(m, longer)) {
+    const auto same = std::ranges::find_if(
+        before, [&](const Place& u) { return u.name == p.name && u.file == p.file && u.line == p.line; });
+    if (same != before.end()) p.ns -= same->ns;
+    if (p.ns > most.ns) most = std::move(p);
+  }
+  return most;
 }
 
 // What the host does in the longest step that it does not do in a typical one, if that is most of the difference.
-void add_difference(const Measured& m, const Step& longest, const Step& typical, Finding& f) {
-  const std::vector<Place> usual = places_in(m, typical);
-  int64_t most = 0;
-  Place place;
-  for (const Place& p : places_in(m, longest)) {
-    const auto same = std::ranges::find_if(
-        usual, [&](const Place& u) { return u.name == p.name && u.file == p.file && u.line == p.line; });
-    const int64_t more = p.ns - (same == usual.end() ? 0 : same->ns);
-    if (more > most) most = more, place = p, place.ns = more;
-  }
-  if (2 * most < duration_of(m, longest) - duration_of(m, typical)) return;
-  f.evidence.push_back(fmt::format("{} more than a typical step in {}", format_duration(static_cast<double>(most)),
+void add_difference(const Measured& m, const Step* longest, const Step* typical, Finding& f) {
+  const Place place = largest_increase(m, {&typical, 1}, {&longest, 1});
+  if (2 * place.ns < duration_of(m, *longest) - duration_of(m, *typical)) return;
+  f.evidence.push_back(fmt::format("{} more than a typical step in {}", format_duration(static_cast<double>(place.ns)),
                                    place_text(place)));
   if (saves_checkpoint(place)) f.fix.insert(f.fix.begin(), std::string(kSaveInBackground));
   f.where = {place};
 }
 
+// The place whose time grows most, if that is most of the growth.
+void add_growing_place(const Measured& m, std::span<const Step* const> steps, const StepTrend& trend, Finding& f) {
+  const size_t quarter = steps.size() / 4;
+  const Place place = largest_increase(m, steps.first(quarter), steps.last(quarter));
+  if (2 * place.ns < trend.last_ns - trend.first_ns) return;
+  for (Place& p : places_in(m, steps))
+    if (p.name == place.name && p.file == place.file && p.line == place.line)
+      p.ns *= static_cast<int64_t>(steps.size()), f.where = {std::move(p)};
+  f.evidence.push_back(fmt::format("{} more per step in the last quarter than in the first in {}",
+                                   format_duration(static_cast<double>(place.ns)), place_text(place)));
+}
+
+void describe_trend(const Measured& m, const StepTrend& trend, Finding& f) {
+  const std::vector<const Step*> steps = compared_steps(m);
+  const std::string from = format_duration(static_cast<double>(trend.first_ns)),
+                    to = format_duration(static_cast<double>(trend.last_ns));
+  f.what = fmt::format("steps get longer with their number, from {} to {}", from, to);
+  f.why = fmt::format("The first quarter of {} steps takes {} each, the last {} (medians); each step takes {} more than "
+                      "the one before.",
+                      steps.size(), from, to, format_duration(trend.slope_ns));
+  f.fix = {"something grows with each step and is gone through again: a list, a history, a cache or a log that is never "
+           "cut. Keep a running value, or bound it",
+           "tensors kept with their graph grow memory, too: store loss.item() or loss.detach(), not the loss"};
+  if (!trains(m.facts()))
+    f.fix.emplace_back("if each step generates a token, the KV cache grows with it by design: compare requests of equal "
+                       "length");
+  f.seen.step = steps.back()->index;
+  add_growing_place(m, steps, trend, f);
+  if (trend.last_ns < 2 * trend.first_ns) return;
+  f.severity = std::max(f.severity, Severity::kWarning);
+  f.verdict = fmt::format("Steps get longer with their number, from {} to {}: something that each step goes through "
+                          "grows.",
+                          from, to);
+  if (m.has_device()) return;
+  int64_t all_ns = 0;
+  for (const int64_t ns : measured_durations(m)) all_ns += ns;
+  set_cost(f, m.wall_ns(), std::max<int64_t>(0, all_ns - trend.first_ns * static_cast<int64_t>(steps.size())));
+}
+
 void describe_step_time_variance(const Measured& m, Finding& f) {
+  if (const auto trend = step_trend(measured_durations(m))) return describe_trend(m, *trend, f);
   f.what = "some steps take much longer than others";
   f.why = fmt::format("Slow steps (95th percentile) take {:.1f} times the median of {}.", *f.value,
                       format_duration(percentile(measured_durations(m), 50).value_or(0)));
@@ -120,10 +173,10 @@ void describe_step_time_variance(const Measured& m, Finding& f) {
            "batches"};
   std::vector<const Step*> steps = compared_steps(m);
   std::ranges::stable_sort(steps, {}, [&](const Step* s) { return duration_of(m, *s); });
-  const Step &longest = *steps.back(), &typical = *steps[(steps.size() - 1) / 2];
-  f.evidence.push_back(fmt::format("longest: {} with {}", shortened(longest.name),
-                                   format_duration(static_cast<double>(duration_of(m, longest)))));
-  f.seen.step = longest.index;
+  const Step *longest = steps.back(), *typical = steps[(steps.size() - 1) / 2];
+  f.evidence.push_back(fmt::format("longest: {} with {}", shortened(longest->name),
+                                   format_duration(static_cast<double>(duration_of(m, *longest)))));
+  f.seen.step = longest->index;
   add_difference(m, longest, typical, f);
 }
 
@@ -276,8 +329,11 @@ extern const Rule kStepTimeVariance = {
         "Steps of one training loop should take about the same time. Long ones point to something that happens now and "
         "then: checkpoints, evaluation, garbage collection, uneven batches, other jobs on the host.",
     .computation =
-        "Value: 95th percentile of the measured steps' durations over their median; needs eight steps. No cost: the "
-        "causes of long steps have rules of their own if the trace shows them.",
+        "Value: 95th percentile of the measured steps' durations over their median; needs eight steps. Steps that get "
+        "longer with their number (Kendall's tau at least 0.6, over sixteen or more steps, and the last quarter half as "
+        "long again as the first) are said to grow, by the median of the slopes between all pairs of steps. No cost: "
+        "the causes of long steps have rules of their own if the trace shows them. Without a device, of steps that "
+        "double: their time beyond that of the first quarter's median.",
     .advice = {
         "Python's garbage collector: gc.collect() and gc.freeze() after startup, gc.disable() in the loop",
         "batches of equal size: bucketing by length, packing, padding to few sizes (also avoids recompilation)",

@@ -90,6 +90,16 @@ const std::vector<LateCause> kLateCauses = {
       "find the code: NVTX ranges around the program's parts, or perf record on rank {rank} and on another"},
      {"divide the work by what it costs in every step, or hand it out as ranks get free",
       "give each rank its own cores: mpirun --bind-to core --report-bindings"}},
+    {"more_host_work",
+     "it works longer before collectives",
+     {"give every rank the same work: DistributedSampler(drop_last=True), batches of equal size, evaluation and logging "
+      "shared among ranks",
+      "if its work is the same, check CPU load, frequency governor and cgroup limits {on}, and that ranks do not share "
+      "cores: torchrun --numa-binding, OMP_NUM_THREADS",
+      "find the code: profgpu analyze on rank {rank} and on another alone, and compare their phases and operators"},
+     {"give every rank the same work in every step: length-bucketed or packed batches, the same number of tokens",
+      "give each rank its own cores: numactl, torchrun --numa-binding, OMP_NUM_THREADS",
+      "run logging, metrics and callbacks in the same steps on all ranks, or in a thread"}},
     {"slow_link",
      "slow transfers",
      {"check links {on}: nvidia-smi nvlink -s, nvidia-smi topo -m, PCIe width, ibstat, error counters",
@@ -224,7 +234,8 @@ void tell_apart(const Evidence& evidence, const std::vector<const Straggler*>& l
 
 // Not what its device does.
 bool is_of_host(std::string_view kind) {
-  return kind == "slow_input" || kind == "slow_host" || kind == "checkpoint" || kind == "memory_allocation";
+  return kind == "slow_input" || kind == "slow_host" || kind == "checkpoint" || kind == "memory_allocation" ||
+         kind == "more_host_work";
 }
 
 std::optional<Finding> rotating(const Rule& rule, const LateByTurns& late, double threshold) {
@@ -280,9 +291,78 @@ std::optional<Finding> slow_stage(const Rule& rule, const Evidence& evidence, co
   return f;
 }
 
+/// Of ranks under DDP whose collectives were not recorded: the one that works longest outside the backward pass, in
+/// which the others wait for it.
+struct UnevenHost {
+  const RankMeasure* late = nullptr;
+  int64_t outside_ns = 0, others_outside_ns = 0, backward_ns = 0, others_backward_ns = 0;   ///< per step
+  bool loads = false;   ///< most of what it works longer is data loading
+  [[nodiscard]] int64_t excess_ns() const {
+    return std::min(outside_ns - others_outside_ns, others_backward_ns - backward_ns);
+  }
+};
+
+int64_t per_step(const RankMeasure& m, int64_t ns) { return ns / std::max<int64_t>(m.steps, 1); }
+
+int64_t loading_ns(const RankMeasure& m) {
+  return static_cast<int64_t>(m.loading_pct.value_or(0) / 100 * static_cast<double>(per_step(m, m.wall_ns)));
+}
+
+std::optional<UnevenHost> find_uneven_host(const Evidence& evidence) {
+  const auto tells = [](const RankDiagnosis& r) {
+    const RankMeasure& m = r.measure;
+    const bool sharded = m.with.has(Framework::kFsdp) || m.with.has(Framework::kFsdp2);
+    if (m.has_device || m.mpi || m.host_collectives || !m.with.has(Framework::kDdp) || sharded) return false;
+    return m.annotated && m.steps >= 3 && m.backward_ns > 0;
+  };
+  if (evidence.ranks.size() < 2 || !std::ranges::all_of(evidence.ranks, tells)) return std::nullopt;
+  UnevenHost out;
+  const auto outside = [](const RankMeasure& m) { return per_step(m, m.wall_ns - m.backward_ns); };
+  for (const RankDiagnosis& r : evidence.ranks)
+    if (out.late == nullptr || outside(r.measure) > out.outside_ns)
+      out.late = &r.measure, out.outside_ns = outside(r.measure);
+  std::vector<int64_t> others_outside, others_backward, others_loading;
+  for (const RankDiagnosis& r : evidence.ranks) {
+    if (&r.measure == out.late) continue;
+    others_outside.push_back(outside(r.measure));
+    others_backward.push_back(per_step(r.measure, r.measure.backward_ns));
+    others_loading.push_back(loading_ns(r.measure));
+  }
+  out.backward_ns = per_step(*out.late, out.late->backward_ns);
+  out.others_outside_ns = upper_median(others_outside);
+  out.others_backward_ns = lower_median(others_backward);
+  out.loads = 2 * (loading_ns(*out.late) - upper_median(others_loading)) > out.outside_ns - out.others_outside_ns;
+  return only_if(out.excess_ns() > 0, out);
+}
+
+std::optional<Finding> uneven_host(const Rule& rule, const UnevenHost& u, double threshold) {
+  const double value = percent_of(u.excess_ns(), per_step(*u.late, u.late->wall_ns));
+  if (!rule.beyond(value, threshold)) return std::nullopt;
+  Finding f = rule.finding(value, threshold);
+  f.ranks = {u.late->rank};
+  f.names_ranks = true;
+  f.seen.rank = u.late->rank;
+  f.steps = u.late->steps;
+  f.what = fmt::format("rank {} {} longer than the others, which wait for it in the backward pass", u.late->rank,
+                       u.loads ? "loads data" : "works");
+  f.verdict = fmt::format("Rank {} is late and the others wait in the backward pass: at least {} of each step.",
+                          u.late->rank, format_percent(value, 0));
+  f.why = fmt::format("Outside the backward pass rank {} takes {} per step, the others {}; in it, where DDP's all-reduce "
+                      "ends on all ranks together, {}, the others {}.",
+                      u.late->rank, duration_of(u.outside_ns), duration_of(u.others_outside_ns),
+                      duration_of(u.backward_ns), duration_of(u.others_backward_ns));
+  f.evidence.emplace_back("collectives were not recorded: torch.profiler shows them, and how long each rank waits");
+  Straggler s;
+  s.kind = u.loads ? "slow_input" : "more_host_work", s.rank = u.late->rank;
+  f.fix = fixes_for(s, {});
+  set_cost(f, u.late->wall_ns, u.excess_ns() * u.late->steps);
+  return f;
+}
+
 std::optional<Finding> check_straggler_rank(const Rule& rule, const Evidence& evidence) {
   if (evidence.job == nullptr) return std::nullopt;
   const double threshold = evidence.thresholds.of(rule);
+  if (const auto uneven = find_uneven_host(evidence)) return uneven_host(rule, *uneven, threshold);
   if (const auto& late = evidence.job->late_by_turns) return rotating(rule, *late, threshold);
   if (const auto& stage = evidence.job->uneven_stage) return slow_stage(rule, evidence, *stage, threshold);
   const std::vector<Straggler>& all = evidence.job->stragglers;
@@ -351,6 +431,8 @@ extern const Rule kStragglerRank = {
     .computation =
         "Value: time that the other ranks (their median) wait for the latest one in matched collectives while no "
         "compute runs, as a share of the mean step; for a slow link, exposed transfer beyond that of similar groups. "
+        "Without a device, of ranks under DDP whose collectives were not recorded: what the rank with the most time "
+        "outside the backward pass spends there beyond the others' median, at most what it is in that pass shorter. "
         "If the late rank changes from step to step: what the median rank waits, from 10 %. Cost: replay of the job "
         "with the late ranks like the others, with transfers as in similar groups, or with all ranks even. Of a "
         "pipeline's stage that computes over a tenth longer than the others: the difference, as a share of the mean "

@@ -212,7 +212,7 @@ void set_python(Variables& variables, const RecordingRequest& request, const Rec
   else notes.emplace_back(std::string("steps and phases of Python programs are not marked") +
                           (request.memory ? ", and their memory is not recorded" : "") +
                           (request.torch_steps > 0 ? ", and their operators are not traced" : "") +
-                          ": no folder python-hook beside profgpu");
+                          ": the folder " + parts.python_hook_at + " is not there");
   set(variables, "PROFGPU_PYTHON_STACKS_NS", std::to_string(request.python_stacks_ns));
   // Empty in a run without --torch-steps within one with it.
   if (request.torch_steps > 0 || !variable_in(variables, "PROFGPU_TORCH_STEPS").empty())
@@ -237,6 +237,7 @@ Result<RecordingParts> find_recording_parts(const std::string& program) {
                                        folder + "share/profgpu/python-hook/sitecustomize.py",
                                        folder + "../../src/record/inject/python/sitecustomize.py"});
   parts.python_hook = folder_of(hook);
+  parts.python_hook_at = (std::filesystem::path(folder) / "../share/profgpu/python-hook").lexically_normal();
   return parts;
 }
 

@@ -45,6 +45,7 @@ struct RecordingParts {
   std::string library;      ///< libprofgpu-inject.so
   std::string preload;      ///< libprofgpu-preload.so: the same, standing in for functions of MPI, cuBLAS and cuDNN
   std::string python_hook;  ///< folder with the hook's sitecustomize.py; empty: not found
+  std::string python_hook_at = {};   ///< where an installation has it
 };
 /// Beside the program, as it is built and as it is installed. `program`: path of our own executable.
 Result<RecordingParts> find_recording_parts(const std::string& program);

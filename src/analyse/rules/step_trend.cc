@@ -1,0 +1,52 @@
+#include "analyse/rules/step_trend.h"
+
+#include <algorithm>
+
+#include "base/statistics.h"
+
+namespace profgpu {
+namespace {
+
+constexpr size_t kMinTrendSteps = 16;
+constexpr size_t kMaxCompared = 512;   // of longer runs, steps at equal distances: all pairs are compared
+constexpr double kMinTau = 0.6;     // of 16 steps without a trend, fewer than one run in a thousand has that
+constexpr double kMinGrowth = 1.5;
+
+struct Sampled {
+  std::vector<int64_t> durations_ns;
+  double stride = 1;   // steps between two of them
+};
+
+Sampled sample_of(const std::vector<int64_t>& all) {
+  Sampled out;
+  const size_t count = std::min(all.size(), kMaxCompared);
+  out.stride = static_cast<double>(all.size()) / static_cast<double>(count);
+  for (size_t i = 0; i < count; ++i)
+    out.durations_ns.push_back(all[static_cast<size_t>(static_cast<double>(i) * out.stride)]);
+  return out;
+}
+
+}  // namespace
+
+std::optional<StepTrend> step_trend(const std::vector<int64_t>& durations_ns) {
+  if (durations_ns.size() < kMinTrendSteps) return std::nullopt;
+  const auto quarter = static_cast<ptrdiff_t>(durations_ns.size() / 4);
+  StepTrend out;
+  out.first_ns = lower_median(std::vector(durations_ns.begin(), durations_ns.begin() + quarter));
+  out.last_ns = lower_median(std::vector(durations_ns.end() - quarter, durations_ns.end()));
+  if (static_cast<double>(out.last_ns) < kMinGrowth * static_cast<double>(out.first_ns)) return std::nullopt;
+  const Sampled steps = sample_of(durations_ns);
+  int64_t concordant = 0;
+  std::vector<double> slopes;
+  for (size_t j = 1; j < steps.durations_ns.size(); ++j)
+    for (size_t i = 0; i < j; ++i) {
+      const int64_t more = steps.durations_ns[j] - steps.durations_ns[i];
+      concordant += more > 0 ? 1 : more < 0 ? -1 : 0;
+      slopes.push_back(static_cast<double>(more) / (static_cast<double>(j - i) * steps.stride));
+    }
+  if (static_cast<double>(concordant) < kMinTau * static_cast<double>(slopes.size())) return std::nullopt;
+  out.slope_ns = median_of(slopes);
+  return out;
+}
+
+}  // namespace profgpu
