@@ -89,6 +89,22 @@ def test_a_healthy_log_has_no_finding(profgpu, tmp_path):
     assert report['verdict'].startswith('A step takes 500')
 
 
+def test_interleaved_stages_wait_less(profgpu, tmp_path):
+    sizes = dict(data_parallel_size=4, pipeline_model_parallel_size=8, micro_batch_size=1, world_size=32)
+
+    def bubble(**more):
+        arguments = ''.join(f'  {name} ......... {value}\n' for name, value in (sizes | more).items())
+        text = f'------------ arguments ------------\n{arguments}-------- end of arguments ---------\n'
+        report = analyzed(profgpu, written(tmp_path, text + log_writer.megatron([500.0] * 20)))
+        return next((f for f in report['findings'] if f['rule'] == 'pipeline-bubble'), None)
+
+    assert bubble(virtual_pipeline_model_parallel_size='None')['value'] == pytest.approx(100 * 7 / (16 + 7))
+    assert bubble(virtual_pipeline_model_parallel_size=4) is None
+    few = bubble(virtual_pipeline_model_parallel_size=2, pipeline_model_parallel_size=16, world_size=64)
+    assert few['value'] == pytest.approx(100 * 15 / (2 * 16 + 15))
+    assert not any('virtual' in fix for fix in few['fix'])
+
+
 def test_deepspeed_says_what_to_set(profgpu, tmp_path):
     config = log_writer.configuration(stage=2, overlap_comm='false', reduce_bucket_size=5000000)
     report = analyzed(profgpu, written(tmp_path, log_writer.deepspeed(20, bwd=160.0, reduce=100.0, config=config)))

@@ -174,10 +174,12 @@ void MemoryPhases::begin(uint32_t row, MemoryPhase phase) {
                        std::prev(runs_.end(), 2)->phase == MemoryPhase::kBackward;
   if (resumes) {
     runs_.pop_back();
+    optimizers_.pop_back();
     updated_ = true;
     return;
   }
   if (phase == MemoryPhase::kBackward) backward_.push_back(row);
+  if (phase == MemoryPhase::kOptimizer) optimizers_.push_back(row);
   if (phase != MemoryPhase::kOptimizer && (now == MemoryPhase::kOptimizer || updated_)) step_ends_.push_back(row);
   updated_ = false;
   runs_.push_back({row, row, phase});
@@ -195,10 +197,8 @@ MemoryPhase MemoryPhases::at(uint32_t row) const {
 }
 
 std::optional<uint32_t> MemoryPhases::next_optimizer(uint32_t row) const {
-  const auto found = std::find_if(
-      std::upper_bound(runs_.begin(), runs_.end(), row, [](uint32_t r, const Run& run) { return r < run.first; }),
-      runs_.end(), [](const Run& run) { return run.phase == MemoryPhase::kOptimizer; });
-  return found == runs_.end() ? std::nullopt : std::optional(found->first);
+  const auto found = std::ranges::upper_bound(optimizers_, row);
+  return found == optimizers_.end() ? std::nullopt : std::optional(*found);
 }
 
 bool MemoryPhases::is_after_last_of_backward(uint32_t row) const {

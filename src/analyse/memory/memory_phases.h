@@ -50,7 +50,7 @@ class MemoryPhases {
   void begin(uint32_t row, MemoryPhase phase);
   [[nodiscard]] std::vector<Run>::const_iterator run_of(uint32_t row) const;  ///< end(): before the first
   std::vector<Run> runs_;
-  std::vector<uint32_t> backward_, step_ends_;  ///< rows
+  std::vector<uint32_t> backward_, optimizers_, step_ends_;  ///< rows
   bool optimizing_ = false;                     ///< the last phase is an optimizer's, or has one in it
   bool updated_ = false;                        ///< an optimizer stepped in the backward pass that is the last run
 };

@@ -12,15 +12,17 @@ namespace {
 
 struct Schedule {
   double stages = 0, micro_batches = 0;
-  [[nodiscard]] double bubble() const { return (stages - 1) / (micro_batches + stages - 1); }
+  double chunks = 1;   // of the model on each stage: above 1 they are interleaved
+  [[nodiscard]] double bubble() const { return (stages - 1) / (chunks * micro_batches + stages - 1); }
 };
 
 std::vector<std::string> schedule_fixes(const Schedule& s) {
   return {
       fmt::format("{:.0f} micro-batches or more per step (a larger global batch, or a smaller micro-batch): the bubble falls below 20 %",
-                  std::ceil(4 * (s.stages - 1))),
-      "interleaved stages (--num-layers-per-virtual-pipeline-stage), or fewer stages and more tensor or data "
-      "parallelism"};
+                  std::ceil(4 * (s.stages - 1) / s.chunks)),
+      s.chunks > 1 ? "fewer stages and more tensor or data parallelism"
+                   : "interleaved stages (--num-layers-per-virtual-pipeline-stage), or fewer stages and more tensor or "
+                     "data parallelism"};
 }
 
 std::optional<Schedule> schedule_of(const LogReport& log) {
@@ -34,7 +36,8 @@ std::optional<Schedule> schedule_of(const LogReport& log) {
     if (!r.steps.empty() && r.steps.back().figures.samples) batch = r.steps.back().figures.samples;
   if (!stages || *stages < 2 || !micro || !data || !batch || *micro <= 0 || *data <= 0) return std::nullopt;
   const double of_rank = static_cast<double>(*batch) / static_cast<double>(*micro) / static_cast<double>(*data);
-  return of_rank >= 1 ? std::optional(Schedule{static_cast<double>(*stages), of_rank}) : std::nullopt;
+  const auto chunks = static_cast<double>(std::max<int64_t>(log.setting("virtual_pipeline").value_or(1), 1));
+  return of_rank >= 1 ? std::optional(Schedule{static_cast<double>(*stages), of_rank, chunks}) : std::nullopt;
 }
 
 std::optional<double> logged_bubble_pct(const LogReport& log) {
@@ -46,9 +49,11 @@ void describe_logged_bubble(const LogReport& log, Finding& f) {
   const Schedule s = *schedule_of(log);
   f.what = fmt::format("{:.0f} pipeline stages have {:.0f} micro-batch{} per step: each stage idles for {} of the forward and backward passes",
                        s.stages, s.micro_batches, s.micro_batches == 1 ? "" : "es", format_percent(*f.value));
-  f.why =
-      "A stage waits until the first micro-batch has come down to it, and again at the step's end: (p − 1) / (m + p − 1) "
-      "of the passes, for p stages and m micro-batches.";
+  f.why = fmt::format(
+      "A stage waits until the first micro-batch has come down to it, and again at the step's end: {} of the passes, for p "
+      "stages and m micro-batches{}.",
+      s.chunks > 1 ? "(p − 1) / (v m + p − 1)" : "(p − 1) / (m + p − 1)",
+      s.chunks > 1 ? fmt::format(", with v = {:.0f} interleaved parts of the model on each stage", s.chunks) : "");
   f.fix = schedule_fixes(s);
   const double waits_ns = stage_waits_ns(log), step_ns = static_cast<double>(log.throughput.mean_ns.value_or(0));
   if (waits_ns <= 0 || step_ns <= 0) return;
@@ -75,7 +80,7 @@ std::vector<std::string> bubble_fixes(const Pipeline& p, const std::optional<Une
   std::vector<std::string> fixes;
   if (uneven) fixes.push_back(fmt::format("stage {} computes longest: see straggler-rank", uneven->stage));
   if (p.stages && p.micro_batches && p.avoidable_ns_per_step > 0)
-    for (std::string& fix : schedule_fixes({static_cast<double>(*p.stages), *p.micro_batches}))
+    for (std::string& fix : schedule_fixes({static_cast<double>(*p.stages), *p.micro_batches, 1}))
       fixes.push_back(std::move(fix));
   return fixes;
 }

@@ -541,6 +541,7 @@ TEST(JobSetup, ArgumentsAndConfigurations) {
 using world size: 64, data-parallel-size: 2, tensor-model-parallel size: 4, pipeline-model-parallel size: 8
 ------------------------ arguments ------------------------
   micro_batch_size ................................ 4
+  virtual_pipeline_model_parallel_size ............ 2
   deepspeed_activation_checkpointing  True
   secret_token .................................... abcdef
   seq_length ...................................... 2048
@@ -557,6 +558,7 @@ using world size: 64, data-parallel-size: 2, tensor-model-parallel size: 4, pipe
   EXPECT_EQ(log.settings.at("data_parallel"), "2");
   EXPECT_EQ(log.settings.at("tensor_parallel"), "4");
   EXPECT_EQ(log.settings.at("pipeline_parallel"), "8");
+  EXPECT_EQ(log.settings.at("virtual_pipeline"), "2");
   EXPECT_EQ(log.settings.at("micro_batch_size"), "4");
   EXPECT_EQ(log.settings.at("sequence_length"), "2048");
   EXPECT_EQ(log.settings.at("zero_stage"), "3");

@@ -24,6 +24,7 @@ constexpr std::array kSettings = {
     SettingName{"tensor_model_parallel_size", "tensor_parallel"},
     SettingName{"model_parallel_size", "tensor_parallel"},
     SettingName{"pipeline_model_parallel_size", "pipeline_parallel"},
+    SettingName{"virtual_pipeline_model_parallel_size", "virtual_pipeline"},
     SettingName{"data_parallel_size", "data_parallel"},
     SettingName{"context_parallel_size", "context_parallel"},
     SettingName{"expert_model_parallel_size", "expert_parallel"},
