@@ -161,7 +161,7 @@ function lowerBound(ids: Uint32Array, start: Numbers, time: number): number {
 }
 
 function matchingNames(model: Model, { text, exact }: Query): Uint8Array {
-  const wanted = text.toLowerCase();
+  const wanted = text.trim().toLowerCase();
   return Uint8Array.from(model.data.strings, (name) => {
     if (exact) return name === text ? 1 : 0;
     return name.toLowerCase().includes(wanted) || model.short_names.get(name)?.toLowerCase().includes(wanted) ? 1 : 0;

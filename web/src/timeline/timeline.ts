@@ -143,6 +143,7 @@ export class Timeline {
   show(start: number, end: number, target: Target = {}, asked?: Asked): void {
     this.viewport_.set(start, end);
     this.selection_.clear();
+    this.toolbar_.showGap('');
     this.panel_.asked = asked;
     const place = target.event === undefined ? undefined : this.model_.place(target.event);
     if (place) this.select(place, false);
@@ -189,8 +190,8 @@ export class Timeline {
     }, asked);
     const text = place.get('q');
     const name = place.get('name');
-    if (text) this.search(text);
-    else if (name) this.searchFor({ text: name, exact: true });
+    if (name) this.searchFor({ text: name, exact: true });
+    else this.search(text ?? '');
     for (const at of (place.get('pin') ?? '').split('_')) {
       const track = at === '' ? undefined : this.model_.tracks[Number(at)];
       if (track && !this.layout_.pinned.some((view) => view.model === track)) this.layout_.pin(track);

@@ -19,8 +19,10 @@ function gainBars({ analysis }: Context): HTMLElement | null {
   if (saving === null || saving.step_ns <= 0) return null;
   const [now, then] = [duration(saving.step_ns), duration(saving.without_ns)];
   const rest = (100 * saving.without_ns) / saving.step_ns;
-  const fixed = element('span', { class: 'kept' }, `about ${then}`);
-  const saved = element('span', { class: 'saved' }, `−${percent(100 - rest, 0)}`);
+  // What does not fit the short bar stands beside it.
+  const fits = rest > 25;
+  const fixed = element('span', { class: 'kept' }, fits ? `about ${then}` : '');
+  const saved = element('span', { class: 'saved' }, `${fits ? '' : `about ${then}  `}−${percent(100 - rest, 0)}`);
   fixed.style.width = `${rest}%`;
   saved.style.width = `${100 - rest}%`;
   return element('div', { class: 'gain', role: 'img', 'aria-label': `From ${now} to about ${then}` },

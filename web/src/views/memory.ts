@@ -26,7 +26,7 @@ function summary(context: Context): HTMLElement {
     ['Peak allocated', bytes(memory?.peak_allocated_bytes)], ['Peak reserved', bytes(memory?.peak_reserved_bytes) + used],
     ['Capacity', bytes(memory?.capacity_bytes)], ['Peak at', at === undefined ? kUnknown : duration(at)],
     ['Growth per step', bytes(growth)], ['Fragmentation', percent(memory?.fragmentation_pct)],
-    ['cudaMalloc, cudaFree', count(memory?.allocator_calls)],
+    ['Calls of the driver’s allocator', count(memory?.allocator_calls)],
   ];
   return factList(pairs, 'wide');
 }

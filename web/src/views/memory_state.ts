@@ -90,8 +90,9 @@ export class MemoryState {
     const reserved = this.history_.reserved[moment];
     const held = this.history_.allocated[moment];
     const blocks = this.placed_.reduce((sum, segment) => sum + segment.blocks.length, 0);
-    this.said_.textContent = this.history_.segments.count === 0 ? `After event ${count(this.history_.eventNumber(moment))}: ${bytes(held)} held; the file has no segments.`
-      : `After event ${count(this.history_.eventNumber(moment))}: ${counted(this.placed_.length, 'segment')}, ${bytes(reserved)} reserved; ${counted(blocks, 'block')}, ${bytes(held)} held; ` +
+    const when = moment > 0 ? `After event ${count(this.history_.eventNumber(moment))}` : 'Before the first event';
+    this.said_.textContent = this.history_.segments.count === 0 ? `${when}: ${bytes(held)} held; the file has no segments.`
+      : `${when}: ${counted(this.placed_.length, 'segment')}, ${bytes(reserved)} reserved; ${counted(blocks, 'block')}, ${bytes(held)} held; ` +
         `free or rounding ${bytes(Math.max(0, reserved - held))}${reserved > 0 ? ` (${percent((100 * Math.max(0, reserved - held)) / reserved)})` : ''}`;
     this.slider_.setAttribute('aria-valuetext', `event ${count(this.history_.eventNumber(moment))}`);
     this.events();

@@ -15,6 +15,8 @@ interface RankRow {
   use: Use | undefined;
   step_ns: number | null;
   wait_ns: number | null;
+  /** Whether more ranks, whose traces are not here, may have come later. */
+  waits_at_least: boolean;
   late: { excess_ns_per_step: number; excess_pct: number; kind: string } | undefined;
   clock: { offset_ns: number; error_ns: number | null; method: string } | undefined;
 }
@@ -32,6 +34,7 @@ function rowsOf(context: Context): RankRow[] {
       // Without the step that hangs.
       step_ns: (hangs ? analysis.cluster?.step_mean_ns_by_rank?.[String(rank.rank)] : undefined) ?? rank.average_step?.elapsed_ns ?? null,
       wait_ns: waits.length > 0 ? waits.reduce((a, b) => a + b, 0) : null,
+      waits_at_least: rank.collectives.some((c) => c.wait_is_lower_bound && c.wait_ns !== null),
       late: analysis.cluster?.stragglers?.find((s) => s.rank === rank.rank),
       clock: analysis.cluster?.clocks?.find((c) => c.rank === rank.rank),
     };
@@ -42,12 +45,13 @@ const kParts: [string, string][] = [
   ['compute', 'compute'], ['communication alone', 'communication'], ['waiting for other ranks', 'wait'], ['copies alone', 'memcpy'], ['idle', 'idle'],
 ];
 
-// The device's span as one bar; waiting is the part of communication that is spent for others.
+// The device's span as one bar. How much of the exposed communication is waiting is known where no compute hides any.
 function split(row: RankRow, longest: number): HTMLElement {
   const bar = element('span', { class: 'cellstack' });
   const { use } = row;
   if (!use) return bar;
-  const wait = Math.min(row.wait_ns ?? 0, use.exposed_communication_ns);
+  const hidden = use.communication_ns - use.exposed_communication_ns > 0;
+  const wait = hidden ? 0 : Math.min(row.wait_ns ?? 0, use.exposed_communication_ns);
   const times = [use.compute_ns, use.exposed_communication_ns - wait, wait, use.exposed_memory_ns, use.window_ns - use.busy_ns];
   for (const [i, [name, category]] of kParts.entries()) {
     const ns = times[i]!;
@@ -71,7 +75,8 @@ function rankColumns(context: Context, longest: number): Column<RankRow>[] {
     { key: 'split', title: 'Time of the GPU', wide: true, cell: (r) => split(r, longest) },
     time('compute', 'Compute', (r) => r.use?.compute_ns), time('communication', 'Communication', (r) => r.use?.communication_ns),
     time('exposed', 'Exposed', (r) => r.use?.exposed_communication_ns, 'Communication that no compute hides'),
-    time('wait', 'Waits', (r) => r.wait_ns, 'In collectives, for ranks that came later'),
+    { key: 'wait', title: 'Waits', help: 'In collectives, for ranks that came later; ≥ if not all of a group are in the input', numeric: true,
+      cell: (r) => `${r.waits_at_least ? '≥ ' : ''}${duration(r.wait_ns)}`, order: (r) => r.wait_ns },
     { key: 'late', title: 'Late by', cell: (r) => element('b', {}, late(r)), order: (r) => r.late?.excess_ns_per_step },
     { key: 'kind', title: 'Why', cell: (r) => (r.late ? words(r.late.kind) : ''), order: (r) => r.late?.kind },
     { key: 'clock', title: 'Clock', help: 'How far this rank’s clock is ahead, as estimated', numeric: true, cell: (r) => element('span', { title: r.clock && words(r.clock.method) }, clock(r)), order: (r) => (r.clock ? -r.clock.offset_ns : undefined) },

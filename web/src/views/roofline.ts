@@ -96,7 +96,7 @@ class Rows {
     this.names_ = new Map(context_.rank.kernels.map((kernel) => [kernel.name, kernel.short_name || kernel.name]));
     const name = (row: RooflineRow) => this.name(row);
     this.plot_ = new RooflinePlot(context_.rank.limits, name, (row) => this.open(row));
-    const whole = roofline_.ops.reduce((sum, row) => sum + row.total_ns, 0);
+    const whole = () => this.rows_.reduce((sum, row) => sum + row.total_ns, 0);
     this.table_ = new DataTable<RooflineRow>({
       label: 'Operators or kernels and their limits', sorted: 'total', most_rows: 14, columns: rooflineColumns(whole, name), picked: (row) => this.pick(row),
     });

@@ -36,14 +36,15 @@ export function stretchOf({ data, rank }: Context, { name, shapes }: RooflineRow
   return found && withMargin(found, data.span_ns, 2);
 }
 
-export function rooflineColumns(whole_ns: number, name: (row: RooflineRow) => string): Column<RooflineRow>[] {
+/** `whole_ns`: of all rows that are shown. */
+export function rooflineColumns(whole_ns: () => number, name: (row: RooflineRow) => string): Column<RooflineRow>[] {
   return [
     { key: 'name', title: 'Name', wide: true, cell: (row) => element('span', {}, swatch(categoryOfBound(row)), shown(name(row))), order: name },
     { key: 'bound', title: 'Bound', roomy: true, cell: (row) => (row.recomputed ? 'recomputed' : row.bound), order: boundOf },
     { key: 'precision', title: 'Precision', spare: true, cell: (row) => (row.precision ?? '').toUpperCase(), order: (row) => row.precision },
     { key: 'count', title: 'Calls', numeric: true, roomy: true, cell: (row) => count(row.count), order: (row) => row.count },
     timeColumn('total', 'Total', (row) => row.total_ns, 'Device time of all calls in the measured steps'),
-    { key: 'share', title: 'Of all', spare: true, numeric: true, cell: (row) => percent((100 * row.total_ns) / (whole_ns || 1)), order: (row) => row.total_ns },
+    { key: 'share', title: 'Of all', spare: true, numeric: true, cell: (row) => percent((100 * row.total_ns) / (whole_ns() || 1)), order: (row) => row.total_ns },
     timeColumn('beyond', 'Over limit', (row) => beyond(row), 'What its time is above the shortest that the device could take'),
     { key: 'limit', title: 'Of limit', help: 'The shortest time that the device could take, as a share of the time', numeric: true, cell: (row) => percent(row.limit_pct), order: (row) => row.limit_pct },
     { key: 'tflops', title: 'TFLOP/s', numeric: true, cell: (row) => number(row.tflops), order: (row) => row.tflops },

@@ -170,7 +170,7 @@ function sorted<Row>(rows: Row[], order: NonNullable<Column<Row>['order']>, desc
   const keyed = rows.map((row, place) => ({ row, place, key: order(row) ?? null }));
   keyed.sort((a, b) => {
     if (a.key === null || b.key === null) return Number(a.key === null) - Number(b.key === null) || a.place - b.place;
-    if (typeof a.key === 'string') return sign * a.key.localeCompare(String(b.key), 'en') || a.place - b.place;
+    if (typeof a.key === 'string') return sign * a.key.localeCompare(String(b.key), 'en', { numeric: true }) || a.place - b.place;
     return sign * (a.key - Number(b.key)) || a.place - b.place;
   });
   return keyed.map((entry) => entry.row);
