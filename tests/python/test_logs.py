@@ -531,6 +531,15 @@ def test_a_communicator_that_is_never_set_up(profgpu, tmp_path):
         assert analyzed(profgpu, written(tmp_path, text))['findings'] == []
 
 
+def test_ranks_that_ncclras_finds_behind(profgpu, tmp_path):
+    text = ('NCCL version 2.24.3 compiled with CUDA 12.8\n\nWarnings\n========\n\n#0-0 (27a079b828ff1a75) MISMATCH\n'
+            '  Communicator ranks have different collective operation counts\n  31 ranks have launched up to operation 6650\n'
+            '  1 rank has launched up to operation 6649\n  Rank 13 -- GPU 5 managed by process 3487984 on node 172.16.64.213\n')
+    finding, = analyzed(profgpu, written(tmp_path, text))['findings']
+    assert finding['evidence'] == ['line 10: 1 rank has launched up to operation 6649: '
+                                   'Rank 13 -- GPU 5 managed by process 3487984 on node 172.16.64.213']
+
+
 @pytest.mark.parametrize('line, what, fix', [
     ('[12.5] NVRM: Xid (PCI:0000:10:00): 79, pid=1, GPU has fallen off the bus.', 'Xid 79', 'power cycle'),
     ('RuntimeError: CUDA error: uncorrectable ECC error encountered', 'uncorrectable error', 'drain the node'),

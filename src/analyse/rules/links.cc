@@ -95,7 +95,7 @@ constexpr std::string_view kSetupIncomplete = "setup_incomplete";
 
 bool is_warning(const NcclRemark& r) {
   return r.kind == "warning" || r.kind == "network_error" || r.kind == "registration_failed" ||
-         r.kind == "shared_memory_full" || r.kind == kSetupIncomplete;
+         r.kind == "shared_memory_full" || r.kind == kSetupIncomplete || r.kind == "different_counts";
 }
 
 std::optional<double> warning_count(const LogReport& log) {
@@ -171,8 +171,10 @@ extern const Rule kNcclWarnings = {
     .meaning =
         "NCCL prints few warnings, and each has a reason: a link that flaps, memory that cannot be registered, a full "
         "/dev/shm, a setting that it does not know.",
-    .computation = "Value: lines with NCCL WARN, or that say that the network or registration failed, and communicators that several "
-        "ranks begin to set up and none completes. No cost.",
+    .computation =
+        "Value: lines with NCCL WARN, or that say that the network or registration failed, communicators that several "
+        "ranks begin to set up and none completes, and of ncclras, ranks that have launched more or fewer operations "
+        "than the others. No cost.",
     .advice = {"follow the first warning", "containers: --ipc=host or --shm-size, ulimit -l unlimited"},
     .log = {.value = warning_count, .describe = describe_warnings},
 };

@@ -129,7 +129,7 @@ class NcclDebug : public LogReading {
  public:
   bool read(const LogLine& line, LogBuilder& rows) override {
     read_setup(line);
-    return read_nccl_debug(line, rows);
+    return read_counts(line, rows) || read_nccl_debug(line, rows);
   }
   // Of a communicator that no rank has set up, who did not begin.
   void end(LogBuilder& rows) override {
@@ -148,6 +148,16 @@ class NcclDebug : public LogReading {
     bool completed = false;  // on one rank, at least
   };
 
+  // Of ncclras: "1 rank has launched up to operation 6649", and below it "Rank 13 -- GPU 5 managed by process 3 on …".
+  bool read_counts(const LogLine& line, LogBuilder& rows) {
+    const std::string_view said = without_blanks(line.text);
+    if (has(said, " launched up to operation ")) return counted_ = said, true;
+    if (counted_.empty() || !said.starts_with("Rank ") || !has(said, " managed by process ")) return false;
+    ++rows.log().nccl.lines;
+    rows.found(kDebugName);
+    remark_nccl("different_counts", fmt::format("{}: {}", counted_, said), line, rows.log().nccl);
+    return true;
+  }
   void read_setup(const LogLine& line) {
     const bool begins = has(line.text, "- Init START");
     if (!begins && !has(line.text, "- Init COMPLETE")) return;
@@ -174,13 +184,15 @@ class NcclDebug : public LogReading {
   }
 
   std::map<std::string, Setup> setups_;
+  std::string counted_;  // how far the ranks below have come
 };
 
 }  // namespace
 
 extern const LogFamily kNcclDebug = {kDebugName,
                                      "NCCL_DEBUG=INFO: version, network, transports, fallbacks, warnings",
-                                     {"NCCL INFO", "NCCL WARN", "NCCL version"},
+                                     {"NCCL INFO", "NCCL WARN", "NCCL version", " launched up to operation ",
+                                      " managed by process "},
                                      [] { return std::unique_ptr<LogReading>(new NcclDebug); }};
 
 }  // namespace profgpu
