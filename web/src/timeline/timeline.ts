@@ -192,6 +192,7 @@ export class Timeline {
     const name = place.get('name');
     if (name) this.searchFor({ text: name, exact: true });
     else this.search(text ?? '');
+    for (const view of [...this.layout_.pinned]) this.layout_.pin(view.model);   // lets it go
     for (const at of (place.get('pin') ?? '').split('_')) {
       const track = at === '' ? undefined : this.model_.tracks[Number(at)];
       if (track && !this.layout_.pinned.some((view) => view.model === track)) this.layout_.pin(track);
