@@ -156,6 +156,14 @@ def test_saves_between_steps_cost_their_share_of_the_whole(profgpu, tmp_path):
     assert stall['cost_pct'] == pytest.approx(stall['value'], abs=.5) and 70 < stall['value'] < 80
 
 
+def test_samples_beside_a_log_leave_it_its_verdict(profgpu, tmp_path):
+    written(tmp_path, ''.join(f'2024-05-01 12:{i // 60:02}:{i % 60:02},000 - train - INFO - iter {i}: loss 2.3170, time 1000.00ms\n' for i in range(1, 101)))
+    (tmp_path / 'smi.csv').write_text('timestamp, index, utilization.gpu [%]\n' + ''.join(
+        f'2024/05/01 12:{i // 60:02}:{i % 60:02}.000, 0, 95 %\n' for i in range(1, 101)))
+    verdict = analyzed(profgpu, tmp_path)['verdict']
+    assert verdict.startswith('A step takes 1.00 s') and verdict.endswith('GPU 0 is busy 95 % of the time.')
+
+
 def test_a_line_may_time_one_of_many_steps(profgpu, tmp_path):
     """3,000 steps of 0.4 s, of which each hundredth is printed: nothing lies between the lines but steps."""
     text = ''

@@ -49,6 +49,7 @@ struct RankMeasure {
   int rank = 0;
   int64_t wall_ns = 0, steps = 0;        ///< of the measured steps
   bool annotated = false;                ///< steps come from the program's ranges
+  bool of_log = false;                   ///< there is nothing of it but a log
   std::string mostly;                    ///< "most GPU time goes into the backward pass (52 %)"; of the host without
   /// Of the time, the device waits for data; without one, the host loads it. None: no phase was recognized.
   std::optional<double> loading_pct = {};

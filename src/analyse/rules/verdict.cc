@@ -48,9 +48,8 @@ std::string gain(const std::optional<StepSaving>& saving, const RankMeasure& m) 
                      faster < 1.095 ? 2 : 1);
 }
 
-// Empty: no device was used.
-std::string verdict_of_samples(const std::vector<DeviceTelemetry>& telemetry,
-                               const std::vector<RuleFinding>& findings) {
+// "GPU 0 is busy 95 % of the time", of the least busy one that was used; empty: none was.
+std::string busy_by_samples(const std::vector<DeviceTelemetry>& telemetry) {
   // Of samples of the chip's counters alone, what they say of it.
   const auto busy = [](const DeviceTelemetry& d) {
     for (const Metric metric : {Metric::kUtilization, Metric::kGraphicsActive, Metric::kSmActive})
@@ -62,7 +61,14 @@ std::string verdict_of_samples(const std::vector<DeviceTelemetry>& telemetry,
     if ((d.used() || busy(d).value_or(0) > 0) && busy(d) && (!least || *busy(d) < *busy(*least))) least = &d;
   if (!least) return {};
   const std::string who = telemetry.size() > 1 ? least->label() + ", the least busy," : least->label();
-  const std::string is_busy = fmt::format("{} is busy {} of the time", who, format_percent(*busy(*least), 0));
+  return fmt::format("{} is busy {} of the time", who, format_percent(*busy(*least), 0));
+}
+
+// Empty: no device was used.
+std::string verdict_of_samples(const std::vector<DeviceTelemetry>& telemetry,
+                               const std::vector<RuleFinding>& findings) {
+  const std::string is_busy = busy_by_samples(telemetry);
+  if (is_busy.empty()) return {};
   const RuleFinding* other = first_where(findings, [](const RuleFinding& f) { return !f.rule->symptom; });
   if (other != nullptr) return fmt::format("{}; {}.", is_busy, other->finding.what);
   return findings.empty() ? is_busy + ", and there are no findings."
@@ -301,8 +307,15 @@ Check measured_check(const Evidence& evidence, const ChecklistEntry& entry) {
 
 ReportVerdict verdict(const Evidence& evidence, const std::vector<RuleFinding>& findings) {
   if (std::string hung = hang(evidence); !hung.empty()) return {std::move(hung), VerdictKind::kHang};
-  const bool only_logs = evidence.first_device() == nullptr && evidence.telemetry.empty() && !evidence.logs.empty();
-  if (only_logs) return verdict_of_log(evidence.logs.front(), findings);
+  // With samples beside them, too.
+  const bool from_logs = !evidence.ranks.empty() && std::ranges::all_of(evidence.ranks, [](const RankDiagnosis& r) {
+    return r.measure.of_log;
+  });
+  if (evidence.first_device() == nullptr && !evidence.logs.empty() && (evidence.telemetry.empty() || from_logs)) {
+    ReportVerdict of_log = verdict_of_log(evidence.logs.front(), findings);
+    if (const std::string busy = busy_by_samples(evidence.telemetry); !busy.empty()) of_log.text += " " + busy + ".";
+    return of_log;
+  }
   if (evidence.ranks.empty() && evidence.telemetry.empty() && evidence.flight)
     return {sentence_of_no_hang(*evidence.flight), VerdictKind::kInconclusive};
   if (evidence.ranks.empty()) {
