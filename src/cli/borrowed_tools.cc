@@ -72,6 +72,7 @@ constexpr BorrowedFlag kBorrowedFlags[] = {
     {"", "--no-colour", Takes::kNone, "--color never"},
     {"", "--colour", Takes::kNext, "--color {}"},
     {"", "--force-color", Takes::kNone, "--color always"},
+    {"export", "--format", Takes::kNext, "--to {}"},
     // nvidia-smi
     {"log", "-l", Takes::kNumber, "--interval {}", "", "5"},
     {"log", "--loop", Takes::kNumber, "--interval {}", "", "5"},

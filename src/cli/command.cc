@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
 
 #include "app/words.h"
@@ -48,6 +49,14 @@ std::vector<std::string> flag_names(const Command& command) {
   return names;
 }
 
+/// By long or short name with its dashes; null if the command has no such flag.
+const Flag* find_flag(const Command& command, std::string_view name) {
+  for (const FlagGroup& group : command.groups)
+    for (const Flag& flag : group.flags)
+      if (flag.name == name || (!flag.short_name.empty() && flag.short_name == name)) return &flag;
+  return nullptr;
+}
+
 std::string see_help(const Command& command) {
   return "`profgpu " + std::string(command.name) + " --help` lists the options";
 }
@@ -61,25 +70,36 @@ Error unknown_word(const Command& command, const std::string& word) {
 Status check_choice(const Flag& flag, const std::string& value) {
   const auto& choices = flag.choices;
   if (choices.empty() || std::find(choices.begin(), choices.end(), value) != choices.end()) return ok();
-  return Error{std::string(flag.name) + " does not accept \"" + value + "\"", "choose one of: " + joined(choices)};
+  std::string hint = "choose one of: " + joined(choices);
+  for (const Command* other : commands())
+    if (const Flag* same = find_flag(*other, flag.name); same != nullptr && same->choices.empty())
+      hint += fmt::format("; `profgpu {} --help` has other values of {}", other->name, flag.name);
+  return Error{std::string(flag.name) + " does not accept \"" + value + "\"", std::move(hint)};
+}
+
+// "--html REC" of a command that reads REC: an option took the path. Only one that exists, as outputs rarely do.
+std::string taken_path(const Command& command, const Arguments& arguments) {
+  if (!command.positional_is_path()) return "";
+  for (const FlagGroup& group : command.groups)
+    for (const Flag& flag : group.flags) {
+      const std::string value = flag.takes_path() ? arguments.value(flag.name) : "";
+      if (std::error_code error; !value.empty() && std::filesystem::exists(value, error))
+        return fmt::format("{} took {} as its {}: profgpu {} {} {} {}", flag.name, value, flag.value, command.name,
+                           flag.name, flag.value, value);
+    }
+  return "";
 }
 
 Status check_positional(const Command& command, const Arguments& arguments) {
-  if (command.positional_required() && arguments.positional.empty())
-    return Error{"missing argument: " + std::string(command.positional),
-                 command.examples.empty() ? see_help(command)
-                                          : "for example: " + std::string(command.examples.front().command)};
+  if (command.positional_required() && arguments.positional.empty()) {
+    std::string hint = taken_path(command, arguments);
+    if (hint.empty() && command.examples.empty()) hint = see_help(command);
+    else if (hint.empty()) hint = "for example: " + std::string(command.examples.front().command);
+    return Error{"missing argument: " + std::string(command.positional), std::move(hint)};
+  }
   const size_t allowed = !command.takes_positional() ? 0 : command.positional_repeats() ? SIZE_MAX : 1;
   if (arguments.positional.size() > allowed) return unknown_word(command, arguments.positional[allowed]);
   return ok();
-}
-
-/// By long or short name with its dashes; null if the command has no such flag.
-const Flag* find_flag(const Command& command, std::string_view name) {
-  for (const FlagGroup& group : command.groups)
-    for (const Flag& flag : group.flags)
-      if (flag.name == name || (!flag.short_name.empty() && flag.short_name == name)) return &flag;
-  return nullptr;
 }
 
 // "-- every kernel" is a comment of SQL.

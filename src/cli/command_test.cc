@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace profgpu {
 namespace {
 
@@ -108,6 +110,17 @@ TEST(CommandLine, SaysWhatIsWrong) {
   EXPECT_EQ(error_of({"a", "-5"}), "unknown option -5 | `profgpu sample --help` lists the options");
   EXPECT_EQ(error_of({"a", "-vo"}), "--output needs a file name: --output FILE | `profgpu sample --help` lists the options");
   EXPECT_EQ(error_of({}), "missing argument: PATH... | `profgpu sample --help` lists the options");
+}
+
+TEST(CommandLine, SaysWhatAnOptionTookOrWhoHasOtherValues) {
+  const auto hint = [](const char* command, const std::vector<std::string>& words) {
+    const auto found = std::ranges::find(commands(), std::string_view(command), &Command::name);
+    return parse_arguments(**found, words).error().hint;
+  };
+  EXPECT_EQ(hint("analyze", {"--html", "/"}), "--html took / as its FILE: profgpu analyze --html FILE /");
+  EXPECT_TRUE(hint("analyze", {"--html", "/no-such-file"}).starts_with("for example: "));
+  EXPECT_EQ(hint("analyze", {"--fail-on", "python-gc", "trace.json"}),
+            "choose one of: info, warning, critical; `profgpu diff --help` has other values of --fail-on");
 }
 
 const Command kRunner{

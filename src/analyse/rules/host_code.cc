@@ -248,8 +248,8 @@ extern const Rule kHostCode = {
         "copies, sleeps, computes metrics, evaluates or prepares inputs in Python. The loop waits for it.",
     .computation =
         "Only without a device and with Python stacks. Value: the share of the measured steps' wall time in the function of "
-        "the program's own code with most, and in what it calls, outside the known phases, garbage collection and work of "
-        "the first use; of a function that evaluates or validates, with its forward passes. Of the function that runs the "
+        "the program's own code with most, and in what it calls, outside the known phases, garbage collection, calls of gloo "
+        "and work of the first use; of a function that evaluates or validates, with its forward passes. Of the function that runs the "
         "loop each line counts by itself. Cost: that time.",
     .advice = {
         "do it less often: every 50 to 100 steps, or once per epoch",

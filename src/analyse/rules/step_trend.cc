@@ -1,6 +1,7 @@
 #include "analyse/rules/step_trend.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/statistics.h"
 
@@ -11,6 +12,7 @@ constexpr size_t kMinTrendSteps = 16;
 constexpr size_t kMaxCompared = 512;   // of longer runs, steps at equal distances: all pairs are compared
 constexpr double kMinTau = 0.6;     // of 16 steps without a trend, fewer than one run in a thousand has that
 constexpr double kMinGrowth = 1.5;
+constexpr double kMaxJump = 0.8;    // of the growth, from one quarter to the next: more is another level, not a trend
 
 struct Sampled {
   std::vector<int64_t> durations_ns;
@@ -26,15 +28,28 @@ Sampled sample_of(const std::vector<int64_t>& all) {
   return out;
 }
 
+std::array<int64_t, 4> medians_by_quarter(const std::vector<int64_t>& durations_ns) {
+  std::array<int64_t, 4> medians{};
+  for (size_t q = 0; q < medians.size(); ++q) {
+    const auto at = [&](size_t quarter) {
+      return durations_ns.begin() + static_cast<ptrdiff_t>(quarter * durations_ns.size() / 4);
+    };
+    medians[q] = lower_median(std::vector(at(q), at(q + 1)));
+  }
+  return medians;
+}
+
 }  // namespace
 
 std::optional<StepTrend> step_trend(const std::vector<int64_t>& durations_ns) {
   if (durations_ns.size() < kMinTrendSteps) return std::nullopt;
-  const auto quarter = static_cast<ptrdiff_t>(durations_ns.size() / 4);
+  const std::array<int64_t, 4> quarters = medians_by_quarter(durations_ns);
   StepTrend out;
-  out.first_ns = lower_median(std::vector(durations_ns.begin(), durations_ns.begin() + quarter));
-  out.last_ns = lower_median(std::vector(durations_ns.end() - quarter, durations_ns.end()));
+  out.first_ns = quarters.front(), out.last_ns = quarters.back();
   if (static_cast<double>(out.last_ns) < kMinGrowth * static_cast<double>(out.first_ns)) return std::nullopt;
+  for (size_t q = 1; q < quarters.size(); ++q)
+    if (static_cast<double>(quarters[q] - quarters[q - 1]) > kMaxJump * static_cast<double>(out.last_ns - out.first_ns))
+      return std::nullopt;
   const Sampled steps = sample_of(durations_ns);
   int64_t concordant = 0;
   std::vector<double> slopes;
