@@ -313,10 +313,11 @@ class Collector {
         const Intervals time = merged(std::move(intervals));
         r.row.total_ns += total_length(time);
         r.row.measured_ns += total_length(intersect(time, measured));
-        if (const DeviceTime* d = devices_.find(device))
-          r.row.exposed_ns += total_length(subtract(time, d->compute));
-        else if (device == kNoDevice)
-          r.row.exposed_ns += total_length(time);
+        const DeviceTime* d = devices_.find(device);
+        if (d == nullptr && device != kNoDevice) continue;
+        const Intervals exposed = d != nullptr ? subtract(time, d->compute) : time;
+        r.row.exposed_ns += total_length(exposed);
+        r.row.measured_exposed_ns += total_length(intersect(exposed, measured));
       }
       order.push_back(&r);
     }
