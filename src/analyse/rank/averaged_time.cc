@@ -1,5 +1,7 @@
 #include "analyse/rank/averaged_time.h"
 
+#include <algorithm>
+
 #include "analyse/rank/devices.h"
 #include "analyse/rank/steps.h"
 
@@ -22,6 +24,33 @@ bool much_work_outside(const Trace& trace, const DeviceTime& device, const Steps
   return kGoodPart * outside_ns > all_ns;
 }
 
+Intervals between_steps(const Trace& trace, const Steps& steps) {
+  Intervals between;
+  for (size_t i = 1; i < steps.steps.size(); ++i) {
+    const Interval pause{steps.steps[i - 1].elapsed.end, steps.steps[i].elapsed.start};
+    const bool one_window = std::ranges::none_of(trace.windows, [&](const Interval& window) {
+      return window.start > steps.steps[i - 1].start_ns && window.start <= steps.steps[i].start_ns;
+    });
+    if (pause.end > pause.start && one_window) append(between, pause);
+  }
+  return between;
+}
+
+// What a loop does between its steps now and then is no part of a step.
+Intervals find_pauses(const Trace& trace, const Steps& steps) {
+  constexpr int64_t kSmallPart = 10;   // a tenth
+  const bool serves =
+      !steps.of_engine.empty() ||
+      std::ranges::any_of(steps.steps, [](const Step& s) { return is_served(s.batch.kind); });
+  if (!steps.annotated || serves || !trace.log_steps.empty()) return {};
+  Intervals pauses = between_steps(trace, steps);
+  Intervals elapsed;
+  for (const Step& s : steps.steps) elapsed.push_back(s.elapsed);
+  const int64_t paused_ns = total_length(pauses), all_ns = paused_ns + total_length(merged(std::move(elapsed)));
+  if (paused_ns < all_ns / kSmallPart) pauses.clear();
+  return pauses;
+}
+
 }  // namespace
 
 AveragedTime AveragedTime::compute(const Facts& facts) {
@@ -33,7 +62,9 @@ AveragedTime AveragedTime::compute(const Facts& facts) {
   const Intervals measured = steps.measured_time();
   out.left_out = out.work_outside ? subtract({{INT64_MIN, INT64_MAX}}, steps.measured_host_time())
                                   : steps.left_out_host_time();
-  const bool all = steps.measured().size() == steps.steps.size() && !out.work_outside;
+  if (!out.work_outside) out.pauses = find_pauses(facts.trace(), steps);
+  out.left_out = unite(out.left_out, out.pauses);
+  const bool all = steps.measured().size() == steps.steps.size() && !out.work_outside && out.pauses.empty();
   for (const DeviceTime& d : devices.devices)
     // If the device hardly runs in the measured steps, such as in a partial last step, they do not represent it.
     out.of_steps.push_back(!all && 2 * total_length(intersect(d.spans, measured)) >= total_length(measured));

@@ -369,10 +369,12 @@ class Collector {
         const Intervals time = merged(std::move(intervals));
         r.row.total_ns += total_length(time);
         r.row.measured_ns += total_length(intersect(time, measured));
-        if (const DeviceTime* d = devices_.find(device))
-          r.row.exposed_ns += total_length(subtract(time, d->compute));
-        else if (device == kNoDevice)   // a call of MPI blocks the program
-          r.row.exposed_ns += total_length(of_host_.calls.empty() ? time : intersect(time, of_host_.waits));
+        const DeviceTime* d = devices_.find(device);
+        if (d == nullptr && device != kNoDevice) continue;
+        const bool blocks = d == nullptr && of_host_.calls.empty();   // a call of MPI
+        const Intervals exposed = d != nullptr ? subtract(time, d->compute) : blocks ? time : intersect(time, of_host_.waits);
+        r.row.exposed_ns += total_length(exposed);
+        r.row.measured_exposed_ns += total_length(intersect(exposed, measured));
       }
       order.push_back(&r);
     }

@@ -25,6 +25,7 @@ struct CollectiveRow {
   bool wait_is_lower_bound = false;   ///< traces of some ranks in these calls are missing
   int64_t measured_calls = 0;   ///< those whose kernel begins in a measured step
   int64_t measured_ns = 0;      ///< union of their time in measured steps
+  int64_t measured_exposed_ns = 0;   ///< of that, with no compute beside it
 
   void fields(auto&& v) const {
     v("name", name), v("dtype", unless_empty(dtype)), v("group_size", only_if(group_size > 0, group_size));

@@ -23,7 +23,7 @@ struct IdleShare {
 /// Of a device's window, or only of the measured steps, see AveragedTime.
 struct DeviceUse {
   int32_t device = 0;
-  bool of_steps = false;   ///< warm-up is left out
+  bool of_steps = false;   ///< warm-up and long pauses between steps are left out
   int64_t window_ns = 0, busy_ns = 0, compute_ns = 0, communication_ns = 0, memory_ns = 0;
   int64_t exposed_communication_ns = 0, exposed_memory_ns = 0;
   std::vector<IdleShare> idle;   ///< longest first; adds up to window less busy

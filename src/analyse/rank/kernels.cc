@@ -73,7 +73,8 @@ Kernels Kernels::compute(const Facts& facts) {
       }
       const int64_t duration_ns = trace.activity.duration_ns[i];
       buckets[at].durations.push_back(duration_ns);
-      if (!contains(left_out, trace.launched_ns(ActivityId(i)))) buckets[at].row.steady_ns += duration_ns;
+      if (!contains(left_out, trace.launched_ns(ActivityId(i))))
+        buckets[at].row.steady_ns += duration_ns, ++buckets[at].row.steady_count;
       kernel_total += duration_ns;
     }
     for (Bucket& b : buckets) {

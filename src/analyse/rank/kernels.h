@@ -42,7 +42,7 @@ struct KernelRow {
   int64_t count = 0, total_ns = 0, min_ns = 0, max_ns = 0;
   double mean_ns = 0, median_ns = 0, p95_ns = 0, stddev_ns = 0;
   double kernel_pct = 0;     ///< of the sum of all kernels' durations on the device
-  int64_t steady_ns = 0;     ///< of total_ns, not launched in a warm-up step
+  int64_t steady_ns = 0, steady_count = 0;   ///< of those not launched in a warm-up step
 
   void fields(auto&& v) const {
     v("device", device), v("name", text), v("short_name", short_name), v("kind", work_kind_name(kind));

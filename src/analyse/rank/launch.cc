@@ -49,7 +49,7 @@ Launch Launch::compute(const Facts& facts) {
   const Trace& trace = facts.trace();
   Launch result;
   result.launches = static_cast<int64_t>(trace.launching.size());
-  std::vector<int64_t> latencies;
+  std::vector<int64_t> latencies, steady_latencies;
   latencies.reserve(trace.launching.size());
   const Names& names = facts.get<Names>();
   const Intervals left_out = facts.get<AveragedTime>().left_out;
@@ -57,11 +57,12 @@ Launch Launch::compute(const Facts& facts) {
     const HostId call = trace.launching[c];
     const uint32_t first = trace.launched_first[c], end = trace.launched_first[c + 1];
     latencies.push_back(trace.activity.start_ns[trace.launched[first].value] - trace.host.start_ns[call.value]);
+    const bool steady = !contains(left_out, trace.host.start_ns[call.value]);
+    if (steady) steady_latencies.push_back(latencies.back());
     // A launch with several activities replays a graph, whatever its name.
     if (end - first > 1 || names.graph_launch[trace.host.name[call.value].value]) continue;
     if (trace.activity.kind[trace.launched[first].value] != ActivityKind::kKernel) continue;
     const bool is_short = trace.activity.duration_ns[trace.launched[first].value] < trace.host.duration_ns[call.value];
-    const bool steady = !contains(left_out, trace.host.start_ns[call.value]);
     ++result.kernels;
     result.short_kernels += is_short;
     result.steady_kernels += steady;
@@ -72,6 +73,8 @@ Launch Launch::compute(const Facts& facts) {
     result.median_latency_ns = percentile_of_sorted(latencies, 50);
     result.p95_latency_ns = percentile_of_sorted(latencies, 95);
   }
+  result.steady_launches = static_cast<int64_t>(steady_latencies.size());
+  result.steady_median_latency_ns = percentile(std::move(steady_latencies), 50);
   if (result.kernels > 0) result.short_kernel_pct = percent_of(result.short_kernels, result.kernels);
   result.median_queue_depth = percentile(queue_depths(trace), 50);
   return result;

@@ -18,6 +18,8 @@ struct Launch {
   std::optional<double> short_kernel_pct;    ///< of linked kernels outside graphs
   int64_t kernels = 0;                       ///< linked, outside graphs
   int64_t steady_kernels = 0, steady_short_kernels = 0;   ///< of these, outside warm-up steps
+  int64_t steady_launches = 0;               ///< likewise
+  std::optional<double> steady_median_latency_ns;
   std::optional<double> median_queue_depth;  ///< activities launched and not yet ended, on the same device, at a launch
 
   void fields(auto&& v) const {

@@ -21,21 +21,39 @@ bool is_device_memory(const MemoryEvent& m) { return m.device_type == 1 || m.dev
 
 using StepLevel = std::pair<double, double>;   // a step's number, bytes
 
+/// Numbers steps as they follow each other: by the numbers in their names, so that those that were not recorded count,
+/// and onwards where names count from the start again, as in each epoch.
+class StepNumbers {
+ public:
+  int64_t next(int64_t named) {
+    number_ += !before_ ? 0 : named > *before_ ? named - *before_ : 1;
+    before_ = named;
+    return number_;
+  }
+
+ private:
+  std::optional<int64_t> before_;
+  int64_t number_ = 0;
+};
+
 // The lowest allocation within each measured step. A step without events has the level before it, unless that is from
 // another window: the time between windows was not recorded.
 std::vector<StepLevel> lowest_by_step(const Facts& facts, const std::vector<MemoryEvent>& events) {
   const std::vector<Interval>& windows = facts.trace().windows;
   std::vector<StepLevel> lowest;
-  for (const Step* step : facts.get<Steps>().measured()) {
-    auto it = std::ranges::lower_bound(events, step->start_ns, {}, &MemoryEvent::time_ns);
-    const auto window = std::ranges::upper_bound(windows, step->start_ns, {}, &Interval::start);
+  StepNumbers numbers;
+  for (const Step& step : facts.get<Steps>().steps) {
+    const int64_t number = numbers.next(step.index);
+    if (!step.measured) continue;
+    auto it = std::ranges::lower_bound(events, step.start_ns, {}, &MemoryEvent::time_ns);
+    const auto window = std::ranges::upper_bound(windows, step.start_ns, {}, &Interval::start);
     const int64_t known_from = window - windows.begin() < 2 ? INT64_MIN : std::prev(window)->start;
     const bool is_before_known = it != events.begin() && std::prev(it)->time_ns >= known_from;
     const int64_t before = is_before_known ? std::prev(it)->total_allocated : INT64_MAX;
     int64_t low = INT64_MAX;
-    for (; it != events.end() && it->time_ns < step->interval().end; ++it) low = std::min(low, it->total_allocated);
+    for (; it != events.end() && it->time_ns < step.interval().end; ++it) low = std::min(low, it->total_allocated);
     if (low == INT64_MAX) low = before;
-    if (low != INT64_MAX) lowest.emplace_back(step->index, low);
+    if (low != INT64_MAX) lowest.emplace_back(number, low);
   }
   return lowest;
 }
@@ -95,10 +113,16 @@ void count_allocator_calls(const Facts& facts, Memory& memory) {
 }
 
 void add_levels(const std::vector<MemoryEvent>& known, Memory& memory) {
-  const MemoryEvent* peak = nullptr;
+  const MemoryEvent *peak = nullptr, *before = nullptr;
   for (const MemoryEvent& m : known) {
     memory.peak_allocated_bytes = std::max(memory.peak_allocated_bytes.value_or(0), m.total_allocated);
     if (m.total_reserved < 0) continue;
+    if (before != nullptr) {
+      const int64_t more = m.total_reserved - before->total_reserved;
+      const int64_t unused = before->total_reserved - before->total_allocated;
+      memory.reserved_beside_unused |= more > 0 && unused >= more;
+    }
+    before = &m;
     memory.peak_reserved_bytes = std::max(memory.peak_reserved_bytes.value_or(0), m.total_reserved);
     // At the reserved peak, with the most allocated.
     const bool higher = peak == nullptr || m.total_reserved > peak->total_reserved ||
@@ -161,8 +185,12 @@ Memory Memory::compute(const Facts& facts) {
   double most = -1;
   const std::vector<MemoryEvent>* chosen = nullptr;
   for (const auto& [device, events] : by_device) {
-    int64_t peak = 0;
-    for (const MemoryEvent& m : events) peak = std::max({peak, m.total_allocated, m.total_reserved});
+    int64_t peak = 0, reserved = -1;
+    for (const MemoryEvent& m : events) {
+      peak = std::max({peak, m.total_allocated, m.total_reserved});
+      reserved = std::max(reserved, m.total_reserved);
+    }
+    if (reserved >= 0) memory.reserved_by_device[device] = reserved;
     double fullness = static_cast<double>(peak);
     if (shares) fullness /= static_cast<double>(capacity_of(device));
     if (fullness > most) most = fullness, chosen = &events, memory.device = device;

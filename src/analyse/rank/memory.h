@@ -1,6 +1,7 @@
 // Device memory, from the framework's allocator.
 #pragma once
 
+#include <map>
 #include <optional>
 
 #include "analyse/rank/facts.h"
@@ -24,6 +25,8 @@ struct Memory {
   std::optional<int64_t> peak_allocated_bytes, peak_reserved_bytes, capacity_bytes;
   std::optional<double> growth_bytes_per_step;  ///< Theil-Sen slope of the lowest allocation in each measured step
   std::optional<double> fragmentation_pct;      ///< at the reserved peak
+  bool reserved_beside_unused = false;          ///< more was reserved although at least as much was reserved and unused
+  std::map<int32_t, int64_t> reserved_by_device = {};   ///< peak of each device; those without totals are left out
   int64_t allocator_calls = 0;                  ///< cudaMalloc, cudaFree, hipMalloc and the like
   int64_t steps_with_allocator_calls = 0;       ///< measured steps with such calls that wait for the device
   std::vector<MemoryPoint> timeline;            ///< at most 500 points; keeps every peak

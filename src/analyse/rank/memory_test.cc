@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 
 #include "tests/support/trace_rows.h"
 
@@ -165,6 +166,30 @@ TEST(MemoryHolders, NothingWithoutTotals) {
   const Trace trace = rows.finish();
   const Facts facts(trace, {});
   EXPECT_FALSE(memory_over_time(facts, 0));
+}
+
+TEST(Memory, GrowthGoesOnWhereNamesCountFromTheStartAgain) {
+  TraceRows t;
+  for (int i = 0; i < 12; ++i) {
+    t.annotation("epoch " + std::to_string(i / 4) + " step " + std::to_string(i % 4), 100 * i, 100);
+    t.allocation(100 * i + 10, 5 * kMb, (15 + i) * kMb, 64 * kMb);
+    t.allocation(100 * i + 90, -5 * kMb, (10 + i) * kMb, 64 * kMb);
+  }
+  EXPECT_EQ(memory_of(t).growth_bytes_per_step, 1.0 * kMb);
+}
+
+TEST(Memory, OnlyWhatIsReservedMeanwhileShowsFragmentation) {
+  TraceRows before, meanwhile;
+  before.allocation(10, 4 * kMb, 4 * kMb, 40 * kMb).allocation(20, 4 * kMb, 8 * kMb, 40 * kMb);
+  meanwhile.allocation(10, 4 * kMb, 4 * kMb, 20 * kMb).allocation(20, 4 * kMb, 8 * kMb, 30 * kMb);
+  EXPECT_FALSE(memory_of(before).reserved_beside_unused);
+  EXPECT_TRUE(memory_of(meanwhile).reserved_beside_unused);
+}
+
+TEST(Memory, EachDeviceHasAPeak) {
+  TraceRows t;
+  t.allocation(10, kMb, kMb, 2 * kMb, 0).allocation(11, kMb, 3 * kMb, 3 * kMb, 1);
+  EXPECT_EQ(memory_of(t).reserved_by_device, (std::map<int32_t, int64_t>{{0, 2 * kMb}, {1, 3 * kMb}}));
 }
 
 }  // namespace

@@ -52,11 +52,12 @@ struct Wait {
   bool unseen = false;          // it is not recorded, but possible
 };
 
-/// Measured steps of one profiler window, as one stretch.
+/// Measured steps of one profiler window that follow each other, as one stretch. What lies between two of these is no
+/// time of a step: nothing can be saved there.
 struct Run {
   int64_t start, end;           // of the host
   int64_t device_end;           // last end of an activity launched in it
-  int64_t steps_ns;             // elapsed in its measured steps, which may leave time between them
+  int64_t steps_ns;             // elapsed in its measured steps
   // It lasts until its device work is done: the host may have run ahead.
   [[nodiscard]] Interval whole() const { return {start, std::max(end, device_end)}; }
   // Scales a part of the whole to the steps' wall time.
@@ -253,15 +254,24 @@ void end_with_device(const Trace& trace, std::vector<Run>& runs) {
   for (Run& run : runs) run.device_end = std::max(run.start, std::min(run.end, last)), run.end = run.start;
 }
 
+// The last run that began by then; null: none.
+Run* run_at(std::vector<Run>& runs, int64_t time) {
+  const auto next = std::ranges::upper_bound(runs, time, {}, &Run::start);
+  return next == runs.begin() ? nullptr : &*std::prev(next);
+}
+
 std::vector<Run> find_runs(const Facts& facts) {
   const Trace& trace = facts.trace();
   std::vector<Run> runs;
+  int64_t elapsed_until = INT64_MIN;
   for (const Step* step : facts.get<Steps>().measured()) {
     const Interval part = host_part(trace, facts.get<Steps>(), *step);
     const bool same_window = !runs.empty() && std::ranges::none_of(trace.windows, [&](const Interval& window) {
       return window.start > runs.back().start && window.start <= part.start;
     });
-    if (same_window) {
+    const bool follows = step->elapsed.start <= elapsed_until;
+    elapsed_until = step->elapsed.end;
+    if (same_window && follows) {
       runs.back().steps_ns += step->elapsed.length();
       runs.back().end = std::max(runs.back().end, part.end);
     } else {
@@ -270,13 +280,12 @@ std::vector<Run> find_runs(const Facts& facts) {
   }
   for (size_t i = 0; i < trace.launching.size(); ++i) {
     const int64_t launched = trace.host.start_ns[trace.launching[i].value];
-    for (Run& run : runs) {
-      if (launched < run.start || launched >= run.end) continue;
-      for (uint32_t j = trace.launched_first[i]; j < trace.launched_first[i + 1]; ++j) {
-        const ActivityId a = trace.launched[j];
-        if (trace.activity.start_ns[a.value] >= run.start)   // else it starts before its launch: clocks disagree
-          run.device_end = std::max(run.device_end, trace.activity.end_ns(a));
-      }
+    Run* run = run_at(runs, launched);
+    if (run == nullptr || launched >= run->end) continue;
+    for (uint32_t j = trace.launched_first[i]; j < trace.launched_first[i + 1]; ++j) {
+      const ActivityId a = trace.launched[j];
+      if (trace.activity.start_ns[a.value] >= run->start)   // else it starts before its launch: clocks disagree
+        run->device_end = std::max(run->device_end, trace.activity.end_ns(a));
     }
   }
   if (trace.host.size() == 0) end_with_device(trace, runs);

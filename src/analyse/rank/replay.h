@@ -35,12 +35,13 @@ struct Saving {
 
 class Replay {
  public:
-  /// Wall time of the measured steps that the removal saves, from 0 to all of it. If the device still works after the
-  /// steps' end, because the host ran ahead, steps take as long as the device in the long run: the saved share of that
-  /// time then applies to the steps' wall time. So does that of steps with time between them.
+  /// Wall time of the measured steps that the removal saves, from 0 to all of it; nothing of the time between steps
+  /// that is no step's (see Step::elapsed). If the device still works after the steps' end, because the host ran
+  /// ahead, steps take as long as the device in the long run: the saved share of that time then applies to the steps'
+  /// wall time.
   [[nodiscard]] Saving saved_by(const Removal& removal) const;
-  /// Saving without the idle time of one cause on a device (index in Devices). At most that idle time, in the device's
-  /// window (see DeviceIdle), so that savings of different causes never count the same nanosecond.
+  /// Saving without the idle time of one cause on a device (index in Devices). At most that idle time within the
+  /// measured steps, so that savings of different causes never count the same nanosecond.
   [[nodiscard]] Saving saved_by_cause(IdleCause cause, size_t device) const;
   /// Saving if communication took no time; at most the device's exposed communication.
   [[nodiscard]] Saving saved_by_communication(size_t device) const;

@@ -173,5 +173,20 @@ TEST(Replay, OfADeviceAloneTheHostIsUnknown) {
   }
 }
 
+// Ten steps of 10 ms that idle for 1 ms each, and a pause of 2 s among them that no range marks.
+TEST(Replay, NothingIsSavedBetweenSteps) {
+  HandTrace hand;
+  int64_t t = 0;
+  for (int64_t i = 0; i < 10; ++i) {
+    hand.range("train_step#" + std::to_string(i), t, t + 10'000).kernel("gemm", t + 10, t + 15, t + 50, t + 9050);
+    t += i == 4 ? 2'010'000 : 10'000;
+  }
+  const Trace trace = hand.build();
+  const Facts facts(trace, {});
+  const Saving saved = facts.get<Replay>().saved_by_cause(IdleCause::kHostBound, 0);
+  EXPECT_LE(saved.most_ns, 10 * 1'000'000);
+  EXPECT_GT(saved.least_ns, 8 * 900'000);
+}
+
 }  // namespace
 }  // namespace profgpu

@@ -96,6 +96,16 @@ std::optional<int64_t> DeviceTelemetry::trace_column_ns() const {
   return trace.empty() ? std::nullopt : std::optional(duration_ns() / static_cast<int64_t>(trace.size()));
 }
 
+std::optional<double> DeviceTelemetry::throttled_pct(uint32_t reasons) const {
+  if (!throttle_known) return std::nullopt;
+  double most = 0, all = 0;
+  for (const ThrottleTime& t : throttle)
+    if ((t.bits & reasons) != 0) most = std::max(most, t.pct), all += t.pct;
+  const auto sampled = sampled_pct.find(reasons);
+  if (sampled != sampled_pct.end()) most = std::clamp(sampled->second, most, all);
+  return std::min(most, 100.0);
+}
+
 std::optional<double> DeviceTelemetry::limit(Metric metric) const {
   if (const double* value = find_in(constants, metric)) return *value;
   if (auto value = device.constant(metric)) return value;
@@ -160,6 +170,7 @@ struct TelemetryCollector::Impl {
   GapFinder gaps;
   std::optional<TimeBins> utilization, memory;
   std::map<uint32_t, double> reason_ns;   // time that each clock event reason was set
+  std::map<uint32_t, double> any_reason_ns;   // likewise, any of several
   double reasons_watched_ns = 0;
   std::map<int64_t, ProcessTelemetry> processes;
   std::map<int64_t, SeriesStatistics> process_utilization;
@@ -191,6 +202,8 @@ void TelemetryCollector::Impl::held(Metric metric, const Held& h) {
     for (const ClockReasonInfo& r : clock_reasons())
       if (static_cast<uint64_t>(h.value) & static_cast<uint32_t>(r.reason))
         reason_ns[static_cast<uint32_t>(r.reason)] += h.ns();
+    for (const uint32_t reasons : {kHeatReasons, kPowerReasons})
+      if ((static_cast<uint64_t>(h.value) & reasons) != 0) any_reason_ns[reasons] += h.ns();
   }
 }
 
@@ -354,6 +367,7 @@ void TelemetryCollector::Impl::show_throttle(DeviceTelemetry& out) const {
     if (auto ns = sampled_throttle_ns(bit)) show_bit(bit, *ns, reasons_watched_ns, "sampled");
   if (const auto grown_ns = out.growth(Metric::kThrottleReliability))
     show("reliability", "the voltage limit", 0, *grown_ns, duration, "counter");
+  for (const auto& [reasons, ns] : any_reason_ns) out.sampled_pct[reasons] = 100 * ns / reasons_watched_ns;
   std::ranges::stable_sort(out.throttle, std::greater(), &ThrottleTime::time_ns);
 }
 

@@ -97,6 +97,10 @@ struct DeviceTelemetry {
 
   std::vector<ThrottleTime> throttle;          ///< longest first; only active reasons
   bool throttle_known = false;                 ///< counters or reasons were sampled
+  std::map<uint32_t, double> sampled_pct = {}; ///< by bits of ClockReason: of the time that samples show any of them
+  /// Percent of the time that any of these reasons (bits of ClockReason) held: at least, where only counters of each
+  /// reason tell, since several may hold at once. None: unknown.
+  [[nodiscard]] std::optional<double> throttled_pct(uint32_t reasons) const;
   /// Theil–Sen slope of the lowest use in each of 32 parts of the time, over the whole time or its second half,
   /// whichever is closer to 0: memory that only grows while a job starts does not count. Unknown for less than half a
   /// minute.

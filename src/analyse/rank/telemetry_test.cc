@@ -8,6 +8,7 @@
 #include <random>
 
 #include "analyse/rank/time_bins.h"
+#include "trace/health.h"
 
 namespace profgpu {
 namespace {
@@ -431,6 +432,21 @@ TEST(Sparkline, HasAFixedScaleAndGaps) {
   EXPECT_EQ(sparkline({0, 12.6, 50, 99, 100, std::nan(""), 120, -3}), "▁▂▅██ █▁");
   EXPECT_EQ(sparkline({95, 96}), "██") << "small changes of a high load do not look like teeth";
   EXPECT_EQ(sparkline({}), "");
+}
+
+// Both kinds of heat in the same three of ten samples.
+TEST(Telemetry, ReasonsThatHoldAtOnceCountOnce) {
+  TelemetryCollector sampled({}, kTick), counted({}, kTick);
+  constexpr double kBoth = static_cast<double>(kHeatReasons);
+  for (int64_t i = 0; i <= 100; ++i) {
+    sampled.add(reading(i, {{Metric::kClockEventReasons, i % 10 < 3 ? kBoth : 0.0}}));
+    const double ns = 0.3 * kTick * static_cast<double>(i);
+    counted.add(reading(i, {{Metric::kThrottleSwThermal, ns}, {Metric::kThrottleHwThermal, ns / 2}}));
+  }
+  EXPECT_NEAR(*sampled.summary().throttled_pct(kHeatReasons), 30, 1);
+  EXPECT_EQ(sampled.summary().throttled_pct(kPowerReasons), 0);
+  EXPECT_NEAR(*counted.summary().throttled_pct(kHeatReasons), 30, 1);   // the larger one: they may overlap
+  EXPECT_EQ(TelemetryCollector({}, kTick).summary().throttled_pct(kHeatReasons), std::nullopt);
 }
 
 }  // namespace

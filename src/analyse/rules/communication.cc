@@ -175,9 +175,13 @@ void describe_exposed_communication(const Measured& m, Finding& f) {
                       format_percent(m.exposed_communication_pct()), m.device_label(),
                       format_percent(m.device().overlap_pct()));
   f.fix = fixes(most_exposed(m.facts().get<RankParallelism>().ways), m.facts().get<Frameworks>());
-  for (size_t i = 0; i < std::min<size_t>(rows.size(), 3); ++i)
-    f.evidence.push_back(fmt::format("{} {}: {} calls, {} exposed", rows[i].name, rows[i].dtype, rows[i].calls,
-                                     format_duration(static_cast<double>(rows[i].exposed_ns))));
+  for (size_t i = 0; i < std::min<size_t>(rows.size(), 3); ++i) {
+    const int64_t calls = m.counted(rows[i].calls, rows[i].measured_calls);
+    const int64_t exposed_ns = m.counted(rows[i].exposed_ns, rows[i].measured_exposed_ns);
+    if (calls > 0)
+      f.evidence.push_back(fmt::format("{} {}: {} {}, {} exposed", rows[i].name, rows[i].dtype, calls,
+                                       calls == 1 ? "call" : "calls", format_duration(static_cast<double>(exposed_ns))));
+  }
   f.where = exposed_places(m);
   set_saving(m, m.saved_by_communication(), f);
 }

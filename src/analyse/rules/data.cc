@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "analyse/rank/averaged_time.h"
 #include "analyse/rank/places.h"
 #include "analyse/rank/roofline.h"
 #include "analyse/rules/log_checks.h"
@@ -12,6 +13,7 @@
 #include "analyse/rules/worker_starts.h"
 #include "base/decimal.h"
 #include "base/text.h"
+#include "trace/copy_kind.h"
 
 namespace profgpu {
 
@@ -178,8 +180,45 @@ void describe_data_loading_bound(const Measured& m, Finding& f) {
     f.evidence.push_back(std::move(blocked->text));
 }
 
+/// Saving between the steps, and while the device idles for it in them.
+struct SavingTime {
+  int64_t ns = 0, between_steps_ns = 0;
+  double pct = 0;            // of the measured steps and the pauses between steps
+  size_t saves = 0;
+};
+
+SavingTime saving_time(const Measured& m) {
+  const Intervals& pauses = m.facts().get<AveragedTime>().pauses;
+  const Intervals all = unite(m.measured_time(), pauses);
+  const Intervals saves = intersect(m.facts().get<Phases>().checkpoint, all);
+  const Intervals waits = m.has_device() ? intersect(m.idle().time_of(IdleCause::kCheckpoint), all) : saves;
+  SavingTime time;
+  time.ns = total_length(waits);
+  time.between_steps_ns = total_length(intersect(waits, pauses));
+  time.pct = percent_of(time.ns, total_length(all));
+  time.saves = saves.size();
+  return time;
+}
+
+// Loops usually save between the ranges that mark their steps.
+std::optional<double> checkpoint_stall_value(const Measured& m) {
+  return std::max(m.phase_pct(Phase::kCheckpoint), saving_time(m).pct);
+}
+
+void describe_saves_between_steps(const SavingTime& time, Finding& f) {
+  f.cost_ns.reset(), f.cost_pct.reset();   // costs are of steps
+  const auto text = [](int64_t ns) { return format_duration(static_cast<double>(ns)); };
+  f.verdict = fmt::format("Saving checkpoints takes {} of the time, between steps.", format_percent(*f.value, 0));
+  f.why = fmt::format("Saving takes {} of the time, {} of it between steps on the training thread.",
+                      format_percent(*f.value), text(time.between_steps_ns));
+  f.evidence.push_back(fmt::format("{} {}; no step gets shorter without {}", time.saves,
+                                   time.saves == 1 ? "save" : "saves", time.saves == 1 ? "it" : "them"));
+}
+
 void describe_checkpoint_stall(const Measured& m, Finding& f) {
   f.what = "training stops while checkpoints are saved";
+  const SavingTime time = saving_time(m);
+  if (2 * time.between_steps_ns > time.ns) return describe_saves_between_steps(time, f);
   f.why = fmt::format("Saving takes {} of the steps' time on the training thread.", format_percent(*f.value));
   const Intervals& saves = m.facts().get<Phases>().checkpoint;
   f.evidence.push_back(fmt::format("{} saves in the measured steps", intersect(saves, m.measured_time()).size()));
@@ -187,6 +226,7 @@ void describe_checkpoint_stall(const Measured& m, Finding& f) {
     set_cost(f, m.wall_ns(), m.facts().get<Phases>().measured_wall_ns[static_cast<size_t>(Phase::kCheckpoint)]);
 }
 
+/// Copies of one device.
 struct Copies {
   explicit Copies(const Facts& facts) : places(facts) {}
   std::vector<bool> which;   // by ActivityId
@@ -209,17 +249,25 @@ bool is_late(const Trace& trace, ActivityId copy) {
 // Pageable and late copies have rules of their own.
 bool is_other(const Trace& trace, ActivityId copy) { return !is_pageable(trace, copy) && !is_late(trace, copy); }
 
+// The part of a copy in which the device does nothing else.
+int64_t exposed_ns(const Measured& m, ActivityId copy) {
+  return overlap_length(m.device().exposed_memory, m.trace().activity.interval(copy));
+}
+
+enum class CopyTime : uint8_t { kAny, kExposed };   // kExposed: not those that run beside other work all the time
+
 // A call that first waits for queued work waits for its copy only from then on.
-Copies copies_of(const Measured& m, bool (*wanted)(const Trace& trace, ActivityId copy)) {
+Copies copies_of(const Measured& m, bool (*wanted)(const Trace& trace, ActivityId copy), CopyTime when) {
   const Trace& trace = m.trace();
   Copies c(m.facts());
   c.which.resize(trace.activity.size());
   std::vector<int64_t> stream_end(trace.queues.size(), INT64_MIN);
-  for (uint32_t i = 0; i < trace.activity.size(); ++i) {
+  for (uint32_t i = m.device().begin.value; i < m.device().end.value; ++i) {
     const ActivityId id(i);
     const int64_t ready = std::exchange(stream_end[trace.activity.queue[i]], trace.activity.end_ns(id));
     if (trace.activity.kind[i] != ActivityKind::kMemcpy || !wanted(trace, id) ||
-        !contains(m.measured_time(), trace.activity.start_ns[i]))
+        !contains(m.measured_time(), trace.activity.start_ns[i]) ||
+        (when == CopyTime::kExposed && exposed_ns(m, id) == 0))
       continue;
     c.which[i] = true;
     ++c.count;
@@ -245,7 +293,7 @@ Intervals exposed_part(const Measured& m, const Copies& copies) {
 
 template <bool (*wanted)(const Trace& trace, ActivityId copy)>
 std::optional<double> exposed_pct(const Measured& m) {
-  const Copies copies = copies_of(m, wanted);
+  const Copies copies = copies_of(m, wanted, CopyTime::kExposed);
   return only_if(copies.count > 0, m.window_pct(exposed_part(m, copies)));
 }
 
@@ -274,7 +322,7 @@ double upload_pct(const Trace& trace, const Copies& copies) {
 }
 
 void describe_pageable_copies(const Measured& m, Finding& f) {
-  const Copies copies = copies_of(m, is_pageable);
+  const Copies copies = copies_of(m, is_pageable, CopyTime::kAny);
   if (upload_pct(m.trace(), copies) < 50) {
     f.own_fixes = true;   // the loader does not make these copies
     f.fix = {"copy into a pinned buffer that is kept: buffer = torch.empty(…, pin_memory=True); "
@@ -298,10 +346,10 @@ void blame_parameters(Finding& f) {
 }
 
 void describe_exposed_copies(const Measured& m, Finding& f) {
-  const Copies copies = copies_of(m, is_other);
+  const Copies copies = copies_of(m, is_other, CopyTime::kExposed);
   std::map<std::string_view, int64_t> by_name;
   for (size_t i = 0; i < copies.which.size(); ++i)
-    if (copies.which[i]) by_name[m.trace().name(ActivityId(i))] += m.trace().activity.duration_ns[i];
+    if (copies.which[i]) by_name[m.trace().name(ActivityId(i))] += exposed_ns(m, ActivityId(i));
   const auto most = std::ranges::max_element(by_name, {}, &std::pair<const std::string_view, int64_t>::second);
   f.what = fmt::format("copies not overlapped with compute, mostly {}", shortened(most->first));
   const double all_pct = m.window_pct(m.device().exposed_memory);
@@ -310,22 +358,23 @@ void describe_exposed_copies(const Measured& m, Finding& f) {
     f.why += fmt::format(" {} are these copies; the others have a finding of their own.", format_percent(*f.value));
     f.verdict = fmt::format("For {} of the time the GPU only copies data.", format_percent(all_pct, 0));
   }
-  if (contains(most->first, "DtoD"))
+  const CopyKind kind = copy_kind(most->first);
+  if (kind == CopyKind::kDtoD)
     f.fix = {"keep one memory layout and dtype: fewer .contiguous(), .clone(), cat and permute before kernels",
              "write results directly where they are needed: out=, preallocated buffers, views instead of copies"};
-  if (contains(most->first, "DtoH"))
+  if (kind == CopyKind::kDtoH)
     f.fix = {"copy results back on a side stream into a pinned buffer, with non_blocking=True, and read them a step later",
              "keep results on the device, and send them in one piece",
              "offloading: overlap its copies with compute, or offload less"};
   set_copies(m, copies, f);
-  if (most->first.find("HtoD") != std::string_view::npos) blame_parameters(f);
+  if (kind == CopyKind::kHtoD) blame_parameters(f);
 }
 
 void describe_late_copy(const Measured& m, Finding& f) {
   f.what = "copies of ready data wait behind kernels, then overlap with nothing";
   f.why = fmt::format("They are launched in time, but on the compute stream: for {} of the time {} only runs them.",
                       format_percent(*f.value), m.device_label());
-  set_copies(m, copies_of(m, is_late), f);
+  set_copies(m, copies_of(m, is_late, CopyTime::kExposed), f);
   blame_parameters(f);
 }
 
@@ -387,8 +436,10 @@ extern const Rule kCheckpointStall = {
     .threshold = 5,
     .meaning = "The training thread serializes and writes the model itself, and the devices wait.",
     .computation =
-        "Value: share of the measured steps' wall time in checkpoint ranges on the step's thread. Cost: replay of the "
-        "trace without that host time; at most the idle time of cause checkpoint. Without a device, that host time.",
+        "Value: share of the measured steps' wall time in checkpoint ranges on the step's thread, or idle time of cause "
+        "checkpoint as a share of the measured steps and the pauses between steps, whichever is more. Cost: replay of the "
+        "trace without that host time; at most the idle time of cause checkpoint. Without a device, that host time. No "
+        "cost if most of it lies between steps: costs are of steps.",
     .advice = {
         "torch.distributed.checkpoint.async_save(…): copies to host memory, then writes during training",
         "sharded checkpoints: every rank writes its part (FSDP SHARDED_STATE_DICT, DeepSpeed)",
@@ -405,7 +456,7 @@ extern const Rule kCheckpointStall = {
     },
     .verdict = "Saving checkpoints takes {} of the time.",
     .cause = IdleCause::kCheckpoint,
-    .rank = {.value = [](const Measured& m) { return std::optional(m.phase_pct(Phase::kCheckpoint)); },
+    .rank = {.value = checkpoint_stall_value,
              .describe = describe_checkpoint_stall,
              .host_alone = true},
     .log = {.value = checkpoint_pct, .describe = describe_checkpoints},
@@ -440,7 +491,7 @@ extern const Rule kPageableCopies = {
     .verdict = "Copies through pageable memory take {} of the time.",
     .seen = {Locator::At::kLongestKernel, "Pageable"},
     .rank = {.value = [](const Measured& m) {
-               return std::optional(m.wall_pct(total_length(copies_of(m, is_pageable).time)));
+               return std::optional(m.wall_pct(total_length(copies_of(m, is_pageable, CopyTime::kAny).time)));
              },
              .describe = describe_pageable_copies},
     .job_cost = {.change = "copies_free"},

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 
+#include "analyse/rank/memory.h"
 #include "analyse/rank/recorder_advice.h"
 #include "analyse/rank/snapshot.h"
 #include "analyse/rules/measure.h"
@@ -254,7 +255,9 @@ void leave_out_settings(const Measured& m, Finding& f) {
 // The device, and of gaps the longest that counts. The rank is assigned later.
 void locate(const Measured& m, Finding& f) {
   if (!m.has_device()) return;
-  f.seen.device = m.device().id;
+  const Memory& memory = m.facts().get<Memory>();
+  const bool of_memory = f.seen.at == Locator::At::kMemoryPeak && memory.device >= 0;
+  f.seen.device = of_memory ? memory.device : m.device().id;
   if (f.seen.at != Locator::At::kLongestGap || f.seen.start_ns) return;
   const auto counts = [&](const Gap& gap) {
     return idle_cause_name(gap.cause) == f.seen.of && m.counts(gap, gap.cause);

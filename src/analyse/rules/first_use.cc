@@ -34,8 +34,8 @@ int64_t steps_with_first_use(const Measured& m) {
   if (m.has_device()) return steps_with_gaps(m, IdleCause::kFirstUse);
   const Intervals time = host_first_use(m);
   return std::ranges::count_if(m.facts().get<Steps>().measured(), [&](const Step* s) {
-    const auto first = std::ranges::lower_bound(time, s->start_ns, {}, &Interval::start);
-    return first != time.end() && first->start < s->interval().end;
+    const auto first = std::ranges::lower_bound(time, s->elapsed.start, {}, &Interval::start);
+    return first != time.end() && first->start < s->elapsed.end;
   });
 }
 

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "tests/support/diagnosed.h"
 #include "tests/support/hand_trace.h"
+#include "tests/support/memory_snapshot_builder.h"
 
 namespace profgpu {
 namespace {
@@ -773,6 +774,96 @@ TEST(ExposedCommunication, OfGlooWithoutADevice) {
   ASSERT_TRUE(f);
   EXPECT_NEAR(*f->value, 40, 0.1);
   EXPECT_TRUE(contains(f->verdict, "the program only waits for collectives")) << f->verdict;
+}
+
+// Copies back run beside kernels, uploads alone; another device's do not matter.
+TEST(ExposedCopies, NamesThoseOfTheDeviceThatAreExposed) {
+  HandTrace h = steps_of([](HandTrace& hand, int64_t t) {
+    hand.kernel("k", t + 1, t + 5, t + 10, t + 700);
+    hand.kernel("copy_engine", t + 6, t + 7, t + 10, t + 20, "main", 9);
+    hand.copy("Memcpy HtoD (Pinned -> Device)", t + 705, t + 710, t + 720, t + 980);
+  });
+  Trace trace = h.build();
+  for (uint32_t i = 0; i < trace.activity.size(); ++i)
+    if (trace.name(ActivityId(i)) == "copy_engine") {
+      trace.activity.kind[i] = ActivityKind::kMemcpy;
+      trace.activity.name[i] = trace.strings.intern("Memcpy DtoH (Device -> Pinned)");
+      trace.activity.duration_ns[i] = 680'000;
+    }
+  const Diagnosis d = diagnosed(trace);
+  const Finding* f = finding(d.findings, "exposed-copies");
+  ASSERT_NE(f, nullptr);
+  EXPECT_NE(f->what.find("HtoD"), std::string::npos) << f->what;
+  EXPECT_TRUE(std::ranges::any_of(f->evidence, [](const std::string& e) { return e.starts_with("12 copies"); }));
+}
+
+/// Steps of two devices with 100 GB; the memory that each has reserved, in GB.
+Trace of_two_devices(int64_t first, int64_t second, int64_t reserved_before = 0) {
+  HandTrace h = steps_of([](HandTrace& hand, int64_t t) {
+    hand.kernel_on(0, "k", t + 1, t + 5, t + 10, t + 990).kernel_on(1, "k", t + 6, t + 9, t + 12, t + 900);
+  });
+  Trace trace = h.build();
+  constexpr int64_t kGb = 1'000'000'000;
+  for (const auto& [device, reserved] : {std::pair(0, first), std::pair(1, second)}) {
+    trace.devices.push_back({.id = device, .name = "", .memory_bytes = 100 * kGb, .compute_major = 0});
+    for (const int64_t gb : {reserved - reserved_before, reserved}) {
+      MemoryEvent m;
+      m.time_ns = 1000 * static_cast<int64_t>(trace.memory.size() + 1);
+      m.device = device, m.device_type = 1;
+      m.bytes = kGb, m.total_allocated = reserved / 4 * kGb, m.total_reserved = gb * kGb;
+      trace.memory.push_back(m);
+    }
+  }
+  return trace;
+}
+
+TEST(Memory, IsThatOfTheDeviceThatIsSpokenOf) {
+  const Trace trace = of_two_devices(20, 98);
+  const Facts facts(trace, {});
+  EXPECT_NEAR(*reserved_pct(Measured(0, facts, 0)), 20, 1e-9);
+  EXPECT_NEAR(*reserved_pct(Measured(0, facts, 1)), 98, 1e-9);
+  const Diagnosis d = diagnosed(facts);
+  const Finding* f = finding(d.findings, "memory-near-capacity");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(f->seen.device, 1);
+  EXPECT_NE(f->what.find("memory of GPU 1 peaks"), std::string::npos) << f->what;
+  EXPECT_EQ(f->severity, Severity::kInfo);   // three quarters of it are unused
+  EXPECT_NE(f->why.find("a larger batch can use that"), std::string::npos) << f->why;
+}
+
+TEST(MemoryFragmentation, NeedsMoreMemoryReservedBesideWhatIsUnused) {
+  const Trace before = of_two_devices(20, 98), meanwhile = of_two_devices(20, 98, 10);
+  EXPECT_EQ(finding(diagnosed(before).findings, "memory-fragmentation"), nullptr);
+  EXPECT_NE(finding(diagnosed(meanwhile).findings, "memory-fragmentation"), nullptr);
+}
+
+// A history of eight steps, of each of so many devices; each step keeps 512 bytes.
+Trace growing_on(uint32_t devices) {
+  SnapshotBuilder b;
+  for (uint64_t device = 0; device < devices; ++device)
+    for (uint64_t pass = 0; pass < 8; ++pass) {
+      const uint64_t at = (device + 1) << 32;
+      b.alloc(at, 4000, SnapshotBuilder::kForward);
+      b.alloc(at + 0x20000, 1000, SnapshotBuilder::kBackward);
+      b.free(at, 4000), b.free(at + 0x20000, 1000);
+      b.alloc(at + 0x1000000 + 0x1000 * pass, 512, {{"keep", "/me/train.py", 55}, {"main", "/me/train.py", 9}});
+    }
+  MemorySnapshot snapshot = b.finish();
+  const size_t each = snapshot.events.size() / devices;
+  snapshot.traces.clear();
+  for (uint32_t device = 0; device < devices; ++device)
+    snapshot.traces.push_back({static_cast<int32_t>(device), device * each, each});
+  Trace trace = HandTrace().build();
+  trace.snapshots.push_back(std::make_shared<MemorySnapshot>(std::move(snapshot)));
+  return trace;
+}
+
+TEST(MemoryGrowth, OfASnapshotIsOfOneDevice) {
+  const Diagnosis one = diagnosed(growing_on(1)), two = diagnosed(growing_on(2));
+  const Finding *of_one = finding(one.findings, "memory-growth"), *of_two = finding(two.findings, "memory-growth");
+  ASSERT_TRUE(of_one != nullptr && of_two != nullptr);
+  EXPECT_DOUBLE_EQ(*of_one->value, *of_two->value);
+  EXPECT_NE(of_two->what.find("memory of GPU 0 grows"), std::string::npos) << of_two->what;
 }
 
 }  // namespace

@@ -6,13 +6,10 @@
 namespace profgpu {
 namespace {
 
-// Percent of the time that the reasons (bits of ClockReason) reduced the clocks; nothing if that is unknown.
+// Percent of the time that any of the reasons (bits of ClockReason) reduced the clocks; nothing if that is unknown.
 template <uint32_t reasons>
 std::optional<double> held_back_pct(const DeviceTelemetry& device) {
-  double pct = 0;
-  for (const ThrottleTime& t : device.throttle)
-    if ((t.bits & reasons) != 0) pct += t.pct;
-  return only_if(device.throttle_known, std::min(pct, 100.0));
+  return device.throttled_pct(reasons);
 }
 
 void add_clock(const DeviceTelemetry& d, Finding& f) {
@@ -111,7 +108,8 @@ extern const Rule kThermalThrottle = {
         "job with several devices the others wait.",
     .computation =
         "Value: time in thermal slowdown (driver and hardware) by the device's own counters, as a share of the sampled "
-        "time; without counters, the share of samples with that reason. No cost: how much a kernel gains from a higher "
+        "time; without counters, the share of samples with such a reason. Reasons that hold at once count once: of "
+        "counters alone, the larger one. No cost: how much a kernel gains from a higher "
         "clock depends on the kernel.",
     .advice = {
         "cooling: air flow, fan curve, blanking plates, room temperature, thermal paste or pads",
@@ -136,8 +134,8 @@ extern const Rule kPowerCap = {
         "a fully loaded device; at a lower limit, someone has set it.",
     .computation =
         "Value: time at the power limit and in power brake slowdown by the device's own counters, as a share of the "
-        "sampled time; without counters, the share of samples with that reason. No cost: how much a kernel gains from "
-        "a higher clock depends on the kernel.",
+        "sampled time; without counters, the share of samples with such a reason. Reasons that hold at once count "
+        "once: of counters alone, the larger one. No cost: how much a kernel gains from a higher clock depends on the kernel.",
     .advice = {
         "nvidia-smi -q -d POWER shows the limits; nvidia-smi -pl sets one (as root)",
         "a power brake is triggered by the system: power supplies, cables, the rack's power budget",

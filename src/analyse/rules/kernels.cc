@@ -7,6 +7,7 @@
 #include "analyse/rank/roofline.h"
 #include "analyse/rank/work.h"
 #include "analyse/rules/measure.h"
+#include "analyse/work/device_limits.h"
 #include "base/text.h"
 #include "trace/kernel_profile.h"
 
@@ -15,9 +16,32 @@ namespace {
 
 using enum Framework;
 
-// Volta and newer, except Turing's GTX 16; Instinct MI100 and newer.
+bool multiplies_faster_in_half(const DeviceLimits& d) {
+  return d.operations_per_ns(Precision::kFp16) > d.operations_per_ns(Precision::kFp32);
+}
+
+std::string_view first_word(std::string_view name) {
+  const auto end = std::ranges::find_if_not(name, [](char c) { return is_letter(c) || is_digit(c); });
+  return name.substr(0, static_cast<size_t>(end - name.begin()));
+}
+
+// Of a variant that the table of devices lacks, such as "Tesla V100-DGXS-32GB": all "V100 …" of the table.
+bool is_of_such_a_family(std::string_view name) {
+  for (; !name.empty(); name.remove_prefix(std::max<size_t>(first_word(name).size(), 1))) {
+    const std::string_view word = first_word(name);
+    bool some = false, all = true;
+    for (const DeviceLimits& d : known_limits())
+      if (!word.empty() && first_word(d.name) == word) some = true, all &= multiplies_faster_in_half(d);
+    if (some) return all;
+  }
+  return false;
+}
+
+// As the table of devices tells: those that it lacks may have none. Radeons' units are no matrix cores.
 bool has_tensor_cores(const DeviceProperties& d) {
-  return is_amd(d) ? contains(d.name, "MI") : d.compute_major >= 7 && !contains(d.name, "GTX 16");
+  if (is_amd(d) ? !contains(d.name, "MI") : d.compute_major < 7) return false;
+  const std::optional<DeviceLimits> limits = find_limits({d.name, d.memory_bytes, d.multiprocessors}).limits;
+  return limits ? multiplies_faster_in_half(*limits) : is_of_such_a_family(d.name);
 }
 
 /// Time of some of a device's compute kernels.
@@ -276,9 +300,11 @@ void describe_dominant_kernel(const Measured& m, Finding& f) {
   show_kernels(m, calls, f);
   const std::string name = short_kernel_name(m.trace().strings[k.name]);
   f.what = fmt::format("one kernel takes {:.0f} % of compute: {}", *f.value, shortened(name, 48));
+  const int64_t count = m.counted(k.count, k.steady_count);
+  const std::string each = format_duration(static_cast<double>(m.counted(k.total_ns, k.steady_ns)) /
+                                           static_cast<double>(std::max<int64_t>(count, 1)));
   const std::string calls_text =
-      k.count == 1 ? "One call of " + format_duration(k.mean_ns)
-                   : fmt::format("{} calls of {} each", format_count(k.count), format_duration(k.mean_ns));
+      count == 1 ? "One call of " + each : fmt::format("{} calls of {} each", format_count(count), each);
   f.why = fmt::format("{} ({}). Making it faster makes the job faster.", calls_text, kernel_category_name(k.category));
   f.fix = {profile_kernel(m, kernel_function(m.trace().strings[k.name]))};
 }
@@ -298,7 +324,8 @@ extern const Rule kFullPrecisionGemm = {
         "Value: share of the time of gemm, convolution and attention kernels whose names show no tensor-core "
         "instruction, and whose inputs, or else names, are of full precision, or of half precision on the ordinary "
         "units; on AMD, also those whose matrix instructions multiply FP32, at a fraction of the rate of bf16. Those "
-        "that memory limits, and depthwise convolutions of unknown work, do not count. No cost: the trace does not show "
+        "that memory limits, and depthwise convolutions of unknown work, do not count. Silent for devices whose family is "
+        "not in the table of limits: they may have no such units. No cost: the trace does not show "
         "how much faster a kernel would be.",
     .advice = {
         "torch.autocast(\"cuda\", dtype=torch.bfloat16) around forward and loss (Ampere, MI200 and newer)",

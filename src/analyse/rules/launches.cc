@@ -139,8 +139,10 @@ void describe_host_bound_launches(const Measured& m, Finding& f) {
   else if (unrecorded.is_most()) describe_unrecorded_work(m, unrecorded.ns, f);
   else if (long_gaps) describe_long_gaps(m, f);
   else describe_late_launches(m, f);
-  f.evidence.push_back(fmt::format("{} launch{}; {}", format_count(launch.launches), launch.launches == 1 ? "" : "es",
-                                   latency_text(launch.median_latency_ns.value_or(0))));
+  const int64_t launches = m.counted(launch.launches, launch.steady_launches);
+  const std::optional<double> latency_ns = m.counted_of(launch.median_latency_ns, launch.steady_median_latency_ns);
+  f.evidence.push_back(fmt::format("{} launch{}; {}", format_count(launches), launches == 1 ? "" : "es",
+                                   latency_text(latency_ns.value_or(0))));
   add_blocked_thread(f, m, IdleCause::kHostBound);
 }
 

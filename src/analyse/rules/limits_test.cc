@@ -399,5 +399,21 @@ TEST(FullPrecisionGemm, IsOfFp32ThatComputingLimits) {
   EXPECT_FALSE(said(Precision::kFp32, kLittle, 1'000'000'000));
 }
 
+// Of a device that the table lacks it is not known whether it has such units.
+TEST(FullPrecisionGemm, IsSilentWhereTheUnitsAreNotKnown) {
+  const auto found_on = [](const DeviceProperties& device) {
+    HandTrace hand = steps_with("aten::mm", "ampere_sgemm_128x64_nn", 900);
+    return finding(findings_of(hand, OpWork(), 0, device), "full-precision-gemm") != nullptr;
+  };
+  DeviceProperties small = h100(), old = mi300x(), variant = h100();
+  variant.name = "Tesla V100-DGXS-32GB", variant.compute_major = 7, variant.multiprocessors = 80;
+  small.name = "NVIDIA T1000 8GB", small.compute_major = 7, small.compute_minor = 5;
+  old.name = "AMD Instinct MI50";
+  EXPECT_TRUE(found_on(h100()));
+  EXPECT_TRUE(found_on(variant));   // all of its family in the table have them
+  EXPECT_FALSE(found_on(small));
+  EXPECT_FALSE(found_on(old));
+}
+
 }  // namespace
 }  // namespace profgpu

@@ -21,6 +21,7 @@
 #include "analyse/rank/work.h"
 #include "analyse/rules/host_work.h"
 #include "base/text.h"
+#include "trace/copy_kind.h"
 #include "trace/intervals.h"
 #include "trace/no_timeline.h"
 
@@ -264,7 +265,7 @@ double waiting_for_data_pct(const Measured& m) {
 
 // Where an allocation failed, no more than the device had free then: others may hold the rest.
 std::optional<double> memory_headroom_pct(const Measured& m) {
-  const auto reserved = reserved_pct(m);
+  const auto reserved = fullest_reserved_pct(m);
   if (!reserved) return std::nullopt;
   const auto& snapshot = m.facts().get<Snapshot>().section;
   if (!snapshot || !snapshot->oom) return 100 - *reserved;
@@ -489,6 +490,19 @@ void place_in_lane(const Measured& measured, const Intervals& time, Finding& fin
 
 std::optional<double> reserved_pct(const Measured& measured) {
   const Memory& memory = measured.facts().get<Memory>();
+  // Of one device alone it is that one's, though the allocator may number it otherwise.
+  const bool several = memory.reserved_by_device.size() > 1 || measured.trace().device_rows.size() > 1;
+  if (!measured.has_device() || memory.device < 0 || !several || memory.reserved_by_device.empty())
+    return fullest_reserved_pct(measured);
+  const int32_t device = measured.device().id;
+  const auto reserved = memory.reserved_by_device.find(device);
+  const int64_t capacity = measured.trace().properties(device).memory_bytes;
+  if (reserved == memory.reserved_by_device.end() || capacity <= 0) return std::nullopt;
+  return percent_of(reserved->second, capacity);
+}
+
+std::optional<double> fullest_reserved_pct(const Measured& measured) {
+  const Memory& memory = measured.facts().get<Memory>();
   const auto& snapshot = measured.facts().get<Snapshot>().section;
   std::optional<int64_t> reserved = memory.peak_reserved_bytes;
   if (!reserved && snapshot && snapshot->history_recorded) reserved = snapshot->peak.reserved_bytes;
@@ -603,7 +617,7 @@ const DeviceWords& device_words(const Measured& measured) {
 }
 
 bool is_upload(const Trace& trace, ActivityId copy) {
-  return trace.activity.kind[copy.value] == ActivityKind::kMemcpy && contains(trace.name(copy), "HtoD");
+  return trace.activity.kind[copy.value] == ActivityKind::kMemcpy && copy_kind(trace.name(copy)) == CopyKind::kHtoD;
 }
 
 bool has_python_frames(const Trace& trace) {
@@ -630,7 +644,7 @@ void show_kernels(const Measured& measured, const std::vector<ActivityId>& kerne
 int64_t steps_with_gaps(const Measured& measured, IdleCause cause) {
   const std::vector<Gap>& gaps = measured.gaps();   // disjoint: their ends ascend as well
   return std::ranges::count_if(measured.facts().get<Steps>().measured(), [&](const Step* step) {
-    const Interval time = step->interval();
+    const Interval time = step->elapsed;   // loops may load between their ranges
     auto gap = std::ranges::upper_bound(gaps, time.start, {}, &Gap::end_ns);
     for (; gap != gaps.end() && gap->start_ns < time.end; ++gap)
       if (gap->cause == cause && 2 * overlap_length(gap->time(), time) >= std::min(gap->length(), time.length()))

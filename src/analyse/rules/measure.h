@@ -44,7 +44,8 @@ class Measured {
   /// "GPU 0"
   [[nodiscard]] std::string device_label() const;
 
-  /// Percent of the device's window, as in the idle section; with warm-up steps, of the part within the other steps.
+  /// Percent of the device's window, as in the idle section; with warm-up steps or long pauses between
+  /// steps, of the part within the measured steps.
   [[nodiscard]] double idle_pct(IdleCause cause) const { return percent_of(idle_ns(cause), window_ns()); }
   [[nodiscard]] int64_t idle_ns(IdleCause cause) const;
   /// Idle time of a cause within the measured steps, percent of their wall time.
@@ -58,6 +59,10 @@ class Measured {
   [[nodiscard]] Saving saved_by_communication() const { return replay().saved_by_communication(device_); }
   /// The part of a kernel's time or count that averages include: all of it, or that without warm-up steps.
   [[nodiscard]] int64_t counted(int64_t all, int64_t steady) const { return all_measured_ ? all : steady; }
+  /// Likewise of a median.
+  [[nodiscard]] std::optional<double> counted_of(std::optional<double> all, std::optional<double> steady) const {
+    return all_measured_ ? all : steady;
+  }
   [[nodiscard]] IdleCause largest_idle_cause() const;
   [[nodiscard]] double utilization_pct() const { return window_pct(device().busy); }
   /// Of the window without the device's time for unrecorded work, and without that in which a server has no requests.
@@ -141,8 +146,10 @@ void set_kernel_cost(const Measured& measured, const std::vector<ActivityId>& ke
 /// Has the job's replay save the finding's cost within `time`, of the busiest device. A rank alone has no such replay.
 void place_in_lane(const Measured& measured, const Intervals& time, Finding& finding);
 
-/// The framework's peak reserved memory, percent of the device's.
+/// The framework's peak reserved memory on the device, percent of its memory.
 std::optional<double> reserved_pct(const Measured& measured);
+/// Of the device that is fullest, the one of Memory.
+std::optional<double> fullest_reserved_pct(const Measured& measured);
 
 /// "gfx942" is the name of an architecture.
 inline bool is_amd_name(std::string_view device) {

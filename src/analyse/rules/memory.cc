@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "analyse/rank/memory.h"
 #include "analyse/rank/snapshot.h"
@@ -24,6 +25,12 @@ std::optional<double> memory_growth_samples(const DeviceTelemetry& d) {
   return 100 * 60 * *d.memory_growth_bytes_per_s / *total;
 }
 
+// " of GPU 1", where the process uses several: Memory is of the fullest.
+std::string of_device(const Measured& m) {
+  const int32_t device = m.facts().get<Memory>().device;
+  return device >= 0 && m.trace().device_rows.size() > 1 ? fmt::format(" of GPU {}", device) : "";
+}
+
 void describe_memory_growth_samples(const DeviceTelemetry& d, Finding& f) {
   f.unit = "%/min";
   f.what = fmt::format("memory of {} keeps growing", d.label());
@@ -33,20 +40,39 @@ void describe_memory_growth_samples(const DeviceTelemetry& d, Finding& f) {
                       60 * *d.memory_growth_bytes_per_s / kMiB, left / *d.memory_growth_bytes_per_s / 60);
 }
 
-// Growth per step in a snapshot's history.
-int64_t snapshot_growth_bytes(const Measured& m) {
-  const auto& snapshot = m.facts().get<Snapshot>().section;
+/// Growth per step in a snapshot's history, of one device.
+struct SnapshotGrowth {
+  std::vector<const GrowingLine*> lines;   // fastest first; empty: none grow
   int64_t bytes = 0;
-  if (snapshot)
-    for (const GrowingLine& line : snapshot->growth) bytes += line.growth_bytes;
-  return bytes;
+  double pct = 0;                          // of the device's memory, or of its peak where the memory is not known
+};
+
+int64_t peak_of(const SnapshotSection& snapshot, std::optional<int32_t> device) {
+  const auto* own = first_where(snapshot.devices, [&](const SnapshotDevice& d) { return device && d.device == *device; });
+  return own != nullptr && own->peak_allocated_bytes > 0 ? own->peak_allocated_bytes : snapshot.peak_allocated_bytes;
 }
 
-// Of the device, or of the peak where a snapshot alone does not know the device's memory.
+// Of the device that grows most.
+SnapshotGrowth snapshot_growth(const Measured& m) {
+  const auto& snapshot = m.facts().get<Snapshot>().section;
+  if (!snapshot) return {};
+  std::map<std::optional<int32_t>, SnapshotGrowth> by_device;
+  for (const GrowingLine& line : snapshot->growth) {
+    SnapshotGrowth& of = by_device[line.device];
+    of.lines.push_back(&line);
+    of.bytes += line.growth_bytes;
+  }
+  SnapshotGrowth most;
+  for (auto& [device, of] : by_device) {
+    of.pct = percent_of(of.bytes, m.facts().get<Memory>().capacity_bytes.value_or(peak_of(*snapshot, device)));
+    if (of.pct > most.pct) most = std::move(of);
+  }
+  return most;
+}
+
 std::optional<double> memory_growth_value(const Measured& m) {
   const Memory& memory = m.facts().get<Memory>();
-  if (const int64_t bytes = snapshot_growth_bytes(m); bytes > 0)
-    return percent_of(bytes, memory.capacity_bytes.value_or(m.facts().get<Snapshot>().section->peak_allocated_bytes));
+  if (const SnapshotGrowth growth = snapshot_growth(m); growth.pct > 0) return growth.pct;
   if (m.steps() < kMinGrowing || !memory.growth_bytes_per_step || !memory.capacity_bytes) return std::nullopt;
   return 100.0 * *memory.growth_bytes_per_step / *memory.capacity_bytes;
 }
@@ -62,25 +88,26 @@ std::vector<std::string> growth_fixes(const GrowingLine& line) {
   return {};
 }
 
-void describe_snapshot_growth(const Measured& m, Finding& f) {
-  const SnapshotSection& snapshot = *m.facts().get<Snapshot>().section;
+void describe_snapshot_growth(const Measured& m, const SnapshotGrowth& growth, Finding& f) {
   const auto bytes = [](int64_t n) { return format_bytes(static_cast<double>(n)); };
-  const std::string& per = snapshot.growth.front().per;
-  f.what = fmt::format("memory grows from {} to {}, most in {}", per, per, snapshot.growth.front().place());
-  f.why = fmt::format("Lines that hold more after each {}: {}. Together they grow by {} each time, {:.2f} % of the {}.",
-                      per, snapshot.growth.size(), bytes(snapshot_growth_bytes(m)), *f.value,
+  const GrowingLine& first = *growth.lines.front();
+  const std::string& per = first.per;
+  const std::string device = first.device ? fmt::format(" of GPU {}", *first.device) : "";
+  f.what = fmt::format("memory{} grows from {} to {}, most in {}", device, per, per, first.place());
+  f.why = fmt::format("Lines that hold more{} after each {}: {}. Together they grow by {} each time, {:.2f} % of the {}.",
+                      device, per, growth.lines.size(), bytes(growth.bytes), *f.value,
                       m.facts().get<Memory>().capacity_bytes ? "device's memory" : "peak");
-  f.fix = growth_fixes(snapshot.growth.front());
-  for (size_t i = 0; i < std::min<size_t>(snapshot.growth.size(), 3); ++i) {
-    const GrowingLine& line = snapshot.growth[i];
+  f.fix = growth_fixes(first);
+  for (size_t i = 0; i < std::min<size_t>(growth.lines.size(), 3); ++i) {
+    const GrowingLine& line = *growth.lines[i];
     f.evidence.push_back(fmt::format("{}: {} per {}, {} in {} blocks after the last one", line.place(),
                                      bytes(line.growth_bytes), per, bytes(line.bytes), line.blocks));
   }
 }
 
 void describe_memory_growth(const Measured& m, Finding& f) {
-  if (snapshot_growth_bytes(m) > 0) return describe_snapshot_growth(m, f);
-  f.what = "allocated memory grows from step to step";
+  if (const SnapshotGrowth growth = snapshot_growth(m); growth.pct > 0) return describe_snapshot_growth(m, growth, f);
+  f.what = fmt::format("allocated memory{} grows from step to step", of_device(m));
   f.why = fmt::format("It grows by {:.1f} MiB per step, {:.2f} % of the device's memory.",
                       *m.facts().get<Memory>().growth_bytes_per_step / kMiB, *f.value);
 }
@@ -104,10 +131,12 @@ void describe_memory_near_capacity_samples(const DeviceTelemetry& d, Finding& f)
 std::optional<double> near_capacity_value(const Measured& m) {
   const auto& snapshot = m.facts().get<Snapshot>().section;
   const Memory& memory = m.facts().get<Memory>();
-  const std::optional<double> pct = reserved_pct(m);
+  const std::optional<double> pct = fullest_reserved_pct(m);
   if (pct || !snapshot || !snapshot->peak.reserved_bytes || !memory.capacity_bytes) return pct;
   return percent_of(*snapshot->peak.reserved_bytes, *memory.capacity_bytes);
 }
+
+constexpr double kMuchUnusedPct = 20;   // of the device
 
 void describe_memory_near_capacity(const Measured& m, Finding& f) {
   const Memory& memory = m.facts().get<Memory>();
@@ -115,9 +144,16 @@ void describe_memory_near_capacity(const Measured& m, Finding& f) {
   const bool only_held = !memory.peak_reserved_bytes && snapshot && !snapshot->history_recorded;
   const std::string_view when = only_held ? held_when(*snapshot) : "at the peak";
   f.what = only_held ? fmt::format("{} of the device's memory is reserved {}", format_percent(*f.value), when)
-                     : fmt::format("memory peaks at {} of the device", format_percent(*f.value));
+                     : fmt::format("memory{} peaks at {} of the device", of_device(m), format_percent(*f.value));
   const auto capacity_bytes = static_cast<double>(*memory.capacity_bytes);
-  f.why = why_near_capacity(*f.value / 100 * capacity_bytes, capacity_bytes, "reserved", when);
+  const double peak_bytes = *f.value / 100 * capacity_bytes;
+  f.why = why_near_capacity(peak_bytes, capacity_bytes, "reserved", when);
+  const double unused_pct = memory.fragmentation_pct.value_or(0);
+  if (!memory.peak_reserved_bytes || unused_pct * *f.value / 100 < kMuchUnusedPct) return;
+  f.severity = Severity::kInfo;
+  f.why = fmt::format("{} of {} GiB is reserved {}, {} GiB of it in the allocator's cache without use: a larger batch "
+                      "can use that, other processes can't.",
+                      gib(peak_bytes), gib(capacity_bytes), when, gib(unused_pct / 100 * peak_bytes));
 }
 
 // The next batch's size is unknown here: a device counts as full when the allocator has little left.
@@ -143,13 +179,13 @@ std::optional<double> memory_fragmentation_value(const Measured& m) {
   const auto& snapshot = m.facts().get<Snapshot>().section;
   // What is cached when the snapshot is taken may all have been in use before.
   if (!snapshot || !snapshot->history_recorded || !snapshot->peak.reserved_bytes)
-    return memory.fragmentation_pct;
+    return only_if(memory.reserved_beside_unused, memory.fragmentation_pct.value_or(0));
   return percent_of(*snapshot->peak.unused_bytes, *snapshot->peak.reserved_bytes);
 }
 
 void describe_memory_fragmentation(const Measured& m, Finding& f) {
-  if (reserved_pct(m).value_or(0) <= kMinTightPct) f.severity = Severity::kInfo;
-  f.what = fmt::format("{:.0f} % of the reserved memory is unused at the peak", *f.value);
+  if (fullest_reserved_pct(m).value_or(0) <= kMinTightPct) f.severity = Severity::kInfo;
+  f.what = fmt::format("{:.0f} % of the reserved memory{} is unused at the peak", *f.value, of_device(m));
   f.why = "The allocator's free blocks don't fit the requests, so it takes more memory from the device.";
   if (const auto& s = m.facts().get<Snapshot>().section; s && s->replay)
     for (const SettingRow& row : s->replay->settings)
@@ -248,7 +284,8 @@ extern const Rule kMemoryFragmentation = {
         "at the peak means fragmentation: free memory in pieces of the wrong size.",
     .computation =
         "Value: 100 (reserved - allocated) / reserved at the reserved peak; if the peak lasts, when most is allocated. "
-        "Of a memory snapshot: at the allocated peak. Silent where the peak is under a hundredth of the device's memory. Above info only if over 80 % of the device's memory is reserved. No cost.",
+        "Of a memory snapshot: at the allocated peak. Silent where the peak is under a hundredth of the device's memory, and where the recording does not show more "
+        "memory being reserved although as much was unused: a larger step before it may have reserved it. Above info only if over 80 % of the device's memory is reserved. No cost.",
     .advice = {
         "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; max_split_size_mb:128 in older PyTorch",
         "pad or bucket batches to few shapes; run the largest batch first",

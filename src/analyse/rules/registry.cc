@@ -12,7 +12,8 @@ extern const Rule kLowGpuUtilization, kDataLoadingBound, kHostBoundLaunches, kDe
     kRejectedDrafts, kSlowTransport, kSlowPairs, kNcclWarnings,
     kWrongResults, kMemoryRanOut, kPeakSpike, kRetainedGraph, kReferenceCycle, kDuplicateWeights, kOversizedWorkspace,
     kHostPinnedGrowth,
-    kSlowProducts, kMemoryBound, kLowMfu, kMpiImbalance, kHostCode;
+    kSlowProducts, kMemoryBound, kLowMfu, kMpiImbalance, kHostCode,
+    kTimeBetweenSteps;
 
 const std::vector<const Rule*>& rules() {
   static const std::vector<const Rule*> all = {
@@ -30,7 +31,7 @@ const std::vector<const Rule*>& rules() {
       &kWrongResults, &kMemoryRanOut,
       &kPeakSpike, &kRetainedGraph, &kReferenceCycle, &kDuplicateWeights, &kOversizedWorkspace, &kHostPinnedGrowth,
       &kSlowProducts, &kMemoryBound, &kLowMfu, &kMpiImbalance,
-      &kHostCode};
+      &kHostCode, &kTimeBetweenSteps};
   return all;
 }
 

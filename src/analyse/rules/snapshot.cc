@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <ranges>
 
 #include "analyse/rank/memory.h"
 #include "analyse/rank/snapshot.h"
@@ -159,10 +161,10 @@ std::optional<double> retained_graph_value(const Measured& m) {
   const SnapshotSection* s = snapshot_of(m);
   const GrowingLine* line = s != nullptr ? growing_line(*s, "retained_graph") : nullptr;
   if (line == nullptr) return std::nullopt;
-  int64_t bytes = 0;
+  std::map<std::optional<int32_t>, int64_t> bytes;   // by device
   for (const GrowingLine& g : s->growth)
-    if (g.cause == "retained_graph") bytes += g.growth_bytes;
-  return static_cast<double>(bytes) / (1 << 20);
+    if (g.cause == "retained_graph") bytes[g.device] += g.growth_bytes;
+  return static_cast<double>(std::ranges::max(bytes | std::views::values)) / (1 << 20);
 }
 
 void describe_retained_graph(const Measured& m, Finding& f) {

@@ -8,6 +8,7 @@
 #include "app/export/sql_database.h"
 #include "app/export/virtual_table.h"
 #include "base/decimal.h"
+#include "trace/copy_kind.h"
 
 namespace profgpu {
 
@@ -72,17 +73,6 @@ constexpr NsightKind kEventClasses[] = {{0, "TRACE_PROCESS_EVENT_CUDA_RUNTIME", 
                                   {1, "TRACE_PROCESS_EVENT_CUDA_DRIVER", "CUDA driver"}};
 
 bool has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
-
-// "Memcpy HtoD (Pageable -> Device)", or ROCm's "CopyHostToDevice".
-int64_t copy_kind(std::string_view name) {
-  constexpr std::pair<std::string_view, int64_t> kForms[] = {
-      {"HtoD", 1},         {"DtoH", 2},         {"HtoA", 3},           {"AtoH", 4},      {"AtoA", 5},
-      {"AtoD", 6},         {"DtoA", 7},         {"DtoD", 8},           {"HtoH", 9},      {"PtoP", 10},
-      {"HostToDevice", 1}, {"DeviceToHost", 2}, {"DeviceToDevice", 8}, {"HostToHost", 9}};
-  for (const auto& [form, kind] : kForms)
-    if (has(name, form)) return kind;
-  return 0;
-}
 
 int64_t memory_kind(std::string_view text) {
   for (const NsightKind& k : kMemories)
@@ -211,7 +201,8 @@ class NsightRows {
       rows.put(0).put(args.shared_bytes).put(0).put(0).put({}).put(args.shared_bytes).put(node).put({}).end_row();
     } else if (all.kind[a.value] == ActivityKind::kMemcpy) {
       const auto [from, to] = copy_ends(name);
-      rows.put(args.bytes >= 0 ? Datum(args.bytes) : Datum()).put(copy_kind(name)).put({}).put(from).put(to);
+      rows.put(args.bytes >= 0 ? Datum(args.bytes) : Datum()).put(static_cast<int64_t>(copy_kind(name)));
+      rows.put({}).put(from).put(to);
       for (int i = 0; i < 5; ++i) rows.put({});
       rows.put(node).put({}).put({}).end_row();
     } else {
