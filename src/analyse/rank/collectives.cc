@@ -372,7 +372,9 @@ class Collector {
         const DeviceTime* d = devices_.find(device);
         if (d == nullptr && device != kNoDevice) continue;
         const bool blocks = d == nullptr && of_host_.calls.empty();   // a call of MPI
-        const Intervals exposed = d != nullptr ? subtract(time, d->compute) : blocks ? time : intersect(time, of_host_.waits);
+        const Intervals exposed = d != nullptr ? subtract(time, d->compute)
+                                  : blocks     ? time
+                                               : intersect(time, of_host_.waits);
         r.row.exposed_ns += total_length(exposed);
         r.row.measured_exposed_ns += total_length(intersect(exposed, measured));
       }

@@ -195,7 +195,8 @@ class Loop : public LogReading {
     f.samples_per_s = fields.number({"samples/sec", "samples/s", "img/s", "images/sec", "examples_per_sec", "samples_per_sec"});
     auto mfu = fields.number({"mfu", "bf16_mfu"});
     if (!mfu) mfu = figure_before(fields.text, "% bf16 MFU");
-    if (const auto said = fields.value({"mfu", "bf16_mfu"}); mfu && *mfu <= 1 && said && !is_percentage(*said)) *mfu *= 100;
+    const auto said = fields.value({"mfu", "bf16_mfu"});
+    if (mfu && *mfu <= 1 && said && !is_percentage(*said)) *mfu *= 100;
     if (mfu && *mfu >= 0) f.mfu_pct = mfu;  // -100 %: not yet known
     for (const std::string_view unit : {" tok/s", " tokens/s"})
       if (!f.tokens_per_s) f.tokens_per_s = figure_before(fields.text, unit);
