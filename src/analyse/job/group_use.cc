@@ -30,7 +30,8 @@ class Grouping {
       GroupUse& group = out.groups[group_of[i]];
       out.trains |= call.phase == Phase::kBackward || call.phase == Phase::kOptimizer;
       out.phased |= call.phase == Phase::kForward || call.phase == Phase::kBackward;
-      out.of_host = call.host.valid() && (out.of_host || is_first_);
+      const bool of_library = call.host.valid() && rank.calls.kinds[call.kind].described;   // gloo's are not
+      out.of_host = of_library && (out.of_host || is_first_);
       is_first_ = false;
       if (!call.measured) continue;
       group.counts.at(op_of(rank, i), step_part(rank, i)).add(call);

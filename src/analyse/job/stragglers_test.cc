@@ -529,6 +529,8 @@ TEST_F(StragglersTest, ARankOfAProgramWithoutADevice) {
   expect_alone(job, 1, "more_host_work");
   EXPECT_NEAR(static_cast<double>(job.stragglers[0].excess_ns_per_step), 5'000'000, 300'000);
   EXPECT_EQ(side_by_side(job.stragglers[0], "forward_ns"), std::pair(6'000'000.0, 1'000'000.0));
+  ASSERT_EQ(job.parallelism.size(), 1u);
+  EXPECT_EQ(job.parallelism[0].kind, ParallelKind::kDdp);
 }
 
 }  // namespace
