@@ -42,7 +42,7 @@ struct IsId<Id<Tag>> : std::true_type {};
 template <class T, class F>
 void each_member(T& x, F&& f) {
   constexpr int n = member_count<std::remove_const_t<T>>();
-  static_assert(n > 0 && n <= 36);
+  static_assert(n > 0 && n <= 38);
   const auto all = [&](auto&... members) { (f(members), ...); };
 #define PROFGPU_MEMBERS(count, ...) \
   if constexpr (n == (count)) {     \
@@ -91,6 +91,10 @@ void each_member(T& x, F&& f) {
                   h2, i2, j2, k2, l2)
   PROFGPU_MEMBERS(36, a, b, c, d, e, g, h, i, j, k, l, m, o, p, q, r, s, t, u, v, w, y, z, a2, b2, c2, d2, e2, f2, g2, \
                   h2, i2, j2, k2, l2, m2)
+  PROFGPU_MEMBERS(37, a, b, c, d, e, g, h, i, j, k, l, m, o, p, q, r, s, t, u, v, w, y, z, a2, b2, c2, d2, e2, f2, g2, \
+                  h2, i2, j2, k2, l2, m2, o2)
+  PROFGPU_MEMBERS(38, a, b, c, d, e, g, h, i, j, k, l, m, o, p, q, r, s, t, u, v, w, y, z, a2, b2, c2, d2, e2, f2, g2, \
+                  h2, i2, j2, k2, l2, m2, o2, p2)
 #undef PROFGPU_MEMBERS
 }
 
