@@ -156,8 +156,11 @@ void describe_waits_of_host(const Measured& m, Finding& f) {
   f.fix = fixes(most_exposed(m.facts().get<RankParallelism>().ways), m.facts().get<Frameworks>());
   for (const CollectiveRow& row : m.facts().get<Collectives>().rows) {
     if (f.evidence.size() == 3) break;
-    f.evidence.push_back(fmt::format("{} {}: {} calls, {} waited for", row.name, row.dtype, row.calls,
-                                     format_duration(static_cast<double>(row.exposed_ns))));
+    const int64_t calls = m.counted(row.calls, row.measured_calls);
+    const int64_t waited_ns = m.counted(row.exposed_ns, row.measured_exposed_ns);
+    if (calls > 0)
+      f.evidence.push_back(fmt::format("{} {}: {} {}, {} waited for", row.name, row.dtype, calls,
+                                       calls == 1 ? "call" : "calls", format_duration(static_cast<double>(waited_ns))));
   }
   set_cost(f, m.wall_ns(), m.facts().get<Phases>().measured_wall_ns[static_cast<size_t>(Phase::kCommunication)]);
 }
