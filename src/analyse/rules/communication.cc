@@ -148,20 +148,25 @@ std::string verdict_on_host(const Finding& f) {
                      format_percent(*f.value, 0));
 }
 
+// "all_reduce Float: 7 calls, 19.6 ms exposed", of the measured steps, of the first three rows that have any there.
+void show_calls(const Measured& m, std::string_view how, Finding& f) {
+  const std::vector<CollectiveRow>& rows = m.facts().get<Collectives>().rows;
+  for (size_t i = 0; i < std::min<size_t>(rows.size(), 3); ++i) {
+    const int64_t calls = m.counted(rows[i].calls, rows[i].measured_calls);
+    const int64_t ns = m.counted(rows[i].exposed_ns, rows[i].measured_exposed_ns);
+    if (calls > 0)
+      f.evidence.push_back(fmt::format("{} {}: {} {}, {} {}", rows[i].name, rows[i].dtype, calls,
+                                       calls == 1 ? "call" : "calls", format_duration(static_cast<double>(ns)), how));
+  }
+}
+
 // Without a device: the host waits for gloo.
 void describe_waits_of_host(const Measured& m, Finding& f) {
   f.what = "the program waits for collectives, and no operator runs meanwhile";
   f.why = fmt::format("For {} of the steps no operator runs until a collective ends.", format_percent(*f.value));
   f.verdict = verdict_on_host(f);
   f.fix = fixes(most_exposed(m.facts().get<RankParallelism>().ways), m.facts().get<Frameworks>());
-  for (const CollectiveRow& row : m.facts().get<Collectives>().rows) {
-    if (f.evidence.size() == 3) break;
-    const int64_t calls = m.counted(row.calls, row.measured_calls);
-    const int64_t waited_ns = m.counted(row.exposed_ns, row.measured_exposed_ns);
-    if (calls > 0)
-      f.evidence.push_back(fmt::format("{} {}: {} {}, {} waited for", row.name, row.dtype, calls,
-                                       calls == 1 ? "call" : "calls", format_duration(static_cast<double>(waited_ns))));
-  }
+  show_calls(m, "waited for", f);
   set_cost(f, m.wall_ns(), m.facts().get<Phases>().measured_wall_ns[static_cast<size_t>(Phase::kCommunication)]);
 }
 
@@ -172,19 +177,12 @@ std::optional<double> exposed_communication_value(const Measured& m) {
 
 void describe_exposed_communication(const Measured& m, Finding& f) {
   if (!m.has_device()) return describe_waits_of_host(m, f);
-  const auto& rows = m.facts().get<Collectives>().rows;
   f.what = "communication not overlapped with compute";
   f.why = fmt::format("For {} of the time {} only communicates; {} of its communication overlaps with compute.",
                       format_percent(m.exposed_communication_pct()), m.device_label(),
                       format_percent(m.device().overlap_pct()));
   f.fix = fixes(most_exposed(m.facts().get<RankParallelism>().ways), m.facts().get<Frameworks>());
-  for (size_t i = 0; i < std::min<size_t>(rows.size(), 3); ++i) {
-    const int64_t calls = m.counted(rows[i].calls, rows[i].measured_calls);
-    const int64_t exposed_ns = m.counted(rows[i].exposed_ns, rows[i].measured_exposed_ns);
-    if (calls > 0)
-      f.evidence.push_back(fmt::format("{} {}: {} {}, {} exposed", rows[i].name, rows[i].dtype, calls,
-                                       calls == 1 ? "call" : "calls", format_duration(static_cast<double>(exposed_ns))));
-  }
+  show_calls(m, "exposed", f);
   f.where = exposed_places(m);
   set_saving(m, m.saved_by_communication(), f);
 }
