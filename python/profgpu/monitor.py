@@ -424,8 +424,11 @@ class GpuMonitor:
         memory_max = of("memory_used_bytes", "max", _MIB)
         steps = d.get("steps", {})
         count = steps.get("count", 0)
+        device = self.device
+        if str(device).startswith("cuda:") and d.get("device"):  # as nvidia-smi numbers it
+            device = int(d["device"]) if d["device"].isdigit() else d["device"]
         return GpuSummary(
-            device=self.device,
+            device=device,
             name=d.get("name") or "N/A",
             duration_s=duration_s,
             interval_s=self.interval_s,

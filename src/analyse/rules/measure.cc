@@ -716,7 +716,7 @@ RankMeasure rank_measure(const Measured& m) {
   out.python_frames = has_python_frames(m.trace());
   out.no_evidence = no_evidence(m);
   out.annotated = m.facts().get<Steps>().annotated;
-  out.of_log = !m.trace().log_steps.empty() && m.trace().host.size() == 0;
+  out.of_log = !m.trace().log_steps.empty() && std::ranges::count(m.trace().host.kind, HostKind::kOp) == 0;
   out.captures = m.is_capture();
   out.mostly = largest_part(m);
   if (m.has_device()) out.loading_pct = waiting_for_data_pct(m);
