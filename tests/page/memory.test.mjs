@@ -113,7 +113,7 @@ describe('active memory', () => {
     await page.waitForFunction(() => !/[?&]t=/.test(location.hash));
     await plot(page).focus();
     await page.keyboard.press('Home');
-    assert.match(await text(page, '.memstate [role="status"]'), /After event -1:/);
+    assert.match(await text(page, '.memstate [role="status"]'), /Before the first event:/);
     await page.keyboard.press('Shift+ArrowRight');
     assert.match(await text(page, '.memstate [role="status"]'), /After event 0:/);
     await page.keyboard.press('ArrowUp');
