@@ -2,6 +2,7 @@
 #include "tests/support/sim_process.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace profgpu::sim {
 
@@ -50,6 +51,8 @@ Process::Process(const ProcessOptions& options, const Plan& the_plan)
   trace_.start_ns = now_ = kJobStartNs;
   allocated_ = options.fixed_bytes;
   reserved_ = std::max(options.reserved_bytes, options.fixed_bytes);
+  // What no free block fits is asked for while much is free.
+  if (plan.slack_permille > 100) reserved_ -= unfit_ = int64_t{40} << 20;
   python_id_ = 2;
 }
 
@@ -138,6 +141,7 @@ void Process::memory_row(int64_t bytes, uint64_t address) {
 }
 
 Process::Block Process::allocate(int64_t bytes) {
+  if (!trace_.memory.empty()) reserved_ += std::exchange(unfit_, 0);
   if (allocated_ + bytes > reserved_) {
     const int64_t missing = allocated_ + bytes - reserved_;
     const int64_t segment = std::max({(missing + (2 << 20) - 1) >> 21 << 21, int64_t{20} << 20, plan.leak_bytes * 3});

@@ -177,6 +177,7 @@ class Process {
   uint32_t pair_sequence_ = 12;
   uint32_t pending_collective_row_ = kNone;
   int64_t allocated_ = 0, reserved_ = 0, activation_bytes_ = 0, gradient_bytes_ = 0;
+  int64_t unfit_ = 0;   // reserved later, beside free memory
   uint64_t address_ = 0x7f0e00000000;
   std::vector<Block> activations_, gradients_;
   std::unordered_map<int64_t, std::vector<uint64_t>> spare_;

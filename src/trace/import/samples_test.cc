@@ -54,9 +54,9 @@ TEST_F(SamplesTest, ADeviceWithoutValuesAtTheEndIsSaid) {
       text += std::to_string(1'800'000'000'000'000'000 + i * 100'000'000LL) + of_device;
   auto inputs = read_inputs({write("gpu.csv", text)}, {});
   ASSERT_TRUE(inputs) << inputs.error().message;
-  const Trace& trace = inputs->ranks[0].trace;
-  ASSERT_EQ(trace.issues.size(), 1u);
-  EXPECT_EQ(trace.issues[0].text,
+  const auto& issues = inputs->sources[0].issues;
+  ASSERT_EQ(issues.size(), 1u);
+  EXPECT_EQ(issues[0].text,
             "GPU 0 has no values in the last 4.0 s of 5.9: was it lost? Its figures are of the time before");
 }
 

@@ -95,6 +95,7 @@ class Trainer : public LogReading {
       LogStep& whole = series.steps.emplace_back();
       whole.number = all, whole.iterations = own;
       whole.line = end_line_;
+      whole.figures.samples_per_s = samples_per_s_;
     }
     for (LogStep& s : series.steps)
       if (!s.duration_ns && mean_ns > 0) s.duration_ns = mean_ns, s.derived = true;
