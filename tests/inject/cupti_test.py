@@ -278,9 +278,9 @@ def test_another_profiler_with_preload(tmp_path, finalize):
     kernels = len(recording['kernel'])
     assert 100 + 3 * 40 < kernels < truth['kernels'] - 3 * 40
     assert recording.dropped() == 0
-    # On our own clock again, whatever the other one left: no kernel is longer than it is.
+    # On our own clock again, whatever the other one left: a kernel with its ends on two clocks would be far longer than it is.
     assert all(abs(s['device_ns'] - s['unix_ns']) < 50_000_000 for s in recording['clock_sync'][-2:])
-    assert max(k['duration_ns'] for k in recording['kernel']) < 3000
+    assert max(k['duration_ns'] for k in recording['kernel']) < 50_000
 
 
 def test_another_profiler_from_before_the_start(tmp_path):
