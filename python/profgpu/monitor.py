@@ -321,6 +321,7 @@ class GpuMonitor:
 
     @property
     def running(self) -> bool:
+        """Whether it samples now, in this process."""
         return self._running and self._owned.here
 
     def __enter__(self) -> GpuMonitor:

@@ -28,9 +28,8 @@ Intervals between_steps(const Trace& trace, const Steps& steps) {
   Intervals between;
   for (size_t i = 1; i < steps.steps.size(); ++i) {
     const Interval pause{steps.steps[i - 1].elapsed.end, steps.steps[i].elapsed.start};
-    const bool one_window = std::ranges::none_of(trace.windows, [&](const Interval& window) {
-      return window.start > steps.steps[i - 1].start_ns && window.start <= steps.steps[i].start_ns;
-    });
+    const bool one_window =
+        profiler_window(trace, steps.steps[i - 1].start_ns) == profiler_window(trace, steps.steps[i].start_ns);
     if (pause.end > pause.start && one_window) append(between, pause);
   }
   return between;

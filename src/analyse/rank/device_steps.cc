@@ -4,6 +4,7 @@
 #include <map>
 #include <tuple>
 
+#include "analyse/rank/steps.h"
 #include "trace/intervals.h"
 
 namespace profgpu {
@@ -17,11 +18,6 @@ struct Seen {
   size_t window = 0;       // of the profiler
   std::vector<uint32_t> lanes;
 };
-
-size_t profiler_window(const Trace& trace, int64_t time) {
-  const auto next = std::ranges::upper_bound(trace.windows, time, {}, &Interval::start);
-  return static_cast<size_t>(std::max<ptrdiff_t>(next - trace.windows.begin() - 1, 0));
-}
 
 // By how much a range and its first activity may differ, because times are rounded.
 constexpr int64_t kRounded_ns = 10;

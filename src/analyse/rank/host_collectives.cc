@@ -13,15 +13,21 @@ constexpr int64_t kWoken_ns = 200'000;
 
 bool is_host_collective(std::string_view name) { return name.starts_with("gloo:") && !collective_name(name).empty(); }
 
+std::vector<bool> names_of_host_collectives(const Trace& trace) {
+  std::vector<bool> named(trace.strings.size());
+  for (size_t i = 0; i < named.size(); ++i) named[i] = is_host_collective(trace.strings[StringId(i)]);
+  return named;
+}
+
 // Operators that start a collective or wait for one compute nothing.
 bool is_operator_of_collective(std::string_view name) {
   return name.starts_with("c10d::") || name.starts_with("_c10d_functional::") || name == "record_param_comms";
 }
 
-Intervals operators_of(const Trace& trace) {
+Intervals operators_of(const Trace& trace, const std::vector<bool>& collectives) {
   Intervals computing, communicating;
   for (uint32_t h = 0; h < trace.host.size(); ++h) {
-    if (trace.host.kind[h] != HostKind::kOp || is_host_collective(trace.name(HostId(h)))) continue;
+    if (trace.host.kind[h] != HostKind::kOp || collectives[trace.host.name[h].value]) continue;
     Intervals& kind = is_operator_of_collective(trace.name(HostId(h))) ? communicating : computing;
     kind.push_back(trace.host.interval(HostId(h)));
   }
@@ -60,11 +66,12 @@ HostCollectives HostCollectives::compute(const Facts& facts) {
   const Trace& trace = facts.trace();
   HostCollectives out;
   if (trace.activity.size() > 0) return out;
+  const std::vector<bool> collectives = names_of_host_collectives(trace);
   for (uint32_t h = 0; h < trace.host.size(); ++h)
-    if (is_host_collective(trace.name(HostId(h)))) out.calls.emplace_back(h);
+    if (collectives[trace.host.name[h].value]) out.calls.emplace_back(h);
   if (out.calls.empty()) return out;
   std::ranges::stable_sort(out.calls, {}, [&](HostId call) { return trace.host.start_ns[call.value]; });
-  out.operators = operators_of(trace);
+  out.operators = operators_of(trace, collectives);
   out.waits = waits_of(trace, out.calls, out.operators);
   return out;
 }

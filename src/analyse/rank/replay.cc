@@ -266,9 +266,8 @@ std::vector<Run> find_runs(const Facts& facts) {
   int64_t elapsed_until = INT64_MIN;
   for (const Step* step : facts.get<Steps>().measured()) {
     const Interval part = host_part(trace, facts.get<Steps>(), *step);
-    const bool same_window = !runs.empty() && std::ranges::none_of(trace.windows, [&](const Interval& window) {
-      return window.start > runs.back().start && window.start <= part.start;
-    });
+    const bool same_window =
+        !runs.empty() && profiler_window(trace, runs.back().start) == profiler_window(trace, part.start);
     const bool follows = step->elapsed.start <= elapsed_until;
     elapsed_until = step->elapsed.end;
     if (same_window && follows) {

@@ -389,12 +389,6 @@ int64_t longest_between(const std::vector<Step>& steps) {
   return std::min(2 * lower_median(std::move(between)), between.size() < 2 ? 2 * typical : INT64_MAX);
 }
 
-// Index of the profiler window.
-size_t window_of(const Trace& trace, int64_t time) {
-  const auto next = std::ranges::upper_bound(trace.windows, time, {}, &Interval::start);
-  return static_cast<size_t>(std::max<ptrdiff_t>(next - trace.windows.begin() - 1, 0));
-}
-
 // By profiler window, when the device has done what was queued before the window's first step: what was launched before
 // it, and on each stream what has no launch in the recording and runs before the step's own work.
 std::vector<int64_t> ends_of_earlier_work(const Trace& trace, const std::vector<const Step*>& first) {
@@ -402,7 +396,7 @@ std::vector<int64_t> ends_of_earlier_work(const Trace& trace, const std::vector<
   std::vector<int64_t> ends(first.size(), INT64_MIN);
   const auto each = [&](auto&& use) {
     for (ActivityId a(size_t{0}); a.value < trace.activity.size(); ++a) {
-      const size_t w = window_of(trace, trace.launched_ns(a));
+      const size_t w = profiler_window(trace, trace.launched_ns(a));
       if (first[w] != nullptr) use(a, trace.activity.launch[a.value], w);
     }
   };
@@ -430,12 +424,12 @@ void set_elapsed(const Trace& trace, Steps& all) {
   const int64_t most_between = served.empty() ? longest_between(all.steps) : longest_scheduling(std::move(served));
   std::vector<const Step*> first(std::max<size_t>(trace.windows.size(), 1));
   for (const Step& s : all.steps)
-    if (const Step*& of_window = first[window_of(trace, s.start_ns)]; of_window == nullptr) of_window = &s;
+    if (const Step*& of_window = first[profiler_window(trace, s.start_ns)]; of_window == nullptr) of_window = &s;
   const std::vector<int64_t> earlier = ends_of_earlier_work(trace, first);
   int64_t before = INT64_MIN;
   for (size_t i = 0; i < ends.size(); ++i) {
     Step& s = all.steps[i];
-    const size_t w = window_of(trace, s.start_ns);
+    const size_t w = profiler_window(trace, s.start_ns);
     const bool is_first = first[w] == &s, follows = !is_first && s.start_ns - before <= most_between;
     s.elapsed.start = follows ? before : s.start_ns;
     // The host takes no longer for the others than for this one.
@@ -731,6 +725,11 @@ PeriodicSteps periodic_steps(const Trace& trace) {
     period = anchor.period;
   }
   return best.confidence >= kMinConfidence ? best : PeriodicSteps();
+}
+
+size_t profiler_window(const Trace& trace, int64_t time) {
+  const auto next = std::ranges::upper_bound(trace.windows, time, {}, &Interval::start);
+  return static_cast<size_t>(std::max<ptrdiff_t>(next - trace.windows.begin() - 1, 0));
 }
 
 }  // namespace profgpu

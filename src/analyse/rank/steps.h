@@ -102,6 +102,9 @@ class StepFinder {
   size_t at_ = 0;
 };
 
+/// Index of the profiler window that a time is in, or of the last one before it.
+size_t profiler_window(const Trace& trace, int64_t time);
+
 /// No scheduler of an engine takes longer between steps of these durations, at least one.
 int64_t longest_scheduling(std::vector<int64_t> step_durations_ns);
 

@@ -98,9 +98,8 @@ class Loop : public LogReading {
     if (has(rest, "] ") && has(rest, "data_time")) return false;                            // OpenMMLab's
     const LoopText fields(rest);
     // "step 500: train loss 2.1, val loss 2.3": an evaluation
-    bool mean = false;
-    const bool timed = duration_of(fields, mean) && fields.value({"loss", "train_loss", "train loss"});
-    if (!timed && (has(fields.plain, "val loss") || has(fields.plain, "val_loss:"))) {
+    const bool validates = has(fields.plain, "val loss") || has(fields.plain, "val_loss:");
+    if (validates && !is_timed_step(fields)) {
       rows.event(LogEventKind::kEvaluation, line).step = n;
       return true;
     }
@@ -167,6 +166,12 @@ class Loop : public LogReading {
     f.grad_norm = fields.number({"grad_norm", "norm", "grad norm"});
     set_rates(fields, f);
     return true;
+  }
+
+  // With a training's loss beside that of a validation.
+  static bool is_timed_step(const LoopText& fields) {
+    bool mean = false;
+    return duration_of(fields, mean) && fields.value({"loss", "train_loss", "train loss"});
   }
 
   // `mean`: of the steps since the line before.
