@@ -1,6 +1,7 @@
 """Small models that really train on the CPU, recorded as PyTorch's CUDA allocator would have recorded them: PyTorch's own
 profiler tells every allocation, with the stack of operators and Python frames that it was made in. What each allocation is
 for is known from the job itself: addresses of its parameters, gradients and optimizer states."""
+import gc
 import re
 import time
 from zlib import crc32
@@ -176,6 +177,7 @@ def record(job, steps=2, before=0, native=True, annotated=True, of_frees=True):
         job.step()
     held = {**job.parameters(), **job.states(), **job.gradients()} if before else {}
     job.marks.clear()
+    gc.collect()   # what earlier jobs left in cycles: its end would be an event of this recording
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True, with_stack=True, record_shapes=True) as recorded:
         if not before:
             job.start()
