@@ -241,11 +241,11 @@ std::vector<Difference> joined_rows(const std::vector<Difference>& rows) {
   return joined;
 }
 
-// Names are from a trace where calls of them are counted, else ours.
 DiffTable difference_table(std::string title, const char* first, const std::vector<Difference>& rows, int top,
                            bool calls) {
   std::vector<GridColumn> names{{first}};
   const bool of_kernels = std::string_view(first) == "kernel";
+  const bool of_trace = calls || std::string_view(first) == "function";   // its names, not ours
   std::map<std::string_view, std::string> short_names;
   if (of_kernels) short_names = shown_kernels(rows);
   if (calls) names.push_back({"calls", true});
@@ -256,10 +256,10 @@ DiffTable difference_table(std::string title, const char* first, const std::vect
     if (!d.name_after.empty()) name += " → " + shown(d.name_after) + more_text(d.names_after);
     if (of_kernels) name.insert(0, operator_text(d));
     const bool of_distance = std::string_view(first) == "part";
-    std::vector<Cell> cells = {{calls         ? name
+    std::vector<Cell> cells = {{of_trace      ? name
                                 : of_distance ? distance_part_words(name)
                                               : words(name),
-                                Style::kPlain, calls ? Holds::kName : Holds::kWords}};
+                                Style::kPlain, of_trace ? Holds::kName : Holds::kWords}};
     if (calls) cells.push_back({calls_text(d)});
     add_row(t, std::move(cells), time_cells(d.before_ns, d.after_ns, d.change != "same"));
   });
@@ -458,6 +458,7 @@ DiffView diff_view(const Diff& diff, int top) {
   add(finding_table(c.findings));
   add(difference_table("Kernels by kind, per step", "kind", c.categories, top, false));
   add(difference_table("Kernels, per step", "kernel", joined_rows(c.kernels), top, true));
+  add(difference_table("Functions of the program, per step", "function", c.functions, top, false));
   add(difference_table("Ops on the host, per step", "op", c.ops, top, true));
   add(difference_table("Collectives, per step", "collective", c.collectives, top, true));
   add(number_table("Throughput", c.throughput));

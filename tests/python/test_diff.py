@@ -8,6 +8,7 @@ import re
 import shutil
 import struct
 import subprocess
+import sys
 import termios
 import xml.etree.ElementTree as ElementTree
 
@@ -148,6 +149,33 @@ def test_a_rank_without_anything_of_its_device_is_left_out(profgpu, simulate, tm
     assert document['verdict'] == 'no_difference' and document['gates'][0]['verdict'] == 'pass'
     assert any(note.endswith('left out, without data of any device: rank 3') for note in document['notes'])
     adds_up(document)
+
+
+def test_recordings_of_a_program_without_a_gpu_are_compared_by_its_functions(profgpu, tmp_path):
+    pytest.importorskip('torch')
+    program = tmp_path / 'train.py'
+    program.write_text("""import sys, time, torch
+model = torch.nn.Linear(8, 8)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+
+def log_step():
+    time.sleep(float(sys.argv[1]))
+
+def train():
+    for _ in range(30):
+        model(torch.ones(4, 8)).sum().backward()
+        optimizer.step()
+        log_step()
+
+train()
+""")
+    for name, seconds in (('slow', '0.03'), ('fast', '0.005')):
+        profgpu('run', '--trace', '-o', tmp_path / name, '--', sys.executable, program, seconds)
+    document = diff(profgpu, tmp_path / 'slow', tmp_path / 'fast')
+    first = document['functions'][0]
+    assert first['name'].startswith('log_step (') and first['delta_ns'] < -0.7 * 0.025e9
+    text = profgpu('diff', tmp_path / 'slow', tmp_path / 'fast', '--all', text=True).stdout
+    assert 'Functions of the program' in text and 'log_step (' in text
 
 
 def test_a_run_without_its_device_mends_nothing(profgpu, simulate, tmp_path):

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <tuple>
 #include <unordered_map>
 
 #include "analyse/rank/collectives.h"
 #include "analyse/rank/ops.h"
+#include "analyse/rank/places.h"
 #include "analyse/rank/steps.h"
 #include "analyse/rank/work.h"
 #include "base/statistics.h"
@@ -251,6 +253,20 @@ void add_work(const Facts& facts, MeasuredSteps& m) {
   });
 }
 
+// By name and file: lines move from one version of the program to the next.
+std::vector<MeasuredFunction> functions_of(const Facts& facts) {
+  std::vector<MeasuredFunction> functions;
+  for (const Place& p : facts.get<HostPlaces>().places) {
+    if (p.file.empty()) continue;
+    const auto same = [&](const MeasuredFunction& f) { return f.name == p.name && f.file == p.file; };
+    const auto known = std::ranges::find_if(functions, same);
+    if (known != functions.end()) known->total_ns += p.ns;
+    else functions.push_back({p.name, p.file, p.ns});
+  }
+  std::ranges::stable_sort(functions, std::greater(), &MeasuredFunction::total_ns);
+  return functions;
+}
+
 }  // namespace
 
 bool NamedTime::is_unknown_work() const {
@@ -273,6 +289,7 @@ MeasuredSteps MeasuredSteps::compute(const Facts& facts) {
   for (const CollectiveRow& c : facts.get<Collectives>().rows)
     if (c.measured_calls > 0)
       m.collectives.push_back({c.name, c.dtype, c.message_bytes, c.measured_calls, c.measured_ns});
+  m.functions = functions_of(facts);
   return m;
 }
 

@@ -69,6 +69,14 @@ struct MeasuredCollective {
   }
 };
 
+/// A function of the program on the steps' thread, with what it calls in libraries.
+struct MeasuredFunction {
+  std::string name, file;
+  int64_t total_ns = 0;
+
+  void fields(auto&& v) const { v("name", name), v("file", file), v("total_ns", total_ns); }
+};
+
 struct MeasuredSteps {
   int64_t steps = 0;
   int64_t wall_ns = 0;             ///< elapsed, with the device work that they launched
@@ -78,10 +86,11 @@ struct MeasuredSteps {
   std::vector<MeasuredWork> work;  ///< longest first, then name, op, shapes
   std::vector<MeasuredOp> ops;
   std::vector<MeasuredCollective> collectives;
+  std::vector<MeasuredFunction> functions;   ///< longest first; of a host alone or whose stack was sampled
 
   void fields(auto&& v) const {
     v("steps", steps), v("wall_ns", wall_ns), v("makeup", makeup), v("phases", phases), v("states", states);
-    v("work", work), v("ops", ops), v("collectives", collectives);
+    v("work", work), v("ops", ops), v("collectives", collectives), v("functions", functions);
   }
   /// Without the time in which the device may work or need not: it tells nothing of how fast the steps could be.
   [[nodiscard]] int64_t known_wall_ns() const;

@@ -61,6 +61,28 @@ TEST(Measured, WorkHasTheRangesAroundAllItsCalls) {
   EXPECT_TRUE(within.at("add").empty()) << "one of its calls is beside them";
 }
 
+// Two lines of train() are one function; a device's host is not judged by it.
+TEST(Measured, FunctionsOfAHostAloneAreThoseOfTheProgram) {
+  const auto functions = [](bool kernel) {
+    HandTrace hand;
+    for (int i = 0; i < 2; ++i) {
+      const int at = 1000 * i;
+      hand.range("ProfilerStep#" + std::to_string(i), at, at + 1000);
+      hand.python("train.py(10): train", at, at + 1000).python("data.py(4): load_batch", at + 100, at + 700);
+      hand.python("json/decoder.py(343): raw_decode", at + 200, at + 600);
+      if (kernel) hand.op("aten::mm", at + 800, at + 900).kernel("gemm", at + 840, at + 850, at + 860, at + 900);
+    }
+    const Trace trace = hand.build();
+    const Facts facts(trace, {});
+    std::vector<std::string> all;
+    for (const MeasuredFunction& f : facts.get<MeasuredSteps>().functions)
+      all.push_back(f.name + " " + f.file + " " + std::to_string(f.total_ns / 1000));
+    return all;
+  };
+  EXPECT_EQ(functions(false), (std::vector<std::string>{"load_batch data.py 1200", "train train.py 800"}));
+  EXPECT_TRUE(functions(true).empty());
+}
+
 TEST(Measured, HostTimesOfOpsLeaveWarmUpOut) {
   HandTrace hand;
   hand.range("ProfilerStep#0", 0, 1000).op("aten::mm", 10, 510);

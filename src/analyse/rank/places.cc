@@ -6,6 +6,7 @@
 #include <optional>
 #include <string_view>
 
+#include "analyse/rank/devices.h"
 #include "analyse/rank/names.h"
 #include "analyse/rank/phases.h"
 #include "analyse/rank/steps.h"
@@ -323,6 +324,16 @@ std::vector<std::pair<string_view, int64_t>> Places::calls_of(const Place& place
     for (const auto& [name, ns] : of_place->second) all.emplace_back(trace_.strings[name], ns);
   std::ranges::stable_sort(all, std::greater(), [](const auto& call) { return call.second; });
   return all;
+}
+
+HostPlaces HostPlaces::compute(const Facts& facts) {
+  constexpr size_t kMost = 200;
+  const ThreadId thread = facts.get<Steps>().thread;
+  if (!thread.valid()) return {};
+  if (!facts.get<Devices>().devices.empty() && !facts.trace().sampled_stacks()[thread.value].valid()) return {};
+  Places places(facts, PlaceOf::kOwnCode);
+  for (const Interval& step : facts.get<Steps>().measured_time()) places.add_host_time(thread, step);
+  return {places.most_expensive(kMost)};
 }
 
 int64_t samples_in(const Trace& trace, ThreadId stack, int64_t ns) {

@@ -90,6 +90,14 @@ class Places {
   std::map<std::pair<StringId, std::string_view>, Place*> sum_of_;   // by name of the range, and prefix
 };
 
+/// The program's own functions on the steps' thread over the measured steps, most expensive first. Of a host alone or
+/// whose stack was sampled: beside a device the host's time is not the step's, and whole stacks are many.
+struct HostPlaces {
+  std::vector<Place> places;
+
+  static HostPlaces compute(const Facts& facts);
+};
+
 /// How many samples of a thread's stack stand for so much time, from how long its samples last.
 int64_t samples_in(const Trace& trace, ThreadId stack, int64_t ns);
 

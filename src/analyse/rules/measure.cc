@@ -159,8 +159,8 @@ std::vector<Place> places_of(const Measured& m, ThreadId thread) {
 // threads.
 std::vector<Place> host_places(const Measured& m) {
   const ThreadId steps = m.facts().get<Steps>().thread;
-  std::vector<Place> most;
-  if (steps.valid()) most = places_of(m, steps);
+  std::vector<Place> most = m.facts().get<HostPlaces>().places;
+  most.resize(std::min<size_t>(most.size(), 2));
   const ThreadId stack = steps.valid() ? m.trace().sampled_stacks()[steps.value] : ThreadId();
   if (stack.valid() && !most.empty() && samples_in(m.trace(), stack, most.front().ns) < kMinSamples) return {};
   if (!most.empty()) return most;

@@ -233,6 +233,9 @@ const FindingSummary* find(const RunSummary& run, const std::string& rule) {
 
 std::vector<FindingChange> finding_changes(const RunSummary& before, const RunSummary& after) {
   constexpr double kNoticeable = 0.1;   // of the cost
+  // Two runs without a device see the same.
+  const bool hidden_before = !before.no_device.empty() && after.no_device.empty();
+  const bool hidden_after = before.no_device.empty() && !after.no_device.empty();
   std::vector<FindingChange> all;
   const auto add = [&](const FindingSummary* a, const FindingSummary* b) {
     const FindingSummary& shown = b ? *b : *a;
@@ -240,8 +243,8 @@ std::vector<FindingChange> finding_changes(const RunSummary& before, const RunSu
     if (a) c.before_cost_ns = a->cost_ns;
     if (b) c.after_cost_ns = b->cost_ns, c.fix = b->fix;
     if (a && b && a->what != b->what) c.before_what = a->what;
-    if (!a) c.change = !before.no_device.empty() ? "not_seen_before" : "new";
-    if (!b) c.change = !after.no_device.empty() ? "not_seen" : "gone";
+    if (!a) c.change = hidden_before ? "not_seen_before" : "new";
+    if (!b) c.change = hidden_after ? "not_seen" : "gone";
     if (a && b && a->cost_ns && b->cost_ns) {
       if (*b->cost_ns > *a->cost_ns * (1 + kNoticeable)) c.change = "dearer";
       if (*b->cost_ns < *a->cost_ns * (1 - kNoticeable)) c.change = "cheaper";
@@ -360,6 +363,9 @@ Result<Comparison> compare(const RunSummary& before, const RunSummary& after) {
     c.phases = of_sums(before.phases, after.phases);
   }
   c.ops = differences_by_name(before.ops, after.ops, [](const OpTime& op) { return op.cpu_self_ns; });
+  if (!before.functions.empty() && !after.functions.empty())
+    c.functions =
+        differences_by_name(before.functions, after.functions, [](const FunctionTime& f) { return f.total_ns; });
   if (c.without_device.empty()) compare_devices(before, after, c);
   c.distance = distance_changes(before, after);
   if (!c.distance.empty()) {

@@ -70,7 +70,7 @@ struct NumberChange {
 };
 
 struct FindingChange {
-  /// new, gone, dearer, cheaper, same; not_seen, not_seen_before: that run has no activity of a device to tell.
+  /// new, gone, dearer, cheaper, same; not_seen, not_seen_before: that run alone has no activity of a device to tell.
   std::string rule, change;
   std::string severity, what; ///< of the run after where it has it
   std::optional<double> before_cost_ns, after_cost_ns;   ///< a step
@@ -87,6 +87,7 @@ struct Comparison {
   std::vector<WaterfallRow> waterfall;   ///< largest change first
   std::vector<Difference> phases, states;   ///< in the order of the report, and by change
   std::vector<Difference> kernels, categories, ops, collectives;   ///< largest change first
+  std::vector<Difference> functions;   ///< of the program, on the steps' thread; likewise
   /// Parts of the distance from the limit, largest change first; empty where that of either run is not known.
   std::vector<Difference> distance;
   std::optional<double> before_times_limit, after_times_limit;

@@ -177,6 +177,23 @@ TEST(Compare, ARunWithoutADeviceTellsNothingOfIt) {
   EXPECT_EQ(back.findings.at(0).change, "not_seen_before");
   EXPECT_EQ(compare(seen, make(""))->findings.at(0).change, "gone");
   EXPECT_EQ(compare(blind, blind)->without_device, "") << "hosts alone are compared";
+  RunSummary mended = blind;
+  blind.findings = {{"host-code", "warning", "sleeps", 10}};
+  EXPECT_EQ(compare(blind, mended)->findings.at(0).change, "gone") << "both see the same";
+  EXPECT_EQ(compare(mended, blind)->findings.at(0).change, "new");
+}
+
+TEST(Compare, FunctionsOfTheProgramWhereBothRunsKnowThem) {
+  RunSummary before = run("a", {100, 110, 105}, {{"other", "outside", 315}}), after = before;
+  before.functions = {{"log_step (train.py)", {0, 80}}, {"train (train.py)", {0, 20}}};
+  EXPECT_TRUE(compare(before, after)->functions.empty()) << "the run after has no stacks";
+  after.functions = {{"train (train.py)", {0, 25}}};
+  const std::vector<Difference> rows = compare(before, after)->functions;
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[0].name, "log_step (train.py)");
+  EXPECT_EQ(rows[0].change, "gone");
+  EXPECT_EQ(rows[0].delta_ns(), -80);
+  EXPECT_EQ(rows[1].change, "slower");
 }
 
 TEST(MatchedWork, ByNameThenByWhatLaunchedIt) {

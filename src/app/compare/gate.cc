@@ -361,6 +361,7 @@ Record diff_record(const Diff& diff) {
   r.add("distance", difference_table(c.distance, false));
   r.add("kernels", kernel_table(c.kernels)).add("categories", difference_table(c.categories, false));
   r.add("ops", difference_table(c.ops, true)).add("collectives", difference_table(c.collectives, true));
+  r.add("functions", difference_table(c.functions, false));
   r.add("throughput", number_table(c.throughput));
   r.add("memory", number_table(c.memory)).add("memory_lines", number_table(c.memory_lines));
   r.add("telemetry", number_table(c.telemetry));

@@ -69,6 +69,8 @@ class Reader {
     for (const Row& r : rows_of(measured.at("work"))) work(r);
     ops(measured);
     collectives(measured);
+    for (const Row& r : rows_of(measured.at("functions")))
+      run_.functions[text_of(r.at("name")) + " (" + text_of(r.at("file")) + ")"].total_ns += r.at("total_ns").number();
     distance(record_of(rank.at("distance")));
     memory(record_of(rank.at("memory")));
     snapshot(record_of(rank.at("snapshot")));
@@ -91,6 +93,7 @@ class Reader {
     }
     for (auto& [name, op] : run_.ops) op.calls = per_step(op.calls), op.cpu_self_ns = per_step(op.cpu_self_ns);
     for (auto& [name, c] : run_.collectives) c.calls = per_step(c.calls), c.total_ns = per_step(c.total_ns);
+    for (auto& [name, f] : run_.functions) f.total_ns = per_step(f.total_ns);
     join_steps();
     if (distance_ranks_ < run_.ranks || limit_ns_ <= 0) run_.distance_ns.clear();
     for (auto& [part, ns] : run_.distance_ns) ns = per_step(ns);

@@ -11,7 +11,7 @@
 namespace profgpu {
 namespace {
 
-constexpr char kName[] = "profgpu-reading";
+constexpr char kReadingVfs[] = "profgpu-reading";
 
 struct ReadFile {
   sqlite3_file base;   // SQLite's part
@@ -108,7 +108,7 @@ bool registered() {
   const sqlite3_vfs* usual = ::sqlite3_vfs_find(nullptr);
   if (usual == nullptr) return false;
   vfs = *usual;   // its clock and random numbers
-  vfs.zName = kName;
+  vfs.zName = kReadingVfs;
   vfs.pNext = nullptr;
   vfs.szOsFile = sizeof(ReadFile);
   vfs.xOpen = open_file;
@@ -122,7 +122,7 @@ bool registered() {
 
 const char* sqlite_reading() {
   static const bool there = registered();
-  return there ? kName : nullptr;
+  return there ? kReadingVfs : nullptr;
 }
 
 }  // namespace profgpu
