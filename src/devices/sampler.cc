@@ -312,8 +312,13 @@ void Sampler::State::relieve(Worker& worker) {   // under `crew`
   worker.relieved.store(true, std::memory_order_release);
   std::vector<size_t> others = worker.devices;
   std::erase(others, silent);
-  worker.devices = {silent};
-  employ(std::move(others));
+  try {
+    employ(std::move(others));   // begins once `crew` is free
+    worker.devices = {silent};
+  } catch (const std::system_error&) {   // no thread to be had: tried again at the next look
+    workers.pop_back();
+    worker.relieved.store(false, std::memory_order_release);
+  }
 }
 
 Sampler::Sampler(std::shared_ptr<Backend> backend, SamplerOptions options, Consumer consumer)

@@ -257,7 +257,7 @@ bool settle_exposed_communication(const Rule& rule, const Evidence& evidence, co
   std::ranges::copy_if(evidence.job->parallelism, std::back_inserter(ways),
                        [&](const Parallelism& way) { return std::ranges::binary_search(way.ranks, m.rank); });
   if (!ways.empty()) f.fix = fixes(most_exposed(ways), m.with);
-  const int64_t whole_ns = m.has_device ? m.window_ns : m.wall_ns;
+  const int64_t whole_ns = m.has_device ? m.device.window_ns : m.wall_ns;
   const auto wait = evidence.job->wait_ns.find(m.rank);
   if (wait != evidence.job->wait_ns.end() && whole_ns > 0) {
     f.value = *f.value - percent_of(wait->second, whole_ns);
@@ -330,12 +330,12 @@ std::optional<Finding> check_low_bus_bandwidth(const Rule& rule, const Evidence&
   f.what = fmt::format("{} reaches {:.0f} GB/s on a {:.0f} GB/s link", worst->name, *worst->busbw_gbps,
                        measured ? measured->gbps : *worst->link_gbps);
   const std::string of = measured ? "what a benchmark of the same link reached (" + measured->path + ")"
-                                  : "the peak of " + evidence.ranks.front().measure.device_name;
+                                  : "the peak of " + evidence.ranks.front().measure.device.name;
   f.why = fmt::format("Bus bandwidth of large {} calls is {} of {}.", worst->name, format_percent(value), of);
   const auto exposed = [](const RankDiagnosis& r) { return r.measure.exposed_communication_pct; };
   const double most = exposed(*std::ranges::max_element(evidence.ranks, {}, exposed));
   if (most <= kMinExposedPct) f.severity = Severity::kInfo;
-  if (is_amd_name(evidence.ranks.front().measure.device_name))
+  if (is_amd_name(evidence.ranks.front().measure.device.name))
     f.fix = {"rocm-smi --showtopo and amd-smi xgmi: are all GPUs connected by xGMI, and all links up?",
              "unset NCCL_P2P_DISABLE, NCCL_SHM_DISABLE, NCCL_NET=Socket and NCCL_ALGO; NCCL_DEBUG=INFO shows the transports",
              "measure the link alone with rccl-tests (all_reduce_perf -b 16M -e 1G -f 2 -g 8)"};
@@ -427,7 +427,7 @@ extern const Rule kExposedCommunication = {
                    .question = "Is exposed communication under 20 % of the time?",
                    .label = "communication",
                    .value = [](const RankMeasure& m) -> std::optional<double> {
-                     return only_if(m.has_device || m.host_collectives, m.exposed_communication_pct);
+                     return only_if(m.has_device || m.host.collectives, m.exposed_communication_pct);
                    },
                    .limit = 20,
                    .of_several = true,

@@ -64,7 +64,7 @@ constexpr double kNegligiblePct = 1;   // of the steps: cheaper findings are not
 // first. In a job, where ranks wait for each other, the limit holds for each cause.
 void cap_costs(const Evidence& evidence, std::vector<RuleFinding>& findings) {
   int64_t left = 0;
-  for (const RankDiagnosis& r : evidence.ranks) left = std::max(left, r.measure.waiting_ns);
+  for (const RankDiagnosis& r : evidence.ranks) left = std::max(left, r.measure.device.waiting_ns);
   for (auto& [rule, f] : findings) {
     const RankMeasure* m = evidence.measure(f);
     if (!f.cost_ns || m == nullptr) continue;
@@ -171,10 +171,10 @@ void explain_symptom(const Evidence& evidence, std::vector<RuleFinding>& finding
   // Half of what the device idles, in the time that costs are of.
   const double idle_ns = (100 - *symptom.value) / 100 * static_cast<double>(of->wall_ns);
   if (cause != nullptr && static_cast<double>(*cause->finding.cost_ns) < idle_ns / 2) cause = nullptr;
-  const bool of_first = symptom.seen.device && of->device_label == fmt::format("GPU {}", *symptom.seen.device);
-  if (cause == nullptr && of_first && 2 * of->largest_idle_pct() >= 100 - *symptom.value)
+  const bool of_first = symptom.seen.device && of->device.label == fmt::format("GPU {}", *symptom.seen.device);
+  if (cause == nullptr && of_first && 2 * of->device.largest_idle_pct() >= 100 - *symptom.value)
     cause = first_where(findings, [&](const RuleFinding& f) {
-      return f.rule->cause == of->largest_idle_cause && f.finding.severity != Severity::kInfo && same_device(f);
+      return f.rule->cause == of->device.largest_idle_cause && f.finding.severity != Severity::kInfo && same_device(f);
     });
   if (cause == nullptr) return;
   symptom.why = fmt::format("{} explains most of it: {}.", cause->rule->id, cause->finding.what);
@@ -197,8 +197,8 @@ std::string_view stacks_advice(const RankMeasure& m) {
 
 // Suggests recording stacks, in the first finding that they would help.
 void suggest_stacks(const Evidence& evidence, std::vector<Finding>& findings) {
-  if (evidence.ranks.empty() || std::ranges::any_of(evidence.ranks, &RankMeasure::python_frames, &RankDiagnosis::measure))
-    return;
+  const auto has_stacks = [](const RankDiagnosis& r) { return r.measure.host.python_frames; };
+  if (evidence.ranks.empty() || std::ranges::any_of(evidence.ranks, has_stacks)) return;
   Finding* f = first_where(
       findings, [](const Finding& x) { return !x.where.empty() && x.severity != Severity::kInfo; });
   const auto says_it = [](const std::string& fix) { return contains(fix, "with_stack=True"); };
@@ -395,8 +395,8 @@ RankMeasure measure_of(const std::vector<Measured>& devices) {
   RankMeasure measure = rank_measure(devices.front());
   for (const Measured& m : devices) {
     if (!m.has_device()) continue;
-    measure.least_utilization_pct = std::min(measure.least_utilization_pct, m.known_utilization_pct());
-    measure.waiting_ns = std::max(measure.waiting_ns, m.waiting_ns());
+    measure.device.least_utilization_pct = std::min(measure.device.least_utilization_pct, m.known_utilization_pct());
+    measure.device.waiting_ns = std::max(measure.device.waiting_ns, m.waiting_ns());
   }
   return measure;
 }

@@ -76,12 +76,12 @@ constexpr double kMinLoss = 0.05, kMinLossBusyPct = 80;
 }  // namespace
 
 std::string clock_loss(const Evidence& evidence, const RankMeasure& m) {
-  if (!m.has_device || m.known_utilization_pct < kMinLossBusyPct) return "";
+  if (!m.has_device || m.device.known_utilization_pct < kMinLossBusyPct) return "";
   const DeviceTelemetry* device =
       evidence.telemetry.size() == 1
           ? &evidence.telemetry.front()
           : first_where(evidence.telemetry, [&](const DeviceTelemetry& d) {
-              return !d.several_hosts && d.label() == m.device_label;
+              return !d.several_hosts && d.label() == m.device.label;
             });
   if (device == nullptr) return "";
   const SeriesSummary* clock = device->find(Metric::kSmClock);

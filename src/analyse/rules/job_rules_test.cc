@@ -23,10 +23,10 @@ struct GivenJob {
       d.measure.rank = r;
       d.measure.has_device = true;
       d.measure.annotated = true;
-      d.measure.activities = 1000;
+      d.measure.device.activities = 1000;
       d.measure.wall_ns = kJobSteps * kStep_ns, d.measure.steps = kJobSteps;
-      d.measure.waiting_ns = d.measure.wall_ns;
-      d.measure.utilization_pct = d.measure.known_utilization_pct = 90;
+      d.measure.device.waiting_ns = d.measure.wall_ns;
+      d.measure.device.utilization_pct = d.measure.device.known_utilization_pct = 90;
       d.findings.resize(rules().size());
       job.ranks.push_back(r);
     }
@@ -116,7 +116,7 @@ struct GivenMpiJob : GivenJob {
     for (size_t r = 0; r < times.size(); ++r) {
       RankMeasure& m = evidence.ranks[r].measure;
       m.has_device = false;
-      MpiTime& mpi = m.mpi.emplace();
+      MpiTime& mpi = m.host.mpi.emplace();
       mpi.wall_ns = m.wall_ns;
       std::tie(mpi.outside_ns, mpi.total_ns) = times[r];
       MpiFunction recv;
@@ -248,7 +248,7 @@ struct GivenHostJob : GivenJob {
       m.has_device = false;
       m.with.seen[static_cast<size_t>(Framework::kDdp)] = true;
       m.wall_ns = kJobSteps * (times[r].first + times[r].second);
-      m.backward_ns = kJobSteps * times[r].second;
+      m.host.backward_ns = kJobSteps * times[r].second;
     }
   }
 };

@@ -351,7 +351,7 @@ extern const Rule kFullPrecisionGemm = {
                    .label = "mixed precision",
                    .judge = [](const RankMeasure& m, bool found) {
                      // Of a device that the trace does not name it is not known whether it has tensor cores.
-                     const bool known = m.on_tensor_cores && !m.device_name.empty();
+                     const bool known = m.device.on_tensor_cores && !m.device.name.empty();
                      return found ? Verdict::kFail : known ? Verdict::kPass : Verdict::kUnknown;
                    },
                    .record = "a step with matrix work, by a profiler that names the device"}},

@@ -239,17 +239,17 @@ std::string largest_part(const Measured& m) {
 // is a range where most of the time no operator runs.
 void say_where_operators_do_not(const Measured& m, RankMeasure& out) {
   constexpr double kMostPct = 50;
-  if (out.host_places.empty() || !out.host_places.front().file.empty()) return;
+  if (out.host.places.empty() || !out.host.places.front().file.empty()) return;
   const auto& ns = m.facts().get<Phases>().measured_wall_ns;
   const double without_pct = no_operator_pct(m).value_or(0);
-  const bool explained = 2 * out.host_places.front().ns >= *std::ranges::max_element(ns);
+  const bool explained = 2 * out.host.places.front().ns >= *std::ranges::max_element(ns);
   const bool mostly_without = without_pct >= kMostPct;
-  if (out.host_places.front().is_range ? explained || !mostly_without : explained && !mostly_without) return;
-  out.host_places.clear();
+  if (out.host.places.front().is_range ? explained || !mostly_without : explained && !mostly_without) return;
+  out.host.places.clear();
   if (!mostly_without) return;
   out.mostly = fmt::format("no operator runs for {} of the time: it goes into Python or other code between the operators",
                            format_percent(without_pct, 0));
-  if (!out.python_frames)
+  if (!out.host.python_frames)
     out.mostly += fmt::format(". To see its lines, use {}", recorder_advice(m.trace()).stacks);
 }
 
@@ -293,23 +293,23 @@ bool shows_tensor_cores(const Measured& m) {
 }
 
 void measure_device(const Measured& m, RankMeasure& out) {
-  const DeviceTime& device = m.device();
+  DeviceMeasure& d = out.device;
   out.has_device = true;
-  out.memory_headroom_pct = memory_headroom_pct(m);
-  out.device_label = m.device_label();
-  out.device_name = device.name;
-  out.window_ns = total_length(m.idle().window);
-  out.waiting_ns = m.waiting_ns();
-  out.utilization_pct = m.utilization_pct();
-  out.known_utilization_pct = m.known_utilization_pct();
+  d.memory_headroom_pct = memory_headroom_pct(m);
+  d.label = m.device_label();
+  d.name = m.device().name;
+  d.window_ns = total_length(m.idle().window);
+  d.waiting_ns = m.waiting_ns();
+  d.utilization_pct = m.utilization_pct();
+  d.known_utilization_pct = m.known_utilization_pct();
   out.exposed_communication_pct = m.exposed_communication_pct();
   measure_collectives(m, out);
-  out.activities = static_cast<int64_t>(m.trace().activity.size());
-  if (const Distance& distance = m.facts().get<Distance>(); distance.is_known()) out.times_limit = distance.times_limit;
-  for (size_t c = 0; c < kIdleCauses; ++c) out.idle_pct[c] = m.idle_pct(static_cast<IdleCause>(c));
-  out.largest_idle_cause = m.largest_idle_cause();
-  out.largest_idle_words = largest_idle_words(m);
-  out.on_tensor_cores = shows_tensor_cores(m);
+  d.activities = static_cast<int64_t>(m.trace().activity.size());
+  if (const Distance& distance = m.facts().get<Distance>(); distance.is_known()) d.times_limit = distance.times_limit;
+  for (size_t c = 0; c < kIdleCauses; ++c) d.idle_pct[c] = m.idle_pct(static_cast<IdleCause>(c));
+  d.largest_idle_cause = m.largest_idle_cause();
+  d.largest_idle_words = largest_idle_words(m);
+  d.on_tensor_cores = shows_tensor_cores(m);
   out.fused_optimizer = fused_optimizer(m);
 }
 
@@ -688,12 +688,12 @@ void add_blocked_thread(Finding& finding, const Measured& measured, IdleCause ca
 namespace {
 
 void measure_host(const Measured& m, RankMeasure& out) {
-  out.host_places = host_places(m);
+  out.host.places = host_places(m);
   say_where_operators_do_not(m, out);
-  out.mpi = MpiTime::compute(m.facts());
-  out.host_collectives = !m.facts().get<HostCollectives>().calls.empty();
+  out.host.mpi = MpiTime::compute(m.facts());
+  out.host.collectives = !m.facts().get<HostCollectives>().calls.empty();
   out.exposed_communication_pct = m.phase_pct(Phase::kCommunication);
-  out.backward_ns = m.facts().get<Phases>().measured_wall_ns[static_cast<size_t>(Phase::kBackward)];
+  out.host.backward_ns = m.facts().get<Phases>().measured_wall_ns[static_cast<size_t>(Phase::kBackward)];
 }
 
 // Waits for collectives alone do not show whether data loading would be seen.
@@ -713,11 +713,11 @@ RankMeasure rank_measure(const Measured& m) {
   out.steps = m.steps();
   out.cut_off = m.trace().cut_off;
   out.recorder = m.trace().recorder;
-  out.python_frames = has_python_frames(m.trace());
+  out.host.python_frames = has_python_frames(m.trace());
   out.no_evidence = no_evidence(m);
   out.annotated = m.facts().get<Steps>().annotated;
   out.of_log = !m.trace().log_steps.empty() && std::ranges::count(m.trace().host.kind, HostKind::kOp) == 0;
-  out.captures = m.is_capture();
+  out.device.captures = m.is_capture();
   out.mostly = largest_part(m);
   if (m.has_device()) out.loading_pct = waiting_for_data_pct(m);
   else if (recognizes_phases(m)) out.loading_pct = m.phase_pct(Phase::kDataLoading);

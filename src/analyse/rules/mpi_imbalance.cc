@@ -18,25 +18,25 @@ struct Imbalance {
 std::optional<Imbalance> find_imbalance(const Evidence& evidence) {
   Imbalance out;
   for (const RankDiagnosis& r : evidence.ranks) {
-    if (!r.measure.mpi) return std::nullopt;
-    if (out.late == nullptr || r.measure.mpi->outside_ns > out.late->mpi->outside_ns) out.late = &r.measure;
+    if (!r.measure.host.mpi) return std::nullopt;
+    if (out.late == nullptr || r.measure.host.mpi->outside_ns > out.late->host.mpi->outside_ns) out.late = &r.measure;
   }
   std::vector<int64_t> outside, in_calls;
   for (const RankDiagnosis& r : evidence.ranks) {
     if (&r.measure == out.late) continue;
-    outside.push_back(r.measure.mpi->outside_ns);
-    in_calls.push_back(r.measure.mpi->total_ns);
-    if (out.waiting == nullptr || in_calls.back() > out.waiting->mpi->total_ns) out.waiting = &r.measure;
+    outside.push_back(r.measure.host.mpi->outside_ns);
+    in_calls.push_back(r.measure.host.mpi->total_ns);
+    if (out.waiting == nullptr || in_calls.back() > out.waiting->host.mpi->total_ns) out.waiting = &r.measure;
   }
-  if (out.waiting == nullptr || out.waiting->mpi->longest() == nullptr) return std::nullopt;
+  if (out.waiting == nullptr || out.waiting->host.mpi->longest() == nullptr) return std::nullopt;
   out.others_outside_ns = upper_median(outside);
-  out.saved_ns = std::min(out.late->mpi->outside_ns - out.others_outside_ns,
-                          lower_median(in_calls) - out.late->mpi->total_ns);
+  out.saved_ns = std::min(out.late->host.mpi->outside_ns - out.others_outside_ns,
+                          lower_median(in_calls) - out.late->host.mpi->total_ns);
   return only_if(out.saved_ns > 0, out);
 }
 
 std::string function_text(const RankMeasure& m) {
-  const MpiFunction& f = *m.mpi->longest();
+  const MpiFunction& f = *m.host.mpi->longest();
   std::string text = fmt::format("rank {} is in {} for {} ({} of the time), in {} {}", m.rank, f.name,
                                  format_duration(static_cast<double>(f.total_ns)), format_percent(f.pct, 0),
                                  format_count(f.calls), f.calls == 1 ? "call" : "calls");
@@ -70,13 +70,13 @@ std::optional<Finding> check_mpi_imbalance(const Rule& rule, const Evidence& evi
   Finding f = rule.finding(value, threshold);
   f.ranks = {late.rank};
   f.names_ranks = true;
-  const std::string& function = found->waiting->mpi->longest()->name;
+  const std::string& function = found->waiting->host.mpi->longest()->name;
   f.what =
       fmt::format("rank {} works longer between calls of MPI than the others, which wait in {}", late.rank, function);
   f.verdict = fmt::format("Rank {} works longer than the others, which wait for it in {}: {} of the time.", late.rank,
                           function, format_percent(value, 0));
   f.why = fmt::format("Outside MPI rank {} spends {}, the others {} (their median).", late.rank,
-                      format_duration(static_cast<double>(late.mpi->outside_ns)),
+                      format_duration(static_cast<double>(late.host.mpi->outside_ns)),
                       format_duration(static_cast<double>(found->others_outside_ns)));
   f.evidence.push_back(function_text(*found->waiting));
   if (std::string text = messages_text(*job, late.rank); !text.empty()) f.evidence.push_back(std::move(text));

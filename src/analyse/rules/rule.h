@@ -43,6 +43,35 @@ struct SnapshotMeasure {
   bool alone = false;            ///< nothing else is known of the rank
 };
 
+/// The busiest device of a rank.
+struct DeviceMeasure {
+  std::string label, name;               ///< "GPU 0"; empty: unknown name
+  int64_t window_ns = 0;                 ///< its whole window
+  int64_t waiting_ns = 0;                ///< idle or exposed in these steps: upper bound of all costs together
+  double utilization_pct = 0;
+  double known_utilization_pct = 0;      ///< without time for unrecorded work, and without requests
+  double least_utilization_pct = 100;    ///< the lowest of all devices that the rank works on
+  std::array<double, kIdleCauses> idle_pct{};
+  IdleCause largest_idle_cause = IdleCause::kUnknown;   ///< not untraced work, not a lack of requests
+  std::string largest_idle_words = {};   ///< "host bound"
+  std::optional<double> times_limit;     ///< Distance, if the work of enough kernels is known
+  std::optional<double> memory_headroom_pct;   ///< of its memory at the reserved peak
+  int64_t activities = 0;                ///< kernels, copies and sets of the whole trace
+  bool captures = false;                 ///< a graph is captured for most of the time
+  bool on_tensor_cores = false;          ///< matrix kernels whose names or data show it
+
+  [[nodiscard]] double largest_idle_pct() const { return idle_pct[static_cast<size_t>(largest_idle_cause)]; }
+};
+
+/// The host of a rank; what is only known or needed without a device.
+struct HostMeasure {
+  std::vector<Place> places;             ///< without a device: where the step's thread spends most time
+  bool python_frames = false;            ///< Python functions were recorded
+  std::optional<MpiTime> mpi;            ///< of a program without a device that calls MPI
+  bool collectives = false;              ///< without a device: calls of gloo were recorded
+  int64_t backward_ns = 0;               ///< without a device: in the backward pass
+};
+
 /// Figures of one rank for verdict and checklist; they outlive its trace. Percentages and times are over the measured
 /// steps, as in the rules.
 struct RankMeasure {
@@ -53,44 +82,25 @@ struct RankMeasure {
   std::string mostly;                    ///< "most GPU time goes into the backward pass (52 %)"; of the host without
   /// Of the time, the device waits for data; without one, the host loads it. None: no phase was recognized.
   std::optional<double> loading_pct = {};
+  /// That no compute hides; without a device, that the host waits for collectives.
+  double exposed_communication_pct = 0;
+  SizedCollectives collectives;
   bool accumulates = false;              ///< more backward passes than optimizer steps
-  std::optional<double> memory_headroom_pct;   ///< of the device's memory at the reserved peak
-
-  std::vector<Place> host_places;        ///< without a device: where the step's thread spends most time
-  bool python_frames = false;            ///< Python functions were recorded
+  Frameworks with = {};
+  Verdict fused_optimizer = Verdict::kUnknown;
   Recorder recorder = Recorder::kOther;
   bool cut_off = false;                  ///< a file of it ends early
   std::string no_evidence;               ///< why its times say little about the program, in sentences; empty: they do
   SnapshotMeasure snapshot;
 
-  std::optional<MpiTime> mpi;            ///< of a program without a device that calls MPI
-  bool host_collectives = false;         ///< without a device: calls of gloo were recorded
-  int64_t backward_ns = 0;               ///< without a device: in the backward pass
-
-  bool has_device = false;               ///< the rest is about the busiest device
-  std::string device_label, device_name; ///< "GPU 0"; empty: unknown name
-  int64_t window_ns = 0;                 ///< its whole window
-  int64_t waiting_ns = 0;                ///< idle or exposed in these steps: upper bound of all costs together
-  double utilization_pct = 0;
-  double exposed_communication_pct = 0;  ///< without a device, that the host waits for collectives
-  double known_utilization_pct = 0;      ///< without time for unrecorded work, and without requests
-  double least_utilization_pct = 100;    ///< the lowest of all devices that the rank works on
-  std::array<double, kIdleCauses> idle_pct{};
-  IdleCause largest_idle_cause = IdleCause::kUnknown;   ///< not untraced work, not a lack of requests
-  std::string largest_idle_words = {};   ///< "host bound"
-  SizedCollectives collectives;
-  std::optional<double> times_limit;     ///< Distance, if the work of enough kernels is known
-  int64_t activities = 0;                ///< kernels, copies and sets of the whole trace
-  bool captures = false;                 ///< a graph is captured for most of the time
-  bool on_tensor_cores = false;          ///< matrix kernels whose names or data show it
-  Frameworks with = {};
-  Verdict fused_optimizer = Verdict::kUnknown;
+  HostMeasure host;
+  bool has_device = false;
+  DeviceMeasure device;                  ///< only with has_device
 
   /// Findings about so few activities would be chance.
-  [[nodiscard]] bool is_too_little() const { return has_device && activities < 10; }
+  [[nodiscard]] bool is_too_little() const { return has_device && device.activities < 10; }
   /// Whether its times say little about the program.
   [[nodiscard]] bool is_no_evidence() const { return !no_evidence.empty() || is_too_little(); }
-  [[nodiscard]] double largest_idle_pct() const { return idle_pct[static_cast<size_t>(largest_idle_cause)]; }
 };
 
 class Measured;

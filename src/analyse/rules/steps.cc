@@ -311,7 +311,10 @@ extern const Rule kLowGpuUtilization = {
                    .id = "gpu-utilization",
                    .question = "Is the GPU busy over 80 % of the time?",
                    .label = "GPU busy",
-                   .value = [](const RankMeasure& m) { return only_if(!m.captures, m.least_utilization_pct); },
+                   .value =
+                       [](const RankMeasure& m) {
+                         return only_if(!m.device.captures, m.device.least_utilization_pct);
+                       },
                    .limit = 80,
                    .above = true}},
     .now = idle_now,

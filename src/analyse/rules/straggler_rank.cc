@@ -312,12 +312,12 @@ std::optional<UnevenHost> find_uneven_host(const Evidence& evidence) {
   const auto tells = [](const RankDiagnosis& r) {
     const RankMeasure& m = r.measure;
     const bool sharded = m.with.has(Framework::kFsdp) || m.with.has(Framework::kFsdp2);
-    if (m.has_device || m.mpi || m.host_collectives || !m.with.has(Framework::kDdp) || sharded) return false;
-    return m.annotated && m.steps >= 3 && m.backward_ns > 0;
+    if (m.has_device || m.host.mpi || m.host.collectives || !m.with.has(Framework::kDdp) || sharded) return false;
+    return m.annotated && m.steps >= 3 && m.host.backward_ns > 0;
   };
   if (evidence.ranks.size() < 2 || !std::ranges::all_of(evidence.ranks, tells)) return std::nullopt;
   UnevenHost out;
-  const auto outside = [](const RankMeasure& m) { return per_step(m, m.wall_ns - m.backward_ns); };
+  const auto outside = [](const RankMeasure& m) { return per_step(m, m.wall_ns - m.host.backward_ns); };
   for (const RankDiagnosis& r : evidence.ranks)
     if (out.late == nullptr || outside(r.measure) > out.outside_ns)
       out.late = &r.measure, out.outside_ns = outside(r.measure);
@@ -325,10 +325,10 @@ std::optional<UnevenHost> find_uneven_host(const Evidence& evidence) {
   for (const RankDiagnosis& r : evidence.ranks) {
     if (&r.measure == out.late) continue;
     others_outside.push_back(outside(r.measure));
-    others_backward.push_back(per_step(r.measure, r.measure.backward_ns));
+    others_backward.push_back(per_step(r.measure, r.measure.host.backward_ns));
     others_loading.push_back(loading_ns(r.measure));
   }
-  out.backward_ns = per_step(*out.late, out.late->backward_ns);
+  out.backward_ns = per_step(*out.late, out.late->host.backward_ns);
   out.others_outside_ns = upper_median(others_outside);
   out.others_backward_ns = lower_median(others_backward);
   out.loads = 2 * (loading_ns(*out.late) - upper_median(others_loading)) > out.outside_ns - out.others_outside_ns;

@@ -91,7 +91,7 @@ bool is_serious(const RuleFinding& f) { return f.finding.severity != Severity::k
 // What a reader must answer first; empty: nothing.
 std::string device_question(const RankMeasure& m) {
   const std::string_view reason = recorder_advice(m.recorder).device_activity;
-  const bool asks = !m.has_device && !m.mpi && !m.cut_off && !reason.empty();
+  const bool asks = !m.has_device && !m.host.mpi && !m.cut_off && !reason.empty();
   return asks ? fmt::format("This trace has no GPU activity: {} ", reason) : "";
 }
 
@@ -100,12 +100,12 @@ ReportVerdict verdict_of_mpi(const Evidence& evidence) {
   constexpr double kNotableMpiPct = 10;
   const RankMeasure *most = nullptr, *least = nullptr;
   for (const RankDiagnosis& r : evidence.ranks) {
-    if (!r.measure.mpi) continue;
-    if (most == nullptr || r.measure.mpi->pct() > most->mpi->pct()) most = &r.measure;
-    if (least == nullptr || r.measure.mpi->pct() < least->mpi->pct()) least = &r.measure;
+    if (!r.measure.host.mpi) continue;
+    if (most == nullptr || r.measure.host.mpi->pct() > most->host.mpi->pct()) most = &r.measure;
+    if (least == nullptr || r.measure.host.mpi->pct() < least->host.mpi->pct()) least = &r.measure;
   }
-  const MpiFunction* longest = most->mpi->longest();
-  const double pct = most->mpi->pct();
+  const MpiFunction* longest = most->host.mpi->longest();
+  const double pct = most->host.mpi->pct();
   if (pct < kNotableMpiPct || longest == nullptr)
     return {fmt::format("Calls of MPI take {}{} of the time; the rest is the program's own work, which this recording "
                         "does not show.",
@@ -113,7 +113,7 @@ ReportVerdict verdict_of_mpi(const Evidence& evidence) {
             VerdictKind::kInconclusive};
   std::string text = fmt::format("Rank {} is in calls of MPI {} of the time, most of it in {}", most->rank,
                                  format_percent(pct, 0), longest->name);
-  if (most != least) text += fmt::format("; rank {} {}", least->rank, format_percent(least->mpi->pct(), 0));
+  if (most != least) text += fmt::format("; rank {} {}", least->rank, format_percent(least->host.mpi->pct(), 0));
   return {text + ".", VerdictKind::kBottleneck};
 }
 
@@ -124,7 +124,7 @@ ReportVerdict verdict_of_host(const RankMeasure& m) {
             "with torch.profiler or `profgpu run --trace`.",
             VerdictKind::kInconclusive};
   std::string places;
-  for (const Place& p : m.host_places)
+  for (const Place& p : m.host.places)
     append_listed(places, fmt::format("{} ({}{})", place_text(p),
                                       format_duration(static_cast<double>(p.ns / std::max<int64_t>(m.steps, 1))),
                                       m.annotated ? " per step" : ""));
@@ -137,15 +137,15 @@ ReportVerdict verdict_of_host(const RankMeasure& m) {
 }
 
 std::string busy_text(const RankMeasure& m) {
-  const double untraced = m.idle_pct[static_cast<size_t>(IdleCause::kUntracedWork)];
-  const double no_requests = m.idle_pct[static_cast<size_t>(IdleCause::kNoRequests)];
+  const double untraced = m.device.idle_pct[static_cast<size_t>(IdleCause::kUntracedWork)];
+  const double no_requests = m.device.idle_pct[static_cast<size_t>(IdleCause::kNoRequests)];
   if (std::max(untraced, no_requests) < kMinGainPct)
-    return fmt::format("The GPU is busy {} of the time", format_percent(m.utilization_pct, 0));
+    return fmt::format("The GPU is busy {} of the time", format_percent(m.device.utilization_pct, 0));
   const bool waits = no_requests > untraced;
   return fmt::format("For {} of the time the {}; for the rest the GPU is busy {}",
                      format_percent(waits ? no_requests : untraced, 0),
                      waits ? "engine seems to have no requests" : "trace does not show what the GPU does",
-                     format_percent(m.known_utilization_pct, 0));
+                     format_percent(m.device.known_utilization_pct, 0));
 }
 
 // What would show the work that the recording lacks.
@@ -175,32 +175,33 @@ ReportVerdict verdict_of_use(const Evidence& evidence, const std::vector<RuleFin
     loss.front() = 'T';
     also += " " + loss + ".";
   }
-  const double untraced = m.idle_pct[static_cast<size_t>(IdleCause::kUntracedWork)];
+  const double untraced = m.device.idle_pct[static_cast<size_t>(IdleCause::kUntracedWork)];
   const std::string busy = busy_text(m);
-  const bool busy_enough = m.known_utilization_pct >= 80;
-  const bool unclear = untraced >= kMuchUntracedPct || (!busy_enough && m.largest_idle_cause == IdleCause::kUnknown);
+  const bool busy_enough = m.device.known_utilization_pct >= 80;
+  const bool cause_unknown = m.device.largest_idle_cause == IdleCause::kUnknown;
+  const bool unclear = untraced >= kMuchUntracedPct || (!busy_enough && cause_unknown);
   const VerdictKind if_unclear = other == nullptr && unclear ? VerdictKind::kInconclusive : VerdictKind::kBottleneck;
   std::string record;
   if (other == nullptr && unclear)
     record = untraced >= kMuchUntracedPct ? missing_work_advice(findings) : host_advice(m);
   if (!busy_enough)
     return {fmt::format("{}; most of the idle time is {} ({} of the time).{}{}", busy,
-                        m.largest_idle_words, format_percent(m.largest_idle_pct(), 0), also,
+                        m.device.largest_idle_words, format_percent(m.device.largest_idle_pct(), 0), also,
                         record),
             if_unclear};
   double least = 100;
-  for (const RankDiagnosis& r : evidence.ranks) least = std::min(least, r.measure.least_utilization_pct);
+  for (const RankDiagnosis& r : evidence.ranks) least = std::min(least, r.measure.device.least_utilization_pct);
   if (least < 80)
     return {fmt::format("{}, another one {}; {}.{}", busy, format_percent(least, 0), m.mostly, also),
             VerdictKind::kBottleneck};
   if (!also.empty()) return {fmt::format("{}; {}.{}", busy, m.mostly, also), VerdictKind::kBottleneck};
   if (unclear) return {fmt::format("{}, and there are no serious findings.{}", busy, record), VerdictKind::kInconclusive};
-  if (m.times_limit.value_or(0) >= kFarFromLimit)
+  if (m.device.times_limit.value_or(0) >= kFarFromLimit)
     return {fmt::format("{}, but takes {:.{}f} times as long as its work needs at the GPU's limit; {}.", busy,
-                        *m.times_limit, *m.times_limit < 9.95 ? 1 : 0, m.mostly),
+                        *m.device.times_limit, *m.device.times_limit < 9.95 ? 1 : 0, m.mostly),
             VerdictKind::kBottleneck};
   const std::string_view unnamed =
-      m.device_name.empty() && !m.times_limit
+      m.device.name.empty() && !m.device.times_limit
           ? " How near it comes to the GPU's limit is not known: name the GPU with --gpu."
           : "";
   return {fmt::format("{}, and there are no serious findings; {}.{}", busy, m.mostly, unnamed),
@@ -242,12 +243,12 @@ ReportVerdict verdict_of_steps(const Evidence& evidence, const std::vector<RuleF
   const RankMeasure* with_device = evidence.first_device();
   const RankMeasure& m = *evidence.main_rank();
   if (!m.no_evidence.empty()) return {m.no_evidence, VerdictKind::kInconclusive};
-  if (m.captures)
+  if (m.device.captures)
     return {"A CUDA graph is being captured and almost nothing runs, so this is not a run to evaluate.",
             VerdictKind::kCapture};
   if (m.is_too_little())
-    return {fmt::format("The trace has only {} GPU {}, too little to evaluate: record a few whole steps.", m.activities,
-                        m.activities == 1 ? "activity" : "activities"),
+    return {fmt::format("The trace has only {} GPU {}, too little to evaluate: record a few whole steps.",
+                        m.device.activities, m.device.activities == 1 ? "activity" : "activities"),
             VerdictKind::kInconclusive};
   const RuleFinding* costly = first_where(
       findings, [](const RuleFinding& f) {
@@ -262,7 +263,7 @@ ReportVerdict verdict_of_steps(const Evidence& evidence, const std::vector<RuleF
             std::move(saving)};
   }
   if (with_device != nullptr) return verdict_of_use(evidence, findings, m);
-  return m.mpi ? verdict_of_mpi(evidence) : verdict_of_host(m);
+  return m.host.mpi ? verdict_of_mpi(evidence) : verdict_of_host(m);
 }
 
 constexpr std::string_view kRecordDevice =
