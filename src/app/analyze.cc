@@ -277,7 +277,8 @@ bool can_be_read_again(const std::string& path) {
 std::vector<std::string> next_commands(const AnalyzeOptions& options, const Report& report) {
   std::vector<std::string> next;
   const auto loud = std::ranges::find_if(report.findings, [](const Finding& f) { return f.severity != Severity::kInfo; });
-  if (loud != report.findings.end()) next.push_back("profgpu explain " + loud->rule);
+  if (!report.verdict_rule.empty()) next.push_back("profgpu explain " + report.verdict_rule);
+  else if (loud != report.findings.end()) next.push_back("profgpu explain " + loud->rule);
   else if (!report.findings.empty()) next.push_back("profgpu explain " + report.findings.front().rule);
   if (!std::ranges::all_of(options.paths, can_be_read_again)) return next;
   const std::string paths = options.paths.size() == 1 ? " " + shell_line(options.paths) : " …";

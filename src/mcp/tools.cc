@@ -80,6 +80,7 @@ void add_verdict(Record& answer, const OpenRun& run) {
   const Report& report = run.report();
   answer.add("run", run.id()).add("verdict", report.verdict);
   answer.add("verdict_kind", verdict_kind_name(report.verdict_kind));
+  answer.add("verdict_rule", unless_empty(report.verdict_rule));
   answer.add("measured_steps", report.measured_steps);
   List findings;
   for (const Finding& f : report.findings)

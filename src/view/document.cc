@@ -207,7 +207,7 @@ class Document {
     heading("Checklist");
     std::vector<std::string> texts;
     for (const Check& c : report_.checklist)
-      texts.push_back(std::string(check_mark(c, report_)) + (c.brief.empty() ? c.question : c.brief));
+      texts.push_back(std::string(check_mark(c)) + (c.brief.empty() ? c.question : c.brief));
     bullets(texts);
   }
 

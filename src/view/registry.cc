@@ -27,6 +27,7 @@ struct ReportDocument {
     const std::vector<RankDocument> ranks(report.ranks.begin(), report.ranks.end());
     v("schema", report.schema), v("verdict", report.verdict);
     v("verdict_kind", verdict_kind_name(report.verdict_kind)), v("saving", report.saving);
+    v("verdict_rule", unless_empty(report.verdict_rule));
     v("measured_steps", report.measured_steps), v("warmup_steps", report.warmup_steps);
     v("incomplete_steps", report.incomplete_steps);
     v("inputs", InFull<InputFile>{report.inputs}), v("ranks", InFull<RankDocument>{ranks});

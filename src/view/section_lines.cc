@@ -166,11 +166,15 @@ class FindingLines {
 
 namespace {
 
-// What saves nothing comes last: it may be there for another reason than its cost.
+// What the verdict is about comes first, and what saves nothing last: it may be there for another reason than its cost.
 std::vector<const Finding*> in_reading_order(const Report& report) {
   std::vector<const Finding*> all;
   for (const Finding& f : report.findings) all.push_back(&f);
-  std::ranges::stable_partition(all, [](const Finding* f) { return f->cost_ns.value_or(1) > 0; });
+  std::ranges::stable_sort(all, {}, [&](const Finding* f) {
+    if (f->rule == report.verdict_rule) return 0;
+    if (f->cost_ns == 0) return 3;
+    return is_minor(*f) ? 2 : 1;
+  });
   return all;
 }
 

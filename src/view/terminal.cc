@@ -452,7 +452,7 @@ Lines checklist_lines(const Report& report, const PresentOptions& options) {
       line = Line().skip(indent);
     }
     if (line.width() > indent) line.skip(kCheckGap);
-    line.add(check_mark(check, report), verdict_style(check.verdict));
+    line.add(check_mark(check), verdict_style(check.verdict));
     line.add(name, check.verdict == Verdict::kUnknown ? Style::kFaint : Style::kPlain);
   }
   out.push_back(std::move(line));

@@ -195,10 +195,9 @@ std::string location_text(const Place& place) {
   return place.file.empty() ? place.name : fmt::format("{} ({}:{})", place.name, place.file, place.line.value_or(0));
 }
 
-std::string_view check_mark(const Check& check, const Report& report) {
+std::string_view check_mark(const Check& check) {
   if (check.verdict != Verdict::kUnknown) return check.verdict == Verdict::kPass ? "✓ " : "✗ ";
-  // A single GPU does not communicate: that is not unknown.
-  return check.id == "communication" && check.record.empty() && report.ranks.size() < 2 ? "· " : "? ";
+  return check.applies ? "? " : "· ";
 }
 
 Style verdict_style(Verdict verdict) {

@@ -52,7 +52,7 @@ std::string rank_suffix(const Report& report, const RankReport& rank);
 /// "normalize (image_transforms.py:390)"
 std::string location_text(const Place& place);
 /// "✓ ", "✗ ", "? ", and "· " of what does not apply
-std::string_view check_mark(const Check& check, const Report& report);
+std::string_view check_mark(const Check& check);
 Style verdict_style(Verdict verdict);
 
 }  // namespace profgpu

@@ -42,6 +42,7 @@ struct Report {
   std::string verdict;           ///< one or two sentences: where the time goes and what it costs
   VerdictKind verdict_kind = VerdictKind::kInconclusive;
   std::optional<StepSaving> saving;   ///< if the verdict names one
+  std::string verdict_rule;           ///< of the finding that the verdict names; empty: none
   int64_t measured_steps = 0;    ///< steps that count for averages
   int64_t warmup_steps = 0, incomplete_steps = 0;   ///< left out of them
   std::vector<std::string> next; ///< commands worth running next

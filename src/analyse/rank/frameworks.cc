@@ -1,7 +1,9 @@
 #include "analyse/rank/frameworks.h"
 
 #include <algorithm>
+#include <array>
 
+#include "analyse/rank/collectives.h"
 #include "analyse/rank/names.h"
 #include "analyse/rank/steps.h"
 #include "base/text.h"
@@ -146,6 +148,21 @@ std::vector<std::string> Frameworks::names() const {
   return out;
 }
 
+namespace {
+
+// RCCL's kernels have no type in their names.
+bool reduces_halves(const Trace& trace) {
+  int64_t reductions = 0, halves = 0;
+  for (const Collective& c : trace.collectives) {
+    if (collective_name(trace.strings[c.name]) != "all_reduce") continue;
+    ++reductions;
+    halves += is_any_of(trace.strings[c.dtype], std::array{"BFloat16", "Half"});
+  }
+  return 2 * halves > reductions;
+}
+
+}  // namespace
+
 Frameworks Frameworks::compute(const Facts& facts) {
   const Trace& trace = facts.trace();
   const Names& names = facts.get<Names>();
@@ -176,6 +193,7 @@ Frameworks Frameworks::compute(const Facts& facts) {
   if (is_xla_profile(trace) && !tensorflow) all.seen[static_cast<size_t>(Framework::kJax)] = true;
   all.seen[static_cast<size_t>(Framework::kMarkedEngine)] = marks_served_steps(facts);
   all.seen[static_cast<size_t>(Framework::kAllGraphs)] = replays_all(facts);
+  if (reduces_halves(trace)) all.seen[static_cast<size_t>(Framework::kHalfReductions)] = true;
   const bool captured = all.has(Framework::kTorchCompile) || all.has(Framework::kCudaGraphs);
   all.seen[static_cast<size_t>(Framework::kEager)] = eager && !captured && trace.activity.size() > 0;
   return all;

@@ -188,6 +188,8 @@ bool is_autograd_op(string_view name) {
   return std::ranges::all_of(rest, is_digit);
 }
 
+bool Names::launches() const { return std::ranges::count(call, CallKind::kLaunch) > 0; }
+
 Names Names::compute(const Facts& facts) {
   const StringPool& strings = facts.trace().strings;
   Names names;

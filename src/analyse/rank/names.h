@@ -57,6 +57,8 @@ struct Names {
   std::vector<bool> autograd;
   std::vector<bool> graph_launch;         ///< a call that replays a graph
   std::vector<bool> host_function;        ///< a call that queues a function for the host
+  /// Launches of work on a device were recorded.
+  [[nodiscard]] bool launches() const;
   static Names compute(const Facts& facts);
 };
 

@@ -116,8 +116,10 @@ void add_unlaunched(const Facts& facts, std::vector<TraceIssue>& issues) {
                                 format_count(count), percent_of(time, all))});
 }
 
-std::string where_activity_may_be(const Trace& trace) {
+std::string where_activity_may_be(const Facts& facts) {
+  const Trace& trace = facts.trace();
   if (trace.cut_off) return " (it may be in the part that is cut off)";
+  if (facts.get<Names>().launches()) return " (its launches are there: the profiler could not record what they run)";
   const std::string_view advice = recorder_advice(trace).device_activity;
   return trace.recorded || advice.empty() ? "" : fmt::format(" ({})", advice);
 }
@@ -163,7 +165,7 @@ Quality Quality::compute(const Facts& facts) {
   if (trace.activity.size() == 0 && !of_host)
     issues.push_back({TraceIssueKind::kNoDeviceActivity, 1,
                       "no GPU activity in the file: device figures are missing" +
-                          (captured ? " (a graph is captured, and nothing runs)" : where_activity_may_be(trace))});
+                          (captured ? " (a graph is captured, and nothing runs)" : where_activity_may_be(facts))});
   if (trace.host.size() == 0)
     issues.push_back({TraceIssueKind::kNoHostEvents, 1, "no host events in the file: causes of idle time are unknown"});
   const Steps& steps = facts.get<Steps>();

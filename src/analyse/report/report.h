@@ -229,6 +229,7 @@ struct Check {
   std::optional<double> threshold;
   std::string brief;  ///< for the one-line checklist: "GPU busy 60.6 % (over 80)"
   std::string record = {};   ///< what to record to answer it; empty: answered, or recording would not help
+  bool applies = true;       ///< false: it is no question of this program; then `brief` says why
 
   void fields(auto&& v) const {
     v("id", id), v("question", question), v("verdict", verdict_name(verdict)), v("value", value),

@@ -436,6 +436,7 @@ extern const Rule kExposedCommunication = {
                    .id = "gradient-accumulation",
                    .question = "Are there more backward passes than optimizer steps?",
                    .label = "gradient accumulation",
+                   .of_training = true,
                    .host_alone = true,
                    .judge = [](const RankMeasure& m,
                                bool) { return m.accumulates ? Verdict::kPass : Verdict::kUnknown; }}},

@@ -208,6 +208,12 @@ void suggest_stacks(const Evidence& evidence, std::vector<Finding>& findings) {
                                       stacks_advice(evidence.ranks.front().measure)));
 }
 
+// What only training does.
+bool is_of_training(std::string_view fix) {
+  return contains_any(fix, std::array{"torch.optim", "optimizer", "micro-batch", "gradient accumulation", "zero_grad",
+                                      "GradScaler"});
+}
+
 // Whether the program does so already, or is an engine whose users do not change the model, or none of PyTorch's.
 bool is_done(std::string_view fix, const Frameworks& with) {
   if (with.has(Framework::kJax) && (contains(fix, "torch") || contains(fix, ".item()"))) return true;
@@ -286,6 +292,7 @@ std::optional<Finding> finding_of_rank(const Rule& rule, const std::vector<Measu
   rule.rank.describe(*worst, f);
   locate(*worst, f);
   default_fix(rule, f);
+  if (infers(worst->facts()) && !std::ranges::all_of(f.fix, is_of_training)) std::erase_if(f.fix, is_of_training);
   leave_out_settings(*worst, f);
   if (!f.own_fixes) add_framework_fixes(rule, worst->facts().get<Frameworks>(), f);
   return f;

@@ -85,7 +85,6 @@ void price(const Measured& m, const Chosen& c, int64_t less_ns, Finding& f) {
   set_kernel_cost(m, c.kernels, c.ns, less_ns, f);
 }
 
-constexpr double kMinBusyPct = 50;   // kernels matter less on a device that mostly waits
 
 // Kernels that read and write each element once and compute little.
 bool is_memory_bound(KernelCategory c) {
@@ -120,9 +119,15 @@ bool routes(std::string_view op) {
   return contains_any(op, kRoutes);
 }
 
-// Softmax between two products, and the memory-bound kernels around it.
-Chosen unfused_attention(const Measured& m) {
-  Chosen c(m);
+/// Softmax between two products, and the memory-bound kernels around it.
+struct UnfusedAttention {
+  Chosen chosen;
+  std::vector<ActivityId> products;   // that write the scores and read them again
+};
+
+UnfusedAttention unfused_attention(const Measured& m) {
+  UnfusedAttention all{Chosen(m), {}};
+  Chosen& c = all.chosen;
   NameTest softmax(c.trace, is_softmax), is_batched(c.trace, is_batched_product), is_routing(c.trace, routes);
   const auto chooses = [&](ActivityId a) {
     const HostId op = m.facts().get<Ops>().of_activity[a.value];
@@ -141,10 +146,29 @@ Chosen unfused_attention(const Measured& m) {
           std::ranges::any_of(std::span(stream).subspan(i, last - i + 1), chooses))
         continue;
       for (size_t k = first; k <= last; ++k) c.take(stream[k]);
+      all.products.insert(all.products.end(), {stream[first - 1], stream[last + 1]});
       i = last, done = last + 1;
     }
   }
-  return c;
+  return all;
+}
+
+// What products that memory limits take beyond their FLOPs at achievable rates: they move the scores.
+int64_t traffic_ns(const Measured& m, const std::vector<ActivityId>& products) {
+  const std::optional<DeviceLimits>& device = m.facts().get<Limits>().device;
+  if (!device) return 0;
+  const Trace& trace = m.trace();
+  const DeviceWork& work = m.facts().get<DeviceWork>();
+  const RunLimits& limits = m.facts().get<RunLimits>();
+  double ns = 0;
+  for (const ActivityId a : products) {
+    const WorkRun* run = work.run(a);
+    if (run == nullptr || limits.bound[work.run_of[a.value]] != Bound::kMemory) continue;
+    const double rate = device->achievable_per_ns(run->work->precision);
+    const double flops = limits.share_of_run(trace, work, a) * static_cast<double>(run->work->needed_flops());
+    if (rate > 0 && flops > 0) ns += std::max(0.0, static_cast<double>(trace.activity.duration_ns[a.value]) - flops / rate);
+  }
+  return static_cast<int64_t>(ns);
 }
 
 // Compilers can't fuse the layout copies that a library makes within an op.
@@ -235,7 +259,7 @@ Fusable fusable(const Measured& m) {
   const Trace& trace = m.trace();
   Fusable all(m);
   std::vector<bool> of_attention(trace.activity.size());
-  for (const ActivityId a : unfused_attention(m).kernels) of_attention[a.value] = true;
+  for (const ActivityId a : unfused_attention(m).chosen.kernels) of_attention[a.value] = true;
   const std::vector<Phase>& phase = m.facts().get<Phases>().of_activity;   // the optimizer has a rule of its own
   const std::vector<HostId>& ops = m.facts().get<Ops>().of_activity;
   const std::optional<DeviceLimits>& limits = m.facts().get<Limits>().device;
@@ -309,25 +333,38 @@ void describe_fusable(const Measured& m, Finding& f) {
                       "{}",
                       kernels, in_one_kernel ? "A fused kernel keeps it in registers."
                                              : "Fused kernels read and write it less often.");
-  const std::string least = in_one_kernel ? fmt::format("; one kernel for each chain could take as little as {}",
-                                                        per_step_text(m, longest_ns))
-                                          : "";
-  f.evidence.push_back(fmt::format("{} in {} kernels{}", per_step_text(m, c.ns), kernels, least));
+  const std::string most = in_one_kernel ? fmt::format("at most {}, if one kernel for each chain takes as long as the "
+                                                       "longest of it",
+                                                       per_step_text(m, c.ns - longest_ns))
+                                         : "";
+  f.evidence.push_back(fmt::format("{} in {} kernels", per_step_text(m, c.ns), kernels));
+  if (between_ns > 0)
+    f.evidence.push_back(fmt::format("fusing saves at least {}, what moves between them at the device's bandwidth{}{}",
+                                     per_step_text(m, between_ns), most.empty() ? "" : ", and ", most));
+  else if (!most.empty())
+    f.evidence.push_back("fusing saves " + most);
   show_kernels(m, c.kernels, f);
   if (between_ns > 0) price(m, c, between_ns, f);
-  if (m.known_utilization_pct() < kMinBusyPct) f.severity = Severity::kInfo;
+  demote_on_idle_device(m, f);
 }
 
 void describe_unfused_attention(const Measured& m, Finding& f) {
-  const Chosen c = unfused_attention(m);
+  const auto [c, products] = unfused_attention(m);
   const std::string time = per_step_text(m, c.ns);
   f.what = fmt::format("attention writes its scores to memory: {:.0f} % of kernel time", *f.value);
   f.why = fmt::format("Scaling, masking and softmax between the two GEMMs of attention take {}. A fused kernel "
                       "keeps the scores on the chip.",
                       time);
   f.evidence.push_back(fmt::format("{} kernels between batched GEMMs", c.kernels.size()));
+  const int64_t moves_ns = traffic_ns(m, products);
+  if (moves_ns > 0)
+    f.evidence.push_back(fmt::format("the GEMMs take {} longer than their FLOPs need, to write and read the scores",
+                                     per_step_text(m, moves_ns)));
   show_kernels(m, c.kernels, f);
-  price(m, c, c.ns, f);
+  std::vector<ActivityId> all = c.kernels;
+  all.insert(all.end(), products.begin(), products.end());
+  const auto duration_ns = [&](ActivityId a) { return m.trace().activity.duration_ns[a.value]; };
+  set_kernel_cost(m, all, sum_of(all, duration_ns), c.ns + moves_ns, f);
 }
 
 constexpr double kMinFreePct = 50;   // of the device's memory
@@ -520,7 +557,7 @@ void describe_misaligned_gemm(const Measured& m, Finding& f) {
                                    padding_text(m, all)));
   show_kernels(m, all.chosen.kernels, f);
   set_cost_at_limit(m, all.chosen.kernels, f);
-  if (m.known_utilization_pct() < kMinBusyPct) f.severity = Severity::kInfo;
+  demote_on_idle_device(m, f);
 }
 
 }  // namespace
@@ -573,7 +610,8 @@ extern const Rule kUnfusedAttention = {
         "reads it several times. Fused attention never writes it.",
     .computation =
         "Value: share of compute kernel time in softmax kernels between two batched GEMMs on a stream, and in the "
-        "elementwise kernels and copies among them. Cost: replay of the trace without these kernels.",
+        "elementwise kernels and copies among them. Cost: replay of the trace without these kernels, and where memory limits those GEMMs, with what "
+        "they need for their FLOPs at achievable rates: the rest moves the scores.",
     .advice = {
         "torch.nn.functional.scaled_dot_product_attention(q, k, v, …): flash, memory-efficient and cuDNN backends",
         "flash-attn; on AMD, AITER or Composable Kernel's attention; FlexAttention for custom masks",
@@ -587,7 +625,7 @@ extern const Rule kUnfusedAttention = {
         {kMegatron, "--use-flash-attn, or --attention-backend flash"},
     },
     .verdict = "{} of kernel time goes into attention that writes its scores to memory.",
-    .rank = {.value = [](const Measured& m) { return unfused_attention(m).pct(); },
+    .rank = {.value = [](const Measured& m) { return unfused_attention(m).chosen.pct(); },
              .describe = describe_unfused_attention},
 };
 
@@ -674,8 +712,10 @@ std::vector<bool> find_named_kernels(const Measured& measured) {
     if (value.value_or(0) <= measured.threshold(rule)) return;
     for (const ActivityId a : kernels) named[a.value] = true;
   };
-  const Chosen attention = unfused_attention(measured), copies = layout_copies(measured);
-  take(kUnfusedAttention, attention.kernels, attention.pct());
+  const UnfusedAttention attention = unfused_attention(measured);
+  const Chosen copies = layout_copies(measured);
+  take(kUnfusedAttention, attention.chosen.kernels, attention.chosen.pct());
+  take(kUnfusedAttention, attention.products, attention.chosen.pct());
   take(kLayoutCopies, copies.kernels, copies.pct());
   const Chosen misaligned = misaligned_gemm(measured).chosen;
   take(kMisalignedGemm, misaligned.kernels, misaligned.pct());

@@ -18,11 +18,12 @@ std::string time_text(int64_t ns) { return format_duration(static_cast<double>(n
 
 constexpr int64_t kMinSteps = 3;   // in over half of so many, the work is not done once
 
-// Without a device: of the step's thread, without what the rule about compiling again has.
+// Without a device: of the step's thread, without what the rules about compiling again and about the profiler have.
 Intervals host_first_use(const Measured& m) {
   const ThreadId thread = m.facts().get<Steps>().thread;
   if (!thread.valid()) return {};
-  return subtract(intersect(m.facts().get<FirstUse>().time[thread.value], m.measured_time()), find_recompiling(m));
+  const Intervals once = intersect(m.facts().get<FirstUse>().time[thread.value], m.measured_time());
+  return subtract(subtract(once, find_recompiling(m)), m.host_time_of_other_rules());
 }
 
 int64_t first_use_ns(const Measured& m) {

@@ -204,6 +204,7 @@ void describe_full_precision_gemm(const Measured& m, Finding& f) {
   const std::string_view name = longest_name(m, kernels);
   f.evidence.push_back(fmt::format("longest: {}", short_kernel_name(name)));
   f.seen = {Locator::At::kLongestKernel, std::string(name)};
+  demote_on_idle_device(m, f);
 }
 
 constexpr int64_t kMaxSmall_ns = 20'000;
@@ -389,6 +390,7 @@ extern const Rule kUnfusedOptimizer = {
                    .id = "fused-optimizer",
                    .question = "Does the optimizer use fused or multi-tensor kernels?",
                    .label = "fused optimizer",
+                   .of_training = true,
                    .judge = [](const RankMeasure& m, bool found) { return found ? Verdict::kFail : m.fused_optimizer; },
                    .record = "whole training steps, with the optimizer's"}},
 };

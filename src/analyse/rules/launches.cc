@@ -114,17 +114,29 @@ void describe_late_launches(const Measured& m, Finding& f) {
   if (!f.where.empty() && is_of_optimizer(f.where.front()))
     f.fix.insert(f.fix.begin(), "fused=True in torch.optim (foreach=True where there is none): a few kernels instead of "
                                 "several for each parameter");
+  const auto much = [&](const Place& place) { return 10 * place.ns >= m.idle_ns(IdleCause::kHostBound); };
+  const Place* zeroes = first_where(f.where, [](const Place& p) { return contains(p.name, "zero_grad"); });
+  if (zeroes != nullptr && much(*zeroes))
+    f.fix.insert(f.fix.begin(), fmt::format("optimizer.zero_grad(set_to_none=True): no kernel for each parameter; "
+                                            "zero_grad() takes {} of these waits",
+                                            per_step_text(m, zeroes->ns)));
   const Place* broadcast = first_where(f.where, is_buffer_broadcast);
   if (!m.facts().get<Frameworks>().has(kDdp) || broadcast == nullptr) return;
-  const bool much = 2 * broadcast->ns >= m.idle_ns(IdleCause::kHostBound);
-  f.fix.insert(much ? f.fix.begin() : f.fix.end(),
+  f.fix.insert(much(*broadcast) ? f.fix.begin() : f.fix.end(),
                fmt::format("DDP(…, broadcast_buffers=False) if buffers, such as running statistics, need no "
                            "synchronization in every forward pass: saves up to {}",
                            per_step_text(m, broadcast->ns)));
 }
 
-// Clocks of host and device may differ.
-std::string latency_text(double median_ns) {
+// Clocks of host and device may differ. From launch to start it takes long where the host is ahead.
+std::string latency_text(const Measured& m, double median_ns) {
+  constexpr double kQueued_ns = 50'000;
+  if (median_ns >= kQueued_ns) {
+    const int64_t gaps = std::ranges::count_if(m.gaps(), [&](const Gap& g) { return m.counts(g, IdleCause::kHostBound); });
+    return fmt::format("for most kernels the host is ahead: the median one starts {} after its launch. It falls behind "
+                       "in {} {}",
+                       format_duration(median_ns), format_count(gaps), gaps == 1 ? "gap" : "gaps");
+  }
   if (median_ns >= 0) return fmt::format("median launch latency {}", format_duration(median_ns));
   return fmt::format("the median kernel starts {} before its launch: the clocks of host and device differ",
                      format_duration(-median_ns));
@@ -142,8 +154,11 @@ void describe_host_bound_launches(const Measured& m, Finding& f) {
   const int64_t launches = m.counted(launch.launches, launch.steady_launches);
   const std::optional<double> latency_ns = m.counted_of(launch.median_latency_ns, launch.steady_median_latency_ns);
   f.evidence.push_back(fmt::format("{} launch{}; {}", format_count(launches), launches == 1 ? "" : "es",
-                                   latency_text(latency_ns.value_or(0))));
+                                   latency_text(m, latency_ns.value_or(0))));
   add_blocked_thread(f, m, IdleCause::kHostBound);
+  if (m.trace().recorder == Recorder::kPyTorch && has_python_frames(m.trace()))
+    f.evidence.emplace_back("Python stacks were recorded for every call, which slows the host: without with_stack=True "
+                            "the GPU waits less");
 }
 
 constexpr double kMinHostBoundPct = 10;   // of the window, host_bound and launch_latency together

@@ -77,7 +77,7 @@ SlowKernels slow_kernels(const Measured& m, const Rule& rule, Bound bound) {
   const std::vector<SlowKernel> below = below_half(m, bound);
   int64_t all_ns = 0;
   for (const SlowKernel& kernel : below) all_ns += exclusive[kernel.a.value];
-  if (m.wall_pct(all_ns) <= m.threshold(rule)) return slow;
+  if (m.known_wall_pct(all_ns) <= m.threshold(rule)) return slow;
   const std::vector<bool>& named = m.named_kernels();
   std::map<std::tuple<StringId, StringId, Precision>, size_t> index;
   for (const auto& [a, part, most] : below) {
@@ -103,7 +103,7 @@ SlowKernels slow_kernels(const Measured& m, const Rule& rule, Bound bound) {
 
 std::optional<double> slow_pct(const Measured& m, const Rule& rule, Bound bound) {
   const SlowKernels slow = slow_kernels(m, rule, bound);
-  return only_if(slow.ns > 0, m.wall_pct(slow.ns));
+  return only_if(slow.ns > 0, m.known_wall_pct(slow.ns));
 }
 
 std::string op_text(const Measured& m, const SlowOp& op) {
@@ -254,13 +254,15 @@ void describe_memory_bound(const Measured& m, Finding& f) {
   name_idle_multiprocessors(m, slow, f);
   for (size_t i = 0; i < std::min(kNamedOps, slow.ops.size()); ++i) {
     const SlowOp& op = slow.ops[i];
+    Finding too_little;   // what an operator with a tenth of the loss would need is not advice
+    Finding& fixed = 10 * op.lost_ns >= slow.lost_ns ? f : too_little;
     std::string why;
     if (computes(m, op)) {
       const std::optional<SizeReason> reason = size_reason(m, op);
       why = reason ? reason->text : "";
-      add_fixes(m, op, reason, f);
+      add_fixes(m, op, reason, fixed);
     } else {
-      explain_moving(m, op, why, f);
+      explain_moving(m, op, why, fixed);
     }
     f.evidence.push_back(fmt::format("{}: at {} of its limit, {}, {}{}", op_text(m, op),
                                      format_percent(100 * op.limit_part(), 0),

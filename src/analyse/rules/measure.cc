@@ -573,6 +573,13 @@ bool trains(const Facts& facts) {
   return std::ranges::count(facts.get<Kernels>().rows, KernelCategory::kOptimizer, &KernelRow::category) > 0;
 }
 
+bool infers(const Facts& facts) { return !facts.get<Ops>().rows.empty() && !trains(facts); }
+
+void demote_on_idle_device(const Measured& m, Finding& f) {
+  constexpr double kMinBusyPct = 50;
+  if (m.known_utilization_pct() < kMinBusyPct) f.severity = Severity::kInfo;
+}
+
 std::string_view program_command(const Facts& facts) {
   const Frameworks& with = facts.get<Frameworks>();
   if (with.has(Framework::kVllm)) return "vllm serve MODEL";
@@ -711,9 +718,11 @@ RankMeasure rank_measure(const Measured& m) {
   out.rank = m.rank();
   out.wall_ns = m.wall_ns();
   out.steps = m.steps();
+  out.infers = infers(m.facts());
   out.cut_off = m.trace().cut_off;
   out.recorder = m.trace().recorder;
   out.host.python_frames = has_python_frames(m.trace());
+  out.host.launches = m.facts().get<Names>().launches();
   out.no_evidence = no_evidence(m);
   out.annotated = m.facts().get<Steps>().annotated;
   out.of_log = !m.trace().log_steps.empty() && std::ranges::count(m.trace().host.kind, HostKind::kOp) == 0;

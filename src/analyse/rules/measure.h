@@ -11,6 +11,7 @@
 #include "analyse/rank/devices.h"
 #include "analyse/rank/idle.h"
 #include "analyse/rank/kernels.h"
+#include "analyse/rank/measured.h"
 #include "analyse/rank/phases.h"
 #include "analyse/rank/replay.h"
 #include "analyse/rank/steps.h"
@@ -77,6 +78,10 @@ class Measured {
   /// Percent of the measured steps' wall time.
   [[nodiscard]] double phase_pct(Phase phase) const;
   [[nodiscard]] double wall_pct(int64_t ns) const { return percent_of(ns, wall_ns_); }
+  /// Without time for unrecorded work, and without requests.
+  [[nodiscard]] double known_wall_pct(int64_t ns) const {
+    return percent_of(ns, facts_.get<MeasuredSteps>().known_wall_ns());
+  }
   /// Whether the host is in a measured step then: for launches and calls.
   [[nodiscard]] bool in_measured_step(int64_t host_time) const { return contains(measured_host_, host_time); }
   /// Whether a gap has the cause and ends within the evaluated part of the window.
@@ -172,8 +177,13 @@ enum class Vendor : uint8_t { kUnknown, kNvidia, kAmd, kIntel, kGoogle, kMeta };
 /// By the device's name, else by who recorded the trace, by its calls, or by names of kernels.
 Vendor vendor(const Trace& trace, int32_t device);
 
+/// Kernels matter less on a device that mostly waits.
+void demote_on_idle_device(const Measured& m, Finding& f);
+
 /// Whether there is a backward pass or an optimizer.
 bool trains(const Facts& facts);
+/// Operators of PyTorch are there, and none of training's.
+bool infers(const Facts& facts);
 /// What starts the program, for advice: "python train.py".
 std::string_view program_command(const Facts& facts);
 

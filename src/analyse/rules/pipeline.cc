@@ -16,10 +16,14 @@ struct Schedule {
   [[nodiscard]] double bubble() const { return (stages - 1) / (chunks * micro_batches + stages - 1); }
 };
 
+// The bubble is then 20 %.
+double enough_micro_batches(const Schedule& s) { return std::ceil(4 * (s.stages - 1) / s.chunks); }
+
 std::vector<std::string> schedule_fixes(const Schedule& s) {
   return {
-      fmt::format("{:.0f} micro-batches or more per step (a larger global batch, or a smaller micro-batch): the bubble falls below 20 %",
-                  std::ceil(4 * (s.stages - 1) / s.chunks)),
+      fmt::format("{:.0f} micro-batches or more per step (smaller micro-batches, or a larger global batch): the bubble "
+                  "falls below 20 %",
+                  enough_micro_batches(s)),
       s.chunks > 1 ? "fewer stages and more tensor or data parallelism"
                    : "interleaved stages (--num-layers-per-virtual-pipeline-stage), or fewer stages and more tensor or "
                      "data parallelism"};
@@ -59,7 +63,9 @@ void describe_logged_bubble(const LogReport& log, Finding& f) {
   if (waits_ns <= 0 || step_ns <= 0) return;
   f.evidence.push_back(fmt::format("the rank that prints waits {} per step for other stages ({})",
                                    format_duration(waits_ns), format_percent(100 * waits_ns / step_ns)));
-  set_log_cost(f, log, std::min(waits_ns, *f.value / 100 * step_ns));
+  // Of the same global batch in more micro-batches: (p − 1) / (v m) of the passes becomes that much shorter.
+  const double saved = std::max(0.0, 1 - s.micro_batches / enough_micro_batches(s));
+  set_log_cost(f, log, std::min(waits_ns, *f.value / 100 * step_ns) * saved);
 }
 
 const Parallelism* pipeline_way(const Job& job) {
@@ -131,8 +137,9 @@ extern const Rule kPipelineBubble = {
         "Value: time in which stages only send, receive and wait for each other, mean over the ranks, as a share of "
         "the step. Cost: what the ideal bubble, (p - 1) / m of the passes for p stages and m micro-batches, would be "
         "shorter by with 4 p micro-batches; none if there are as many. Of a log: (p - 1) / (m + p - 1), by the sizes "
-        "that it states; interleaved stages make it smaller. Cost: what the rank that prints waits for other stages by "
-        "its timers, at most that share of the step; none without timers.",
+        "that it states; interleaved stages make it smaller. Cost: the part of what the rank that prints waits for other "
+        "stages by its timers, at most that share of the step, that 4 (p - 1) micro-batches would save; none without "
+        "timers.",
     .advice = {"at least four times as many micro-batches as stages", "interleaved or zero-bubble schedules",
                "stages that compute equally long: embeddings and the loss count as layers",
                "fewer stages where memory allows: more tensor parallelism within a node, sharded optimizer states"},

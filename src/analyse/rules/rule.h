@@ -67,6 +67,7 @@ struct DeviceMeasure {
 struct HostMeasure {
   std::vector<Place> places;             ///< without a device: where the step's thread spends most time
   bool python_frames = false;            ///< Python functions were recorded
+  bool launches = false;                 ///< launches of work on a device were recorded
   std::optional<MpiTime> mpi;            ///< of a program without a device that calls MPI
   bool collectives = false;              ///< without a device: calls of gloo were recorded
   int64_t backward_ns = 0;               ///< without a device: in the backward pass
@@ -86,6 +87,7 @@ struct RankMeasure {
   double exposed_communication_pct = 0;
   SizedCollectives collectives;
   bool accumulates = false;              ///< more backward passes than optimizer steps
+  bool infers = false;                   ///< operators, and none of training's
   Frameworks with = {};
   Verdict fused_optimizer = Verdict::kUnknown;
   Recorder recorder = Recorder::kOther;
@@ -197,6 +199,7 @@ struct ChecklistEntry {
   double limit = 0;
   bool above = false;         ///< passes above the limit, not below it
   bool of_several = false;    ///< needs several ranks
+  bool of_training = false;   ///< means nothing to a program that does not train
   bool host_alone = false;    ///< also answered of a rank without a device
   /// ... or a judgment of the first such rank. `found`: the rule has a finding.
   Verdict (*judge)(const RankMeasure&, bool found) = nullptr;
@@ -285,6 +288,7 @@ struct ReportVerdict {
   std::string text;   ///< one or two sentences: where the time goes, and the cost
   VerdictKind kind = VerdictKind::kInconclusive;
   std::optional<StepSaving> saving = {};
+  std::string_view rule = {};   ///< of the finding that it names; empty: none
 };
 
 /// For the job's replay: of each rule with a cost in the ranks' lanes. `ranks`: in the order of the job's.

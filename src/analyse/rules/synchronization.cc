@@ -192,8 +192,11 @@ void describe_redundant_sync_copies(const Measured& m, Finding& f) {
   see(f, m.trace().host.interval(*std::ranges::max_element(reads, {}, duration_ns)));
   f.what = fmt::format("the host reads values from the GPU {:.0f} times{}", *f.value,
                        m.facts().get<Steps>().marked() ? " per step" : "");
-  f.why = "Each read waits until the GPU has caught up. The GPU does not idle yet, but the host can't get ahead, and "
-          "graphs can't be captured.";
+  int64_t blocked_ns = 0;
+  for (const HostId call : reads) blocked_ns += duration_ns(call);
+  f.why = fmt::format("Each read waits until the GPU has caught up: the host is blocked for {} in all, can't get ahead, "
+                      "and graphs can't be captured. {} idles little after them.",
+                      per_step_text(m, blocked_ns), m.device_label());
   if (m.facts().get<Frameworks>().serves())
     f.fix = {std::string(kEngineFix)};
   else if (!trains(m.facts()))

@@ -37,14 +37,22 @@ std::optional<StepSaving> saving_of(const Finding& f, const RankMeasure& m, cons
   return only_if(without > 0, StepSaving{f.rule, step, without});
 }
 
-std::string gain(const std::optional<StepSaving>& saving, const RankMeasure& m) {
+// Whether the verdict names a place that has only a part of the cost: fixing that place alone gains less.
+bool names_a_part(const Finding& f) {
+  constexpr double kMost = 0.8;
+  if (f.where.empty() || !contains(f.verdict, f.where.front().name)) return false;
+  return static_cast<double>(f.where.front().ns) < kMost * static_cast<double>(*f.cost_ns);
+}
+
+std::string gain(const std::optional<StepSaving>& saving, const Finding& f, const RankMeasure& m) {
   if (!saving) return "";
   const auto step = static_cast<double>(saving->step_ns), without = static_cast<double>(saving->without_ns);
   const char* what = m.annotated ? "a step" : "the time";
   const double faster = step / std::max(without, 1.0);
   const std::string from = format_duration(step), to = format_duration(without);
-  if (faster > kManyTimes) return fmt::format(" Fixing it would cut {} from {} to {} at best.", what, from, to);
-  return fmt::format(" Fixing it would cut {} from {} to about {} ({:.{}f}x as fast).", what, from, to, faster,
+  const char* fixing = names_a_part(f) ? "Fixing all of these waits" : "Fixing it";
+  if (faster > kManyTimes) return fmt::format(" {} would cut {} from {} to {} at best.", fixing, what, from, to);
+  return fmt::format(" {} would cut {} from {} to about {} ({:.{}f}x as fast).", fixing, what, from, to, faster,
                      faster < 1.095 ? 2 : 1);
 }
 
@@ -90,9 +98,11 @@ bool is_serious(const RuleFinding& f) { return f.finding.severity != Severity::k
 
 // What a reader must answer first; empty: nothing.
 std::string device_question(const RankMeasure& m) {
+  if (m.has_device || m.host.mpi || m.cut_off) return "";
+  if (m.host.launches)
+    return "This trace has launches of GPU work but no GPU activity: the profiler could not record it. ";
   const std::string_view reason = recorder_advice(m.recorder).device_activity;
-  const bool asks = !m.has_device && !m.host.mpi && !m.cut_off && !reason.empty();
-  return asks ? fmt::format("This trace has no GPU activity: {} ", reason) : "";
+  return reason.empty() ? "" : fmt::format("This trace has no GPU activity: {} ", reason);
 }
 
 // How much of the time the ranks of a program without a device are in MPI.
@@ -168,8 +178,9 @@ ReportVerdict verdict_of_use(const Evidence& evidence, const std::vector<RuleFin
   for (const RuleFinding& f : findings)
     if (is_serious(f) && !f.rule->symptom && (other == nullptr || f.finding.severity > other->finding.severity))
       other = &f;
+  const std::string_view rule = other != nullptr ? other->rule->id : std::string_view();
   if (other != nullptr && !other->finding.cost_ns && !other->finding.verdict.empty())
-    return {other->finding.verdict, VerdictKind::kBottleneck};
+    return {other->finding.verdict, VerdictKind::kBottleneck, {}, rule};
   std::string also = other == nullptr ? "" : fmt::format(" Also: {}.", other->finding.what);
   if (std::string loss = clock_loss(evidence, m); !loss.empty()) {
     loss.front() = 'T';
@@ -188,13 +199,13 @@ ReportVerdict verdict_of_use(const Evidence& evidence, const std::vector<RuleFin
     return {fmt::format("{}; most of the idle time is {} ({} of the time).{}{}", busy,
                         m.device.largest_idle_words, format_percent(m.device.largest_idle_pct(), 0), also,
                         record),
-            if_unclear};
+            if_unclear, {}, rule};
   double least = 100;
   for (const RankDiagnosis& r : evidence.ranks) least = std::min(least, r.measure.device.least_utilization_pct);
   if (least < 80)
     return {fmt::format("{}, another one {}; {}.{}", busy, format_percent(least, 0), m.mostly, also),
-            VerdictKind::kBottleneck};
-  if (!also.empty()) return {fmt::format("{}; {}.{}", busy, m.mostly, also), VerdictKind::kBottleneck};
+            VerdictKind::kBottleneck, {}, rule};
+  if (!also.empty()) return {fmt::format("{}; {}.{}", busy, m.mostly, also), VerdictKind::kBottleneck, {}, rule};
   if (unclear) return {fmt::format("{}, and there are no serious findings.{}", busy, record), VerdictKind::kInconclusive};
   if (m.device.times_limit.value_or(0) >= kFarFromLimit)
     return {fmt::format("{}, but takes {:.{}f} times as long as its work needs at the GPU's limit; {}.", busy,
@@ -233,10 +244,10 @@ ReportVerdict verdict_of_snapshots(const Evidence& evidence, const std::vector<R
     return {rank + m.snapshot.peak, m.snapshot.peak_known ? VerdictKind::kHealthy : VerdictKind::kInconclusive};
   const Finding& f = serious->finding;
   if (!f.verdict.empty())
-    return {fmt::format("{}{} {}", rank, f.verdict, m.snapshot.peak), VerdictKind::kBottleneck};
+    return {fmt::format("{}{} {}", rank, f.verdict, m.snapshot.peak), VerdictKind::kBottleneck, {}, serious->rule->id};
   std::string what = f.what;
   what.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(what.front())));
-  return {fmt::format("{}{} {}.", rank, m.snapshot.peak, what), VerdictKind::kBottleneck};
+  return {fmt::format("{}{} {}.", rank, m.snapshot.peak, what), VerdictKind::kBottleneck, {}, serious->rule->id};
 }
 
 ReportVerdict verdict_of_steps(const Evidence& evidence, const std::vector<RuleFinding>& findings) {
@@ -259,8 +270,8 @@ ReportVerdict verdict_of_steps(const Evidence& evidence, const std::vector<RuleF
     const bool fits = named != nullptr && named->has_device == m.has_device;
     const RankMeasure& of = fits ? *named : m;
     std::optional<StepSaving> saving = saving_of(costly->finding, of, evidence.job);
-    return {device_question(of) + where(*costly, evidence.job) + gain(saving, of), VerdictKind::kBottleneck,
-            std::move(saving)};
+    std::string text = device_question(of) + where(*costly, evidence.job) + gain(saving, costly->finding, of);
+    return {std::move(text), VerdictKind::kBottleneck, std::move(saving), costly->rule->id};
   }
   if (with_device != nullptr) return verdict_of_use(evidence, findings, m);
   return m.host.mpi ? verdict_of_mpi(evidence) : verdict_of_host(m);
@@ -300,6 +311,7 @@ Check measured_check(const Evidence& evidence, const ChecklistEntry& entry) {
     c.brief = fmt::format("{} {:.1f} % ({} {:.0f})", label, *value, entry.above ? "over" : "under", entry.limit);
   } else if (entry.of_several && evidence.ranks.size() < 2 && !evidence.lacks_ranks()) {
     c.brief = label + " (one rank)";
+    c.applies = false;
   }
   return c;
 }
@@ -346,13 +358,16 @@ std::vector<Check> checklist(const Evidence& evidence, const std::vector<RuleFin
     }
     const bool found = std::ranges::count(findings, rule, &RuleFinding::rule) > 0;
     const RankMeasure* of = first == nullptr && entry->host_alone ? evidence.main_rank() : first;
-    const Verdict result = of == nullptr ? Verdict::kUnknown : entry->judge(*of, found);
+    const bool applies = of == nullptr || !of->infers || !entry->of_training;
+    const Verdict result = of == nullptr || !applies ? Verdict::kUnknown : entry->judge(*of, found);
     const bool jax = of != nullptr && of->with.has(Framework::kJax) && !entry->jax_label.empty();
     list.push_back({std::string(entry->id), std::string(entry->question), result, {}, {},
                     std::string(jax ? entry->jax_label : entry->label)});
+    list.back().applies = applies;
+    if (!applies) list.back().brief += " (no training)";
   }
   for (size_t i = 0; i < list.size(); ++i)
-    if (list[i].verdict == Verdict::kUnknown) list[i].record = to_record(evidence, *entries[i].first);
+    if (list[i].verdict == Verdict::kUnknown && list[i].applies) list[i].record = to_record(evidence, *entries[i].first);
   return list;
 }
 

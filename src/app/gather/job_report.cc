@@ -356,6 +356,7 @@ Report job_report(JobRead read, const Thresholds& thresholds) {
   report.verdict = std::move(said.verdict.text);
   report.verdict_kind = said.verdict.kind;
   report.saving = std::move(said.verdict.saving);
+  report.verdict_rule = said.verdict.rule;
   compare_ranks(report);
   return report;
 }
