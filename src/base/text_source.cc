@@ -375,7 +375,10 @@ Result<std::unique_ptr<TextSource>> open_text(const std::string& path) {
   const bool gzip = head.starts_with("\x1f\x8b");
   // A frame, or one to be skipped before it, as pzstd writes them.
   const bool skippable = head.size() == 4 && (head[0] & 0xF0) == 0x50 && head.substr(1) == "\x2a\x4d\x18";
-  const bool little = head.starts_with("\xff\xfe"), big = head.starts_with("\xfe\xff");
+  // With a character of ASCII behind the mark: dirt may begin alike.
+  const bool marked = head.size() == 4 && (head[2] == '\0') != (head[3] == '\0');
+  const bool little = marked && head.starts_with("\xff\xfe") && head[3] == '\0';
+  const bool big = marked && head.starts_with("\xfe\xff") && head[2] == '\0';
   const bool zstd = skippable || head.starts_with("\x28\xb5\x2f\xfd");
   if (head == "PK\x03\x04") {
     const auto packed = file_in_zip(fd, size);

@@ -112,7 +112,8 @@ TEST_F(TextSourceTest, Utf16WithItsMark) {
     EXPECT_EQ(read(bytes), "a\u00e9\U0001F600\n");
     EXPECT_EQ(end_, TextSource::End::kComplete);
   }
-  EXPECT_EQ(read(std::string("\xff\xfe\x3d\xd8" "a\0", 6)), "\uFFFDa");
+  EXPECT_EQ(read(std::string("\xff\xfe" "b\0\x3d\xd8" "a\0", 8)), "b\uFFFDa");
+  for (const char* dirt : {"\xff\xfe\nstep", "\xfe\xff" "ab"}) EXPECT_EQ(read(dirt), dirt);
   std::string longer = "\xff\xfe";
   for (int i = 0; i < 1'000'000; ++i) longer += static_cast<char>('a' + i % 26), longer += '\0';
   const std::string text = read(longer);

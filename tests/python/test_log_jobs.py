@@ -42,7 +42,7 @@ def test_of_a_log_per_rank_the_cause_is_told_whoever_it_is_of(profgpu, tmp_path)
     ecc = TRACEBACK + 'RuntimeError: CUDA error: uncorrectable ECC error encountered\n'
     report = analyzed(profgpu, folder(tmp_path, {f'rank_{r}.log': steps(100) + (ecc if r == 2 else PEER) for r in range(4)}))
     found = failure(report)
-    assert found['ranks'] == [2] and 'device reported an error' in found['what']
+    assert found['ranks'] == [2] and 'has an uncorrectable error' in found['what']
     assert found['evidence'][0].startswith('line 103 of rank_2.log: RuntimeError: CUDA error')
     assert '(line 103 of rank_2.log)' in report['verdict']
     assert [log['end']['kind'] for log in report['logs']] == ['exception', 'exception', 'device_error', 'exception']
@@ -159,6 +159,14 @@ def test_a_log_that_powershell_wrote(profgpu, tmp_path):
     path = tmp_path / 'train.log'
     path.write_bytes(steps(50).encode('utf-16'))
     assert analyzed(profgpu, path)['logs'][0]['throughput']['lines'] == 50
+
+
+def test_a_process_that_falls_back_to_sockets(profgpu, tmp_path):
+    path = tmp_path / 'nccl.log'
+    path.write_text('node0:100:200 [0] NCCL INFO NCCL version 2.21.5+cuda12.4\n' + ''.join(
+        f'node{r // 4}:{100 + r}:{200 + r} [{r % 4}] NCCL INFO Using network {"Socket" if r == 3 else "IB"}\n' for r in range(8)))
+    found, = (f for f in analyzed(profgpu, path)['findings'] if f['rule'] == 'slow-transport')
+    assert 'TCP sockets' in found['what'] and '1 of 8 processes use network Socket' in found['evidence'][0]
 
 
 def test_half_of_the_gpus_are_far_by_design(profgpu, tmp_path):

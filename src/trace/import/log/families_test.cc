@@ -704,6 +704,9 @@ TEST(Loop, TheTimeOfAStepIsAKeyOfItsOwn) {
   for (const char* line : {"step 1 | loss 2.3 | load time 0.010s | compute time 0.49s", "step 1 | loss 2.3 | latency p50 12 ms",
                            "step 1 | loss 2.3 | eta time: 10.0s"})
     EXPECT_TRUE(log_of(std::string(line) + "\n").ranks.empty()) << line;
+  const RunLog untimed = log_of("step 1/90 | loss 2.3 | load time 0.010s | compute time 0.49s\n");
+  EXPECT_TRUE(untimed.ranks.empty());
+  EXPECT_EQ(untimed.no_times.lines, 1);
   for (const char* line : {"step 1 | loss 2.3 | load time 0.010s | time 0.50s", "Iter [1/9]  loss: 2.3  time: 0.5",
                            "step 1, loss 2.3, batch time: 500ms", "step 1 | loss 2.3 | 500.00 ms | x", "step 1: loss nan time 0.5"})
     EXPECT_EQ(only_step(log_of(std::string(line) + "\n")).duration_ns, 500'000'000) << line;

@@ -177,7 +177,8 @@ class Loop : public LogReading {
     const auto loss = fields.value({"loss", "train_loss", "train loss", "loss train"});
     bool mean = false;
     const auto ns = duration_of(fields, mean);
-    if (!loss || (!ns && !line.printed_ns && !line.headed)) return false;  // a sentence that begins alike
+    const bool dated = line.printed_ns || line.headed;
+    if (!loss || (!ns && !dated && !is_of_total(fields.text))) return false;  // a sentence that begins alike
     LogStep* step = rows.step(kLoopName, line, n);
     if (step == nullptr) return true;
     if (ns) step->duration_ns = ns, step->iterations = mean ? 0 : 1;
@@ -188,6 +189,12 @@ class Loop : public LogReading {
     f.grad_norm = fields.number({"grad_norm", "norm", "grad norm"});
     set_rates(fields, f);
     return true;
+  }
+
+  // "/1000 | …" behind the number.
+  static bool is_of_total(std::string_view text) {
+    std::string_view rest;
+    return text.starts_with('/') && leading_integer(text.substr(1), &rest) && without_blanks(rest).starts_with('|');
   }
 
   // With a training's loss beside that of a validation.

@@ -184,6 +184,9 @@ class NcclDebug : public LogReading {
     const auto by_count = [](const auto& c) { return c.second.first; };
     const auto most = std::ranges::max_element(counts, {}, by_count);
     log.network = most->first;
+    std::set<std::string> hosts;
+    for (const auto& [process, of] : networks_) hosts.insert(process.substr(0, process.find(':')));
+    log.hosts = std::max(log.hosts, static_cast<int>(hosts.size()));
     std::string text;
     for (const auto& [name, c] : counts)
       append_listed(text, fmt::format("{} of {} processes use network {}", c.first, networks_.size(), name));
