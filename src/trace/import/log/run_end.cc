@@ -162,7 +162,6 @@ bool is_raised(std::string_view text, size_t end) {
   if (end != text.size() && !text.substr(end).starts_with(": ")) return false;
   size_t begin = end;
   while (begin > 0 && is_name(text[begin - 1])) --begin;
-  if (begin == 1 && text.starts_with("^C")) return true;   // the terminal's echo of the key
   return begin == 0 || (begin > 1 && text[begin - 1] == ' ' && contains(":]|)>-", text.substr(begin - 2, 1)));
 }
 

@@ -210,7 +210,6 @@ TEST(RunEnd, WordsOfAnEndThatEndNothing) {
            EndLine{"job.sh: line 9:  4711 Segmentation fault      (core dumped) python train.py", LogEventKind::kKilled},
            EndLine{"[node1:77] Signal: Bus error (7)", LogEventKind::kKilled},
            EndLine{"Traceback (most recent call last):\nKeyboardInterrupt", LogEventKind::kTerminated},
-           EndLine{"^CKeyboardInterrupt: terminated", LogEventKind::kTerminated},
            EndLine{"Traceback (most recent call last):\nsubprocess.CalledProcessError: Command '['python', 'a.py']' returned "
                    "non-zero exit status 1.", LogEventKind::kExitCode},
            EndLine{"kernel: NVRM: Xid (PCI:0000:44:00): 79, pid=1, GPU has fallen off the bus.", LogEventKind::kDeviceError},
