@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "base/gzip.h"
@@ -275,6 +276,68 @@ class ZstdSource final : public CompressedSource {
   bool in_frame_ = false;
 };
 
+/// UTF-16, as PowerShell writes what a program prints, as UTF-8.
+class Utf16Source final : public TextSource {
+ public:
+  Utf16Source(std::unique_ptr<TextSource> text, bool big_endian) : text_(std::move(text)), big_endian_(big_endian) {
+    file_bytes_ = text_->file_bytes();
+  }
+
+  size_t read(char* buffer, size_t size) override {
+    while (ready_.size() - used_ < size && text_->end() == End::kOpen) decode_more();
+    const size_t got = std::min(size, ready_.size() - used_);
+    std::memcpy(buffer, ready_.data() + used_, got);
+    used_ += got;
+    if (got < size) end_ = text_->end(), problem_ = text_->problem();
+    return got;
+  }
+
+ private:
+  void decode_more() {
+    ready_.erase(0, std::exchange(used_, 0));
+    std::string units(kInputBytes, '\0');
+    units.resize(text_->read(units.data(), units.size()));
+    file_bytes_read_ = text_->file_bytes_read();
+    for (size_t i = 0; i + 1 < units.size(); i += 2) {
+      const auto byte = [&](size_t at) { return static_cast<uint32_t>(static_cast<unsigned char>(units[at])); };
+      add(big_endian_ ? byte(i) << 8 | byte(i + 1) : byte(i + 1) << 8 | byte(i));
+    }
+  }
+
+  void add(uint32_t unit) {
+    constexpr uint32_t kMark = 0xFEFF, kReplacement = 0xFFFD;
+    const uint32_t high = std::exchange(high_, 0);
+    if (unit >= 0xD800 && unit < 0xDC00) {
+      if (high != 0) put(kReplacement);
+      high_ = unit;
+    } else if (unit >= 0xDC00 && unit < 0xE000) {
+      put(high != 0 ? 0x10000 + ((high - 0xD800) << 10) + (unit - 0xDC00) : kReplacement);
+    } else {
+      if (high != 0) put(kReplacement);
+      if (unit != kMark) put(unit);
+    }
+  }
+
+  void put(uint32_t code) {
+    const auto rest = [&](int shift) { ready_ += static_cast<char>(0x80 | ((code >> shift) & 0x3F)); };
+    if (code < 0x80) {
+      ready_ += static_cast<char>(code);
+    } else if (code < 0x800) {
+      ready_ += static_cast<char>(0xC0 | code >> 6), rest(0);
+    } else if (code < 0x10000) {
+      ready_ += static_cast<char>(0xE0 | code >> 12), rest(6), rest(0);
+    } else {
+      ready_ += static_cast<char>(0xF0 | code >> 18), rest(12), rest(6), rest(0);
+    }
+  }
+
+  std::unique_ptr<TextSource> text_;
+  bool big_endian_;
+  std::string ready_;
+  size_t used_ = 0;
+  uint32_t high_ = 0;   // the first half of a pair
+};
+
 Result<int> open_file(const std::string& path) {
   if (is_pipe_path(path)) return open_spooled(path);
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -312,6 +375,10 @@ Result<std::unique_ptr<TextSource>> open_text(const std::string& path) {
   const bool gzip = head.starts_with("\x1f\x8b");
   // A frame, or one to be skipped before it, as pzstd writes them.
   const bool skippable = head.size() == 4 && (head[0] & 0xF0) == 0x50 && head.substr(1) == "\x2a\x4d\x18";
+  // With a character of ASCII behind the mark: dirt may begin alike.
+  const bool marked = head.size() == 4 && (head[2] == '\0') != (head[3] == '\0');
+  const bool little = marked && head.starts_with("\xff\xfe") && head[3] == '\0';
+  const bool big = marked && head.starts_with("\xfe\xff") && head[2] == '\0';
   const bool zstd = skippable || head.starts_with("\x28\xb5\x2f\xfd");
   if (head == "PK\x03\x04") {
     const auto packed = file_in_zip(fd, size);
@@ -331,6 +398,7 @@ Result<std::unique_ptr<TextSource>> open_text(const std::string& path) {
   } else {
     source = std::make_unique<PlainSource>(std::move(file), size);
   }
+  if (little || big) source = std::make_unique<Utf16Source>(std::move(source), big);
   return source;
 }
 

@@ -106,5 +106,20 @@ TEST_F(TextSourceTest, ErrorsNameTheFile) {
   EXPECT_EQ(end_, TextSource::End::kComplete);
 }
 
+TEST_F(TextSourceTest, Utf16WithItsMark) {
+  const std::string little("\xff\xfe" "a\0\xe9\0\x3d\xd8\0\xde" "\n\0", 12), big("\xfe\xff\0a\0\xe9\xd8\x3d\xde\0\0\n", 12);
+  for (const std::string& bytes : {little, big}) {
+    EXPECT_EQ(read(bytes), "a\u00e9\U0001F600\n");
+    EXPECT_EQ(end_, TextSource::End::kComplete);
+  }
+  EXPECT_EQ(read(std::string("\xff\xfe" "b\0\x3d\xd8" "a\0", 8)), "b\uFFFDa");
+  for (const char* dirt : {"\xff\xfe\nstep", "\xfe\xff" "ab"}) EXPECT_EQ(read(dirt), dirt);
+  std::string longer = "\xff\xfe";
+  for (int i = 0; i < 1'000'000; ++i) longer += static_cast<char>('a' + i % 26), longer += '\0';
+  const std::string text = read(longer);
+  EXPECT_EQ(text.size(), 1'000'000u);
+  EXPECT_EQ(text.back(), static_cast<char>('a' + 999'999 % 26));
+}
+
 }  // namespace
 }  // namespace profgpu

@@ -85,6 +85,8 @@ XidMeaning xid_meaning(int code) {
   return {code, Severity::kWarning, "an error of the device or driver", "see NVIDIA's list of Xid errors"};
 }
 
+bool xid_ends_programs(int code) { return code != 63 && code != 64 && code != 92; }
+
 std::span<const XidMeaning> known_xids() { return kXids; }
 
 }  // namespace profgpu

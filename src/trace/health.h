@@ -70,6 +70,8 @@ struct XidMeaning {
 const XidMeaning* find_xid(int code);
 /// Of an unknown code: an error of the device or driver.
 XidMeaning xid_meaning(int code);
+/// Not of what the driver notes while programs go on: rows that it remaps, errors that it corrects.
+bool xid_ends_programs(int code);
 /// The known ones, by code.
 std::span<const XidMeaning> known_xids();
 

@@ -91,6 +91,12 @@ void LogFigures::complete(const LogFigures& other) {
   take(allocated_bytes, other.allocated_bytes), take(reserved_bytes, other.reserved_bytes);
 }
 
+int64_t RunLog::events_left_out() const {
+  int64_t all = 0;
+  for (const auto& [kind, count] : event_lines) all += count;
+  return std::max<int64_t>(all - static_cast<int64_t>(events.size()), 0);
+}
+
 std::optional<int64_t> RunLog::setting(const std::string& name) const {
   const auto at = settings.find(name);
   return at != settings.end() ? whole_number(at->second) : std::nullopt;

@@ -92,6 +92,7 @@ struct LogTimer {
 struct LogRank {
   std::optional<int> rank;     ///< none: the lines do not say
   std::string node;            ///< empty: likewise
+  int64_t pid = 0;             ///< of a worker of Ray, which has no other number; 0: likewise
   std::string family;          ///< whose lines the steps are: "megatron"
   std::vector<LogStep> steps;  ///< in the order of lines; each has a duration
   std::vector<LogTimer> timers;
@@ -153,6 +154,7 @@ struct CollectiveState {
 struct LogMemory {
   int64_t line = 0;
   std::optional<int> rank;
+  std::string node;
   std::optional<int64_t> step;
   std::optional<int64_t> allocated_bytes, max_allocated_bytes, reserved_bytes, max_reserved_bytes;
   std::optional<int64_t> capacity_bytes;  ///< of the device, where the line lets it be known
@@ -259,12 +261,16 @@ struct RunLog {
   bool dated = false;     ///< lines carry clock times
   std::vector<LogRank> ranks;
   StepsWithoutTimes no_times;                   ///< where `ranks` is empty
-  std::vector<LogEvent> events;                 ///< by line
+  std::vector<LogEvent> events;                 ///< by line; of each kind the first ones
+  std::map<LogEventKind, int64_t> event_lines;  ///< by kind: of all
   std::vector<CollectiveState> collectives;     ///< one of each group and rank, in each run of a job that is restarted
   std::vector<LogMemory> memory;                ///< by line
   std::map<std::string, std::string> settings;  ///< what is known of the job's set-up: "world_size", "zero_stage"
   std::vector<LogModule> modules;               ///< in the order of the tree
   std::vector<ServingLine> serving;             ///< by line
+  int64_t serving_left_out = 0;                 ///< lines beyond the most that are kept
+  std::map<int64_t, double> preempted;          ///< requests of each engine of vLLM, where lines count them so far
+  int64_t last_answer = 0;                      ///< the last line by which a server answered a request; 0: none
   std::vector<LinkRate> rates;
   std::vector<CopyMatrix> copies;
   std::map<std::string, std::string> rate_notes;  ///< "program", "devices", "average_busbw_gbps", "out_of_bounds"
@@ -274,6 +280,8 @@ struct RunLog {
     return ranks.empty() && events.empty() && memory.empty() && rates.empty() && modules.empty() && nccl.lines == 0 &&
            serving.empty() && copies.empty();
   }
+  /// Lines that tell of events and are not among `events`.
+  [[nodiscard]] int64_t events_left_out() const;
   /// A whole number among the settings.
   [[nodiscard]] std::optional<int64_t> setting(const std::string& name) const;
 };

@@ -59,6 +59,8 @@ std::vector<SlowWay> slow_ways(const NcclReport& nccl) {
     const NcclTransport* sockets = with("NET/Socket");
     if (sockets != nullptr)
       add(0, count_text(*sockets));
+    else if (const NcclRemark* mixed = remark_of(nccl, "different_networks"); mixed && contains(mixed->text, "Socket"))
+      add(0, fmt::format("line {}: {}", mixed->line, mixed->text));
     else if (nccl.network == "Socket")
       add(0, "Using network Socket");
     const bool direct =

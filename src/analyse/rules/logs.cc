@@ -132,7 +132,15 @@ EndSaid said_of(const LogReport& log) {
 
 namespace {
 
-std::optional<double> run_failure(const LogReport& log) { return only_if(log.end.failed(), 1.0); }
+std::optional<double> run_failure(const LogReport& log) {
+  return only_if(log.end.failed() && log.tells_end, 1.0);
+}
+
+// "line 7", of several logs "line 7 of rank_2.log"
+std::string named_line_of_end(const LogReport& log) {
+  const std::string line = fmt::format("line {}", log.end.line.value_or(0));
+  return log.one_of_several ? fmt::format("{} of {}", line, base_name(log.path)) : line;
+}
 
 std::string place_of_end(const LogEnd& end) {
   if (end.rank && !end.node.empty()) return fmt::format("rank {} on {}", *end.rank, end.node);
@@ -186,11 +194,12 @@ void describe_run_failure(const LogReport& log, Finding& f) {
   f.severity = end.kind == "terminated" || end.kind == "time_limit" || end.kind == "preempted" ? Severity::kWarning
                                                                                                : Severity::kCritical;
   const std::string place = place_of_end(end);
-  const int64_t line = end.line.value_or(0);
+  std::string line = named_line_of_end(log);
   if (end.first_failure) {
-    f.why = fmt::format("The launcher names {} as the first that failed (line {}).", place.empty() ? "it" : place, line);
+    f.why = fmt::format("The launcher names {} as the first that failed ({}).", place.empty() ? "it" : place, line);
   } else {
-    f.why = fmt::format("Line {}{} is the first of its kind{}, and the likely cause of those that follow.", line,
+    line.front() = upper(line.front());
+    f.why = fmt::format("{}{} is the first of its kind{}, and the likely cause of those that follow.", line,
                         place.empty() ? "" : " (" + place + ")",
                         server           ? " behind the last line on requests"
                         : end.after_step ? " behind the last step"
@@ -201,7 +210,7 @@ void describe_run_failure(const LogReport& log, Finding& f) {
   if (!said.fix.empty()) f.fix.push_back(said.fix);
   if (contains(end.text, "shared memory") || contains(end.text, "shm"))
     f.fix.insert(f.fix.begin(), "more shared memory (docker run --shm-size=16g, or --ipc=host), or fewer loader workers");
-  f.evidence.push_back(fmt::format("line {}: {}", end.line.value_or(0), end.text));
+  f.evidence.push_back(fmt::format("{}: {}", named_line_of_end(log), end.text));
   if (end.bytes) f.evidence.push_back("asked for: " + format_bytes(static_cast<double>(*end.bytes)));
   if (!end.collective.empty()) describe_timeout(end, f);
 }
@@ -223,7 +232,8 @@ std::optional<double> skipped_pct(const LogReport& log) {
   }
   // DeepSpeed says each, or how many there were so far, which may be before a restart.
   if (skipped == 0 && !counted) {
-    const int64_t lines = std::ranges::count(log.log->events, LogEventKind::kSkipped, &LogEvent::kind);
+    const auto counted_lines = log.log->event_lines.find(LogEventKind::kSkipped);
+    const int64_t lines = counted_lines != log.log->event_lines.end() ? counted_lines->second : 0;
     const int64_t said = from_the_start ? log.setting("skipped_steps").value_or(lines) : lines;
     skipped = std::max<int64_t>(said - kScaleSearch, 0);
   }
@@ -563,7 +573,8 @@ ReportVerdict sentence_on_speed(const LogReport& log, const std::vector<RuleFind
 
 }  // namespace
 
-ReportVerdict verdict_of_log(const LogReport& log, const std::vector<RuleFinding>& findings) {
+ReportVerdict verdict_of_logs(const std::vector<LogReport>& logs, const std::vector<RuleFinding>& findings) {
+  const LogReport& log = logs.front();
   const ReportVerdict speed = sentence_on_speed(log, findings);
   const RuleFinding* failure = first_where(findings, [](const RuleFinding& a) { return a.rule == &kRunFailure; });
   const RuleFinding* diverged = first_where(
@@ -576,7 +587,8 @@ ReportVerdict verdict_of_log(const LogReport& log, const std::vector<RuleFinding
   if (failure == nullptr) return speed;
   const std::string& what = failure->finding.what;
   std::string text = std::string(1, upper(what.front())) + what.substr(1);
-  if (log.end.line) text += fmt::format(" (line {})", *log.end.line);   // else it is another file's
+  const LogReport* ended = first_where(logs, [](const LogReport& l) { return l.tells_end && l.end.failed(); });
+  if (ended != nullptr && ended->end.line) text += fmt::format(" ({})", named_line_of_end(*ended));   // else of no log
   text += ".";
   if (log.has_steps()) text += " " + speed.text;
   return {std::move(text), VerdictKind::kFailure};

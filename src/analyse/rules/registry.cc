@@ -9,7 +9,7 @@ extern const Rule kLowGpuUtilization, kDataLoadingBound, kHostBoundLaunches, kDe
     kUntracedWork, kGraphCapture, kFusableElementwise, kUnfusedAttention, kSmallBatch, kExposedCopies,
     kLateCopy, kRedundantSyncCopies, kLayoutCopies, kMisalignedGemm, kGraphBreaks, kRecompiles, kEagerInference,
     kPythonGc, kRunFailure, kLossNotFinite, kSkippedSteps, kPipelineBubble, kOptimizerOffload, kCacheFull,
-    kRejectedDrafts, kSlowTransport, kSlowPairs, kNcclWarnings,
+    kRejectedDrafts, kSlowTransport, kSlowPairs, kSlowRank, kNcclWarnings,
     kWrongResults, kMemoryRanOut, kPeakSpike, kRetainedGraph, kReferenceCycle, kDuplicateWeights, kOversizedWorkspace,
     kHostPinnedGrowth,
     kSlowProducts, kMemoryBound, kLowMfu, kMpiImbalance, kHostCode,
@@ -26,7 +26,7 @@ const std::vector<const Rule*>& rules() {
       &profgpu::kGraphBreaks,   // Framework has a kGraphBreaks, too
       &kRecompiles, &kEagerInference, &kPythonGc, &kRunFailure,
       &kLossNotFinite, &kSkippedSteps, &kPipelineBubble, &kOptimizerOffload, &kCacheFull, &kRejectedDrafts,
-      &kSlowTransport, &kSlowPairs,
+      &kSlowTransport, &kSlowPairs, &kSlowRank,
       &kNcclWarnings,
       &kWrongResults, &kMemoryRanOut,
       &kPeakSpike, &kRetainedGraph, &kReferenceCycle, &kDuplicateWeights, &kOversizedWorkspace, &kHostPinnedGrowth,

@@ -315,6 +315,6 @@ struct RuleFinding {
 std::vector<Check> checklist(const Evidence& evidence, const std::vector<RuleFinding>& findings);
 ReportVerdict verdict(const Evidence& evidence, const std::vector<RuleFinding>& findings);
 /// Of a job with nothing but what it printed.
-ReportVerdict verdict_of_log(const LogReport& log, const std::vector<RuleFinding>& findings);
+ReportVerdict verdict_of_logs(const std::vector<LogReport>& logs, const std::vector<RuleFinding>& findings);
 
 }  // namespace profgpu

@@ -60,7 +60,7 @@ extern const Rule kSlowPairs = {
         "with fewer lanes, or goes another way.",
     .computation =
         "Value: pairs with less than 70 % of the 75th percentile of their test (of latencies, more than 1/0.7 of the "
-        "25th), in nvbandwidth's tests of one pair at a time; not where more than half of the pairs are: these have "
+        "25th), in nvbandwidth's tests of one pair at a time; not where half of the pairs or more are: these have "
         "different links. No cost.",
     .advice = {"compare with nvidia-smi topo -m: other links are slower by design",
                "NVLink states and errors, PCIe generation and width; Xid messages: profgpu doctor",

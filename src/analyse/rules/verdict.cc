@@ -325,7 +325,7 @@ ReportVerdict verdict(const Evidence& evidence, const std::vector<RuleFinding>& 
     return r.measure.of_log;
   });
   if (evidence.first_device() == nullptr && !evidence.logs.empty() && (evidence.telemetry.empty() || from_logs)) {
-    ReportVerdict of_log = verdict_of_log(evidence.logs.front(), findings);
+    ReportVerdict of_log = verdict_of_logs(evidence.logs, findings);
     if (const std::string busy = busy_by_samples(evidence.telemetry); !busy.empty()) of_log.text += " " + busy + ".";
     return of_log;
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <limits>
 #include <map>
 
 #include "analyse/report/quantity.h"
@@ -28,27 +29,73 @@ struct LastStep {
   std::optional<int64_t> number;
 };
 
-// The last one that is printed before a line; a server's lines count, but have no number.
-LastStep last_step_before(const RunLog& log, int64_t line) {
-  LastStep last;
-  for (const LogRank& r : log.ranks) {
-    const auto at = std::ranges::lower_bound(r.steps, line, {}, &LogStep::line);
-    if (at != r.steps.begin() && std::prev(at)->line > last.line) last = {std::prev(at)->line, std::prev(at)->number};
+// Of the steps that a process printed before a line.
+LastStep last_of(const LogRank& process, int64_t line) {
+  const auto at = std::ranges::lower_bound(process.steps, line, {}, &LogStep::line);
+  return at != process.steps.begin() ? LastStep{std::prev(at)->line, std::prev(at)->number} : LastStep();
+}
+
+// How far the processes had come where a run ended; a server's lines count, but have no number.
+class Course {
+ public:
+  Course(const RunLog& log, int64_t end) {
+    for (const LogRank& r : log.ranks) {
+      const LastStep last = last_of(r, end);
+      if (last.line == 0) continue;
+      of_process_[{r.rank.value_or(-1), r.node}] = last;
+      if (last.line > newest_.line) newest_ = last;
+    }
+    set_behind(log);
+    const StepsWithoutTimes& untimed = log.no_times;
+    if (untimed.lines > 0 && untimed.last_line < end && untimed.last_line > newest_.line)
+      newest_ = {untimed.last_line, untimed.last_step};
+    const auto serving = std::ranges::lower_bound(log.serving, end, {}, &ServingLine::line);
+    if (serving != log.serving.begin()) newest_.line = std::max(newest_.line, std::prev(serving)->line);
+    if (log.last_answer < end) newest_.line = std::max(newest_.line, log.last_answer);
   }
-  const StepsWithoutTimes& untimed = log.no_times;
-  if (untimed.lines > 0 && untimed.last_line < line && untimed.last_line > last.line)
-    last = {untimed.last_line, untimed.last_step};
-  const auto serving = std::ranges::lower_bound(log.serving, line, {}, &ServingLine::line);
-  if (serving != log.serving.begin()) last.line = std::max(last.line, std::prev(serving)->line);
-  return last;
+
+  /// The last step of the process that an event is of; where that is not known, of all that have come as far as most.
+  [[nodiscard]] LastStep before(const LogEvent& e) const {
+    if (e.rank)
+      if (const auto own = of_process_.find({*e.rank, e.node}); own != of_process_.end()) return own->second;
+    return behind_ ? LastStep{behind_->line, newest_.number} : newest_;
+  }
+  /// Where the first of the processes stopped.
+  [[nodiscard]] int64_t stopped_line() const { return behind_ ? behind_->line : newest_.line; }
+  [[nodiscard]] std::optional<int64_t> newest_number() const { return newest_.number; }
+
+ private:
+  // While one process has stopped, others still print the step that they are at: they are one or two lines ahead.
+  void set_behind(const RunLog& log) {
+    constexpr int64_t kAhead = 2;
+    for (const LogRank& r : log.ranks) {
+      const auto own = of_process_.find({r.rank.value_or(-1), r.node});
+      if (own == of_process_.end() || !own->second.number || !newest_.number || !r.rank) continue;
+      const int64_t interval = std::max<int64_t>(r.steps.back().iterations, 1);
+      const int64_t missing = *newest_.number - *own->second.number;
+      if (missing > 0 && missing <= kAhead * interval && (!behind_ || own->second.line < behind_->line))
+        behind_ = own->second;
+    }
+  }
+
+  std::map<std::pair<int, std::string>, LastStep> of_process_;
+  LastStep newest_;
+  std::optional<LastStep> behind_;   // the first process that lacks the newest step
+};
+
+using LogEvents = std::vector<const LogEvent*>;
+
+LogEvents events_behind(const RunLog& log, const Course& course, int64_t end) {
+  LogEvents out;
+  for (const LogEvent& e : log.events)
+    if (e.line < end && e.line > course.before(e).line) out.push_back(&e);
+  return out;
 }
 
 // The events behind the last step.
 class Ending {
  public:
-  Ending(const RunLog& log, int64_t from, int64_t to) {
-    for (const LogEvent& e : log.events)
-      if (e.line > from && e.line < to) all_.push_back(&e);
+  explicit Ending(LogEvents events) : all_(std::move(events)) {
     for (const LogEvent* e : all_)
       if (e->first_failure) first_failure_ = e;
   }
@@ -107,7 +154,7 @@ class Ending {
            kind == LogEventKind::kCollectiveTimeout || kind == LogEventKind::kKilled;
   }
 
-  std::vector<const LogEvent*> all_;
+  LogEvents all_;
   const LogEvent* first_failure_ = nullptr;
 };
 
@@ -214,34 +261,112 @@ void set_collective(const std::vector<CollectiveState>& states, LogEnd& end) {
   end.collective = collective_text(states, timed_out->group, *timed_out->timed_out);
 }
 
+// What is ended after its training was done was not cut short; nor was what went on after an exception until it was.
+bool was_done(const LogEvent& finished, const LogEvent* found) {
+  if (found == nullptr) return true;
+  using enum LogEventKind;
+  const bool from_outside = found->kind == kTerminated || found->kind == kTimeLimit || found->kind == kPreempted;
+  return from_outside ? finished.line < found->line : found->kind == kException && finished.line > found->line;
+}
+
+LogEnd end_by(const LogEvent& found) {
+  LogEnd out;
+  out.kind = log_event_name(found.kind);
+  out.line = found.line;
+  out.after_step = found.step;
+  out.rank = found.rank, out.node = found.node, out.peer = found.peer;
+  out.text = found.text, out.bytes = found.bytes;
+  out.first_failure = found.first_failure;
+  return out;
+}
+
 }  // namespace
 
 LogEnd end_before(const RunLog& log, int64_t end) {
-  const LastStep last = last_step_before(log, end);
-  const Ending ending(log, last.line, end);
+  const Course course(log, end);
+  const Ending ending(events_behind(log, course, end));
   const LogEvent* found = ending.cause();
   const LogEvent* finished = ending.first_of(LogEventKind::kFinished);
-  // What is ended after its training was done was not cut short; nor was what went on after an exception until it was.
-  const bool survived = finished != nullptr && found != nullptr && found->kind == LogEventKind::kException &&
-                        finished->line > found->line;
-  if (finished != nullptr &&
-      (found == nullptr || survived || (found->kind == LogEventKind::kTerminated && finished->line < found->line)))
-    found = finished;
-  LogEnd out;
-  out.after_step = last.number;
-  if (found == nullptr) return out;
-  out.kind = log_event_name(found->kind);
-  out.line = found->line;
-  if (!out.after_step) out.after_step = found->step;
-  out.rank = found->rank, out.node = found->node, out.peer = found->peer;
-  out.text = found->text, out.bytes = found->bytes;
-  out.first_failure = found->first_failure;
+  if (finished != nullptr && was_done(*finished, found)) found = finished;
+  if (found == nullptr) {
+    LogEnd unknown;
+    unknown.after_step = course.newest_number();
+    return unknown;
+  }
+  LogEnd out = end_by(*found);
+  if (const auto number = course.before(*found).number) out.after_step = number;
   if (found->kind != LogEventKind::kCollectiveTimeout) return out;
   std::vector<CollectiveState> of_this_run;
-  std::ranges::copy_if(log.collectives, std::back_inserter(of_this_run),
-                       [&](const CollectiveState& s) { return s.line > last.line && s.line < end; });
+  std::ranges::copy_if(log.collectives, std::back_inserter(of_this_run), [&](const CollectiveState& s) {
+    return s.line > course.stopped_line() && s.line < end;
+  });
   set_collective(of_this_run, out);
   return out;
+}
+
+namespace {
+
+constexpr int64_t kWholeLog = std::numeric_limits<int64_t>::max();
+
+// An event of one of several logs. Lines without a clock time are of the time before them.
+struct PlacedEvent {
+  size_t log = 0;
+  int64_t line = 0, printed_ns = 0;
+  LogEvent event;
+};
+
+void place_events(const std::vector<LogReport>& logs, size_t which, std::vector<PlacedEvent>& out) {
+  const RunLog& log = *logs[which].log;
+  const Course course(log, kWholeLog);
+  int64_t printed_ns = 0;
+  for (const LogRank& r : log.ranks)
+    if (!r.steps.empty()) printed_ns = std::max(printed_ns, r.steps.back().printed_ns.value_or(0));
+  for (const LogEvent* e : events_behind(log, course, kWholeLog)) {
+    printed_ns = std::max(printed_ns, e->printed_ns.value_or(0));
+    if (e->kind == LogEventKind::kFinished) continue;
+    out.push_back({which, e->line, printed_ns, *e});
+    if (!e->rank) out.back().event.rank = logs[which].rank;
+  }
+}
+
+// In the order of time, where all have one; their lines count through all logs.
+void order_events(std::vector<PlacedEvent>& events) {
+  if (std::ranges::all_of(events, [](const PlacedEvent& e) { return e.printed_ns > 0; }))
+    std::ranges::stable_sort(events, {}, &PlacedEvent::printed_ns);
+  for (size_t i = 0; i < events.size(); ++i) events[i].event.line = static_cast<int64_t>(i);
+}
+
+std::vector<CollectiveState> last_states(const std::vector<LogReport>& logs) {
+  std::vector<CollectiveState> states;
+  for (const LogReport& r : logs) {
+    const int64_t stopped = Course(*r.log, kWholeLog).stopped_line();
+    for (const CollectiveState& s : r.log->collectives)
+      if (s.line > stopped) states.push_back(s);
+  }
+  return states;
+}
+
+}  // namespace
+
+void find_end_of_job(std::vector<LogReport>& logs) {
+  if (logs.size() < 2) return;
+  std::vector<PlacedEvent> events;
+  for (size_t i = 0; i < logs.size(); ++i) {
+    logs[i].one_of_several = true;
+    if (logs[i].end.failed()) place_events(logs, i, events);
+  }
+  order_events(events);
+  LogEvents ordered;
+  for (const PlacedEvent& e : events) ordered.push_back(&e.event);
+  const LogEvent* found = Ending(std::move(ordered)).cause();
+  if (found == nullptr) return;
+  const PlacedEvent& placed = events[static_cast<size_t>(found->line)];
+  for (size_t i = 0; i < logs.size(); ++i) logs[i].tells_end = i == placed.log;
+  LogEnd& end = logs[placed.log].end;
+  const std::optional<int64_t> after_step = end.after_step;
+  end = end_by(*found);
+  end.line = placed.line, end.after_step = after_step;
+  if (found->kind == LogEventKind::kCollectiveTimeout) set_collective(last_states(logs), end);
 }
 
 }  // namespace profgpu

@@ -258,7 +258,7 @@ std::vector<LogProcess> processes(const RunLog& log) {
   if (log.ranks.size() < 2) return out;
   for (const LogRank& r : log.ranks) {
     const Rows rows = rows_of(r);
-    out.push_back({r.rank, r.node, static_cast<int64_t>(r.steps.size()), mean_ns(rows.measured()),
+    out.push_back({r.rank, r.node, r.pid, static_cast<int64_t>(r.steps.size()), mean_ns(rows.measured()),
                    whole_ns(percentile(durations(rows.measured()), 95).value_or(0))});
   }
   std::ranges::stable_sort(out, std::greater(), &LogProcess::mean_ns);
@@ -311,16 +311,21 @@ class Figure {
 };
 
 // One figure of several engines that share the work, each with lines of its own: a total of every round, in which each
-// engine says its figure once, or one says its own again before an idle one says any.
+// engine says its figure once, or one says its own again before an idle one says any. Some engines print nothing while
+// they are idle: one that is silent for several of its intervals does no work.
 class EngineTotals {
  public:
   explicit EngineTotals(size_t engines) : engines_(engines) {}
-  void add(int engine, const std::optional<double>& value, bool busy) {
+  void add(const ServingLine& line, const std::optional<double>& value, bool busy) {
     if (!value) return;
+    const int engine = line.rank.value_or(-1);
     if (said_.contains(engine)) end_round();
+    if (line.printed_ns) leave_out_silent(*line.printed_ns);
     Latest& latest = latest_[engine];
-    sum_ += *value - latest.value, busy_ += busy, busy_ -= latest.busy;
-    latest = {*value, busy};
+    if (line.printed_ns && latest.printed_ns && !latest.silent)
+      latest.interval_ns = std::max(latest.interval_ns, *line.printed_ns - *latest.printed_ns);
+    set(latest, *value, busy);
+    latest.printed_ns = line.printed_ns, latest.silent = false;
     said_.insert(engine);
     if (said_.size() >= engines_) end_round();
   }
@@ -332,8 +337,22 @@ class EngineTotals {
  private:
   struct Latest {
     double value = 0;
-    bool busy = false;
+    bool busy = false, silent = false;
+    std::optional<int64_t> printed_ns;
+    int64_t interval_ns = 0;   // the longest between two lines
   };
+  void set(Latest& latest, double value, bool busy) {
+    sum_ += value - latest.value, busy_ += busy, busy_ -= latest.busy;
+    latest.value = value, latest.busy = busy;
+  }
+  void leave_out_silent(int64_t now_ns) {
+    constexpr int64_t kIntervals = 3, kLeast_ns = 1'000'000'000, kUnknown_ns = 30'000'000'000;
+    for (auto& [engine, l] : latest_) {
+      if (!l.printed_ns || l.silent) continue;
+      const int64_t usual_ns = l.interval_ns > 0 ? std::max(l.interval_ns, kLeast_ns) : kUnknown_ns;
+      if (now_ns - *l.printed_ns > kIntervals * usual_ns) set(l, 0, false), l.silent = true;
+    }
+  }
   void end_round() {
     if (busy_ > 0) totals_.add(sum_);
     said_.clear(), ended_ = true;
@@ -397,13 +416,16 @@ std::optional<LogSpeculation> speculation(const std::vector<ServingLine>& lines)
   return out;
 }
 
+// Lines that do not say which engine they are of count as one only where no line says so.
 size_t engines_of(const std::vector<ServingLine>& lines) {
   std::set<int> engines;
-  for (const ServingLine& line : lines) engines.insert(line.rank.value_or(-1));
-  return engines.size();
+  for (const ServingLine& line : lines)
+    if (line.rank) engines.insert(*line.rank);
+  return std::max<size_t>(engines.size(), 1);
 }
 
-std::optional<LogServing> serving(const std::vector<ServingLine>& lines) {
+std::optional<LogServing> serving(const RunLog& log) {
+  const std::vector<ServingLine>& lines = log.serving;
   if (lines.empty()) return std::nullopt;
   LogServing s;
   s.program = lines.front().program;
@@ -417,11 +439,9 @@ std::optional<LogServing> serving(const std::vector<ServingLine>& lines) {
     if (line.prefix_hit_pct && line.prompt_tokens) prefix_hits.add(*line.prefix_hit_pct, *line.prompt_tokens);
     else if (line.prefix_hit_pct) s.prefix_hit_pct = line.prefix_hit_pct;   // the server's own mean
     const double waits = line.waiting.value_or(0);
-    const int engine = line.rank.value_or(-1);
     const bool busy = is_busy(line);
-    all_prompt.add(engine, line.prompt_tokens_per_s, busy), all_generated.add(engine, line.generated_tokens_per_s, busy);
-    all_running.add(engine, line.running, busy), all_waiting.add(engine, line.waiting, busy);
-    if (line.preempted_in_all) s.preempted = std::max(s.preempted.value_or(0), *line.preempted_in_all);
+    all_prompt.add(line, line.prompt_tokens_per_s, busy), all_generated.add(line, line.generated_tokens_per_s, busy);
+    all_running.add(line, line.running, busy), all_waiting.add(line, line.waiting, busy);
     if (!busy) continue;
     ++s.busy_lines;
     cache.add(line.cache_pct);
@@ -429,6 +449,7 @@ std::optional<LogServing> serving(const std::vector<ServingLine>& lines) {
     s.waiting_lines += waits > 0;
     s.full_lines += waits > 0 && line.cache_pct.value_or(0) >= LogServing::kFull_pct;
   }
+  for (const auto& [engine, count] : log.preempted) s.preempted = s.preempted.value_or(0) + count;
   const Figure &prompt = all_prompt.totals(), &generated = all_generated.totals();
   const Figure &running = all_running.totals(), &waiting = all_waiting.totals();
   s.prompt_tokens_per_s = prompt.mean();
@@ -505,7 +526,7 @@ LogReport log_report(std::shared_ptr<const RunLog> log) {
   r.links = link_summaries(r.link_rates);
   r.copies = copy_report(of.copies);
   r.nccl = nccl(of.nccl);
-  r.serving = serving(of.serving), r.serving_lines = serving_rows(of.serving);
+  r.serving = serving(of), r.serving_lines = serving_rows(of.serving);
   return r;
 }
 

@@ -141,11 +141,13 @@ struct LogRestart {
 struct LogProcess {
   std::optional<int> rank;
   std::string node;
+  int64_t pid = 0;              ///< of a worker of Ray; 0: not known
   int64_t lines = 0;
   int64_t mean_ns = 0, p95_ns = 0;  ///< of the measured steps
 
   void fields(auto&& v) const {
-    v("rank", rank), v("node", unless_empty(node)), v("lines", lines), v("mean_ns", mean_ns), v("p95_ns", p95_ns);
+    v("rank", rank), v("node", unless_empty(node)), v("pid", only_if(pid > 0, pid)), v("lines", lines);
+    v("mean_ns", mean_ns), v("p95_ns", p95_ns);
   }
 };
 
@@ -304,6 +306,9 @@ struct LogReport {
   std::vector<LogServingRow> serving_lines;
   std::shared_ptr<const RunLog> log;  ///< what it is of
   bool has_dumps = false;             ///< NCCL's flight recorder dumps of the run lie beside it
+  std::optional<int> rank;            ///< of whose process alone it is, where it is one of several
+  bool one_of_several = false;        ///< other logs of the run lie beside it
+  bool tells_end = true;              ///< its end is that of the run
 
   [[nodiscard]] bool has_steps() const { return throughput.lines > 0; }
   [[nodiscard]] std::optional<int64_t> setting(const std::string& name) const { return log->setting(name); }

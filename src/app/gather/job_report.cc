@@ -13,6 +13,7 @@
 #include "analyse/rank/outside_memory.h"
 #include "analyse/rank/rank_report.h"
 #include "analyse/rank/replay.h"
+#include "analyse/run/log_end.h"
 #include "app/gather/archive.h"
 #include "base/tasks.h"
 #include "trace/radix_sort.h"
@@ -320,6 +321,17 @@ JobSamples samples_of_ranks(const JobRead& read) {
 
 namespace {
 
+// Of a file that is of one rank alone.
+std::optional<int> rank_of_file(const std::string& path, const std::vector<InputSource>& sources) {
+  std::optional<int> rank;
+  for (const InputSource& s : sources) {
+    if (s.path != path) continue;
+    if (rank || s.rank < 0) return std::nullopt;
+    rank = s.rank;
+  }
+  return rank;
+}
+
 // --peaks, else this machine's if the traces are of its devices.
 MeasuredMachine measured_for(JobRead& read) {
   if (!read.peaks.path.empty()) return std::move(read.peaks);
@@ -344,6 +356,8 @@ Report job_report(JobRead read, const Thresholds& thresholds) {
   for (const std::shared_ptr<const RunLog>& log : read.notes.logs) evidence.logs.push_back(log_report(log));
   if (!read.notes.flights.empty()) evidence.flight = flight_report(read.notes.flights);
   for (LogReport& log : evidence.logs) log.has_dumps = evidence.flight.has_value();
+  for (LogReport& log : evidence.logs) log.rank = rank_of_file(log.path, read.sources);
+  find_end_of_job(evidence.logs);
   evidence.machine = measured_for(read);
   add_ranks(std::move(read.ranks), evidence, report);
   Diagnosis said = diagnose(evidence);

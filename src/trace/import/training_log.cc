@@ -68,6 +68,7 @@ Result<std::shared_ptr<const RunLog>> read_any(const std::string& path, const Im
 
 std::string label_of(const LogRank& process) {
   std::string label = process.rank ? "rank " + std::to_string(*process.rank) : "";
+  if (process.pid > 0) label += (label.empty() ? "" : ", ") + fmt::format("pid {}", process.pid);
   if (!process.node.empty()) label += (label.empty() ? "" : " on ") + process.node;
   return label;
 }
@@ -128,6 +129,14 @@ void add_issues(const RunLog& log, const LogRank* process, Trace& trace) {
       trace);
   say(TraceIssueKind::kNote, log.untimed,
       fmt::format("lines that report a step without its number and its time: {} (left out)", log.untimed), trace);
+  say(TraceIssueKind::kNote, log.events_left_out(),
+      fmt::format("lines that tell of events of which there are many: {} (counted, and not kept)",
+                  log.events_left_out()),
+      trace);
+  say(TraceIssueKind::kDropped, log.serving_left_out,
+      fmt::format("lines of a server's engines beyond the first {}: {} (left out)", log.serving.size(),
+                  log.serving_left_out),
+      trace);
   if (process == nullptr) return;
   say(TraceIssueKind::kNote, process->untimed,
       fmt::format("lines that report a step without a known time: {} (left out)", process->untimed), trace);

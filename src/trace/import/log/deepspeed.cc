@@ -215,9 +215,12 @@ class DeepSpeed : public LogReading {
     return true;  // the mean since the last such line
   }
 
-  static bool read_overflow(const LogLine& line, LogBuilder& rows) {
+  // Older versions say it on each rank: the first one that is named counts for all.
+  bool read_overflow(const LogLine& line, LogBuilder& rows) {
     rows.found(kDeepSpeedName);
-    rows.event(LogEventKind::kSkipped, line);
+    const auto rank = integer_after(line.message, "Rank ");
+    if (rank && !overflows_on_) overflows_on_ = rank;
+    if (!rank || rank == overflows_on_) rows.event(LogEventKind::kSkipped, line);
     return true;
   }
 
@@ -227,6 +230,7 @@ class DeepSpeed : public LogReading {
   static constexpr int64_t kSameStep = 24;  // lines about one step stand together
   std::map<int, int64_t> counted_;          // by rank: the last step whose number no line named
   std::map<int, int64_t> skipped_;          // by rank: updates, so far
+  std::optional<int64_t> overflows_on_;     // the rank whose lines count
 };
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 
 #include "base/text.h"
 #include "trace/import/log/log_family.h"
@@ -90,6 +91,7 @@ class DeepSpeedProfile : public LogReading {
     if (has(line.text, "- DeepSpeed Flops Profiler -")) {
       in_profile_ = true;
       rows.log().modules.clear();  // the last one stands
+      std::erase_if(rows.log().settings, [](const auto& s) { return s.first.starts_with("profiled_"); });
       return true;
     }
     if (in_comms_ && read_comms(line, rows)) return true;
@@ -142,8 +144,19 @@ class DeepSpeedProfile : public LogReading {
     if (const auto algbw = number(5)) rate.algbw_gbps = *algbw / 8;
     if (const auto busbw = number(6)) rate.busbw_gbps = *busbw / 8;
     rate.line = line.number;
-    if (rate.calls > 0 && rows.log().rates.size() < kMaxModules) rows.log().rates.push_back(std::move(rate));
+    if (rate.calls > 0) add(std::move(rate), rows.log().rates);
     return true;
+  }
+
+  // Summaries are of all calls so far: a later one replaces the one before, unless the counts began anew.
+  void add(LinkRate rate, std::vector<LinkRate>& rates) {
+    const auto [at, added] = of_size_.try_emplace({rate.op, rate.bytes}, rates.size());
+    if (!added && rates[at->second].calls <= rate.calls) {
+      rates[at->second] = std::move(rate);
+    } else if (rates.size() < kMaxModules) {
+      at->second = rates.size();
+      rates.push_back(std::move(rate));
+    }
   }
 
   bool read_profile(const LogLine& line, LogBuilder& rows) {
@@ -223,6 +236,7 @@ class DeepSpeedProfile : public LogReading {
 
   bool in_profile_ = false, in_tree_ = false, in_comms_ = false;
   std::string op_;
+  std::map<std::pair<std::string, int64_t>, size_t> of_size_;   // the newest row of each operation and size
 };
 
 }  // namespace

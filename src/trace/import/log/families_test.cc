@@ -699,5 +699,69 @@ TEST(RunEnd, FirstSignsAreKept) {
   EXPECT_TRUE(log_of("ValueError: bad\n").events.empty());
 }
 
+// "load time" is that of a part, "latency p50 12 ms" that of something else.
+TEST(Loop, TheTimeOfAStepIsAKeyOfItsOwn) {
+  for (const char* line : {"step 1 | loss 2.3 | load time 0.010s | compute time 0.49s", "step 1 | loss 2.3 | latency p50 12 ms",
+                           "step 1 | loss 2.3 | eta time: 10.0s"})
+    EXPECT_TRUE(log_of(std::string(line) + "\n").ranks.empty()) << line;
+  const RunLog untimed = log_of("step 1/90 | loss 2.3 | load time 0.010s | compute time 0.49s\n");
+  EXPECT_TRUE(untimed.ranks.empty());
+  EXPECT_EQ(untimed.no_times.lines, 1);
+  for (const char* line : {"step 1 | loss 2.3 | load time 0.010s | time 0.50s", "Iter [1/9]  loss: 2.3  time: 0.5",
+                           "step 1, loss 2.3, batch time: 500ms", "step 1 | loss 2.3 | 500.00 ms | x", "step 1: loss nan time 0.5"})
+    EXPECT_EQ(only_step(log_of(std::string(line) + "\n")).duration_ns, 500'000'000) << line;
+}
+
+TEST(Loop, ATimeSinceTheStartIsACourse) {
+  std::string text;
+  for (int i = 1; i <= 20; ++i) text += "iter " + std::to_string(10 * i) + ": loss 2.9, time " + std::to_string(4 * i) + ".00s\n";
+  const RunLog log = log_of(text);
+  ASSERT_EQ(log.ranks.size(), 1u);
+  for (const LogStep& s : log.ranks[0].steps) EXPECT_EQ(s.duration_ns, 400'000'000);
+  std::string slower;   // a run that slows down
+  for (int i = 0; i < 20; ++i) slower += "iter " + std::to_string(i) + ": loss 2.9, time " + std::to_string(100 + i) + ".00ms\n";
+  EXPECT_EQ(log_of(slower).ranks.at(0).steps[19].duration_ns, 119'000'000);
+}
+
+TEST(DeepSpeed, AnOverflowCountsOnce) {
+  std::string text;
+  for (int r = 0; r < 8; ++r)
+    text += "[deepspeed] OVERFLOW! Rank " + std::to_string(r) + " Skipping step. Attempted loss scale: 65536, reducing to 32768\n";
+  EXPECT_EQ(log_of(text + text).events.size(), 2u);
+}
+
+TEST(DeepSpeed, SummariesOfCollectivesAreOfAllCallsSoFar) {
+  const auto summary = [](int calls) {
+    return "Comm. Op            Message Size        Count               Total Latency(ms)   Avg Latency(ms)     tput_avg (Gbps)     "
+           "busbw_avg (Gbps)\nall_reduce\n                    2.0 KB              " + std::to_string(calls) +
+           "                 11.12               0.08                0.43                0.41\n\n";
+  };
+  const RunLog log = log_of(summary(100) + "x\n" + summary(200) + "x\n" + summary(50));
+  ASSERT_EQ(log.rates.size(), 2u);
+  EXPECT_EQ(log.rates[0].calls, 200);
+  EXPECT_EQ(log.rates[1].calls, 50);   // of a run that began anew
+}
+
+TEST(JobSetup, AutoIsNoSetting) {
+  const RunLog log = log_of("    \"train_batch_size\": \"auto\",\n[2024-05-01 11:59:00,000] [INFO] [config.py:1001:print]   "
+                            "train_batch_size ............. 64\n");
+  EXPECT_EQ(log.setting("global_batch_size"), 64);
+}
+
+TEST(NcclDebug, NetworksOfProcessesAreCompared) {
+  std::string text;
+  for (int p = 0; p < 8; ++p)
+    text += "node" + std::to_string(p / 4) + ":" + std::to_string(100 + p) + ":200 [0] NCCL INFO Using network " + (p == 3 ? "Socket" : "IB") + "\n";
+  RunLog log = log_of(text);
+  EXPECT_EQ(log.nccl.network, "IB");
+  ASSERT_EQ(log.nccl.remarks.size(), 1u);
+  EXPECT_EQ(log.nccl.remarks[0].kind, "different_networks");
+  EXPECT_EQ(log.nccl.remarks[0].line, 4);
+  log = log_of("node0:100:300 [0] transport/net_ib.cc:96 NCCL WARN NET/IB : mlx5_0:1 Got async event : client reregistration\n"
+               "node0:100:300 [0] transport/net_ib.cc:96 NCCL WARN NET/IB : mlx5_0:1 Got async event : port error\n");
+  ASSERT_EQ(log.nccl.remarks.size(), 1u);
+  EXPECT_EQ(log.nccl.remarks[0].count, 1);
+}
+
 }  // namespace
 }  // namespace profgpu

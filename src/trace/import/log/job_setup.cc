@@ -110,7 +110,8 @@ class JobSetup : public LogReading {
   static bool put(std::string_view key, std::string_view value, LogBuilder& rows) {
     const std::string_view name = setting_called(key);
     const std::string plain = name.empty() ? std::string() : plain_value(value);
-    if (plain.empty() || plain == "none" || plain == "null") return false;
+    // "auto" is a place for what a trainer puts there.
+    if (plain.empty() || plain == "none" || plain == "null" || plain == "auto") return false;
     rows.setting(name, plain);
     return true;
   }

@@ -9,8 +9,9 @@
 namespace profgpu {
 namespace {
 
-constexpr size_t kMaxEvents = 20'000;  // more of a kind tell nothing new
+constexpr int64_t kMaxEvents = 20'000;  // of a kind: more tell nothing new
 constexpr size_t kMaxMemory = 200'000;
+constexpr size_t kMaxServing = 1'000'000;
 constexpr size_t kMaxSeries = 20'000;  // processes times families; a log of noise may seem to have more
 constexpr size_t kRepeats = 64;        // steps looked back at for one that another process printed
 constexpr int64_t kNearLines = 32;     // a restart prints more lines than that
@@ -28,6 +29,7 @@ LogRank process_of(const LogSeries& series) {
   LogRank process;
   if (series.rank >= 0) process.rank = series.rank;
   process.node = series.node;
+  process.pid = series.pid;
   process.family = series.family;
   process.steps = series.steps;
   process.timers = series.timers;
@@ -37,7 +39,7 @@ LogRank process_of(const LogSeries& series) {
 // The process whose steps another family's lines tell of: the same, else the only one, if neither says otherwise.
 LogRank* told_of(std::vector<LogRank>& ranks, const LogSeries& series) {
   for (LogRank& r : ranks)
-    if (r.rank.value_or(-1) == series.rank && r.node == series.node) return &r;
+    if (r.rank.value_or(-1) == series.rank && r.node == series.node && r.pid == series.pid) return &r;
   if (ranks.size() != 1) return nullptr;
   const bool same = !ranks[0].rank || series.rank < 0 || *ranks[0].rank == series.rank;
   return same ? ranks.data() : nullptr;
@@ -80,14 +82,33 @@ LogTimer& LogSeries::timer(std::string_view name) {
 
 LogSeries& LogBuilder::series(std::string_view family, const LogLine& line) {
   const auto same = [&](const LogSeries& s) {
-    return s.rank == line.rank && s.family == family && s.node == line.node;
+    return s.rank == line.rank && s.family == family && s.node == line.node && s.pid == line.pid;
   };
   if (latest_ != nullptr && same(*latest_)) return *latest_;
-  const auto found = std::ranges::find_if(series_, same);
-  if (found != series_.end()) return *(latest_ = &*found);
+  const auto found = by_process_.find({family, line.rank, line.pid, line.node});
+  if (found != by_process_.end()) return *(latest_ = found->second);
+  if (LogSeries* replaced = ended_worker(family, line)) {
+    by_process_[key(*replaced)] = replaced;
+    return *(latest_ = replaced);
+  }
   if (series_.size() >= kMaxSeries) return *(latest_ = &series_.back());
-  series_.push_back({family, line.rank, std::string(line.node), {}, {}, 0});
-  return *(latest_ = &series_.back());
+  LogSeries& s = series_.emplace_back();
+  s.family = family, s.rank = line.rank, s.pid = line.pid, s.node = line.node;
+  by_process_[key(s)] = &s;
+  return *(latest_ = &s);
+}
+
+// Ray starts a worker again as another process: the one whose run broke off goes on in it.
+LogSeries* LogBuilder::ended_worker(std::string_view family, const LogLine& line) {
+  if (line.pid == 0 || line.rank >= 0 || log_.events.empty()) return nullptr;
+  for (LogSeries& s : series_) {
+    if (s.family != family || s.node != line.node || s.rank >= 0 || s.pid == 0 || s.steps.empty()) continue;
+    const auto behind = [&](const LogEvent& e) { return e.line > s.steps.back().line && ends_run(e.kind); };
+    if (!behind(log_.events.back())) continue;
+    s.pid = line.pid;
+    return &s;
+  }
+  return nullptr;
 }
 
 // Within a few lines a number that comes again is another process's copy, unless the run broke off in between, or the
@@ -140,7 +161,7 @@ void LogBuilder::time(LogSeries& series, const TimerOfLine& of, int64_t least_ns
 
 LogEvent& LogBuilder::event(LogEventKind kind, const LogLine& line) {
   static thread_local LogEvent left_out;
-  if (log_.events.size() >= kMaxEvents) return left_out = {};
+  if (++log_.event_lines[kind] > kMaxEvents) return left_out = {};
   LogEvent& e = log_.events.emplace_back();
   e.kind = kind;
   e.line = line.number;
@@ -159,11 +180,27 @@ LogEvent* LogBuilder::newest_event(LogEventKind kind) {
 }
 
 void LogBuilder::memory(LogMemory row, const LogLine& line) {
-  if (log_.memory.size() >= kMaxMemory) return;
   row.line = line.number;
   if (line.rank >= 0) row.rank = line.rank;
+  row.node = line.node;
   if (!row.step) row.step = newest_step_;
-  log_.memory.push_back(std::move(row));
+  if (log_.memory.size() < kMaxMemory) log_.memory.push_back(std::move(row));
+  else raise_memory(std::move(row));
+}
+
+// Behind the most rows, one of each rank has the peaks of all that follow.
+void LogBuilder::raise_memory(LogMemory row) {
+  const auto [at, added] = raised_.try_emplace({row.rank.value_or(-1), row.node}, log_.memory.size());
+  if (added) return log_.memory.push_back(std::move(row));
+  LogMemory& peak = log_.memory[at->second];
+  for (const auto figure : {&LogMemory::allocated_bytes, &LogMemory::max_allocated_bytes, &LogMemory::reserved_bytes,
+                            &LogMemory::max_reserved_bytes, &LogMemory::capacity_bytes, &LogMemory::host_bytes})
+    if (row.*figure && *(row.*figure) > (peak.*figure).value_or(-1)) peak.*figure = row.*figure;
+}
+
+void LogBuilder::serving(ServingLine row) {
+  if (log_.serving.size() < kMaxServing) log_.serving.push_back(std::move(row));
+  else ++log_.serving_left_out;
 }
 
 void LogBuilder::setting(std::string_view name, std::string_view value) {
@@ -227,6 +264,7 @@ RunLog LogBuilder::finished() const {
   if (log.ranks.empty()) log.no_times = steps_without_times();
   std::ranges::stable_sort(log.ranks, {}, [](const LogRank& r) { return std::pair(r.rank.value_or(-1), r.node); });
   std::ranges::stable_sort(log.events, {}, &LogEvent::line);
+  number_by_node(log);
   set_base(log);
   return log;
 }

@@ -8,6 +8,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "trace/import/log/log_line.h"
@@ -19,6 +21,7 @@ namespace profgpu {
 struct LogSeries {
   std::string_view family;
   int rank = -1;
+  int64_t pid = 0;
   std::string node;
   std::vector<LogStep> steps;  ///< iterations 0: to be counted from the numbers
   std::vector<LogTimer> timers;
@@ -71,6 +74,7 @@ class LogBuilder {
   LogEvent* newest_event(LogEventKind kind);
   /// Those of one device; line, rank and step are set.
   void memory(LogMemory row, const LogLine& line);
+  void serving(ServingLine row);
   /// The first value that is stated stays.
   void setting(std::string_view name, std::string_view value);
   [[nodiscard]] std::optional<int64_t> setting(const std::string& name) const { return log_.setting(name); }
@@ -96,7 +100,14 @@ class LogBuilder {
   [[nodiscard]] StepsWithoutTimes steps_without_times() const;
   [[nodiscard]] bool starts_again(const LogStep& newest, const LogLine& line, int64_t number) const;
 
+  void raise_memory(LogMemory row);
+  LogSeries* ended_worker(std::string_view family, const LogLine& line);
+
+  using Process = std::tuple<std::string_view, int, int64_t, std::string_view>;  // family, rank, pid, node
+  static Process key(const LogSeries& s) { return {s.family, s.rank, s.pid, s.node}; }
   std::deque<LogSeries> series_;  // they stay where they are
+  std::map<Process, LogSeries*> by_process_;
+  std::map<std::pair<int, std::string>, size_t> raised_;  // by rank and node: its row of LogMemory
   LogSeries* latest_ = nullptr;
   RunLog log_;
   std::optional<int64_t> newest_step_;
@@ -109,5 +120,10 @@ class LogBuilder {
 void set_times(LogRank& process, const RunLog& log);
 /// Puts starts on one clock: RunLog::base_ns is set.
 void set_base(RunLog& log);
+
+// In log_nodes.cc.
+
+/// Where launchers count ranks on each node from 0, gives processes the numbers of a job that counts node by node.
+void number_by_node(RunLog& log);
 
 }  // namespace profgpu

@@ -106,9 +106,41 @@ bool take_ray_label(std::string_view& text, LogLine& line) {
   if (!text.starts_with('(')) return false;
   const size_t end = text.substr(0, 128).find(") ");
   if (end == text.npos || !has(text.substr(0, end), " pid=")) return false;
+  line.pid = integer_after(text.substr(0, end), " pid=").value_or(0);
   if (const auto ip = after(text.substr(0, end), "ip="))
     line.node = ip->substr(0, ip->find_first_not_of("0123456789abcdefABCDEF.:"));
   text.remove_prefix(end + 2);
+  return true;
+}
+
+// Docker Compose's "trainer-1  | ": a service, and which of its containers.
+bool take_container_label(std::string_view& text, LogLine& line) {
+  const size_t end = text.substr(0, kMaxLabel).find_first_of(" |");
+  if (end == text.npos || end < 3 || !is_letter(text.front()) || !is_digit(text[end - 1])) return false;
+  const std::string_view name = text.substr(0, end);
+  const size_t joint = name.find_last_of("-_");
+  if (joint == name.npos || !all_digits(name.substr(joint + 1))) return false;
+  std::string_view at = text.substr(end);
+  skip_blanks(at);
+  if (!take(at, "| ")) return false;
+  line.node = name, text = at;
+  return true;
+}
+
+// "May 01 12:00:00 " of ts, with journalctl's "gpu01 python[4711]: " behind it: the year is not there.
+bool take_journal_head(std::string_view& text, LogLine& line) {
+  constexpr std::string_view kMonths = "JanFebMarAprMayJunJulAugSepOctNovDec";
+  if (!has_shape(text.substr(std::min<size_t>(text.size(), 6)), " dd:dd:dd ") || text[3] != ' ' ||
+      kMonths.find(text.substr(0, 3)) % 3 != 0)
+    return false;
+  std::string_view at = text.substr(16);
+  const size_t host = at.find(' ');
+  const size_t program = host == at.npos ? at.npos : at.substr(0, 2 * kMaxLabel).find("]: ", host);
+  const size_t pid = program == at.npos ? at.npos : at.rfind('[', program);
+  const bool whole = pid != at.npos && pid > host && at.find(' ', host + 1) > program &&
+                     all_digits(at.substr(pid + 1, program - pid - 1));
+  if (whole) line.node = at.substr(0, host), at.remove_prefix(program + 3);
+  text = at;
   return true;
 }
 
@@ -117,7 +149,7 @@ bool take_label(std::string_view& text, LogLine& line) {
   if (text.front() == '[') return take_bracket_label(text, line);
   if (text.front() == '(') return take_ray_label(text, line);
   if (text.front() == ' ' || is_digit(text.front())) return take_task_label(text, line);
-  return take_host_label(text, line);
+  return take_container_label(text, line) || take_host_label(text, line);
 }
 
 // "Z", "+02:00", "-0700" behind a time.
@@ -239,9 +271,10 @@ LogLine log_line(std::string_view raw, int64_t number) {
   line.number = number;
   while (!raw.empty() && (raw.back() == '\n' || raw.back() == '\r' || raw.back() == ' ')) raw.remove_suffix(1);
   std::string_view at = raw;
+  bool dated = take_journal_head(at, line);
   for (int i = 0; i < 2 && take_label(at, line); ++i) skip_blanks(at);
   line.text = at;
-  bool dated = take_glog_head(at) || take_level_and_day(at) || take_time_of_day(at);
+  dated |= take_glog_head(at) || take_level_and_day(at) || take_time_of_day(at);
   for (int i = 0; i < kMaxHeads; ++i) {
     skip_blanks(at);
     const bool time = take_time(at, line);

@@ -16,14 +16,16 @@ struct LogLine {
   int64_t number = 0;                 ///< from 1
   int rank = -1;                      ///< -1: the line does not say
   std::string_view node;              ///< empty: likewise
+  int64_t pid = 0;                    ///< of a worker of Ray; 0: likewise
   std::optional<int64_t> printed_ns;  ///< clock time in the head, as if it were UTC
   bool headed = false;                ///< the head has a clock time, with its date or not
 };
 
 /// Takes labels and heads off `raw`: "[rank3]:", "[default3]:", "3: ", "[1,3]<stdout>:", "node07: ", "[Rank 3]",
-/// "(RayTrainWorker pid=7, ip=10.0.0.1)", "[2024-05-01 12:00:00,123] [INFO] [file.py:7:f]", "2024-05-01 12:00:00,123 -
-/// root - INFO - ", "2024-05-01 12:00:00 INFO ", "I0501 12:00:00.123456 7 file.py:8] ", "ERROR 05-01 12:00:00
-/// [file.py:7] ", "12:00:00 SUCCESS ", "[titan] ". `number` and the views into `raw` are set.
+/// "trainer-1  | ", "May 01 12:00:00 gpu01 python[4711]: ", "(RayTrainWorker pid=7, ip=10.0.0.1)",
+/// "[2024-05-01 12:00:00,123] [INFO] [file.py:7:f]", "2024-05-01 12:00:00,123 - root - INFO - ",
+/// "2024-05-01 12:00:00 INFO ", "I0501 12:00:00.123456 7 file.py:8] ", "ERROR 05-01 12:00:00 [file.py:7] ",
+/// "12:00:00 SUCCESS ", "[titan] ". `number` and the views into `raw` are set.
 LogLine log_line(std::string_view raw, int64_t number);
 
 /// Nanoseconds since 1970 of "2024-05-01 12:00:00[.,]123456" or with a T, wherever `text` begins with it; `length`: of
@@ -63,6 +65,10 @@ class LineScan {
 /// "-inf" and "nan" are none. `rest`: what follows.
 std::optional<double> printed_number(std::string_view text, std::string_view* rest = nullptr);
 std::optional<int64_t> leading_integer(std::string_view text, std::string_view* rest = nullptr);
+/// Whether a key has a value such as "0,251": commas then stand for decimal points.
+bool has_decimal_comma(std::string_view text);
+/// In each number that has one comma.
+void point_for_comma(std::string& text);
 /// Whether `text` begins with "nan", "inf" or "-inf" after blanks and quotes, in small letters or capitals.
 bool is_not_finite(std::string_view text);
 /// Whether the first value behind "loss" is none.

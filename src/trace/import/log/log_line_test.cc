@@ -106,5 +106,31 @@ TEST(LogLine, WhatIsQuotedIsPrintableAndHasNoSecrets) {
   EXPECT_LE(quotable(std::string(5000, 'x')).size(), 243u);
 }
 
+TEST(LogLine, HeadsOfContainersAndJournals) {
+  for (const Labelled& l : {Labelled{"trainer-1  | hello", -1, "trainer-1", "hello"},
+                            Labelled{"trainer_12 | [rank3]: hello", 3, "trainer_12", "hello"},
+                            Labelled{"May 01 12:00:00 gpu01 python[4711]: hello", -1, "gpu01", "hello"},
+                            Labelled{"May 01 12:00:00 hello", -1, "", "hello"},
+                            Labelled{"epoch 1 | hello", -1, "", "epoch 1 | hello"},
+                            Labelled{"May 01 12:00:00 iter 0: hello", -1, "", "iter 0: hello"}}) {
+    const LogLine line = log_line(l.raw, 1);
+    EXPECT_EQ(line.rank, l.rank) << l.raw;
+    EXPECT_EQ(line.node, l.node) << l.raw;
+    EXPECT_EQ(line.message, l.message) << l.raw;
+  }
+  EXPECT_TRUE(log_line("May 01 12:00:00 hello", 1).headed);
+  EXPECT_EQ(log_line("(RayTrainWorker pid=7, ip=10.0.0.1) hello", 1).pid, 7);
+}
+
+TEST(LogNumber, CommasOfOtherLanguages) {
+  for (const char* text : {"step_time: 0,251s", "loss=0,25 | x", "loss 0,2517"}) EXPECT_TRUE(has_decimal_comma(text)) << text;
+  for (const char* text : {"devices=0,1", "devices=0,1,2,3", "0,251", "12:00:00,123 - x", "tokens: 1,164,000", "x: 10,251",
+                           "shape: 0,25,3"})
+    EXPECT_FALSE(has_decimal_comma(text)) << text;
+  std::string line = "2024-05-01 12:00:00,123 step 1 loss 2,317 time 0,251s ids 1,2,3 tokens 1,164,000";
+  point_for_comma(line);
+  EXPECT_EQ(line, "2024-05-01 12:00:00.123 step 1 loss 2.317 time 0.251s ids 1,2,3 tokens 1,164,000");
+}
+
 }  // namespace
 }  // namespace profgpu

@@ -113,7 +113,44 @@ std::optional<int64_t> scaled(std::string_view text, int scale, std::string_view
   return scaled_decimal(number, scale + exponent);
 }
 
+// The end of a number of digits with one comma, which begins at `at`; `comma`: where that is. npos: there is none, or
+// it goes on, as "1,234,567" and dates do.
+size_t end_of_comma_number(std::string_view text, size_t at, size_t& comma) {
+  size_t end = at;
+  while (end < text.size() && is_digit(text[end])) ++end;
+  if (end == at || end + 1 >= text.size() || text[end] != ',' || !is_digit(text[end + 1])) return text.npos;
+  comma = end++;
+  while (end < text.size() && is_digit(text[end])) ++end;
+  const bool joins = end + 1 < text.size() && (text[end] == ',' || text[end] == '.');
+  const bool goes_on = joins && is_digit(text[end + 1]);
+  return goes_on ? text.npos : end;
+}
+
+bool begins_number(std::string_view text, size_t at) {
+  return is_digit(text[at]) && (at == 0 || has(" :=|\t(-", text.substr(at - 1, 1)));
+}
+
 }  // namespace
+
+bool has_decimal_comma(std::string_view text) {
+  constexpr size_t kLeast = 2;   // digits behind it: "0,1" may be two numbers
+  for (size_t at = text.find("0,"); at != text.npos; at = text.find("0,", at + 1)) {
+    size_t comma = 0;
+    const bool of_key = at > 0 && has(" :=", text.substr(at - 1, 1));
+    const size_t end = of_key ? end_of_comma_number(text, at, comma) : text.npos;
+    if (end != text.npos && comma == at + 1 && end > comma + kLeast) return true;
+  }
+  return false;
+}
+
+void point_for_comma(std::string& text) {
+  for (size_t at = 0; at < text.size(); ++at) {
+    if (!begins_number(text, at)) continue;
+    size_t comma = 0;
+    const size_t end = end_of_comma_number(text, at, comma);
+    if (end != text.npos) text[comma] = '.', at = end;
+  }
+}
 
 bool is_not_finite(std::string_view text) {
   text = blanks_skipped(text);

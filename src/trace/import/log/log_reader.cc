@@ -131,6 +131,12 @@ void LogReader::part(std::string_view text, uint64_t found) {
     strip_escapes(plain_);
     text = plain_;
   }
+  decimal_commas_ = decimal_commas_ || has_decimal_comma(text);
+  if (decimal_commas_ && text.find(',') != text.npos) {
+    std::string pointed(text);
+    point_for_comma(pointed);
+    return give(log_line(pointed, number_), found);
+  }
   give(log_line(text, number_), found);
 }
 

@@ -58,6 +58,7 @@ class LogReader {
   bool skips_ = false;  // the rest of a line that is too long
   bool open_ = false;   // some family expects the next line
   bool is_log_ = false;
+  bool decimal_commas_ = false;   // the log's numbers have
   int64_t number_ = 1, records_ = 0;
   std::string plain_;  // a line without escape sequences
 };

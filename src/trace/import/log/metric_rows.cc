@@ -21,7 +21,8 @@ namespace {
 constexpr std::string_view kRowsName = "metric_rows";
 
 enum class RowMetric : uint8_t {
-  kStep, kEpoch, kSeconds, kMilliseconds, kLoading, kElapsed, kLoss, kLearningRate, kNorm, kTokens, kSamples, kTflops,
+  kStep, kEpoch, kSeconds, kMilliseconds, kCompute, kLoading, kElapsed, kLoss, kLearningRate, kNorm, kTokens, kSamples,
+  kTflops,
   kMfu, kMfuPct
 };
 
@@ -36,7 +37,7 @@ std::optional<RowMetric> row_metric(std::string_view name) {
       Known{"iter", kStep}, Known{"_step", kStep}, Known{"epoch", kEpoch}, Known{"step_time", kSeconds},
       Known{"step_time_s", kSeconds}, Known{"iter_time", kSeconds}, Known{"iter_time_s", kSeconds},
       Known{"iteration_time", kSeconds}, Known{"time_per_step", kSeconds}, Known{"dt", kSeconds},
-      Known{"compute_time", kSeconds}, Known{"train_step_time", kSeconds}, Known{"step_time_ms", kMilliseconds},
+      Known{"compute_time", kCompute}, Known{"train_step_time", kSeconds}, Known{"step_time_ms", kMilliseconds},
       Known{"iter_time_ms", kMilliseconds}, Known{"dt_ms", kMilliseconds}, Known{"data_time", kLoading},
       Known{"elapsed_time", kElapsed}, Known{"_runtime", kElapsed}, Known{"loss", kLoss}, Known{"train_loss", kLoss},
       Known{"train/loss", kLoss}, Known{"step_loss", kLoss}, Known{"lr", kLearningRate},
@@ -123,7 +124,7 @@ class MetricRows : public LogReading {
       if (read_row(line, rows)) return true;
       columns_.clear();
     }
-    if (text.starts_with('{')) return read_json(text, line, rows);
+    if (line.message.starts_with('{')) return read_json(line.message, line, rows);
     if (text.starts_with("DLLL {")) return add(metrics_of_json(text.substr(5)), line, rows);
     if (const size_t logged = place_of(text, "DLL 2"); logged != text.npos)   // also behind a bar
       return read_dated(text.substr(logged), line, rows);
@@ -169,7 +170,7 @@ class MetricRows : public LogReading {
   }
   static bool is_timed(const Metrics& m) {
     using enum RowMetric;
-    return std::ranges::any_of(std::array{kSeconds, kMilliseconds, kElapsed, kTokens, kSamples},
+    return std::ranges::any_of(std::array{kSeconds, kMilliseconds, kCompute, kElapsed, kTokens, kSamples},
                                [&](RowMetric what) { return m.contains(what); });
   }
 
@@ -204,7 +205,8 @@ class MetricRows : public LogReading {
     return true;
   }
 
-  // As stated, with the wait for data where that is apart; else what has passed since the line before.
+  // As stated; the wait for data comes on top of the time of the computation alone. Else what has passed since the line
+  // before.
   void set_time(const Metrics& m, int64_t number, LogStep& step) {
     const auto ns = [&](RowMetric what, double unit_ns) {
       const auto at = m.find(what);
@@ -214,8 +216,9 @@ class MetricRows : public LogReading {
     const int64_t loading = ns(RowMetric::kLoading, 1e9);
     int64_t stated = ns(RowMetric::kMilliseconds, 1e6);
     if (stated == 0) stated = ns(RowMetric::kSeconds, 1e9);
+    if (const int64_t compute = ns(RowMetric::kCompute, 1e9); stated == 0 && compute > 0) stated = compute + loading;
     if (stated > 0) {
-      step.duration_ns = stated + loading, step.iterations = 1;
+      step.duration_ns = stated, step.iterations = 1;
       step.phase(LogPhase::kDataLoading) = loading;
       return;
     }

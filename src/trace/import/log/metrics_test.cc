@@ -252,5 +252,17 @@ TEST(EpochNumbers, APauseBetweenEpochsIsNoStep) {
   EXPECT_EQ(log_of(icefall).ranks[0].untimed, 3) << "the first line of each epoch";
 }
 
+// A step has its wait for data, where only the computation's time is apart.
+TEST(MetricRows, TheWaitForDataIsPartOfAStep) {
+  const RunLog log = log_of("{\"step\": 1, \"loss\": 2.3, \"step_time\": 0.5, \"data_time\": 0.2}\n");
+  EXPECT_EQ(only_step(log).duration_ns, 500'000'000);
+  EXPECT_EQ(only_step(log).phase(LogPhase::kDataLoading), 200'000'000);
+}
+
+TEST(MetricRows, JsonBehindALoggersHead) {
+  const RunLog log = log_of("2024-05-01 12:00:01,123 - train - INFO - {\"step\": 1, \"loss\": 2.3, \"step_time\": 0.5}\n");
+  EXPECT_EQ(only_step(log).duration_ns, 500'000'000);
+}
+
 }  // namespace
 }  // namespace profgpu

@@ -14,6 +14,10 @@
 //   12:00:00 SUCCESS Step 1 | Time: 1.35s | Loss: 12.3 | Throughput: 1507 tokens/s | MFU: 0.4%         prime-rl
 //   Iter 1: Train loss 3.2, Learning Rate 0.000e+00, It/sec 0.471, Tokens/sec 90.428                     mlx-lm
 //   step:10/1480 train_time:1420ms step_avg:142.00ms                   modded-nanogpt: since the start, and its mean
+#include <algorithm>
+#include <array>
+#include <set>
+
 #include "base/text.h"
 #include "trace/import/log/log_family.h"
 
@@ -69,17 +73,33 @@ struct LoopText {
     const auto found = value(keys);
     return found ? printed_number(*found) : std::nullopt;
   }
-  // Not that since the start or to the end.
+  // Not that since the start or to the end, nor of a part of the step.
   [[nodiscard]] std::optional<std::string_view> time() const {
-    auto found = value({"dt", "step_time", "step time", "step_time_sec", "step_time_s", "iter_time", "iter time", "time/step",
-                        "time per step", "time", "elapsed"});
-    if (!found) return found;
-    const auto before = static_cast<size_t>(found->data() - text.data());
-    const std::string_view name = std::string_view(plain).substr(0, before);
-    for (const std::string_view other : {"total time", "data time", "wall time", "remaining time", "elapsed time", "total elapsed"})
-      if (has(name.substr(name.size() - std::min(name.size(), other.size() + 3)), other)) return std::nullopt;
-    return found;
+    const auto of_step = value({"dt", "step_time", "step time", "step_time_sec", "step_time_s", "iter_time",
+                                "iter time", "time/step", "time per step"});
+    if (of_step) return of_step;
+    for (const std::string_view key : {"time", "elapsed"})
+      for (size_t at = place_of(plain, key); at != text.npos; at = place_of(plain, key, at + 1)) {
+        const std::string_view behind = text.substr(at + key.size());
+        const size_t value = behind.find_first_not_of(" :=\t");
+        if (value != behind.npos && value > 0 && is_whole_key(at) && printed_number(behind.substr(value)))
+          return behind.substr(value);
+      }
+    return std::nullopt;
   }
+
+  // Behind a separator, another key's value, or the name of what a line is of.
+  [[nodiscard]] bool is_whole_key(size_t at) const {
+    if (at == 0) return true;
+    const std::string_view before = std::string_view(plain).substr(0, at);
+    const char last = before.back();
+    if (last != ' ' && last != '\t') return !is_letter(last) && !is_digit(last) && last != '_';
+    const std::string_view word = last_word(without_blanks(before));
+    if (word.empty() || !is_letter(word.back())) return true;
+    constexpr std::array<std::string_view, 6> kOfStep = {"step", "iter", "iteration", "batch", "nan", "inf"};
+    return std::ranges::count(kOfStep, word) > 0 || word.find_first_of("0123456789") != word.npos;
+  }
+  static std::string_view last_word(std::string_view text) { return text.substr(text.find_last_of(" \t|,;:(") + 1); }
 
   std::string_view text;
   std::string plain;
@@ -108,8 +128,9 @@ class Loop : public LogReading {
     return has(rest, "step_avg:") ? read_course(*n, rest, line, rows) : read_step(*n, fields, line, rows);
   }
 
-  void end(LogBuilder& rows) override {
-    if (elapses_) take_course(rows.series(kLoopName, LogLine{}).steps);
+  void end(LogBuilder&) override {
+    for (LogSeries* series : timed_) take_course(series->steps);
+    timed_.clear();
   }
 
  private:
@@ -152,20 +173,28 @@ class Loop : public LogReading {
     return true;
   }
 
-  static bool read_step(int64_t n, const LoopText& fields, const LogLine& line, LogBuilder& rows) {
+  bool read_step(int64_t n, const LoopText& fields, const LogLine& line, LogBuilder& rows) {
     const auto loss = fields.value({"loss", "train_loss", "train loss", "loss train"});
     bool mean = false;
     const auto ns = duration_of(fields, mean);
-    if (!loss || (!ns && !line.printed_ns && !line.headed)) return false;  // a sentence that begins alike
+    const bool dated = line.printed_ns || line.headed;
+    if (!loss || (!ns && !dated && !is_of_total(fields.text))) return false;  // a sentence that begins alike
     LogStep* step = rows.step(kLoopName, line, n);
     if (step == nullptr) return true;
     if (ns) step->duration_ns = ns, step->iterations = mean ? 0 : 1;
+    if (ns && !mean) timed_.insert(&rows.series(kLoopName, line));
     LogFigures& f = step->figures;
     f.loss = printed_number(*loss);
     f.learning_rate = fields.number({"lr", "learning_rate"});
     f.grad_norm = fields.number({"grad_norm", "norm", "grad norm"});
     set_rates(fields, f);
     return true;
+  }
+
+  // "/1000 | …" behind the number.
+  static bool is_of_total(std::string_view text) {
+    std::string_view rest;
+    return text.starts_with('/') && leading_integer(text.substr(1), &rest) && without_blanks(rest).starts_with('|');
   }
 
   // With a training's loss beside that of a validation.
@@ -182,10 +211,18 @@ class Loop : public LogReading {
     if (const auto rate = fields.number({"it/sec"}); rate && *rate > 1e-6)   // mlx-lm's, of its last lines
       return mean = true, static_cast<int64_t>(1e9 / *rate);
     if (const auto ns = time_in_parentheses(fields.text)) return ns;
-    for (const std::string_view unit : {"ms/step", " ms"})
-      if (const auto number = number_before(fields.text, unit))
-        if (const auto ns = leading_ms(*number)) return ns;
+    for (const std::string_view unit : {"ms/step", " ms"}) {
+      const auto number = number_before(fields.text, unit);
+      const bool alone = number && (unit == "ms/step" || stands_alone(fields.text, *number));
+      if (const auto ns = alone ? leading_ms(*number) : std::nullopt) return ns;
+    }
     return std::nullopt;
+  }
+
+  // "| 250.33 ms |", not "latency p50 12 ms".
+  static bool stands_alone(std::string_view text, std::string_view number) {
+    const std::string_view before = without_blanks(text.substr(0, static_cast<size_t>(number.data() - text.data())));
+    return before.empty() || has("|,;(]", before.substr(before.size() - 1)) || before.ends_with(" took");
   }
 
   // "45.2%", "45.2 %"; else it is a share.
@@ -209,17 +246,28 @@ class Loop : public LogReading {
       if (!f.samples_per_s) f.samples_per_s = figure_before(fields.text, unit);
   }
 
-  // Of a key "elapsed" only the whole log tells whether it is since the start: then it never falls.
-  static void take_course(std::vector<LogStep>& steps) {
-    constexpr size_t kLeast = 5;
-    const auto rises = [](const LogStep& a, const LogStep& b) {
-      return a.duration_ns && b.duration_ns && *a.duration_ns < *b.duration_ns && a.number < b.number;
-    };
-    if (steps.size() < kLeast) return;
-    for (size_t i = 1; i < steps.size(); ++i)
-      if (!rises(steps[i - 1], steps[i])) return;
+  // Of a key such as "elapsed" only the whole log tells whether it is since the start: then it never falls while the
+  // run lasts. The time of a step by another name may rise for a while, but does not grow so much without ever falling.
+  void take_course(std::vector<LogStep>& steps) const {
+    const size_t least = elapses_ ? 5 : 10;
+    const auto is_untimed = [](const LogStep& s) { return !s.duration_ns; };
+    if (steps.size() < least || std::ranges::any_of(steps, is_untimed)) return;
+    size_t begins = 0;
+    for (size_t i = 1; i < steps.size(); ++i) {
+      const LogStep &a = steps[i - 1], &b = steps[i];
+      const bool rises = *a.duration_ns < *b.duration_ns, goes_on = a.number < b.number;
+      if (rises != goes_on) return;
+      begins += !rises;
+    }
+    const auto longest = std::ranges::max_element(steps, {}, &LogStep::duration_ns);
+    const bool grows = *longest->duration_ns >= 4 * *steps[0].duration_ns;
+    if ((begins + 1) * least > steps.size() || (!elapses_ && !grows)) return;
     for (size_t i = steps.size(); i-- > 0;) {
       LogStep& s = steps[i];
+      if (i > 0 && s.number <= steps[i - 1].number) {   // the first line of a run that went on from an earlier step
+        s.duration_ns.reset();
+        continue;
+      }
       const int64_t before = i > 0 ? steps[i - 1].number : 0, passed = i > 0 ? *steps[i - 1].duration_ns : 0;
       s.iterations = std::max<int64_t>(s.number - before, 1), s.derived = true;
       *s.duration_ns = (*s.duration_ns - passed) / s.iterations;
@@ -246,6 +294,7 @@ class Loop : public LogReading {
   int64_t before_ = 0, elapsed_ns_ = 0;
   EpochNumbers numbers_;
   bool elapses_ = false;
+  std::set<LogSeries*> timed_;   // with times of lines
 };
 
 }  // namespace

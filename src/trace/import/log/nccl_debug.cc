@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kDebugName = "nccl_debug";
 constexpr size_t kMostRemarks = 200, kMostTransports = 64, kMostSettings = 200, kMostSetups = 1'000;
-constexpr std::string_view kSetupIncomplete = "setup_incomplete";
+constexpr std::string_view kSetupIncomplete = "setup_incomplete", kDifferentNetworks = "different_networks";
 
 struct NcclSign {
   std::string_view words;
@@ -30,12 +30,22 @@ constexpr std::array kNcclSigns = {
     NcclSign{"ACS is enabled", "pcie_acs"},
     NcclSign{"Call to ibv_reg_mr failed", "registration_failed"},
     NcclSign{"Got completion from peer", "network_error"},
+    NcclSign{"async fatal event", "network_error"},
     NcclSign{"Got async event", "network_error"},
     NcclSign{"port error", "network_error"},
     NcclSign{"No space left on device", "shared_memory_full"},
     NcclSign{"Error while creating shared memory segment", "shared_memory_full"},
     NcclSign{"socket progress", "network_error"},
 };
+
+// What InfiniBand's verbs report while all is well: "Got async event : client reregistration".
+bool is_routine_event(std::string_view said) {
+  constexpr std::array<std::string_view, 7> kRoutine = {
+      "client reregistration", "port active", "GID table change", "SM change", "P_Key change", "LID change",
+      "communication established"};
+  const auto event = after(said, "Got async event : ");
+  return event && contains_any(*event, kRoutine);
+}
 
 bool read_nccl_version(std::string_view text, NcclLog& log) {
   const auto version = after(text, "NCCL version ");
@@ -112,6 +122,7 @@ bool read_nccl_debug(const LogLine& line, LogBuilder& rows) {
   ++log.lines;
   rows.found(kDebugName);
   const std::string_view said = without_blanks(info ? *info : *warn);
+  if (is_routine_event(said)) return true;
   for (const NcclSign& sign : kNcclSigns)
     if (has(said, sign.words)) {
       remark_nccl(sign.kind, said, line, log);
@@ -129,12 +140,16 @@ class NcclDebug : public LogReading {
  public:
   bool read(const LogLine& line, LogBuilder& rows) override {
     read_setup(line);
+    read_network(line);
     return read_counts(line, rows) || read_nccl_debug(line, rows);
   }
   // Of a communicator that no rank has set up, who did not begin.
   void end(LogBuilder& rows) override {
     std::vector<NcclLog::Remark>& remarks = rows.log().nccl.remarks;
-    std::erase_if(remarks, [](const NcclLog::Remark& r) { return r.kind == kSetupIncomplete; });
+    std::erase_if(remarks, [](const NcclLog::Remark& r) {
+      return r.kind == kSetupIncomplete || r.kind == kDifferentNetworks;
+    });
+    add_networks(rows.log().nccl);
     for (const auto& [id, s] : setups_)
       if (!s.completed && s.begun.size() > 1 && remarks.size() < kMostRemarks)
         remarks.push_back({std::string(kSetupIncomplete), text_of(id, s), s.line, 1});
@@ -147,6 +162,39 @@ class NcclDebug : public LogReading {
     std::set<int64_t> begun;
     bool completed = false;  // on one rank, at least
   };
+
+  // "node07:4711:4720 [3] NCCL INFO Using network IB": of each process the last.
+  void read_network(const LogLine& line) {
+    constexpr std::string_view kUsing = "Using network ";
+    const size_t at = place_of(line.text, kUsing), pid = line.text.find(':');
+    if (at == line.text.npos || pid == line.text.npos) return;
+    const std::string process(line.text.substr(0, std::min(line.text.find(':', pid + 1), at)));
+    if (networks_.size() >= kMostProcesses && !networks_.contains(process)) return;
+    networks_[process] = {quotable(without_blanks(line.text.substr(at + kUsing.size()))), line.number};
+  }
+
+  // Processes that use another one than the most do.
+  void add_networks(NcclLog& log) const {
+    std::map<std::string, std::pair<int64_t, int64_t>> counts;  // of each network: processes, the first line
+    for (const auto& [process, of] : networks_) {
+      auto& [count, line] = counts.try_emplace(of.first, 0, of.second).first->second;
+      ++count, line = std::min(line, of.second);
+    }
+    if (counts.size() < 2) return;
+    const auto by_count = [](const auto& c) { return c.second.first; };
+    const auto most = std::ranges::max_element(counts, {}, by_count);
+    log.network = most->first;
+    std::set<std::string> hosts;
+    for (const auto& [process, of] : networks_) hosts.insert(process.substr(0, process.find(':')));
+    log.hosts = std::max(log.hosts, static_cast<int>(hosts.size()));
+    std::string text;
+    for (const auto& [name, c] : counts)
+      append_listed(text, fmt::format("{} of {} processes use network {}", c.first, networks_.size(), name));
+    int64_t line = INT64_MAX;
+    for (const auto& [name, c] : counts)
+      if (name != most->first) line = std::min(line, c.second);
+    log.remarks.push_back({std::string(kDifferentNetworks), text, line, 1});
+  }
 
   // Of ncclras: "1 rank has launched up to operation 6649", and below it "Rank 13 -- GPU 5 managed by process 3 on …".
   bool read_counts(const LogLine& line, LogBuilder& rows) {
@@ -183,7 +231,9 @@ class NcclDebug : public LogReading {
                               joined(missing));
   }
 
+  static constexpr size_t kMostProcesses = 100'000;
   std::map<std::string, Setup> setups_;
+  std::map<std::string, std::pair<std::string, int64_t>> networks_;  // of each process: name, line
   std::string counted_;  // how far the ranks below have come
 };
 

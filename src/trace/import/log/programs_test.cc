@@ -251,5 +251,32 @@ TEST(Nvbandwidth, Matrices) {
   EXPECT_TRUE(log_of("Running tests.\nscores by model(row) and task(column) (ns)\nnothing\n1 2 3\n").copies.empty());
 }
 
+// What a line tells while a request runs is of the request that the last one tells.
+TEST(Serving, ALlamaCppRequestCountsOnce) {
+  std::string text;
+  for (const char* rate : {"12.00", "12.50", "13.00"})
+    text += std::string("slot print_timing: id  3 | task 0 | n_decoded =    100, tg =  ") + rate + " t/s, tg_3s =  12.00 t/s\n";
+  const std::string end = "slot print_timing: id  3 | task 0 |\n       eval time =   20000.00 ms /   250 tokens (   80.00 ms per token,    "
+                          "14.00 tokens per second)\n";
+  RunLog log = log_of(text);
+  ASSERT_EQ(log.serving.size(), 1u);
+  EXPECT_EQ(log.serving[0].generated_tokens_per_s, 13.0);
+  log = log_of(text + end + "slot print_timing: id  3 | task 9 | n_decoded =    100, tg =  60.00 t/s, tg_3s =  60.00 t/s\n");
+  ASSERT_EQ(log.serving.size(), 2u);
+  EXPECT_EQ(log.serving[0].generated_tokens_per_s, 14.0);
+  EXPECT_EQ(log.serving[1].generated_tokens_per_s, 60.0);
+}
+
+TEST(Serving, PreemptionsOfEveryEngineAndStart) {
+  const auto preempted = [](const char* label, int count) {
+    return std::string(label) + "WARNING 02-03 04:05:01 scheduler.py:1057] Sequence group 9 is preempted. total_num_cumulative_preemption=" +
+           std::to_string(count) + "\n";
+  };
+  const std::string first = "(EngineCore_0 pid=7) ", other = "(EngineCore_1 pid=8) ";
+  const RunLog log = log_of(preempted(first.c_str(), 1) + preempted(other.c_str(), 51) + preempted(first.c_str(), 20) +
+                            preempted(other.c_str(), 1));
+  EXPECT_EQ(log.preempted, (std::map<int64_t, double>{{7, 20}, {8, 52}}));
+}
+
 }  // namespace
 }  // namespace profgpu

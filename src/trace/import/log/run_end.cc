@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/text.h"
+#include "trace/health.h"
 #include "trace/import/log/log_family.h"
 
 namespace profgpu {
@@ -12,6 +13,7 @@ namespace {
 enum class SignForm : uint8_t {
   kWords,
   kRaised,  // an exception's class, as Python prints one that ends a program
+  kTraced,  // likewise, as the last line of a traceback
   kShell,   // a shell's report of a process: alone, or behind "script.sh: line 9:  4711 "
 };
 
@@ -21,6 +23,8 @@ struct Sign {
   std::string_view also = {};  // likewise
   SignForm form = SignForm::kWords;
 };
+
+constexpr std::string_view kXid = "NVRM: Xid";
 
 // The first that fits.
 constexpr auto kSigns = [] {
@@ -68,22 +72,31 @@ constexpr auto kSigns = [] {
       Sign{"ncclInternalError", kNcclError},
       Sign{"ncclRemoteError", kNcclError},
       Sign{"ncclInvalidUsage", kNcclError},
-      Sign{"NCCL error", kNcclError},
-      Sign{"NCCL Error", kNcclError},
+      Sign{"NCCL error:", kNcclError},
+      Sign{"NCCL error in", kNcclError},
+      Sign{"NCCL Error ", kNcclError},
       Sign{"Got completion from peer", kNcclError, " status="},
       Sign{"Connection closed by remote peer", kNcclError},
       Sign{"CUDA error:", kDeviceError},
       Sign{"HIP error:", kDeviceError},
       Sign{"CUDNN_STATUS_", kDeviceError},
       Sign{"CUBLAS_STATUS_", kDeviceError},
-      Sign{"NVRM: Xid", kDeviceError},
+      Sign{kXid, kDeviceError},
       Sign{"fallen off the bus", kDeviceError, "NVRM"},
       Sign{"Memory access fault by GPU", kDeviceError},
       Sign{"HSA_STATUS_ERROR_", kDeviceError},
       Sign{"exited on signal 15", kTerminated},
       Sign{"exited on signal ", kKilled},
-      Sign{"Segmentation fault", kKilled},
-      Sign{"Bus error", kKilled},
+      Sign{"Segmentation fault", kKilled, "", SignForm::kShell},
+      Sign{"Bus error", kKilled, "", SignForm::kShell},
+      Sign{"Fatal Python error: Segmentation fault", kKilled},
+      Sign{"Fatal Python error: Bus error", kKilled},
+      Sign{"Signal: Segmentation fault", kKilled},   // Open MPI's
+      Sign{"Signal: Bus error", kKilled},
+      Sign{"Caught signal ", kKilled, "Segmentation fault"},   // UCX's
+      Sign{"Caught signal ", kKilled, "Bus error"},
+      Sign{": Segmentation fault", kKilled, "srun: error:"},
+      Sign{": Bus error", kKilled, "srun: error:"},
       Sign{": Killed", kKilled, "srun: error:"},
       Sign{"died with <Signals.SIGTERM", kTerminated},
       Sign{"died with <Signals.SIG", kKilled},
@@ -98,11 +111,11 @@ constexpr auto kSigns = [] {
       Sign{"exits with return code = ", kExitCode},
       Sign{"(exitcode: ", kExitCode, "failed "},
       Sign{"Exited with exit code ", kExitCode, "srun: error:"},
-      Sign{"returned non-zero exit status", kExitCode},
-      Sign{"SignalException", kTerminated},
+      Sign{"CalledProcessError", kExitCode, "returned non-zero exit status", SignForm::kTraced},
+      Sign{"SignalException", kTerminated, "", SignForm::kRaised},
       Sign{"received SIGTERM", kTerminated},
       Sign{"Received signal 15", kTerminated},
-      Sign{"KeyboardInterrupt", kTerminated},
+      Sign{"KeyboardInterrupt", kTerminated, "", SignForm::kRaised},
       Sign{"Training completed", kFinished},
       Sign{"[after training is done]", kFinished},
       Sign{"epochs completed in", kFinished, " hours"},   // Ultralytics
@@ -114,11 +127,21 @@ constexpr auto kSigns = [] {
 constexpr std::string_view kTraceback = "Traceback (most recent call last)", kElastic = "errors.ChildFailedError:",
                            kRootCause = "Root Cause (first observed failure)";
 
+// Above a traceback of what ends no process: a request that fails, a destructor at the interpreter's exit, a task whose
+// result is not asked for, a message that cannot be formatted.
+constexpr std::array<std::string_view, 5> kHandled = {"Exception in ASGI application", "Exception ignored in",
+                                                      "exception was never retrieved", "--- Logging error ---",
+                                                      "Exception in callback "};
+// A server's engine is gone, whatever it is that says so.
+constexpr std::array<std::string_view, 4> kEngineGone = {"EngineDeadError", "EngineCore encountered",
+                                                         "Engine core initialization failed", "MQEngineDeadError"};
+
 // What a line has that is worth a look.
 std::vector<std::string_view> end_words() {
   std::vector<std::string_view> words = {kTraceback,    kElastic,      kRootCause,   "Error: ",    "Exception: ",
                                          "loss is nan", "Loss is NaN", "NaN in loss", "loss is inf"};
   for (const Sign& s : kSigns) words.push_back(s.words);
+  words.insert(words.end(), kHandled.begin(), kHandled.end());
   return words;
 }
 
@@ -150,17 +173,33 @@ bool is_shells(std::string_view text, size_t begin, size_t end) {
   return line != before.npos && is_digit(before.back()) && before.find(": ", line + 1) != before.npos;
 }
 
-bool fits(const Sign& s, const LogLine& line) {
+// "No CUDA error", "CUDNN_STATUS_SUCCESS"
+bool says_none(std::string_view text, size_t at, size_t end) {
+  const std::string before = lower_case(text.substr(0, at));
+  return before.ends_with("no ") || before.ends_with("without ") || text.substr(end).starts_with("SUCCESS");
+}
+
+// Advice quotes the words alone; a value of JSON stands behind its key.
+bool is_quoted(std::string_view text, size_t at) {
+  if (at == 0 || !contains("\"'`", text.substr(at - 1, 1)) || has(text, "Tried to allocate")) return false;
+  const std::string_view before = without_blanks(text.substr(0, at - 1));
+  return text[at - 1] != '"' || !before.ends_with("\":");
+}
+
+bool fits(const Sign& s, const LogLine& line, bool in_traceback) {
   const std::string_view text = line.text;
   const size_t at = place_of(text, s.words);
   if (at == text.npos || (!s.also.empty() && !has(text, s.also))) return false;
   if (has(text, "Warning: ") || has(text, "(Triggered internally")) return false;   // PyTorch goes on another way
-  if (s.form == SignForm::kRaised) return is_raised(text, at + s.words.size());
-  if (s.form == SignForm::kShell) return is_shells(text, at, at + s.words.size());
+  const size_t end = at + s.words.size();
+  if (s.form == SignForm::kRaised) return is_raised(text, end);
+  if (s.form == SignForm::kTraced) return in_traceback && is_raised(text, end);
+  if (s.form == SignForm::kShell) return is_shells(text, at, end);
+  if (says_none(text, at, end)) return false;
+  // "NODE_FAIL_COUNT" is another name.
+  if (is_upper(s.words.back()) && end < text.size() && text[end] == '_') return false;
   if (at == 0) return true;
-  // Advice quotes the words alone.
-  const bool quoted = contains("\"'`", text.substr(at - 1, 1)) && !has(text, "Tried to allocate");
-  if (quoted && s.kind == LogEventKind::kOutOfMemory) return false;
+  if (is_quoted(text, at) && s.kind != LogEventKind::kFinished) return false;
   return !is_name(s.words.front()) || !is_name(text[at - 1]);
 }
 
@@ -177,6 +216,13 @@ bool follows_another(std::string_view text) {
 bool is_sudden(int64_t exit_code) {
   constexpr std::array<int64_t, 5> kSignals = {-4, -7, -8, -9, -11};
   return std::ranges::count(kSignals, exit_code) > 0;
+}
+
+// "NVRM: Xid (PCI:0000:44:00): 63, …"
+bool is_note_of_driver(std::string_view text) {
+  const auto behind = after(text, kXid);
+  const auto code = behind ? integer_after(*behind, "): ") : std::nullopt;
+  return code && *code > 0 && *code < 10'000 && !xid_ends_programs(static_cast<int>(*code));
 }
 
 // Launchers give the signal as a negative code, shells as 128 and more.
@@ -305,38 +351,59 @@ class RunEnd : public LogReading {
   bool read(const LogLine& line, LogBuilder& rows) override {
     const std::string_view text = line.text;
     line_ = line.number;
-    if (line.message.starts_with(kTraceback) || line.message.ends_with("Traceback (most recent call last):"))
+    if (contains_any(text, kHandled)) return handled_line_ = line.number, false;
+    if (line.message.starts_with(kTraceback) || line.message.ends_with("Traceback (most recent call last):")) {
+      is_handled_ = line.number - handled_line_ <= kBetweenTracebacks && handled_line_ > 0;
       return in_traceback_ = true;
+    }
     if (has(text, kElastic) || has(text, kRootCause)) {
       if (!summary_.is_open(line.number)) summary_.open(line);
       in_traceback_ = false;
       return summary_.read(line, rows), true;
     }
     if (summary_.is_open(line.number) && summary_.read(line, rows)) return false;
+    if (is_handled(line)) return false;
     for (const Sign& s : kSigns) {
-      if (!fits(s, line)) continue;
+      if (!fits(s, line, in_traceback_)) continue;
+      if (s.words == kXid && is_note_of_driver(text)) return true;
       add(s, line, rows);
       return true;
     }
-    if ((has(text, "loss is nan") || has(text, "Loss is NaN") || has(text, "NaN in loss") ||
-         has(text, "loss is inf"))) {
-      add_event(LogEventKind::kNotFinite, line, rows);
-      return true;
-    }
+    return read_loss(line, rows) || read_exception(line, rows);
+  }
+
+  [[nodiscard]] bool expects_more() const override { return summary_.is_open(line_ + 1); }
+
+ private:
+  // The last line of a traceback of what was handled, and of those that it is the cause of, which stand right below.
+  bool is_handled(const LogLine& line) {
+    if (!in_traceback_ || !is_handled_ || !is_exception(line.message)) return false;
+    if (contains_any(line.text, kEngineGone)) return false;
+    handled_line_ = line.number;
+    in_traceback_ = false;
+    return true;
+  }
+
+  static bool read_loss(const LogLine& line, LogBuilder& rows) {
+    constexpr std::array<std::string_view, 4> kLost = {"loss is nan", "Loss is NaN", "NaN in loss", "loss is inf"};
+    if (!contains_any(line.text, kLost)) return false;
+    rows.event(LogEventKind::kNotFinite, line);
+    return true;
+  }
+
+  // Beside a traceback it is its last line; else programs that go on print such words too.
+  bool read_exception(const LogLine& line, LogBuilder& rows) {
     if (!is_exception(line.message)) return false;
-    // Beside a traceback it is its last line; else programs that go on print such words too.
     const bool traced = in_traceback_;
     in_traceback_ = false;
     if (traced) add_event(LogEventKind::kException, line, rows);
     return traced;
   }
 
-  [[nodiscard]] bool expects_more() const override { return summary_.is_open(line_ + 1); }
-
- private:
   void add(const Sign& s, const LogLine& line, LogBuilder& rows) {
     if (s.kind != LogEventKind::kExitCode) return add_event(s.kind, line, rows);
-    const auto code = integer_after(line.text, s.words);  // subprocess's has a blank between
+    auto code = integer_after(line.text, s.words);  // subprocess's has a blank between
+    if (!code && !s.also.empty()) code = integer_after(line.text, s.also);
     const int64_t exit_code = code.value_or(1);
     if (exit_code != 0) add_event(kind_of_exit(exit_code), line, rows);
   }
@@ -349,8 +416,9 @@ class RunEnd : public LogReading {
     if (kind == LogEventKind::kOutOfMemory) add_memory(e, line, rows);
   }
 
-  bool in_traceback_ = false;
-  int64_t line_ = 0;
+  static constexpr int64_t kBetweenTracebacks = 6;   // lines: "During handling of the above exception, …"
+  bool in_traceback_ = false, is_handled_ = false;
+  int64_t line_ = 0, handled_line_ = 0;
   ElasticSummary summary_;
 };
 

@@ -195,5 +195,42 @@ TEST(RunEnd, AnErrorAloneIsALog) {
     EXPECT_FALSE(head_of_log(text)) << text;
 }
 
+// A name, a quotation, a count or a denial has the same words.
+TEST(RunEnd, WordsOfAnEndThatEndNothing) {
+  const std::string step = "step 1 | loss: 2.3 | dt: 12ms\n";
+  for (const char* line :
+       {"WARNING: git failed: Command '['git', 'rev-parse']' returned non-zero exit status 128.", "Bus error counters: 0",
+        "summary: Segmentation faults: 0", "INFO metrics: NODE_FAIL_COUNT 0", "INFO OUT_OF_MEMORY_RETRIES=3",
+        "Tip: if you see 'CUDA error: out of memory' use a smaller batch.", "Hint: on NCCL error set NCCL_DEBUG=INFO",
+        "No CUDA error: device healthy. CUDNN_STATUS_SUCCESS", "KeyboardInterrupt handler removed",
+        "kernel: NVRM: Xid (PCI:0000:44:00): 63, pid='<unknown>', Row Remapper: New row marked for remapping"})
+    EXPECT_TRUE(log_of(step + line + "\n").events.empty()) << line;
+  for (const EndLine& c : {
+           EndLine{"Fatal Python error: Segmentation fault", LogEventKind::kKilled},
+           EndLine{"job.sh: line 9:  4711 Segmentation fault      (core dumped) python train.py", LogEventKind::kKilled},
+           EndLine{"[node1:77] Signal: Bus error (7)", LogEventKind::kKilled},
+           EndLine{"Traceback (most recent call last):\nKeyboardInterrupt", LogEventKind::kTerminated},
+           EndLine{"Traceback (most recent call last):\nsubprocess.CalledProcessError: Command '['python', 'a.py']' returned "
+                   "non-zero exit status 1.", LogEventKind::kExitCode},
+           EndLine{"kernel: NVRM: Xid (PCI:0000:44:00): 79, pid=1, GPU has fallen off the bus.", LogEventKind::kDeviceError},
+           EndLine{"{\"message\":\"CUDA error: an illegal memory access was encountered\"}", LogEventKind::kDeviceError},
+       })
+    EXPECT_EQ(only_event(c.line).kind, c.kind) << c.line;
+}
+
+// A request that failed, a destructor at the interpreter's exit: also with the errors that they follow from.
+TEST(RunEnd, TracebacksOfWhatEndsNoProcess) {
+  const std::string traceback = "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\nValueError: seven\n";
+  const std::string chained = traceback + "\nDuring handling of the above exception, another exception occurred:\n\n" + traceback;
+  for (const char* head : {"ERROR:    Exception in ASGI application\n", "Exception ignored in: <function A.__del__ at 0x7f>\n",
+                           "--- Logging error ---\n", "Task exception was never retrieved\n"}) {
+    EXPECT_TRUE(log_of(head + chained).events.empty()) << head;
+    EXPECT_EQ(log_of(head + chained + std::string(10, '\n') + traceback).events.size(), 1u) << head;
+  }
+  const RunLog gone = log_of("ERROR:    Exception in ASGI application\nTraceback (most recent call last):\n"
+                             "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue.\n");
+  EXPECT_EQ(gone.events.size(), 1u);
+}
+
 }  // namespace
 }  // namespace profgpu

@@ -19,6 +19,7 @@
 //   slot print_timing: id  3 | task 0 | n_decoded =   1081, tg =  12.93 t/s, tg_3s =  12.57 t/s
 //
 // Their steps are too short and too many for a log: a line is no step.
+#include <map>
 #include <utility>
 
 #include "base/text.h"
@@ -27,8 +28,10 @@
 namespace profgpu {
 namespace {
 
+constexpr std::string_view kLlamaTask = "slot print_timing: ";
 constexpr std::string_view kVllm = "vllm", kSglang = "sglang", kLlama = "llama.cpp";
-constexpr size_t kMaxServing = 200'000, kMostDrafted = 64;
+constexpr std::string_view kAnswered = " HTTP/1.1\" 200";   // of uvicorn: a request was answered
+constexpr size_t kMostDrafted = 64;
 
 std::optional<double> amount(std::string_view text, std::string_view key) {
   const auto value = number_after(text, key);
@@ -65,34 +68,52 @@ std::optional<int64_t> sglang_time(std::string_view text) {
 class Serving : public LogReading {
  public:
   bool read(const LogLine& line, LogBuilder& rows) override {
+    if (has(line.text, kAnswered)) {
+      if (!rows.log().serving.empty()) rows.log().last_answer = line.number;
+      return false;   // of any server on the web
+    }
     if (has(line.text, "retracted_reqs: ") || has(line.text, "total_num_cumulative_preemption="))
-      return read_preemption(line.text, rows);
+      return read_preemption(line, rows);
     if (has(line.text, "SpecDecoding metrics: ") || has(line.text, "Speculative metrics: "))
       return read_drafts(line, rows);
+    if (has(line.text, "eval time = ") || has(line.text, " t/s, tg_3s = ")) return read_llama(line, rows);
+    if (has(line.text, kLlamaTask)) return read_task(line.text), false;
     ServingLine row;
-    const bool llama = has(line.text, "eval time = ") || has(line.text, " t/s, tg_3s = ");
-    const bool known = llama                               ? read_llama(line.text, row)
-                       : has(line.text, "#running-req: ") ? read_sglang(line.text, row)
-                                                          : read_vllm(line.text, row);
-    if (!known) return false;
-    row.line = line.number;
-    if (!row.rank && line.rank >= 0) row.rank = line.rank;
-    if (line.printed_ns) row.printed_ns = line.printed_ns;
-    std::vector<ServingLine>& all = rows.log().serving;
-    if (preempted_ && !row.preempted_in_all) row.preempted_in_all = std::exchange(preempted_, std::nullopt);
-    if (all.size() < kMaxServing) all.push_back(row);
-    return true;
+    const bool known = has(line.text, "#running-req: ") ? read_sglang(line.text, row) : read_vllm(line.text, row);
+    if (known) add(std::move(row), line, rows);
+    return known;
   }
 
  private:
+  void add(ServingLine row, const LogLine& line, LogBuilder& rows) {
+    row.line = line.number;
+    if (!row.rank && line.rank >= 0) row.rank = line.rank;
+    if (line.printed_ns) row.printed_ns = line.printed_ns;
+    several_engines_ |= row.rank.value_or(0) > 0;
+    if (preempted_ && !row.preempted_in_all) row.preempted_in_all = std::exchange(preempted_, std::nullopt);
+    rows.serving(std::move(row));
+  }
+
   // SGLang's retracts and vLLM's preemptions begin again later: they count with the line before.
-  bool read_preemption(std::string_view text, LogBuilder& rows) {
+  bool read_preemption(const LogLine& line, LogBuilder& rows) {
+    const std::string_view text = line.text;
     std::vector<ServingLine>& all = rows.log().serving;
     const auto in_all = amount(text, "total_num_cumulative_preemption="), some = amount(text, "retracted_reqs: ");
+    if (in_all) count_preempted(*in_all, line, rows.log());
     if (in_all && all.empty()) preempted_ = in_all;
     if (in_all && !all.empty()) all.back().preempted_in_all = in_all;
     if (some && !all.empty()) all.back().preempted = all.back().preempted.value_or(0) + *some;
     return in_all || some;
+  }
+  // An engine that was started again counts from 0. Of several engines whose lines do not say whose they are, the
+  // largest count stands.
+  void count_preempted(double count, const LogLine& line, RunLog& log) {
+    const int64_t engine = line.pid > 0 ? line.pid : std::max(line.rank, 0);
+    Preempted& p = counts_[engine];
+    const bool told = line.pid > 0 || line.rank >= 0 || !several_engines_;
+    if (told && count < p.last) p.before += p.last;
+    p.last = told ? count : std::max(count, p.last);
+    log.preempted[engine] = p.before + p.last;
   }
   // Behind the line of its engine, or where that is left out, for itself.
   static bool read_drafts(const LogLine& line, LogBuilder& rows) {
@@ -100,10 +121,10 @@ class Serving : public LogReading {
     if (!rates) return false;
     std::vector<ServingLine>& all = rows.log().serving;
     if (all.empty() || all.back().program != kVllm) {
-      if (all.size() >= kMaxServing) return true;
-      ServingLine& row = all.emplace_back();
+      ServingLine row;
       row.line = line.number, row.program = kVllm;
       row.printed_ns = line.printed_ns ? line.printed_ns : vllm_time(line.text);
+      rows.serving(std::move(row));
     }
     all.back().speculation.push_back(*rates);
     return true;
@@ -144,18 +165,37 @@ class Serving : public LogReading {
     return row.running.has_value();
   }
 
-  // Of one request each, of which a server may work on several at once.
-  static bool read_llama(std::string_view text, ServingLine& row) {
+  // "slot print_timing: id  3 | task 0 | n_decoded = …"
+  void read_task(std::string_view text) {
+    const auto slot = integer_after(text, "print_timing: id "), task = integer_after(text, "| task ");
+    task_ = slot && task ? std::optional(std::pair(*slot, *task)) : std::nullopt;
+  }
+
+  // Of one request each, of which a server may work on several at once. While it runs, lines tell how far it has come:
+  // of these and its timings at the end the last one stands.
+  bool read_llama(const LogLine& line, LogBuilder& rows) {
+    const std::string_view text = line.text;
+    ServingLine row;
     row.program = kLlama;
-    if (has(text, "eval time = ")) {
+    if (has(text, kLlamaTask)) read_task(text);
+    if (!has(text, "eval time = ")) {
+      row.generated_tokens_per_s = amount(text, ", tg = ");
+    } else {
       const size_t unit = place_of(text, " tokens per second");
       const size_t comma = unit == text.npos ? unit : text.rfind(',', unit);
       const auto rate = comma == text.npos ? std::nullopt : amount(text.substr(comma + 1), "");
       (has(text, "prompt eval time = ") ? row.prompt_tokens_per_s : row.generated_tokens_per_s) = rate;
-      return rate.has_value();
     }
-    row.generated_tokens_per_s = amount(text, ", tg = ");
-    return row.generated_tokens_per_s.has_value();
+    if (!row.generated_tokens_per_s && !row.prompt_tokens_per_s) return false;
+    std::vector<ServingLine>& all = rows.log().serving;
+    const auto known = task_ && row.generated_tokens_per_s ? of_task_.find(*task_) : of_task_.end();
+    if (known != of_task_.end() && known->second < all.size()) {
+      all[known->second].generated_tokens_per_s = row.generated_tokens_per_s;
+      return true;
+    }
+    if (task_ && row.generated_tokens_per_s) of_task_[*task_] = all.size();
+    add(std::move(row), line, rows);
+    return true;
   }
 
   // Of the ranks that work on one batch, the first prints.
@@ -179,7 +219,14 @@ class Serving : public LogReading {
     return true;
   }
 
+  struct Preempted {
+    double last = 0, before = 0;  // of the engine as it is, and as it was before it was started again
+  };
+  std::map<int64_t, Preempted> counts_;
+  bool several_engines_ = false;
   std::optional<double> preempted_;  // said before the first line
+  std::optional<std::pair<int64_t, int64_t>> task_;            // of llama.cpp: slot and task that a line named last
+  std::map<std::pair<int64_t, int64_t>, size_t> of_task_;      // the row of each
 };
 
 }  // namespace
@@ -188,7 +235,7 @@ extern const LogFamily kServing = {"serving",
                                    "inference servers: the lines of vLLM's and SGLang's engines, llama.cpp's timings",
                                    {"Avg prompt throughput: ", "#running-req: ", "#retracted_reqs: ",
                                     "total_num_cumulative_preemption=", "SpecDecoding metrics: ",
-                                    "Speculative metrics: ", "eval time = ", "tg_3s = "},
+                                    "Speculative metrics: ", "eval time = ", "tg_3s = ", kLlamaTask, kAnswered},
                                    [] { return std::unique_ptr<LogReading>(new Serving); }};
 
 }  // namespace profgpu
