@@ -14,6 +14,8 @@
 //   12:00:00 SUCCESS Step 1 | Time: 1.35s | Loss: 12.3 | Throughput: 1507 tokens/s | MFU: 0.4%         prime-rl
 //   Iter 1: Train loss 3.2, Learning Rate 0.000e+00, It/sec 0.471, Tokens/sec 90.428                     mlx-lm
 //   step:10/1480 train_time:1420ms step_avg:142.00ms                   modded-nanogpt: since the start, and its mean
+#include <span>
+
 #include "base/text.h"
 #include "trace/import/log/log_family.h"
 
@@ -109,7 +111,7 @@ class Loop : public LogReading {
   }
 
   void end(LogBuilder& rows) override {
-    if (elapses_) take_course(rows.series(kLoopName, LogLine{}).steps);
+    if (elapses_) take_courses(rows.series(kLoopName, LogLine{}).steps);
   }
 
  private:
@@ -144,11 +146,10 @@ class Loop : public LogReading {
   bool read_step_of_epoch(int64_t epoch, int64_t n, const LoopText& fields, const LogLine& line, LogBuilder& rows) {
     LogLine undated = line;
     undated.printed_ns.reset(), undated.headed = false;
-    EpochNumbers counted = numbers_;
-    if (!read_step(counted(epoch, n), fields, undated, rows)) return false;
-    numbers_ = counted;
+    if (!is_timed_step(fields)) return false;
+    read_step(numbers_(epoch, n), fields, undated, rows);
     if (LogStep* step = rows.last(kLoopName, line); step != nullptr && step->line == line.number)
-      step->printed_ns = line.printed_ns, step->begins_epoch = counted.begins_anew();
+      step->printed_ns = line.printed_ns, step->begins_epoch = numbers_.begins_anew();
     return true;
   }
 
@@ -171,7 +172,7 @@ class Loop : public LogReading {
   // With a training's loss beside that of a validation.
   static bool is_timed_step(const LoopText& fields) {
     bool mean = false;
-    return duration_of(fields, mean) && fields.value({"loss", "train_loss", "train loss"});
+    return duration_of(fields, mean) && fields.value({"loss", "train_loss", "train loss", "loss train"});
   }
 
   // `mean`: of the steps since the line before.
@@ -210,10 +211,16 @@ class Loop : public LogReading {
   }
 
   // Of a key "elapsed" only the whole log tells whether it is since the start: then it never falls.
-  static void take_course(std::vector<LogStep>& steps) {
+  static void take_courses(std::vector<LogStep>& steps) {
+    for (size_t begin = 0, end = 1; begin < steps.size(); begin = end++) {   // a run each
+      while (end < steps.size() && steps[end].number > steps[end - 1].number) ++end;
+      take_course(std::span(steps).subspan(begin, end - begin));
+    }
+  }
+  static void take_course(std::span<LogStep> steps) {
     constexpr size_t kLeast = 5;
     const auto rises = [](const LogStep& a, const LogStep& b) {
-      return a.duration_ns && b.duration_ns && *a.duration_ns < *b.duration_ns && a.number < b.number;
+      return a.duration_ns && b.duration_ns && *a.duration_ns < *b.duration_ns;
     };
     if (steps.size() < kLeast) return;
     for (size_t i = 1; i < steps.size(); ++i)
