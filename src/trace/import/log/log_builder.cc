@@ -134,8 +134,10 @@ LogEvent LogBuilder::event_at(LogEventKind kind, const LogLine& line) {
   return e;
 }
 
+// Where runs begin stays known, however many errors they end with.
 LogEvent* LogBuilder::add_event(LogEvent event) {
-  return log_.events.size() < kMaxEvents ? &log_.events.emplace_back(std::move(event)) : nullptr;
+  const size_t most = event.kind == LogEventKind::kRestart ? 2 * kMaxEvents : kMaxEvents;
+  return log_.events.size() < most ? &log_.events.emplace_back(std::move(event)) : nullptr;
 }
 
 LogEvent& LogBuilder::event(LogEventKind kind, const LogLine& line) {

@@ -79,7 +79,8 @@ class ClockTimes {
     for (const LogEvent& e : log.events)
       if (e.kind == LogEventKind::kCheckpoint || e.kind == LogEventKind::kEvaluation || e.kind == LogEventKind::kRestart)
         stops_.push_back(e.line);
-    const bool whole = std::ranges::all_of(steps, [](const LogStep& s) { return s.printed_ns.value_or(0) % kClockSecond_ns == 0; });
+    const auto is_whole = [](const LogStep& s) { return s.printed_ns.value_or(0) % kClockSecond_ns == 0; };
+    const bool whole = std::ranges::all_of(steps, is_whole);
     resolution_ns_ = whole ? kClockSecond_ns : kClockSecond_ns / 1000;
   }
 

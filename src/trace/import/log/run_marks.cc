@@ -34,9 +34,11 @@ std::optional<int64_t> epoch_of_heading(std::string_view message) {
   if (message.size() > kLongestHeading) return std::nullopt;
   std::string plain = lower_case(message);
   plain.erase(0, std::min(plain.find_first_not_of("=-*# ["), plain.size()));
-  const bool begins = plain.starts_with("epoch") || plain.starts_with("starting epoch") || plain.starts_with("training epoch");
+  const bool begins =
+      plain.starts_with("epoch") || plain.starts_with("starting epoch") || plain.starts_with("training epoch");
   const size_t number = plain.find_first_of("0123456789");
-  if (!begins || number == plain.npos || has(plain, "step") || has(plain, "iter") || has(plain, "batch")) return std::nullopt;
+  const bool of_steps = has(plain, "step") || has(plain, "iter") || has(plain, "batch");
+  if (!begins || number == plain.npos || of_steps) return std::nullopt;
   return leading_integer(std::string_view(plain).substr(number));
 }
 
@@ -65,7 +67,7 @@ std::vector<std::string_view> mark_words() {
 
 }  // namespace
 
-extern const LogFamily kRunMarks = {"run_marks", "where a training, its next epoch or its resumption begins", mark_words(),
-                                    [] { return std::unique_ptr<LogReading>(new RunMarks); }, false};
+extern const LogFamily kRunMarks = {"run_marks", "where a training, its next epoch or its resumption begins",
+                                    mark_words(), [] { return std::unique_ptr<LogReading>(new RunMarks); }, false};
 
 }  // namespace profgpu

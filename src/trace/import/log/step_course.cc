@@ -47,8 +47,9 @@ bool outlasts_grace(std::span<const LogStep> course, const LogLine& line) {
   const LogStep& newest = course.back();
   if (!line.printed_ns || !newest.printed_ns) return false;
   const bool known = course.size() > 1 && course[course.size() - 2].printed_ns.has_value();
-  const int64_t usual_ns = known ? *newest.printed_ns - *course[course.size() - 2].printed_ns : 0;
-  return *line.printed_ns - *newest.printed_ns > kGrace_ns + 3 * std::clamp<int64_t>(usual_ns, 0, LogStep::kLongest_ns / 4);
+  const int64_t before_ns = known ? *newest.printed_ns - *course[course.size() - 2].printed_ns : 0;
+  const int64_t usual_ns = std::clamp<int64_t>(before_ns, 0, LogStep::kLongest_ns / 4);
+  return *line.printed_ns - *newest.printed_ns > kGrace_ns + 3 * usual_ns;
 }
 
 }  // namespace
