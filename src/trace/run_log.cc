@@ -97,9 +97,25 @@ int64_t RunLog::events_left_out() const {
   return std::max<int64_t>(all - static_cast<int64_t>(events.size()), 0);
 }
 
-std::optional<int64_t> RunLog::setting(const std::string& name) const {
-  const auto at = settings.find(name);
-  return at != settings.end() ? whole_number(at->second) : std::nullopt;
+namespace {
+
+std::optional<int64_t> whole_setting(const std::map<std::string, std::string>& of, const std::string& name) {
+  const auto at = of.find(name);
+  return at != of.end() ? whole_number(at->second) : std::nullopt;
 }
+
+}  // namespace
+
+std::optional<int64_t> RunLog::setting(const std::string& name, int64_t line) const {
+  for (const Settings& s : settings_before)
+    if (const auto value = line < s.until_line ? whole_setting(s.values, name) : std::nullopt) return value;
+  return setting(name);
+}
+
+int64_t RunLog::run_of(int64_t line) const {
+  return std::ranges::upper_bound(run_lines, line) - run_lines.begin();
+}
+
+std::optional<int64_t> RunLog::setting(const std::string& name) const { return whole_setting(settings, name); }
 
 }  // namespace profgpu

@@ -52,6 +52,7 @@ struct LogStep {
   std::optional<int64_t> duration_ns;  ///< of one iteration
   bool derived = false;                ///< the duration is none that the log states, but follows from others
   bool begins_epoch = false;           ///< the time since the line before is more than that of steps
+  bool other_run = false;              ///< than the one that a report's figures are of
   LogFigures figures;
   std::array<int64_t, kLogPhases> phase_ns{};  ///< of one iteration; 0: none, or not timed
 
@@ -266,6 +267,14 @@ struct RunLog {
   std::vector<CollectiveState> collectives;     ///< one of each group and rank, in each run of a job that is restarted
   std::vector<LogMemory> memory;                ///< by line
   std::map<std::string, std::string> settings;  ///< what is known of the job's set-up: "world_size", "zero_stage"
+  struct Settings {
+    int64_t until_line = 0;
+    std::map<std::string, std::string> values;
+  };
+  std::vector<Settings> settings_before;  ///< of runs before: what held above a line
+  /// Where step numbers begin again, or a training is resumed: lines of the first steps of all runs but the first.
+  std::vector<int64_t> run_lines;
+  int64_t told_run = 0;  ///< the run that figures are of: the last one that has steps enough
   std::vector<LogModule> modules;               ///< in the order of the tree
   std::vector<ServingLine> serving;             ///< by line
   int64_t serving_left_out = 0;                 ///< lines beyond the most that are kept
@@ -284,6 +293,11 @@ struct RunLog {
   [[nodiscard]] int64_t events_left_out() const;
   /// A whole number among the settings.
   [[nodiscard]] std::optional<int64_t> setting(const std::string& name) const;
+  /// As it holds for a line.
+  [[nodiscard]] std::optional<int64_t> setting(const std::string& name, int64_t line) const;
+  /// The number of the run that a line is of, from 0.
+  [[nodiscard]] int64_t run_of(int64_t line) const;
+  [[nodiscard]] bool is_told(int64_t line) const { return run_of(line) == told_run; }
 };
 
 }  // namespace profgpu

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ranges>
 
 #include "analyse/report/quantity.h"
 #include "analyse/run/log_report.h"
@@ -92,11 +93,29 @@ std::string restart_text(const LogReport& log) {
   return text + fmt::format(": {}, line {}: {}", words(last.cause.kind), last.cause.line.value_or(0), last.cause.text);
 }
 
+// "figures are of run 2 of 2 (steps 510 to 1,000 from line 60 on); medians of a step by run: 1.00 s, 2.00 s"
+std::string runs_text(const LogReport& log) {
+  const LogRunRow* told = log.told_run();
+  if (told == nullptr) return "";
+  constexpr size_t kMost = 8;
+  std::string medians;
+  for (const LogRunRow& r : log.runs | std::views::drop(log.runs.size() - std::min(log.runs.size(), kMost)))
+    append_listed(medians, time_text(r.median_ns), ", ");
+  return fmt::format("figures are of run {} of {} (steps {} to {}, from line {} on); medians of a step by run: {}{}",
+                     told - log.runs.data() + 1, log.runs.size(), format_count(told->first_step),
+                     format_count(told->last_step), told->line, log.runs.size() > kMost ? "…, " : "", medians);
+}
+
 std::string end_text(const LogReport& log) {
   const LogEnd& end = log.end;
   const std::string after = end.after_step ? fmt::format(" after step {}", *end.after_step) : "";
-  if (end.kind == "unknown")
-    return log.has_steps() ? fmt::format("end: the log stops{} and does not say why", after) : "";
+  if (end.kind == "unknown") {
+    std::string text = log.has_steps() ? fmt::format("end: the log stops{} and does not say why", after) : "";
+    if (end.earlier_error_line)
+      text += fmt::format("; line {}, above its last steps, has an error: {}: {}", *end.earlier_error_line,
+                          words(end.earlier_error), end.earlier_error_text);
+    return text;
+  }
   if (end.kind == "finished") return fmt::format("end: the training finished{}", after);
   return fmt::format("end: {}{}, line {}: {}", words(end.kind), after, end.line.value_or(0), end.text);
 }
@@ -196,6 +215,7 @@ ReportPart log_part(const LogReport& log, size_t most) {
     say(fmt::format("{} of {} by the clock lie outside of steps", time_text(*log.wall.outside_ns),
                     time_text(*log.wall.wall_ns)));
   if (!log.restarts.empty()) say(restart_text(log));
+  say(runs_text(log));
   say(end_text(log));
   part.table = log.processes.empty() ? timer_table(log, most) : process_table(log, most);
   if (part.table.rows.empty()) part.table = module_table(log, most);

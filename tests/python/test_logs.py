@@ -278,6 +278,62 @@ def test_a_restart_and_what_it_is_for(profgpu, tmp_path):
     assert 'restarted at step 11 (line 24) after step 20: exception, line 23: RuntimeError: aborted on rank 3.' in ' '.join(screen.split())
 
 
+def megatron_lines(first, last, second, each=10):
+    text = ''
+    for i in range(first, last + 1, 10):
+        second += each
+        day, clock = divmod(second, 86400)
+        text += (f' [2024-05-0{1 + day} {clock // 3600:02}:{clock // 60 % 60:02}:{clock % 60:02}] iteration {i:8}/    1000 | '
+                 f'elapsed time per iteration (ms): {each * 100}.0 | global batch size:    64 | lm loss: 5.000000E+00 |\n')
+    return text
+
+
+def test_a_job_that_goes_on_the_next_day(profgpu, tmp_path):
+    """Not a checkpoint that takes a day."""
+    between = ('saving checkpoint at iteration     500 to /ckpt\n  successfully saved checkpoint from iteration     500 to /ckpt\n'
+               '[exiting program after 55.0 minutes] datetime: 2024-05-01 00:08:30\nusing world size: 8, data-parallel size: 8\n')
+    report = analyzed(profgpu, written(tmp_path, megatron_lines(10, 500, 0) + between + megatron_lines(510, 1000, 86400, 20)))
+    log, = report['logs']
+    assert 'checkpoint-stall' not in rules(report) and 'step-time-variance' not in rules(report)
+    assert log['wall']['wall_ns'] == 1000e9 and log['wall']['outside_ns'] == 0
+    assert log['throughput']['mean_ns'] == 2e9 and log['throughput']['lines'] == 50
+    restart, = log['restarts']
+    assert (restart['step'], restart['after_step'], restart['cause']) == (510, 500, 'finished')
+    assert [(r['first_step'], r['last_step'], r['median_ns'], r['told'], r['end']) for r in log['runs']] == [
+        (10, 500, 1e9, False, 'finished'), (510, 1000, 2e9, True, 'unknown')]
+    assert report['verdict'].startswith('A step takes 2.00 s in the last of 2 runs')
+
+
+def test_stops_that_share_a_pause(profgpu, tmp_path):
+    """What one states is not the other's; what two do not state is neither's."""
+    text, second = '', 0
+    for i in range(100, 501, 100):
+        text += megatron_lines(i - 90, i, second)
+        second += 100 + 130
+        text += f' validation loss at iteration {i} | lm loss value: 7.48E+00 |\nsaving checkpoint at iteration     {i} to /ckpt\n'
+        text += 'time (ms) | save-checkpoint: 100000.00\n' if i != 300 else ''
+    text += megatron_lines(510, 600, second)
+    stalls = analyzed(profgpu, written(tmp_path, text))['logs'][0]['stalls']
+    taken = [(s['kind'], s['step'], s['duration_ns']) for s in stalls]
+    assert [t for t in taken if t[1] == 300] == [('evaluation', 300, None), ('checkpoint', 300, None)]
+    assert [t[2] for t in taken if t[1] != 300] == [30e9, 100e9] * 4
+
+
+def test_an_error_above_buffered_steps(profgpu, tmp_path):
+    steps = [f'step {i} | loss: 2.3 | dt: 1000.0ms\n' for i in range(1, 501)]
+    crash = ('Traceback (most recent call last):\n  File "train.py", line 100, in <module>\ntorch.OutOfMemoryError: CUDA out of memory. '
+             'Tried to allocate 2.00 GiB.\n')
+    report = analyzed(profgpu, written(tmp_path, ''.join(steps[:300]) + crash + ''.join(steps[300:])))
+    end = report['logs'][0]['end']
+    assert (end['kind'], end['earlier_error'], end['earlier_error_line']) == ('unknown', 'out_of_memory', 303)
+    assert 'Line 303 has an error above the last steps (out of memory)' in report['verdict']
+    assert 'run-failure' not in rules(report)
+    dated = ''.join(f'2024-05-01 12:0{i // 60}:{i % 60:02} ' + line for i, line in enumerate(steps[:400]))
+    cut = dated.index('2024-05-01 12:05:00')
+    report = analyzed(profgpu, written(tmp_path, dated[:cut] + crash + dated[cut:]))
+    assert report['logs'][0]['end']['earlier_error'] is None
+
+
 def test_a_trainer_state_of_an_unfinished_run(profgpu, tmp_path):
     history = [{'epoch': i / 10, 'learning_rate': 1e-5, 'loss': 2 - i / 20, 'step': 10 * i} for i in range(1, 11)]
     report = analyzed(profgpu, written(tmp_path, json.dumps({'epoch': 1.0, 'global_step': 100, 'log_history': history}), 'trainer_state.json'))

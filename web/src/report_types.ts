@@ -304,6 +304,16 @@ export interface LogWall {
   in_steps_ns: number;
   outside_ns: number | null;
 }
+export interface LogRunRow {
+  line: number;
+  first_step: number;
+  last_step: number;
+  lines: number;
+  median_ns: number;
+  told: boolean;
+  end: string;
+  end_line: number | null;
+}
 export interface LogRestart {
   line: number;
   step: number | null;
@@ -326,6 +336,9 @@ export interface LogEnd {
   behind_in: string | null;
   mismatch: string | null;
   mismatched: number[];
+  earlier_error: string | null;
+  earlier_error_line: number | null;
+  earlier_error_text: string | null;
 }
 export interface LogProcess {
   rank: number | null;
@@ -465,6 +478,7 @@ export interface LogReport {
   loss: LogLoss | null;
   stalls: LogStall[];
   wall: LogWall | null;
+  runs: LogRunRow[];
   restarts: LogRestart[];
   end: LogEnd;
   processes: LogProcess[];

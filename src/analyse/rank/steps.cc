@@ -439,7 +439,7 @@ void set_elapsed(const Trace& trace, Steps& all) {
 }
 
 void mark_measured(std::vector<Step>& steps) {
-  for (Step& s : steps) s.measured = !s.warmup && !s.incomplete;
+  for (Step& s : steps) s.measured = !s.warmup && !s.incomplete && !s.other_run;
   if (std::ranges::any_of(steps, &Step::measured)) return;
   for (Step& s : steps) s.measured = true;
 }
@@ -480,6 +480,18 @@ int64_t longest_scheduling(std::vector<int64_t> step_durations_ns) {
 
 namespace {
 
+// Of a log of several runs those count that its figures are of, with the warm-up of their own.
+void leave_out_other_runs(const std::vector<LogStep>& lines, std::span<Step> steps) {
+  if (std::ranges::none_of(lines, &LogStep::other_run)) return;
+  for (size_t begin = 0, end = 0; begin < steps.size(); begin = end) {
+    const bool other = lines[begin].other_run;
+    while (end < steps.size() && lines[end].other_run == other) ++end;
+    const std::span<Step> run = steps.subspan(begin, end - begin);
+    for (Step& s : run) s.warmup = false, s.other_run = other;
+    if (!other) mark_warmup(run);
+  }
+}
+
 // A log's steps are its lines.
 Steps steps_of_log(const Facts& facts) {
   const Trace& trace = facts.trace();
@@ -493,6 +505,7 @@ Steps steps_of_log(const Facts& facts) {
     s.log = line.figures;
   }
   mark_left_out(trace, all.steps);
+  leave_out_other_runs(trace.log_steps, all.steps);
   std::erase_if(all.steps, [&](const Step& s) {
     return s.index < facts.options().first_step || s.index >= facts.options().end_step;
   });

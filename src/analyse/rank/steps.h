@@ -19,6 +19,7 @@ struct Step {
   int32_t device = -1;         ///< the rank's busiest, -1: none
   int64_t device_busy_ns = 0;  ///< that device, clipped to the step
   int64_t device_idle_ns = 0;
+  bool other_run = false;  ///< of a log: of a run that its figures are not of
   bool warmup = false;
   bool measured = false;       ///< counts for averages: neither warm-up nor incomplete, unless no step would count
   HostId range;                ///< the annotation; invalid for the step named `trace`, and where only devices saw it

@@ -223,8 +223,10 @@ std::optional<double> skipped_pct(const LogReport& log) {
   int64_t skipped = log.loss.skipped, all = log.throughput.iterations;
   bool counted = false, from_the_start = false;
   const auto& ranks = log.log->ranks;
-  if (!ranks.empty() && !ranks.front().steps.empty()) {
-    const std::vector<LogStep>& steps = ranks.front().steps;
+  std::vector<LogStep> steps;
+  if (!ranks.empty()) steps = ranks.front().steps;
+  std::erase_if(steps, &LogStep::other_run);
+  if (!steps.empty()) {
     const LogStep& first = steps.front();
     skipped -= first.figures.skipped.value_or(0), all -= first.iterations;
     counted = std::any_of(steps.begin() + 1, steps.end(), [](const LogStep& s) { return s.figures.skipped; });
@@ -232,8 +234,13 @@ std::optional<double> skipped_pct(const LogReport& log) {
   }
   // DeepSpeed says each, or how many there were so far, which may be before a restart.
   if (skipped == 0 && !counted) {
+    const auto is_skipped = [](const LogEvent& e) { return e.kind == LogEventKind::kSkipped; };
     const auto counted_lines = log.log->event_lines.find(LogEventKind::kSkipped);
-    const int64_t lines = counted_lines != log.log->event_lines.end() ? counted_lines->second : 0;
+    const int64_t all = counted_lines != log.log->event_lines.end() ? counted_lines->second : 0;
+    const int64_t left_out = all - std::ranges::count_if(log.log->events, is_skipped);   // of the last run
+    const int64_t lines = left_out + std::ranges::count_if(log.log->events, [&](const LogEvent& e) {
+                            return is_skipped(e) && log.log->is_told(e.line);
+                          });
     const int64_t said = from_the_start ? log.setting("skipped_steps").value_or(lines) : lines;
     skipped = std::max<int64_t>(said - kScaleSearch, 0);
   }
@@ -416,9 +423,19 @@ namespace {
 
 bool tells_end(const Rule* rule) { return rule == &kRunFailure || rule == &kLossNotFinite; }
 
+// " in the last of 3 runs"
+std::string place_of_run(const LogReport& log) {
+  const LogRunRow* run = log.told_run();
+  if (run == nullptr) return "";
+  const auto place = run - log.runs.data() + 1;
+  return place == std::ssize(log.runs) ? fmt::format(" in the last of {} runs", log.runs.size())
+                                       : fmt::format(" in run {} of {}", place, log.runs.size());
+}
+
 std::string log_speed(const LogReport& log) {
   const LogThroughput& t = log.throughput;
   std::string speed = fmt::format("A step takes {}", format_duration(static_cast<double>(t.mean_ns.value_or(0))));
+  speed += place_of_run(log);
   if (t.samples_per_s) speed += ", " + format_number(*t.samples_per_s) + " samples per second";
   if (t.tflops) speed += ", " + format_number(*t.tflops) + " TFLOP/s per GPU";
   if (t.mfu_pct) speed += fmt::format(", MFU {:.1f} %", *t.mfu_pct);
@@ -584,6 +601,9 @@ ReportVerdict verdict_of_logs(const std::vector<LogReport>& logs, const std::vec
   const RuleFinding* setup = first_where(
       findings, [](const RuleFinding& a) { return a.rule == &kNcclWarnings && !a.finding.verdict.empty(); });
   if (failure == nullptr && setup != nullptr && !log.has_steps()) return {setup->finding.verdict, VerdictKind::kHang};
+  if (failure == nullptr && log.end.earlier_error_line)
+    return {fmt::format("{} Line {} has an error above the last steps ({}): if the program's output is buffered, it ended "
+                        "the run.", speed.text, *log.end.earlier_error_line, words(log.end.earlier_error)), speed.kind};
   if (failure == nullptr) return speed;
   const std::string& what = failure->finding.what;
   std::string text = std::string(1, upper(what.front())) + what.substr(1);

@@ -18,13 +18,15 @@ constexpr double kSlow = 1.5;                 // medians: what Steps calls warm-
 constexpr int64_t kClock_ns = 2'000'000'000;  // clock times may be whole seconds
 constexpr int64_t kShortestGap_ns = 5'000'000'000;
 
+// Of one run of a process.
 struct Rows {
   const LogRank* process = nullptr;
+  std::span<const LogStep> steps;
   size_t warmup = 0;     // leading steps
   double median_ns = 0;  // of the measured ones
 
-  [[nodiscard]] bool empty() const { return process == nullptr || process->steps.empty(); }
-  [[nodiscard]] std::span<const LogStep> all() const { return process->steps; }
+  [[nodiscard]] bool empty() const { return steps.empty(); }
+  [[nodiscard]] std::span<const LogStep> all() const { return steps; }
   [[nodiscard]] std::span<const LogStep> measured() const { return all().subspan(warmup); }
 };
 
@@ -34,13 +36,19 @@ std::vector<int64_t> durations(std::span<const LogStep> steps) {
   return out;
 }
 
-Rows rows_of(const LogRank& process) {
-  Rows rows{&process, 0, 0};
-  if (process.steps.empty()) return rows;
+std::span<const LogStep> told_steps(const LogRank& process) {
+  const auto begin = std::ranges::find(process.steps, false, &LogStep::other_run);
+  const auto end = std::find_if(begin, process.steps.end(), [](const LogStep& s) { return s.other_run; });
+  return {begin, end};
+}
+
+Rows rows_of(const LogRank& process, std::span<const LogStep> steps) {
+  Rows rows{&process, steps, 0, 0};
+  if (steps.empty()) return rows;
   const auto usual = static_cast<double>(lower_median(durations(rows.all())));
   const auto slow = [&](const LogStep& s) { return static_cast<double>(*s.duration_ns) > kSlow * usual; };
-  while (rows.warmup < process.steps.size() && slow(process.steps[rows.warmup])) ++rows.warmup;
-  if (rows.warmup == process.steps.size()) rows.warmup = 0;  // nothing but warm-up: all count
+  while (rows.warmup < steps.size() && slow(steps[rows.warmup])) ++rows.warmup;
+  if (rows.warmup == steps.size()) rows.warmup = 0;  // nothing but warm-up: all count
   rows.median_ns = percentile(durations(rows.measured()), 50).value_or(0);
   return rows;
 }
@@ -107,7 +115,8 @@ std::vector<LogPhaseRow> breakdown(const Rows& rows) {
 // Of the measured lines: the warm-up's are before the first of these.
 std::vector<LogTimerRow> timers(const Rows& rows, int64_t step_ns) {
   std::vector<LogTimerRow> out;
-  const int64_t begin = rows.warmup > 0 ? rows.measured().front().line : 0;
+  const bool others = rows.steps.size() < rows.process->steps.size();
+  const int64_t begin = rows.warmup > 0 || others ? rows.measured().front().line : 0;
   for (const LogTimer& t : rows.process->timers) {
     const LogTimerValues values = t.from(begin);
     if (values.count == 0) continue;
@@ -126,23 +135,40 @@ std::vector<LogTimerRow> timers(const Rows& rows, int64_t step_ns) {
   return out;
 }
 
-std::vector<LogMemoryRow> memory(const RunLog& log) {
-  std::map<int, LogMemoryRow> by_rank;
+double fullness(const LogMemoryRow& row) {
+  const int64_t used = std::max(row.peak_allocated_bytes.value_or(0), row.peak_reserved_bytes.value_or(0));
+  return row.capacity_bytes.value_or(0) > 0 ? static_cast<double>(used) / static_cast<double>(*row.capacity_bytes) : 0;
+}
+
+// Of one rank. Where it goes on upon another device, the fuller of the two stands.
+void add_memory(const LogMemory& m, std::vector<LogMemoryRow>& devices) {
+  constexpr double kSame = 0.1;  // a capacity may follow from a rounded percentage
   const auto raise = [](std::optional<int64_t>& peak, const std::optional<int64_t>& value) {
     if (value && *value > peak.value_or(-1)) peak = value;
   };
+  const auto known = devices.empty() ? std::nullopt : devices.back().capacity_bytes;
+  const bool other = known && m.capacity_bytes && std::abs(static_cast<double>(*m.capacity_bytes - *known)) >
+                                                      kSame * static_cast<double>(*known);
+  if (devices.empty() || other) devices.emplace_back();
+  LogMemoryRow& row = devices.back();
+  row.rank = m.rank;
+  ++row.lines;
+  raise(row.peak_allocated_bytes, m.allocated_bytes), raise(row.peak_allocated_bytes, m.max_allocated_bytes);
+  raise(row.peak_reserved_bytes, m.reserved_bytes), raise(row.peak_reserved_bytes, m.max_reserved_bytes);
+  raise(row.capacity_bytes, m.capacity_bytes);
+}
+
+std::vector<LogMemoryRow> memory(const RunLog& log) {
+  std::map<int, std::vector<LogMemoryRow>> by_rank;
+  const bool any = std::ranges::any_of(log.memory, [&](const LogMemory& m) { return log.is_told(m.line); });
   for (const LogMemory& m : log.memory) {
+    if (any && !log.is_told(m.line)) continue;
     if (!m.allocated_bytes && !m.max_allocated_bytes && !m.reserved_bytes && !m.max_reserved_bytes && !m.capacity_bytes)
       continue;
-    LogMemoryRow& row = by_rank[m.rank.value_or(-1)];
-    row.rank = m.rank;
-    ++row.lines;
-    raise(row.peak_allocated_bytes, m.allocated_bytes), raise(row.peak_allocated_bytes, m.max_allocated_bytes);
-    raise(row.peak_reserved_bytes, m.reserved_bytes), raise(row.peak_reserved_bytes, m.max_reserved_bytes);
-    raise(row.capacity_bytes, m.capacity_bytes);
+    add_memory(m, by_rank[m.rank.value_or(-1)]);
   }
   std::vector<LogMemoryRow> out;
-  for (auto& [rank, row] : by_rank) out.push_back(std::move(row));
+  for (const auto& [rank, devices] : by_rank) out.push_back(*std::ranges::max_element(devices, {}, fullness));
   std::ranges::stable_sort(out, std::greater(), [](const LogMemoryRow& r) {
     return std::pair(r.peak_reserved_bytes.value_or(0), r.peak_allocated_bytes.value_or(0));
   });
@@ -189,7 +215,7 @@ class Stalls {
  public:
   Stalls(const RunLog& log, const Rows& rows) : rows_(rows) {
     for (const LogEvent& e : log.events)
-      if (e.kind == LogEventKind::kCheckpoint || e.kind == LogEventKind::kEvaluation)
+      if (log.is_told(e.line) && (e.kind == LogEventKind::kCheckpoint || e.kind == LogEventKind::kEvaluation))
         add({std::string(log_event_name(e.kind)), e.step, e.line, e.duration_ns, e.text});
     if (rows.empty()) return;
     for (size_t i = 1; i < rows.all().size(); ++i) add_gap(rows.all()[i - 1], rows.all()[i]);
@@ -202,18 +228,24 @@ class Stalls {
   void add(LogStall stall) {
     if (all_.size() < kMaxStalls) all_.push_back(std::move(stall));
   }
-  // Time outside of steps belongs to what is printed between their lines, if that states none itself.
+  // Time outside of steps belongs to what is printed between their lines: what those state, and the rest to the one
+  // that states none. A checkpoint and an evaluation share it, and nothing tells how.
   void add_gap(const LogStep& before, const LogStep& step) {
     const auto gap = gap_ns(before, step);
     const double least = std::max(static_cast<double>(kClock_ns), 0.5 * rows_.median_ns);
     if (!gap || static_cast<double>(*gap) < least) return;
+    int64_t left = *gap;
+    std::vector<LogStall*> untimed;
     for (LogStall& s : all_) {
       if (s.line <= before.line || s.line >= step.line) continue;
-      if (!s.duration_ns) s.duration_ns = gap;
-      return;
+      if (s.duration_ns) left -= std::min(*s.duration_ns, left);
+      else untimed.push_back(&s);
     }
-    if (*gap >= kShortestGap_ns && static_cast<double>(*gap) >= 2 * rows_.median_ns)
-      add({"gap", step.number, step.line, gap, ""});
+    const bool shared = std::ranges::any_of(untimed, [&](const LogStall* s) { return s->kind != untimed.front()->kind; });
+    if (static_cast<double>(left) < least || shared) return;
+    if (!untimed.empty()) untimed.front()->duration_ns = left;
+    else if (left >= kShortestGap_ns && static_cast<double>(left) >= 2 * rows_.median_ns)
+      add({"gap", step.number, step.line, left, ""});
   }
   void add_slow(const LogStep& s) {
     const double over = static_cast<double>(*s.duration_ns) - rows_.median_ns;
@@ -238,17 +270,46 @@ LogWall wall(const Rows& rows) {
 
 std::vector<LogRestart> restarts(const RunLog& log) {
   std::vector<LogRestart> out;
-  std::vector<int> ranks;   // that the last of these is of: each of a job's ranks begins again
   for (const LogEvent& e : log.events) {
     if (e.kind != LogEventKind::kRestart || out.size() >= kMaxStalls) continue;
-    const bool same = !out.empty() && e.rank && out.back().step == e.step && !ranks.empty() &&
-                      std::ranges::count(ranks, *e.rank) == 0;
-    if (!same) ranks.clear();
-    if (e.rank) ranks.push_back(*e.rank);
-    if (same) continue;
     LogEnd cause = end_before(log, e.line);
     const auto after_step = cause.after_step;
     out.push_back({e.line, e.step, after_step, std::move(cause)});
+  }
+  return out;
+}
+
+bool is_error(LogEventKind kind) {
+  return ends_run(kind) && kind != LogEventKind::kFinished && kind != LogEventKind::kNotFinite &&
+         kind != LogEventKind::kTerminated;
+}
+
+// Lines with a clock time that is later than the error's show that the run went on; others do not.
+void set_earlier_error(const RunLog& log, const LogRank& most, LogEnd& end) {
+  const LogStep& last = most.steps.back();
+  if (end.kind != "unknown" || last.printed_ns || log.ranks.size() > 1) return;
+  for (const LogEvent& e : log.events) {
+    if (!is_error(e.kind) || e.follows || e.line >= last.line || log.run_of(e.line) != log.run_of(last.line)) continue;
+    end.earlier_error = log_event_name(e.kind);
+    end.earlier_error_line = e.line, end.earlier_error_text = e.text;
+  }
+}
+
+std::vector<LogRunRow> runs(const RunLog& log, const LogRank& most, const LogReport& report) {
+  std::vector<LogRunRow> out;
+  if (log.run_lines.empty()) return out;
+  const std::span<const LogStep> all = most.steps;
+  for (size_t begin = 0, end = 0; begin < all.size() && out.size() < kMaxStalls; begin = end) {
+    const int64_t run = log.run_of(all[begin].line);
+    while (end < all.size() && log.run_of(all[end].line) == run) ++end;
+    const std::span<const LogStep> steps = all.subspan(begin, end - begin);
+    LogRunRow& row = out.emplace_back();
+    row.line = steps.front().line, row.first_step = steps.front().number, row.last_step = steps.back().number;
+    row.lines = static_cast<int64_t>(steps.size());
+    row.median_ns = whole_ns(rows_of(most, steps).median_ns);
+    row.told = run == log.told_run;
+    const auto next = static_cast<size_t>(run);
+    row.end = next < report.restarts.size() ? report.restarts[next].cause : report.end;
   }
   return out;
 }
@@ -257,8 +318,9 @@ std::vector<LogProcess> processes(const RunLog& log) {
   std::vector<LogProcess> out;
   if (log.ranks.size() < 2) return out;
   for (const LogRank& r : log.ranks) {
-    const Rows rows = rows_of(r);
-    out.push_back({r.rank, r.node, r.pid, static_cast<int64_t>(r.steps.size()), mean_ns(rows.measured()),
+    const Rows rows = rows_of(r, told_steps(r));
+    if (rows.empty()) continue;   // it has gone before
+    out.push_back({r.rank, r.node, r.pid, static_cast<int64_t>(rows.steps.size()), mean_ns(rows.measured()),
                    whole_ns(percentile(durations(rows.measured()), 95).value_or(0))});
   }
   std::ranges::stable_sort(out, std::greater(), &LogProcess::mean_ns);
@@ -484,6 +546,10 @@ std::string LogReport::setting_text(const std::string& name) const {
   return at != log->settings.end() ? at->second : "";
 }
 
+const LogRunRow* LogReport::told_run() const {
+  return runs.size() > 1 ? first_where(runs, [](const LogRunRow& r) { return r.told; }) : nullptr;
+}
+
 const LogTimerRow* LogReport::timer(std::string_view name) const {
   return first_where(timers, [&](const LogTimerRow& t) { return t.name == name; });
 }
@@ -501,14 +567,14 @@ LogReport log_report(std::shared_ptr<const RunLog> log) {
   r.path = of.path, r.families = of.families, r.lines = of.lines;
   for (const auto& [name, value] : of.settings) r.settings.push_back({name, value});
   const auto most = std::ranges::max_element(of.ranks, {}, [](const LogRank& p) { return p.steps.size(); });
-  const Rows rows = most != of.ranks.end() ? rows_of(*most) : Rows();
+  const Rows rows = most != of.ranks.end() ? rows_of(*most, told_steps(*most)) : Rows();
   if (!rows.empty()) {
     r.throughput = throughput(rows);
     r.breakdown = breakdown(rows);
     r.timers = timers(rows, *r.throughput.mean_ns);
     r.warmup = warmup(rows);
     r.loss = loss(rows);
-    if (most->first_loss) r.loss.first = most->first_loss;
+    if (most->first_loss && of.run_lines.empty()) r.loss.first = most->first_loss;
     r.wall = wall(rows);
   }
   if (rows.empty()) r.loss.first = of.no_times.first_loss, r.loss.last = of.no_times.last_loss;
@@ -520,6 +586,8 @@ LogReport log_report(std::shared_ptr<const RunLog> log) {
   r.stalls = Stalls(of, rows).all_;
   r.restarts = restarts(of);
   r.end = end_before(of, std::numeric_limits<int64_t>::max());
+  if (most != of.ranks.end()) set_earlier_error(of, *most, r.end);
+  if (most != of.ranks.end()) r.runs = runs(of, *most, r);
   r.processes = processes(of);
   r.modules = modules(of);
   r.link_rates = link_rows(of.rates);

@@ -2,7 +2,8 @@
 // the run ended.
 //
 // Means are over the measured lines (not warm-up) of the process that printed most; a line that stands for several
-// iterations counts once, as a step of a report does.
+// iterations counts once, as a step of a report does. A file may hold several runs, one behind the other: figures, stalls
+// and memory are of the last one that has steps enough.
 #pragma once
 
 #include <map>
@@ -116,6 +117,11 @@ struct LogEnd {
   std::vector<int> mismatched;   ///< the fewer ones; without a majority all
   int64_t reporting = 0;         ///< likewise: ranks of which the log says how far they got
   bool first_failure = false;    ///< the launcher names it as what failed first
+  /// Of an end that the log does not state: an error above the last steps, which may have been printed later than they
+  /// were made, as programs hold back what they write to a file.
+  std::string earlier_error;  ///< an event's name
+  std::optional<int64_t> earlier_error_line;
+  std::string earlier_error_text;
   [[nodiscard]] bool failed() const { return kind != "finished" && kind != "unknown"; }
 
   void fields(auto&& v) const {
@@ -123,6 +129,8 @@ struct LogEnd {
     v("text", unless_empty(text)), v("bytes", bytes), v("peer", unless_empty(peer));
     v("collective", unless_empty(collective)), v("behind", behind), v("behind_in", unless_empty(behind_in));
     v("mismatch", unless_empty(mismatch)), v("mismatched", mismatched);
+    v("earlier_error", unless_empty(earlier_error)), v("earlier_error_line", earlier_error_line);
+    v("earlier_error_text", unless_empty(earlier_error_text));
   }
 };
 
@@ -135,6 +143,20 @@ struct LogRestart {
   void fields(auto&& v) const {
     v("line", line), v("step", step), v("after_step", after_step), v("cause", cause.kind);
     v("cause_line", cause.line), v("text", unless_empty(cause.text));
+  }
+};
+
+/// One of several runs in a file: by the process that printed most.
+struct LogRunRow {
+  int64_t line = 0;  ///< of its first step
+  int64_t first_step = 0, last_step = 0, lines = 0;
+  int64_t median_ns = 0;  ///< of a step
+  bool told = false;      ///< the report's figures are of it
+  LogEnd end;
+
+  void fields(auto&& v) const {
+    v("line", line), v("first_step", first_step), v("last_step", last_step), v("lines", lines);
+    v("median_ns", median_ns), v("told", told), v("end", end.kind), v("end_line", end.line);
   }
 };
 
@@ -294,6 +316,7 @@ struct LogReport {
   LogLoss loss;
   std::vector<LogStall> stalls;  ///< by line
   LogWall wall;
+  std::vector<LogRunRow> runs;       ///< by line; empty: one alone
   std::vector<LogRestart> restarts;  ///< by line
   LogEnd end;
   std::vector<LogProcess> processes;  ///< slowest first; empty: one alone
@@ -314,6 +337,8 @@ struct LogReport {
   [[nodiscard]] std::optional<int64_t> setting(const std::string& name) const { return log->setting(name); }
   [[nodiscard]] std::string setting_text(const std::string& name) const;
   [[nodiscard]] const LogTimerRow* timer(std::string_view name) const;
+  /// The one that the figures are of; null: there is one alone.
+  [[nodiscard]] const LogRunRow* told_run() const;
   /// Of the mean step; 0: not timed.
   [[nodiscard]] double phase_pct(LogPhase phase) const;
 
@@ -322,7 +347,7 @@ struct LogReport {
     v("throughput", only_if(has_steps(), throughput)), v("untimed", untimed);
     v("breakdown", breakdown), v("timers", timers), v("memory", memory), v("host_memory_bytes", host_memory_bytes);
     v("warmup", only_if(has_steps(), warmup)), v("loss", only_if(loss.last.has_value(), loss)), v("stalls", stalls);
-    v("wall", only_if(has_steps(), wall)), v("restarts", restarts), v("end", end);
+    v("wall", only_if(has_steps(), wall)), v("runs", runs), v("restarts", restarts), v("end", end);
     v("processes", processes), v("modules", modules);
     v("links", links), v("link_rates", link_rates);
     v("copies", copies.tests), v("slow_pairs", copies.slow), v("copy_rates", copies.cells), v("nccl", nccl);

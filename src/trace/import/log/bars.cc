@@ -7,9 +7,12 @@
 //   YOLO's second column is the memory that PyTorch has reserved: in GB, and from Ultralytics 8.3.76 on in GiB.
 //
 // A bar alone may be a download's: it counts if its title is of steps, or if it has a loss.
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <tuple>
+#include <utility>
 
 #include "base/text.h"
 #include "trace/import/log/log_family.h"
@@ -34,6 +37,7 @@ class Bars : public LogReading {
     if (total_ != 0 && bar->total != total_) return false;  // of something else
     total_ = bar->total;
     const int64_t number = epoch.value_or(0) * bar->total + bar->done;
+    if (course_.begins_anew(*bar, number)) begin_run(line, number);
     course_.add(*bar, number, line.number);
     if (loss) loss_at_[number] = *loss;
     if (epoch) read_memory(bar->title, number, line, rows);
@@ -47,13 +51,30 @@ class Bars : public LogReading {
     if (rows.has_steps()) return;
     LogLine none{};
     LogSeries& series = rows.series(kBarsName, none);
-    series.steps = course_.steps();
-    for (LogStep& s : series.steps)
-      if (const auto at = loss_at_.find(s.number); at != loss_at_.end()) s.figures.loss = at->second;
+    for (const auto& [line, number] : begun_) {
+      LogLine first{};
+      first.number = line;
+      rows.begin_run(series, first, number);
+    }
+    end_run();
+    series.steps = std::move(steps_);
   }
 
  private:
   static constexpr int64_t kMaxSteps = 1'000'000'000;
+
+  void end_run() {
+    std::vector<LogStep> steps = course_.steps();
+    for (LogStep& s : steps)
+      if (const auto at = loss_at_.find(s.number); at != loss_at_.end()) s.figures.loss = at->second;
+    std::ranges::move(steps, std::back_inserter(steps_));
+    loss_at_.clear();
+  }
+  void begin_run(const LogLine& line, int64_t number) {
+    end_run();
+    course_ = BarCourse(BarCourse::Rate::kMean);
+    begun_.emplace_back(line.number, number);
+  }
 
   // "8.3.223 🚀 Python-3.12.3 …"
   void read_version(std::string_view text) {
@@ -86,6 +107,8 @@ class Bars : public LogReading {
   }
 
   BarCourse course_{BarCourse::Rate::kMean};
+  std::vector<LogStep> steps_;                         // of runs before
+  std::vector<std::pair<int64_t, int64_t>> begun_;     // other runs' first lines and numbers
   bool gib_ = false;
   std::optional<double> reserved_;
   std::map<int64_t, double> loss_at_;

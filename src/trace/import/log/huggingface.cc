@@ -11,6 +11,8 @@
 // the epoch once the number of all steps is known, or from logging_steps and the order.
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <span>
 #include <utility>
 
 #include "base/text.h"
@@ -67,7 +69,8 @@ class Trainer : public LogReading {
     } else if (member(text, "eval_runtime") || member(text, "eval_loss")) {
       known = read_evaluation(text, line, rows);
     } else if (const auto resumed = integer_after(text, "Continuing training from global step ")) {
-      if (*resumed > 0 && *resumed < 1'000'000'000'000) resumed_ = *resumed;
+      const bool begun = run_.losses > 0 || run_.end_line > 0;
+      if (*resumed > 0 && *resumed < 1'000'000'000'000) (begun ? next_resumed_ : run_.resumed) = *resumed;
     } else if (const auto every = integer_after(text, "logging_steps=")) {  // of printed TrainingArguments
       if (*every > 0 && *every < 1'000'000'000) rows.setting("log_interval", std::to_string(*every));
     } else if ((member(text, "loss") || loses_loss(text)) && (member(text, "epoch") || member(text, "learning_rate"))) {
@@ -77,50 +80,95 @@ class Trainer : public LogReading {
     return known;
   }
 
-  void end(LogBuilder& rows) override {
+  void end(LogBuilder& rows) override { end_run(rows); }
+
+ private:
+  // Of the training that was read last.
+  void end_run(LogBuilder& rows) {
     LogLine none{};
     LogSeries& series = rows.series(kTrainerName, none);
     number_pending(rows, series);
     // Times are of this training alone, and the rates that the Trainer states of all steps.
-    const int64_t all = steps_of_all(rows), own = all - std::min(resumed_, all);
-    if (samples_per_s_ && own > 0) *samples_per_s_ *= static_cast<double>(own) / static_cast<double>(all);
-    if (series.steps.empty() && trains_) series.steps = course_.steps();
-    for (LogStep& s : series.steps)
-      if (!s.figures.samples_per_s) s.figures.samples_per_s = samples_per_s_;   // the mean of the whole training
-    const bool timed = std::ranges::any_of(series.steps, [](const LogStep& s) { return s.duration_ns.has_value(); });
-    if (timed || !runtime_s_ || own <= 0) return;
-    const auto training_ns = std::llround(*runtime_s_ * 1e9) - evaluations_ns_;
+    const int64_t all = steps_of_all(rows), own = all - std::min(run_.resumed, all);
+    if (run_.samples_per_s && own > 0) *run_.samples_per_s *= static_cast<double>(own) / static_cast<double>(all);
+    if (steps_of_run(series).empty() && trains_) std::ranges::move(run_.course.steps(), std::back_inserter(series.steps));
+    for (LogStep& s : steps_of_run(series))
+      if (!s.figures.samples_per_s) s.figures.samples_per_s = run_.samples_per_s;   // the mean of the whole training
+    const bool timed =
+        std::ranges::any_of(steps_of_run(series), [](const LogStep& s) { return s.duration_ns.has_value(); });
+    if (timed || !run_.runtime_s || own <= 0) return;
+    const auto training_ns = std::llround(*run_.runtime_s * 1e9) - run_.evaluations_ns;
     const auto mean_ns = training_ns / own;
-    if (series.steps.empty()) {
+    if (steps_of_run(series).empty()) {
       LogStep& whole = series.steps.emplace_back();
       whole.number = all, whole.iterations = own;
-      whole.line = end_line_;
-      whole.figures.samples_per_s = samples_per_s_;
+      whole.line = run_.end_line;
+      whole.figures.samples_per_s = run_.samples_per_s;
     }
-    for (LogStep& s : series.steps)
+    for (LogStep& s : steps_of_run(series))
       if (!s.duration_ns && mean_ns > 0) s.duration_ns = mean_ns, s.derived = true;
     rows.setting("step_time", "mean");
   }
 
- private:
+  [[nodiscard]] std::span<LogStep> steps_of_run(LogSeries& series) const {
+    return std::span(series.steps).subspan(std::min(run_.first, series.steps.size()));
+  }
+
+  // A bar that begins anew may be an evaluation's, too: a line on the loss shows that it is another training's.
+  void begin_run(LogBuilder& rows) {
+    end_run(rows);
+    run_ = Run();
+    run_.first = rows.series(kTrainerName, LogLine{}).steps.size();
+    if (next_) run_.course = *next_, run_.bar_total = next_total_;
+    next_.reset();
+    run_.resumed = std::exchange(next_resumed_, 0);
+    begins_ = true;
+  }
+
+  // By its title it is a training's.
+  void begin_run_of_bar(const BarDrawing& bar, const LogLine& line, LogBuilder& rows) {
+    begin_run(rows);
+    begins_ = false;
+    LogLine job = line;
+    job.rank = -1, job.node = {};
+    rows.begin_run(rows.series(kTrainerName, job), line, bar.done);
+  }
+
   bool read_bar(const LogLine& line, LogBuilder& rows) {
     const auto bar = bar_drawing(line.message);
     if (!bar || bar->total <= 0 || !is_training_bar(*bar)) return false;
     const auto all = rows.setting("total_steps");
-    if (all ? bar->total != *all : bar_total_ != 0 && bar->total != bar_total_) return false;  // another bar
+    const bool over = run_.end_line > 0;
+    const bool other = all ? bar->total != *all : run_.bar_total != 0 && bar->total != run_.bar_total;
+    if (!over && other) return false;
+    const bool of_next = next_ && (bar->done < run_.course.number() || bar->elapsed_ns < run_.course.elapsed_ns());
+    if (over || of_next || run_.course.begins_anew(*bar, bar->done)) {
+      add_to_next(*bar, line);
+      if (!bar->title.empty()) begin_run_of_bar(*bar, line, rows);
+      return false;
+    }
+    next_.reset();
     trains_ |= all.has_value() || !bar->title.empty();
-    bar_total_ = bar->total;
-    course_.add(*bar, bar->done, line.number);
+    run_.bar_total = bar->total;
+    run_.course.add(*bar, bar->done, line.number);
     return false;  // a bar alone makes no log
   }
 
+  // Without a line on the loss yet.
+  void add_to_next(const BarDrawing& bar, const LogLine& line) {
+    if (!next_ || next_total_ != bar.total || next_->begins_anew(bar, bar.done)) next_.emplace();
+    next_total_ = bar.total;
+    next_->add(bar, bar.done, line.number);
+  }
+
   bool read_evaluation(std::string_view text, const LogLine& line, LogBuilder& rows) {
+    next_.reset();
     LogEvent& e = rows.event(LogEventKind::kEvaluation, line);
     if (const auto time = member(text, "eval_runtime"); time && *time > 0 && *time < 1e6) {
       e.duration_ns = std::llround(*time * 1e9);
-      if (trains_ && end_line_ == 0) evaluations_ns_ += *e.duration_ns, since_line_ns_ += *e.duration_ns;
+      if (trains_ && run_.end_line == 0) run_.evaluations_ns += *e.duration_ns, run_.since_line_ns += *e.duration_ns;
     }
-    if (course_.number() >= 0) e.step = course_.number();
+    if (run_.course.number() >= 0) e.step = run_.course.number();
     return true;
   }
 
@@ -136,22 +184,30 @@ class Trainer : public LogReading {
   // Lines of which the step was not known when they were read.
   void number_pending(LogBuilder& rows, LogSeries& series) {
     const auto all = static_cast<double>(counted_steps(rows));
-    const double epochs = end_epoch_ ? *end_epoch_ : static_cast<double>(rows.setting("epochs").value_or(0));
-    const bool timed = std::ranges::all_of(pending_, [](const Pending& p) { return p.step.duration_ns.has_value(); });
+    const double epochs = run_.end_epoch ? *run_.end_epoch : static_cast<double>(rows.setting("epochs").value_or(0));
+    const bool timed = std::ranges::all_of(run_.pending, [](const Pending& p) { return p.step.duration_ns.has_value(); });
     const int64_t every = rows.setting("log_interval").value_or(timed && all <= 0 ? 1 : 0);
     if (every <= 0 && (all <= 0 || epochs <= 0)) {
-      rows.log().untimed = static_cast<int64_t>(pending_.size());
+      rows.log().untimed = static_cast<int64_t>(run_.pending.size());
       return;
     }
     rows.log().untimed = 0;
     int64_t place = 0;
-    for (auto& [epoch, step] : pending_) {
+    for (auto& [epoch, step] : run_.pending) {
       ++place;
       step.number = all > 0 && epochs > 0 && epoch ? std::llround(*epoch / epochs * all) : place * every;
-      const bool follows = series.steps.empty() || step.number > series.steps.back().number;
-      if (step.number > 0 && follows) series.steps.push_back(step);
+      const bool follows = steps_of_run(series).empty() || step.number > series.steps.back().number;
+      if (step.number <= 0 || !follows) continue;
+      if (std::exchange(begins_, false)) begin_run_at(step, rows, series);
+      series.steps.push_back(step);
     }
-    pending_.clear();
+    run_.pending.clear();
+  }
+
+  static void begin_run_at(const LogStep& first, LogBuilder& rows, LogSeries& series) {
+    LogLine line{};
+    line.number = first.line;
+    rows.begin_run(series, line, first.number);
   }
 
   // Axolotl's lines have the peaks of memory, by names that changed.
@@ -176,6 +232,10 @@ class Trainer : public LogReading {
 
   bool read_loss(std::string_view text, const LogLine& line, LogBuilder& rows) {
     trains_ = true;
+    const auto epoch = member(text, "epoch");
+    const bool again = run_.end_line > 0 && epoch && *epoch < run_.epoch;   // behind the end of a training
+    if (next_ || again) begin_run(rows);
+    ++run_.losses, run_.epoch = std::max(run_.epoch, epoch.value_or(0));
     const std::optional<int64_t> number = step_of(text, rows);
     LogMemory memory = memory_of(text);
     memory.step = number;
@@ -183,17 +243,19 @@ class Trainer : public LogReading {
     if (!number) return add_pending(text, line);
     LogLine job = line;  // the job's: processes that print it as well repeat it
     job.rank = -1, job.node = {};
-    LogStep* before = rows.last(kTrainerName, job);
+    if (std::exchange(begins_, false)) rows.begin_run(rows.series(kTrainerName, job), line, *number);
+    LogSeries& series = rows.series(kTrainerName, job);
+    LogStep* before = series.steps.size() > run_.first ? &series.steps.back() : nullptr;
     const int64_t from = before != nullptr ? before->number : 0;
-    if (*number == from) {
+    if (*number == from && (before != nullptr || run_.course.number() >= 0)) {
       if (before != nullptr && !before->figures.tokens_per_s) before->figures.tokens_per_s = tokens_per_s(text);
       return true;
     }
     LogStep* step = rows.step(kTrainerName, job, *number);
     if (step == nullptr) return true;
-    const int64_t evaluated_ns = std::exchange(since_line_ns_, 0);
-    if (course_.number() >= *number)
-      step->duration_ns = course_.step_ns(from, *number, evaluated_ns), step->derived = true;
+    const int64_t evaluated_ns = std::exchange(run_.since_line_ns, 0);
+    if (run_.course.number() >= *number)
+      step->duration_ns = run_.course.step_ns(from, *number, evaluated_ns), step->derived = true;
     else
       set_passed(text, from, *step);
     set_figures(text, *step);
@@ -209,7 +271,7 @@ class Trainer : public LogReading {
     const auto passed = stated ? spoken_ns(*stated) : std::nullopt;
     if (!passed || step.number <= from) return;
     constexpr int64_t kTelling_ns = 20'000'000'000;
-    const int64_t since_ns = *passed - std::exchange(passed_ns_, *passed);
+    const int64_t since_ns = *passed - std::exchange(run_.passed_ns, *passed);
     if (from > 0 && since_ns >= kTelling_ns) {
       step.duration_ns = since_ns / (step.number - from), step.derived = true;
       return;
@@ -239,26 +301,32 @@ class Trainer : public LogReading {
   }
 
   bool add_pending(std::string_view text, const LogLine& line) {
-    if (pending_.size() >= kMaxPending) return true;
+    if (run_.pending.size() >= kMaxPending) return true;
     const auto epoch = member(text, "epoch");
     LogStep step{};
     step.line = line.number;
     step.iterations = 0;
     set_figures(text, step);
     if (!step.figures.loss && loses_loss(text)) step.figures.not_finite = 1;
-    const bool again = !pending_.empty() && pending_.back().epoch == epoch && epoch;   // by another process
-    if (again && !pending_.back().step.figures.tokens_per_s)
-      pending_.back().step.figures.tokens_per_s = step.figures.tokens_per_s;
-    if (!again) pending_.push_back({epoch, std::move(step)});
+    const bool again = !run_.pending.empty() && run_.pending.back().epoch == epoch && epoch;   // by another process
+    if (again && !run_.pending.back().step.figures.tokens_per_s)
+      run_.pending.back().step.figures.tokens_per_s = step.figures.tokens_per_s;
+    if (!again) run_.pending.push_back({epoch, std::move(step)});
     return true;
   }
 
+  // Trainings of other programs print such lines, too, and may count anew in each epoch.
+  int64_t counted(int64_t step, const std::optional<double>& epoch) {
+    return epoch && *epoch >= 0 && *epoch < 1e9 ? numbers_(static_cast<int64_t>(*epoch), step) : step;
+  }
+
   // As stated, else of the bar, else by the epoch.
-  std::optional<int64_t> step_of(std::string_view text, const LogBuilder& rows) const {
+  std::optional<int64_t> step_of(std::string_view text, const LogBuilder& rows) {
     // The second is LLaMA-Factory's, the third ms-swift's.
     for (const std::string_view key : {"step", "current_steps", "global_step/max_steps"})
-      if (const auto step = member(text, key); step && *step >= 0 && *step < 1e15) return std::llround(*step);
-    if (course_.number() >= 0) return course_.number();
+      if (const auto step = member(text, key); step && *step >= 0 && *step < 1e15)
+        return counted(std::llround(*step), member(text, "epoch"));
+    if (run_.course.number() >= 0) return run_.course.number();
     const auto epoch = member(text, "epoch");
     const auto all = rows.setting("total_steps"), epochs = rows.setting("epochs");
     if (!epoch || !all || !epochs || *epochs <= 0 || *epoch < 0 || *epoch > 1e6) return std::nullopt;
@@ -266,32 +334,33 @@ class Trainer : public LogReading {
   }
 
   bool read_end(std::string_view text, double runtime_s, const LogLine& line, LogBuilder& rows) {
-    if (end_line_ > 0) return true;  // each process says so
-    end_line_ = line.number;
-    runtime_s_ = runtime_s;
-    steps_per_s_ = member(text, "train_steps_per_second");
-    samples_per_s_ = member(text, "train_samples_per_second");
-    end_epoch_ = member(text, "epoch");
-    quoted_rate_ = has(text, "'train_steps_per_second': '");
-    if (const auto step = member(text, "step")) last_step_ = std::llround(*step);
+    if (run_.end_line > 0) return true;  // each process says so
+    run_.end_line = line.number;
+    run_.runtime_s = runtime_s;
+    run_.steps_per_s = member(text, "train_steps_per_second");
+    run_.samples_per_s = member(text, "train_samples_per_second");
+    run_.end_epoch = member(text, "epoch");
+    run_.quoted_rate = has(text, "'train_steps_per_second': '");
+    if (const auto step = member(text, "step")) run_.last_step = std::llround(*step);
+    else if (const auto all = rows.setting("total_steps")) run_.last_step = *all;
     rows.event(LogEventKind::kFinished, line);
     return true;
   }
 
   int64_t steps_of_all(const LogBuilder& rows) const {
-    if (last_step_ > 0) return last_step_;
+    if (run_.last_step > 0) return run_.last_step;
     if (const auto all = rows.setting("total_steps")) return *all;
-    if (bar_total_ > 0) return bar_total_;
-    const bool known = runtime_s_ && steps_per_s_ && *steps_per_s_ * *runtime_s_ < 1e12;
-    return known ? std::llround(*steps_per_s_ * *runtime_s_) : 0;  // of three digits after the point
+    if (run_.bar_total > 0) return run_.bar_total;
+    const bool known = run_.runtime_s && run_.steps_per_s && *run_.steps_per_s * *run_.runtime_s < 1e12;
+    return known ? std::llround(*run_.steps_per_s * *run_.runtime_s) : 0;  // of three digits after the point
   }
 
   // The same, but 0 where the rate's digits leave several numbers: four of them if quoted, else three decimals.
   int64_t counted_steps(const LogBuilder& rows) const {
     const int64_t all = steps_of_all(rows);
-    if (all <= 0 || last_step_ > 0 || rows.setting("total_steps") || bar_total_ > 0) return all;
-    const double error = quoted_rate_ ? 0.5 * std::pow(10, std::floor(std::log10(*steps_per_s_)) - 3) : 0.0005;
-    return error * *runtime_s_ < 0.5 ? all : 0;
+    if (all <= 0 || run_.last_step > 0 || rows.setting("total_steps") || run_.bar_total > 0) return all;
+    const double error = run_.quoted_rate ? 0.5 * std::pow(10, std::floor(std::log10(*run_.steps_per_s)) - 3) : 0.0005;
+    return error * *run_.runtime_s < 0.5 ? all : 0;
   }
 
   static constexpr size_t kMaxPending = 200'000;
@@ -299,15 +368,25 @@ class Trainer : public LogReading {
     std::optional<double> epoch;
     LogStep step;
   };
-  BarCourse course_;
-  std::vector<Pending> pending_;
-  std::optional<double> end_epoch_;
-  bool quoted_rate_ = false;
-  int64_t passed_ns_ = 0;
-  int64_t evaluations_ns_ = 0, since_line_ns_ = 0;  // of the training, and since its last line
+  struct Run {
+    size_t first = 0;  // place of its first step
+    BarCourse course;
+    std::vector<Pending> pending;
+    std::optional<double> end_epoch;
+    bool quoted_rate = false;
+    double epoch = 0;    // of the last line on a loss
+    int64_t losses = 0;  // such lines
+    int64_t passed_ns = 0;
+    int64_t evaluations_ns = 0, since_line_ns = 0;  // of the training, and since its last line
+    int64_t bar_total = 0, end_line = 0, last_step = 0, resumed = 0;
+    std::optional<double> runtime_s, steps_per_s, samples_per_s;
+  };
+  Run run_;
+  std::optional<BarCourse> next_;  // a bar that may be the next run's
+  int64_t next_total_ = 0, next_resumed_ = 0;
+  bool begins_ = false;            // a run, with the next line on a loss
+  EpochNumbers numbers_;
   bool trains_ = false;  // what the bar counts are steps of a training
-  int64_t bar_total_ = 0, end_line_ = 0, last_step_ = 0, resumed_ = 0;
-  std::optional<double> runtime_s_, steps_per_s_, samples_per_s_;
 };
 
 }  // namespace

@@ -5,6 +5,8 @@
 //   100/100 ━━━━━━━━━━━━━━━━━━━━ 5s 50ms/step - accuracy: 0.5 - loss: 1.2              Keras 3
 //
 // evaluate() draws the same bar; one of an epoch that has its line already is left out.
+#include <utility>
+
 #include "base/text.h"
 #include "trace/import/log/log_family.h"
 
@@ -33,7 +35,7 @@ class Keras : public LogReading {
     std::string_view rest;
     if (text.starts_with("Epoch ")) {
       const auto epoch = leading_integer(text.substr(6), &rest);
-      if (epoch && *epoch > 0 && *epoch < 1'000'000 && rest.starts_with('/')) epoch_ = *epoch, is_told_ = false;
+      if (epoch && *epoch > 0 && *epoch < 1'000'000 && rest.starts_with('/')) begin_epoch(*epoch);
       return false;
     }
     const auto done = leading_integer(text, &rest);
@@ -41,6 +43,7 @@ class Keras : public LogReading {
     const auto duration_ns = all ? time_per_step(text) : std::nullopt;
     if (!duration_ns || *done != *all || *all <= 0 || *all > 1'000'000'000 || has(text, "ETA:")) return false;
     if (is_told_ || epoch_ == 0) return true;   // predict() and evaluate() before any epoch
+    if (std::exchange(fits_again_, false)) rows.begin_run(rows.series(kKerasName, line), line, epoch_ * *all);
     LogStep* step = rows.step(kKerasName, line, epoch_ * *all);
     if (step == nullptr) return true;
     is_told_ = true;
@@ -50,7 +53,14 @@ class Keras : public LogReading {
   }
 
  private:
+  // Another fit() begins with an earlier epoch.
+  void begin_epoch(int64_t epoch) {
+    fits_again_ = fits_again_ || (epoch < epoch_ && is_told_);
+    epoch_ = epoch, is_told_ = false;
+  }
+
   int64_t epoch_ = 0;
+  bool fits_again_ = false;
   bool is_told_ = false;  // this epoch's time
 };
 

@@ -39,10 +39,14 @@ class LeRobot : public LogReading {
     const auto printed = printed_number(text, &rest);
     if (!printed || *printed < 0 || *printed > kMostSteps || before_ > kMostSteps) return std::nullopt;
     const auto whole = static_cast<int64_t>(*printed);
-    const bool rounded = !all_digits(text.substr(0, text.find(' ')));
+    const std::string_view word = text.substr(0, text.find(' '));
+    const bool rounded = !all_digits(word);
+    // Below all that a number as great as the last one is rounded to, another run has begun.
+    const int64_t unit = word.ends_with('K') ? 1'000 : word.ends_with('M') ? 1'000'000 : 1'000'000'000;
+    if (rounded && whole < before_ - unit) return before_ = whole;
     const int64_t next = before_ + std::max<int64_t>(interval_, 1);
     const int64_t number = rounded && before_ > 0 && (interval_ > 0 || whole <= before_) ? next : whole;
-    if (!rounded) interval_ = number - before_;
+    if (!rounded) interval_ = std::max<int64_t>(number - before_, 0);
     before_ = number;
     return number;
   }

@@ -6,6 +6,7 @@
 //   epoch,step,train_loss,device/batches_per_sec,device/samples_per_sec,device/mfu            then rows of values
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -39,7 +40,10 @@ class EpochBars {
     from_zero_ |= epoch == 0 || lightnings || !of_all.starts_with('/');
     if (epoch && !from_zero_) --*epoch;
     if (!epoch || *epoch < 0 || *epoch > 1'000'000 || bar.total > 1'000'000'000 || bar.done > kMaxSteps) return false;
-    if (*epoch < epoch_) return true;  // drawn again when the next one begins
+    if (*epoch < epoch_ || stopped_) {
+      if (!fits_again(*epoch, bar)) return true;  // drawn again when the next one begins
+      begin_run(line, *epoch * std::max<int64_t>(bar.total, 0) + bar.done, rows);
+    }
     if (*epoch > epoch_) begin_epoch(*epoch, bar.total);
     if (is_evaluation(bar)) return true;
     const int64_t number = begun_ + bar.done - evaluated_;
@@ -48,15 +52,39 @@ class EpochBars {
     return true;
   }
 
-  [[nodiscard]] std::vector<LogStep> steps() const {
-    std::vector<LogStep> steps = course_.steps();
-    for (LogStep& s : steps)
-      if (const auto loss = loss_at_.find(s.number); loss != loss_at_.end()) s.figures.loss = loss->second;
-    return steps;
+  /// fit() has ended: what is drawn behind it may be another one's.
+  void stop() { stopped_ = true; }
+
+  [[nodiscard]] std::vector<LogStep> steps() {
+    add_steps();
+    return std::move(steps_);
   }
 
  private:
   static constexpr int64_t kMaxSteps = 1'000'000'000'000;
+
+  // The bar of an epoch that has been, and not its last drawing once more.
+  bool fits_again(int64_t epoch, const BarDrawing& bar) const {
+    const bool is_new = bar.total > 0 && bar.done < bar.total;
+    return is_new && (stopped_ || (epoch < epoch_ && bar.done == 0 && bar.elapsed_ns == 0 && epoch + 1 < epoch_));
+  }
+  void begin_run(const LogLine& line, int64_t number, LogBuilder& rows) {
+    add_steps();
+    LogLine none = line;
+    none.rank = -1, none.node = {};
+    rows.begin_run(rows.series(kLightningName, none), line, number);
+    course_ = BarCourse(BarCourse::Rate::kMean);
+    epoch_ = -1, begun_ = done_ = evaluated_ = 0;
+    evaluation_.reset();
+    stopped_ = false;
+  }
+  void add_steps() {
+    std::vector<LogStep> steps = course_.steps();
+    for (LogStep& s : steps)
+      if (const auto loss = loss_at_.find(s.number); loss != loss_at_.end()) s.figures.loss = loss->second;
+    std::ranges::move(steps, std::back_inserter(steps_));
+    loss_at_.clear();
+  }
 
   // By the epochs before it, where their length is known and the log does not have it.
   void begin_epoch(int64_t epoch, int64_t total) {
@@ -93,6 +121,8 @@ class EpochBars {
     int64_t done = 0, total = 0;
   };
   BarCourse course_{BarCourse::Rate::kMean};
+  std::vector<LogStep> steps_;          // of runs before
+  bool stopped_ = false;
   std::map<int64_t, double> loss_at_;
   int64_t epoch_ = -1, begun_ = 0;      // number of the step before it
   int64_t done_ = 0, evaluated_ = 0;    // of the bar of the epoch; of these, batches of evaluations
@@ -113,8 +143,9 @@ class Lightning : public LogReading {
     if (stops) rows.event(LogEventKind::kFinished, line);
     if (text.starts_with("Epoch ") || text.starts_with("Validat")) {
       const bool rich = has(text, " \xE2\x80\xA2 ");
-      if (const auto bar = rich ? rich_bar_drawing(text) : bar_drawing(text)) return bars_.read(*bar, rich, line, rows);
+      if (const auto bar = rich ? rich_bar_drawing(text) : bar_drawing(text)) return read_bar(*bar, stops, line, rows);
     }
+    if (stops) bars_.stop();
     if (has(text, "device/") || has(text, "train_loss") || has(text, "step,")) return read_header(line.text) || stops;
     return stops;
   }
@@ -127,6 +158,12 @@ class Lightning : public LogReading {
   }
 
  private:
+  bool read_bar(const BarDrawing& bar, bool stops, const LogLine& line, LogBuilder& rows) {
+    const bool known = bars_.read(bar, has(line.message, " \xE2\x80\xA2 "), line, rows);
+    if (stops) bars_.stop();
+    return known;
+  }
+
   // A header names a step and figures of a training. The rows of others that state times are read by metric_rows.cc.
   bool read_header(std::string_view text) {
     if (!has(text, ",")) return false;

@@ -13,8 +13,6 @@ constexpr int64_t kMaxEvents = 20'000;  // of a kind: more tell nothing new
 constexpr size_t kMaxMemory = 200'000;
 constexpr size_t kMaxServing = 1'000'000;
 constexpr size_t kMaxSeries = 20'000;  // processes times families; a log of noise may seem to have more
-constexpr size_t kRepeats = 64;        // steps looked back at for one that another process printed
-constexpr int64_t kNearLines = 32;     // a restart prints more lines than that
 
 size_t preference_of(std::string_view family) {
   const auto& all = log_families();
@@ -32,6 +30,7 @@ LogRank process_of(const LogSeries& series) {
   process.pid = series.pid;
   process.family = series.family;
   process.steps = series.steps;
+  if (series.held != LogSeries::kNone) drop_copies(process.steps, series.course_begin, series.held);
   process.timers = series.timers;
   return process;
 }
@@ -52,10 +51,11 @@ std::optional<double> median_figure(const std::vector<LogStep>& steps, std::opti
   return values.empty() ? std::nullopt : std::optional(median_of(values));
 }
 
-void complete(LogRank& process, const LogSeries& series) {
-  std::unordered_map<int64_t, const LogStep*> by_number;
-  for (const LogStep& s : series.steps) by_number[s.number] = &s;
+void complete(LogRank& process, const LogSeries& series, const RunLog& log) {
+  std::vector<std::unordered_map<int64_t, const LogStep*>> by_run(log.run_lines.size() + 1);
+  for (const LogStep& s : series.steps) by_run[static_cast<size_t>(log.run_of(s.line))][s.number] = &s;
   for (LogStep& s : process.steps) {
+    const auto& by_number = by_run[static_cast<size_t>(log.run_of(s.line))];
     const auto at = by_number.find(s.number);
     if (at == by_number.end()) continue;
     s.figures.complete(at->second->figures);
@@ -111,38 +111,23 @@ LogSeries* LogBuilder::ended_worker(std::string_view family, const LogLine& line
   return nullptr;
 }
 
-// Within a few lines a number that comes again is another process's copy, unless the run broke off in between, or the
-// line is of a later time than the newest step and of one before the one before that.
-bool LogBuilder::starts_again(const LogStep& newest, const LogLine& line, int64_t number) const {
-  if (number >= newest.number) return false;
-  const auto broke_off = [&](const LogEvent& e) { return e.line > newest.line && ends_run(e.kind); };
-  if (!log_.events.empty() && broke_off(log_.events.back())) return log_.events.back().kind != LogEventKind::kNotFinite;
-  return number + 1 < newest.number && line.printed_ns && newest.printed_ns && *line.printed_ns > *newest.printed_ns;
-}
-
 LogStep* LogBuilder::last(std::string_view family, const LogLine& line) {
   LogSeries& all = series(family, line);
   return all.steps.empty() ? nullptr : &all.steps.back();
 }
 
 LogStep* LogBuilder::step(std::string_view family, const LogLine& line, int64_t number) {
-  std::vector<LogStep>& steps = series(family, line).steps;
+  LogSeries& of = series(family, line);
   found(family);
-  newest_step_ = number;
-  if (!steps.empty() && number <= steps.back().number) {
-    const size_t from = steps.size() - std::min(steps.size(), kRepeats);
-    const auto before = std::find_if(steps.begin() + static_cast<ptrdiff_t>(from), steps.end(),
-                                     [&](const LogStep& s) { return s.number == number; });
-    const bool near = line.number - steps.back().line < kNearLines, again = starts_again(steps.back(), line, number);
-    if (near && !again && before != steps.end()) return nullptr;
-    if (again || (!near && number < steps.back().number)) event(LogEventKind::kRestart, line).step = number;
-  }
-  LogStep& s = steps.emplace_back();
+  newest_step_ = number, newest_step_line_ = line.number;
+  if (!is_row(of, line, number)) return nullptr;
+  LogStep& s = of.steps.emplace_back();
   s.number = number;
   s.iterations = 0;
   s.line = line.number;
   s.printed_ns = line.printed_ns;
-  return &s;
+  forget_timers(of);
+  return &of.steps.back();
 }
 
 bool LogBuilder::has_steps() const {
@@ -159,15 +144,27 @@ void LogBuilder::time(LogSeries& series, const TimerOfLine& of, int64_t least_ns
   else t.later.add(least, most);
 }
 
-LogEvent& LogBuilder::event(LogEventKind kind, const LogLine& line) {
-  static thread_local LogEvent left_out;
-  if (++log_.event_lines[kind] > kMaxEvents) return left_out = {};
-  LogEvent& e = log_.events.emplace_back();
+LogEvent LogBuilder::event_at(LogEventKind kind, const LogLine& line) {
+  LogEvent e;
   e.kind = kind;
   e.line = line.number;
   if (line.rank >= 0) e.rank = line.rank;
   e.node = line.node;
   e.printed_ns = line.printed_ns;
+  return e;
+}
+
+// Where runs begin stays known, however many errors they end with.
+LogEvent* LogBuilder::add_event(LogEvent event) {
+  if (++log_.event_lines[event.kind] > kMaxEvents) return nullptr;
+  return &log_.events.emplace_back(std::move(event));
+}
+
+LogEvent& LogBuilder::event(LogEventKind kind, const LogLine& line) {
+  static thread_local LogEvent left_out;
+  LogEvent* added = add_event(event_at(kind, line));
+  if (added == nullptr) return left_out = {};
+  LogEvent& e = *added;
   e.step = newest_step_;
   e.text = quotable(line.text);
   return e;
@@ -204,7 +201,12 @@ void LogBuilder::serving(ServingLine row) {
 }
 
 void LogBuilder::setting(std::string_view name, std::string_view value) {
-  log_.settings.try_emplace(std::string(name), value);
+  const auto [at, added] = log_.settings.try_emplace(std::string(name), value);
+  if (added || at->second == value || mark_ <= newest_step_line_ || newest_step_line_ == 0) return;
+  // Another run's. What it states line by line belongs together.
+  const bool begun = !log_.settings_before.empty() && log_.settings_before.back().until_line > newest_step_line_;
+  if (!begun) log_.settings_before.push_back({mark_, log_.settings});
+  at->second = value;
 }
 
 void LogBuilder::mark_lost_loss(const LogLine& line) {
@@ -257,14 +259,17 @@ RunLog LogBuilder::finished() const {
       others.push_back(&s);
   }
   std::ranges::stable_sort(others, {}, [](const LogSeries* s) { return preference_of(s->family); });
+  std::ranges::stable_sort(log.events, {}, &LogEvent::line);
+  for (const LogEvent& e : log.events)
+    if (e.kind == LogEventKind::kRestart) log.run_lines.push_back(e.line);
   for (const LogSeries* s : others)
-    if (LogRank* process = told_of(log.ranks, *s)) complete(*process, *s);
+    if (LogRank* process = told_of(log.ranks, *s)) complete(*process, *s, log);
   for (LogRank& process : log.ranks) set_times(process, log);
   std::erase_if(log.ranks, [](const LogRank& r) { return r.steps.empty(); });
   if (log.ranks.empty()) log.no_times = steps_without_times();
   std::ranges::stable_sort(log.ranks, {}, [](const LogRank& r) { return std::pair(r.rank.value_or(-1), r.node); });
-  std::ranges::stable_sort(log.events, {}, &LogEvent::line);
   number_by_node(log);
+  mark_other_runs(log);
   set_base(log);
   return log;
 }

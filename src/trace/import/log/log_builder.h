@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "trace/import/log/epoch_numbers.h"
 #include "trace/import/log/log_line.h"
 #include "trace/run_log.h"
 
@@ -29,25 +30,15 @@ struct LogSeries {
   /// Programs print their timers in the same order each time, which makes this fast.
   LogTimer& timer(std::string_view name);
   size_t next_timer = 0;
-};
 
-/// Counts on numbers that begin anew with each epoch.
-class EpochNumbers {
- public:
-  int64_t operator()(int64_t epoch, int64_t number) {
-    begins_anew_ = epoch > epoch_ && epoch_ >= 0 && number + before_ <= newest_;
-    if (begins_anew_) before_ = newest_ + (number == 0);
-    epoch_ = std::max(epoch_, epoch);
-    return newest_ = std::max(newest_, number + before_), number + before_;
-  }
-
-  /// Whether the last number is the first of its epoch: what has passed since the one before holds an evaluation, a
-  /// checkpoint or new workers, too.
-  [[nodiscard]] bool begins_anew() const { return begins_anew_; }
-
- private:
-  int64_t epoch_ = -1, before_ = 0, newest_ = 0;
-  bool begins_anew_ = false;
+  // The course of its numbers: see step_course.cc.
+  static constexpr size_t kNone = SIZE_MAX;
+  int64_t run = 0;          ///< of the log's runs, the one that its last step is of
+  size_t run_begin = 0;     ///< place of that run's first step
+  size_t course_begin = 0;  ///< since then, or since the numbers began anew with an epoch
+  int64_t newest = 0;       ///< the highest number of the course
+  size_t held = kNone;      ///< place of the first step that may be another process's copy, or of a new run
+  LogEvent fall;            ///< where `held` begins
 };
 
 class LogBuilder {
@@ -55,8 +46,7 @@ class LogBuilder {
   /// The steps of a family that the process of `line` printed. `family` is one of log_families()' names.
   LogSeries& series(std::string_view family, const LogLine& line);
   /// A step of a family, begun by `line`. Null: the line repeats a step that the family gave already, as another
-  /// process does that is not told apart. A number that goes back is a restart some lines later, or after the run broke
-  /// off.
+  /// process does that is not told apart.
   LogStep* step(std::string_view family, const LogLine& line, int64_t number);
   /// The last one of the same family and process; null: there is none.
   LogStep* last(std::string_view family, const LogLine& line);
@@ -69,13 +59,20 @@ class LogBuilder {
   /// same. A program with more timers than a person reads gets no more.
   static void time(LogSeries& series, const TimerOfLine& of, int64_t least_ns, int64_t most_ns);
 
+  /// A line that stands where a training begins or is resumed: the next step is a new run's, if there were steps before.
+  void run_may_begin(const LogLine& line);
+  /// Steps are counted anew, but the run goes on.
+  void epoch_begins(const LogLine& line) { epoch_line_ = line.number; }
+  /// A run of which the family knows that it begins: its first step has this number.
+  void begin_run(LogSeries& series, const LogLine& line, int64_t number);
+
   LogEvent& event(LogEventKind kind, const LogLine& line);
   /// Null: there is none.
   LogEvent* newest_event(LogEventKind kind);
   /// Those of one device; line, rank and step are set.
   void memory(LogMemory row, const LogLine& line);
   void serving(ServingLine row);
-  /// The first value that is stated stays.
+  /// The first value that is stated stays, until another run begins: then what is stated holds from there on.
   void setting(std::string_view name, std::string_view value);
   [[nodiscard]] std::optional<int64_t> setting(const std::string& name) const { return log_.setting(name); }
   RunLog& log() { return log_; }
@@ -84,6 +81,9 @@ class LogBuilder {
   void mark_lost_loss(const LogLine& line);
   /// Of the last line that reports on a step.
   [[nodiscard]] std::optional<int64_t> newest_step() const { return newest_step_; }
+  [[nodiscard]] int64_t newest_step_line() const { return newest_step_line_; }
+  /// That have begun.
+  [[nodiscard]] int64_t runs() const { return runs_; }
   /// The last step of the process that printed last, whose time may not be known yet; null: there is none.
   [[nodiscard]] const LogStep* newest() const {
     return latest_ != nullptr && !latest_->steps.empty() ? &latest_->steps.back() : nullptr;
@@ -98,7 +98,16 @@ class LogBuilder {
 
  private:
   [[nodiscard]] StepsWithoutTimes steps_without_times() const;
-  [[nodiscard]] bool starts_again(const LogStep& newest, const LogLine& line, int64_t number) const;
+  [[nodiscard]] static LogEvent event_at(LogEventKind kind, const LogLine& line);
+  bool is_row(LogSeries& series, const LogLine& line, int64_t number);
+  bool falls(LogSeries& series, const LogLine& line, int64_t number);
+  bool is_row_behind_fall(LogSeries& series, const LogLine& line, int64_t number);
+  [[nodiscard]] bool is_marked(const LogSeries& series, const LogLine& line) const;
+  [[nodiscard]] bool broke_off(int64_t line) const;
+  [[nodiscard]] bool ended_before(const LogSeries& series, const LogLine& line, int64_t number) const;
+  void add_run(LogSeries& series, size_t begin, LogEvent first);
+  static void forget_timers(LogSeries& series);
+  LogEvent* add_event(LogEvent event);
 
   void raise_memory(LogMemory row);
   LogSeries* ended_worker(std::string_view family, const LogLine& line);
@@ -111,13 +120,25 @@ class LogBuilder {
   LogSeries* latest_ = nullptr;
   RunLog log_;
   std::optional<int64_t> newest_step_;
+  int64_t newest_step_line_ = 0;
+  int64_t runs_ = 1;
+  int64_t highest_ = 0;                // number in this run, of all processes
+  int64_t mark_ = 0, epoch_line_ = 0;  // of the last such line
+  std::map<int, int64_t> marks_;       // the same by rank
 };
+
+// In step_course.cc.
+
+/// Removes rows from `held` on whose numbers are those of the course before them.
+void drop_copies(std::vector<LogStep>& steps, size_t course_begin, size_t held);
+/// Sets of which run figures are, and the steps of others.
+void mark_other_runs(RunLog& log);
 
 // In log_times.cc.
 
 /// Sets iterations, durations and starts of steps: durations that no line states come from rates or clock times. Steps
 /// without any are left out and counted.
-void set_times(LogRank& process, const RunLog& log);
+void set_times(LogRank& process, RunLog& log);
 /// Puts starts on one clock: RunLog::base_ns is set.
 void set_base(RunLog& log);
 

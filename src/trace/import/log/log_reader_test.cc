@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdio>
+
 #include "trace/import/log/log_text_test.h"
 
 namespace profgpu {
@@ -123,6 +126,123 @@ TEST(LogReader, ARestartMayBeSilent) {
   for (int step = 4; step <= 9; ++step)
     text += "2024-05-01 12:01:0" + std::to_string(step) + " - iter " + std::to_string(step) + ": loss 2.5, time 100.00ms\n";
   EXPECT_EQ(log_of(text).ranks.at(0).steps.size(), 15u);
+}
+
+std::string loop_lines(int from, int to, int ms = 100) {
+  std::string text;
+  for (int step = from; step <= to; ++step)
+    text += "iter " + std::to_string(step) + ": loss 2.5, time " + std::to_string(ms) + ".00ms\n";
+  return text;
+}
+
+int64_t restarts_in(const RunLog& log) {
+  return std::ranges::count(log.events, LogEventKind::kRestart, &LogEvent::kind);
+}
+
+TEST(Runs, TrainingsOneBehindTheOther) {
+  const RunLog log = log_of(loop_lines(0, 49) + "run 2: lr=1e-2\n" + loop_lines(0, 49, 200) + loop_lines(0, 49, 300));
+  ASSERT_EQ(log.ranks.at(0).steps.size(), 150u);
+  EXPECT_EQ(restarts_in(log), 2);
+  ASSERT_EQ(log.run_lines, (std::vector<int64_t>{52, 102}));
+  EXPECT_EQ(log.told_run, 2);
+  for (const LogStep& s : log.ranks[0].steps) EXPECT_EQ(s.other_run, s.line < 102) << s.line;
+}
+
+// A last run of a few lines is still in its warm-up.
+TEST(Runs, FiguresAreOfTheLastThatHasStepsEnough) {
+  EXPECT_EQ(log_of(loop_lines(0, 49) + loop_lines(0, 19) + "Traceback (most recent call last):\nValueError: x\n" +
+                   loop_lines(0, 2)).told_run, 1);
+}
+
+TEST(Runs, EpochsAreNone) {
+  const RunLog log = log_of("Epoch 1/2\n" + loop_lines(0, 19) + "Epoch 2/2\n" + loop_lines(0, 19));
+  EXPECT_EQ(log.ranks.at(0).steps.size(), 40u);
+  EXPECT_TRUE(log.run_lines.empty());
+  const RunLog again = log_of("Epoch 1/2\n" + loop_lines(0, 19) + "Epoch 2/2\n" + loop_lines(0, 19) + "Epoch 1/2\n" + loop_lines(0, 19));
+  EXPECT_EQ(again.run_lines, (std::vector<int64_t>{44}));
+}
+
+// Eight processes that are not told apart, of which two are a step behind, with other lines between.
+TEST(Runs, ProcessesThatLagAreNone) {
+  std::string text;
+  for (int step = 10; step <= 500; step += 10)
+    for (int process = 0; process < 8; ++process) {
+      const int at = process < 6 ? step : step - 10;
+      if (at > 0) text += loop_lines(at, at) + "a\nb\nc\nd\ne\nf\n";
+    }
+  const RunLog log = log_of(text);
+  EXPECT_EQ(log.ranks.at(0).steps.size(), 50u);
+  EXPECT_EQ(restarts_in(log), 0);
+}
+
+TEST(Runs, ManyProcesses) {
+  std::string text;
+  for (int step = 1; step <= 20; ++step)
+    for (int process = 0; process < 64; ++process) text += loop_lines(step, step);
+  EXPECT_EQ(log_of(text).ranks.at(0).steps.size(), 20u);
+}
+
+std::string megatron_lines(int from, int to, int64_t second) {
+  std::string text;
+  for (int step = from; step <= to; step += 10) {
+    second += 10;
+    char clock[16];
+    std::snprintf(clock, sizeof clock, "%02d:%02d:%02d", static_cast<int>(second / 3600 % 24),
+                  static_cast<int>(second / 60 % 60), static_cast<int>(second % 60));
+    text += " [2024-05-0" + std::to_string(1 + second / 86400) + " " + clock + "] iteration " + std::to_string(step) +
+            "/ 1000 | elapsed time per iteration (ms): 1000.0 | global batch size: 64 | lm loss: 7.1E+00 |\n";
+  }
+  return text;
+}
+
+// Behind its checkpoint, the next day, in the same file.
+TEST(Runs, AJobGoesOnWhereItsNumbersDo) {
+  const std::string saved = "saving checkpoint at iteration 500 to /ckpt\n  successfully saved checkpoint from iteration 500 to /ckpt\n";
+  const std::string again = "using world size: 8, data-parallel size: 8\n  successfully loaded checkpoint from /ckpt at iteration 500\n";
+  for (const std::string& between :
+       {saved + again, saved + "[exiting program after 55.0 minutes] datetime: 2024-05-01 00:08:30\n",
+        std::string("slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2024-05-01T00:08:30 DUE TO TIME LIMIT ***\n")}) {
+    const RunLog log = log_of(megatron_lines(10, 500, 0) + between + megatron_lines(510, 1000, 86400));
+    EXPECT_EQ(restarts_in(log), 1) << between;
+    EXPECT_EQ(log.told_run, 1) << between;
+    EXPECT_EQ(log.ranks.at(0).steps.size(), 100u) << between;
+  }
+  // What a program survives, and what a scheduler says some steps before the end, begin none.
+  for (const char* between : {"Traceback (most recent call last):\nrequests.exceptions.ConnectionError: api.wandb.ai\n",
+                              "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2024-05-01T00:08:30 DUE TO TIME LIMIT ***\n"})
+    EXPECT_EQ(restarts_in(log_of(megatron_lines(10, 500, 0) + between + megatron_lines(510, 530, 500))), 0) << between;
+}
+
+TEST(Runs, OneRestartIsToldOnce) {
+  std::string text;
+  for (const auto& [from, to] : {std::pair(1, 30), std::pair(11, 40)}) {
+    for (int step = from; step <= to; ++step)
+      for (int rank = 0; rank < 4; ++rank)
+        text += "[rank" + std::to_string(rank) + "]: " + loop_lines(step, step);
+    if (from == 1) text += "[rank3]: RuntimeError: CUDA error: an illegal memory access was encountered\n";
+  }
+  const RunLog log = log_of(text);
+  EXPECT_EQ(restarts_in(log), 1);
+  for (const LogRank& r : log.ranks) EXPECT_EQ(std::ranges::count(r.steps, false, &LogStep::other_run), 30);
+}
+
+// Resumed with another batch on other devices.
+TEST(Runs, SettingsAreEachRunsOwn) {
+  const auto run = [](int mesh, int local, int from, int to, int minute) {
+    std::string text = "[titan] 2024-12-05 12:00:00,100 - root - INFO - Building 1-D device mesh with ['dp_shard'], [" +
+                       std::to_string(mesh) + "]\n[titan] 2024-12-05 12:00:10,100 - root - INFO - Trainer is initialized with local batch size " +
+                       std::to_string(local) + ", global batch size 32, gradient accumulation steps 1, sequence length 2048, total steps 1000\n";
+    for (int i = from; i <= to; i += 10)
+      text += "[titan] 2024-12-05 12:" + std::to_string(minute) + ":" + std::to_string(10 + i / 10 % 50) +
+              ",100 - root - INFO - step: " + std::to_string(i) + "  loss: 7.9  memory: 5.52GiB(5.81%)  tps: 8,192  mfu: 12.34%\n";
+    return text;
+  };
+  const RunLog log = log_of(run(8, 4, 10, 300, 20) + run(4, 8, 310, 600, 30));
+  ASSERT_EQ(log.ranks.at(0).steps.size(), 60u);
+  EXPECT_EQ(log.ranks[0].steps.front().duration_ns, 1'000'000'000);
+  EXPECT_EQ(log.ranks[0].steps.back().duration_ns, 2'000'000'000);
+  EXPECT_EQ(log.setting("world_size"), 4);
+  EXPECT_EQ(log.told_run, 1);
 }
 
 }  // namespace

@@ -2,12 +2,15 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/statistics.h"
 #include "trace/import/log/log_builder.h"
 
 namespace profgpu {
 namespace {
 
 constexpr int64_t kMaxStep_ns = LogStep::kLongest_ns;
+constexpr int64_t kClockSecond_ns = 1'000'000'000;
+constexpr int64_t kSlack_ns = 2 * kClockSecond_ns;  // of clock times in whole seconds
 constexpr int64_t kEnd_ns = INT64_MAX / 2;  // of all times
 
 // Steps that lines stand for: from number to number. The first line's are as many as the next one's, unless it is
@@ -31,24 +34,148 @@ std::optional<int64_t> whole_ns_of(double seconds) {
 // From the rate at which samples or tokens went through, and how many of them an iteration has.
 std::optional<int64_t> by_rate(const LogStep& step, const RunLog& log) {
   const LogFigures& f = step.figures;
-  const auto samples = f.samples ? f.samples : log.setting("global_batch_size");
+  const auto samples = f.samples ? f.samples : log.setting("global_batch_size", step.line);
   if (f.samples_per_s.value_or(0) > 0 && samples) return whole_ns_of(static_cast<double>(*samples) / *f.samples_per_s);
-  const auto tokens = log.setting("tokens_per_device");
+  const auto tokens = log.setting("tokens_per_device", step.line);
   if (f.device_tokens_per_s.value_or(0) > 0 && tokens)
     return whole_ns_of(static_cast<double>(*tokens) / *f.device_tokens_per_s);
   return std::nullopt;
 }
 
-void derive_durations(std::vector<LogStep>& steps, const RunLog& log) {
-  for (size_t i = 0; i < steps.size(); ++i) {
+// A clock that summer time puts on or back while the program goes on: an hour more or less than the steps take, at a
+// full hour. What follows is put back on the clock from before.
+void undo_clock_changes(std::vector<LogStep>& steps) {
+  constexpr int64_t kHour_ns = int64_t{3600} * 1'000'000'000;
+  int64_t shift_ns = 0, usual_ns = 0;  // of a step
+  for (size_t i = 1; i < steps.size(); ++i) {
     LogStep& s = steps[i];
+    const LogStep& before = steps[i - 1];
+    if (!s.printed_ns || !before.printed_ns) continue;
+    *s.printed_ns += shift_ns;
+    const int64_t passed = s.number - before.number, between_ns = *s.printed_ns - *before.printed_ns;
+    if (passed <= 0 || passed > kMaxStep_ns / kClockSecond_ns) continue;
+    const int64_t each_ns = s.duration_ns ? *s.duration_ns : usual_ns;
+    if (each_ns <= 0 || each_ns > kHour_ns / passed) {
+      usual_ns = between_ns > 0 ? between_ns / passed : 0;
+      continue;
+    }
+    const int64_t expected_ns = each_ns * passed;
+    for (const int64_t change_ns : {kHour_ns, -kHour_ns}) {
+      const int64_t off_ns = between_ns - expected_ns - change_ns;
+      const int64_t clock_ns = *before.printed_ns - shift_ns;   // as printed
+      const bool full_hour = clock_ns / kHour_ns != (clock_ns + expected_ns + kSlack_ns) / kHour_ns;
+      if (std::abs(off_ns) > std::max(kSlack_ns, each_ns) || !full_hour) continue;
+      shift_ns -= change_ns, *s.printed_ns -= change_ns;
+      break;
+    }
+    usual_ns = std::max<int64_t>((*s.printed_ns - *before.printed_ns) / passed, 0);
+  }
+}
+
+// Of the clock times of a process's lines.
+class ClockTimes {
+ public:
+  ClockTimes(std::vector<LogStep>& steps, RunLog& log) : steps_(steps), log_(log) {
+    for (const LogEvent& e : log.events)
+      if (e.kind == LogEventKind::kCheckpoint || e.kind == LogEventKind::kEvaluation || e.kind == LogEventKind::kRestart)
+        stops_.push_back(e.line);
+    const auto is_whole = [](const LogStep& s) { return s.printed_ns.value_or(0) % kClockSecond_ns == 0; };
+    const bool whole = std::ranges::all_of(steps, is_whole);
+    resolution_ns_ = whole ? kClockSecond_ns : kClockSecond_ns / 1000;
+  }
+
+  // A clock is as fine as what it shows: steps that are shorter have the mean of a stretch that it tells. What is left
+  // over before something else belongs to the stretch before.
+  void set_durations() {
+    for (size_t i = 1; i < steps_.size();) {
+      if (!is_open(i)) {
+        ++i;
+        continue;
+      }
+      size_t end = i;
+      while (end < steps_.size() && is_open(end)) ++end;
+      set_stretches(i - 1, end - 1);
+      i = end;
+    }
+    set_usual();
+    for (size_t i = 1; i < steps_.size(); ++i)
+      if (lacks(i) && has_stop(i)) set_around_stop(i);
+  }
+
+ private:
+  static constexpr int64_t kTelling = 10, kTellingAlone = 5;  // of what a clock shows
+
+  [[nodiscard]] bool lacks(size_t i) const {
+    const LogStep &s = steps_[i], &before = steps_[i - 1];
+    return !s.duration_ns && !s.begins_epoch && s.printed_ns && before.printed_ns && s.number > before.number &&
+           *s.printed_ns >= *before.printed_ns && *s.printed_ns - *before.printed_ns < kMaxStep_ns;
+  }
+  // Between the line before and this one.
+  [[nodiscard]] bool has_stop(size_t i) const {
+    const auto next = std::ranges::upper_bound(stops_, steps_[i - 1].line);
+    return next != stops_.end() && *next <= steps_[i].line;
+  }
+  [[nodiscard]] bool is_open(size_t i) const { return lacks(i) && !has_stop(i); }
+  [[nodiscard]] int64_t passed_ns(size_t from, size_t to) const { return *steps_[to].printed_ns - *steps_[from].printed_ns; }
+
+  // Of the lines behind `first` up to `last`.
+  void set_stretches(size_t first, size_t last) {
+    size_t from = first, told = last;
+    for (size_t i = first + 1; i <= last; ++i) {
+      const bool alone = i == from + 1 && passed_ns(from, i) >= kTellingAlone * resolution_ns_;
+      if (!alone && passed_ns(from, i) < kTelling * resolution_ns_) continue;
+      set(from, i);
+      told = from, from = i;
+    }
+    if (from < last) set(told < from ? told : from, last);
+  }
+  void set(size_t from, size_t to) {
+    const int64_t each_ns = passed_ns(from, to) / (steps_[to].number - steps_[from].number);
+    if (each_ns <= 0) return;
+    for (size_t i = from + 1; i <= to; ++i) steps_[i].duration_ns = each_ns;
+  }
+
+  // What passed is that of the steps and of a checkpoint or an evaluation: steps are as long as usual, unless the stops
+  // say how long they took.
+  void set_around_stop(size_t i) {
+    int64_t stated_ns = 0;
+    std::vector<LogEvent*> unstated;
+    auto e = std::ranges::upper_bound(log_.events, steps_[i - 1].line, {}, &LogEvent::line);
+    for (; e != log_.events.end() && e->line <= steps_[i].line; ++e) {
+      if (e->kind == LogEventKind::kRestart) return;
+      if (e->kind != LogEventKind::kCheckpoint && e->kind != LogEventKind::kEvaluation) continue;
+      if (!e->duration_ns) unstated.push_back(&*e);
+      else stated_ns += std::clamp<int64_t>(*e->duration_ns, 0, kMaxStep_ns);
+    }
+    const int64_t steps = steps_[i].number - steps_[i - 1].number, left_ns = passed_ns(i - 1, i) - stated_ns;
+    if ((unstated.empty() || !usual_ns_) && left_ns > 0) steps_[i].duration_ns = left_ns / steps;
+    if (unstated.empty() || !usual_ns_) return;
+    const int64_t rest_ns = left_ns - *usual_ns_ * steps;
+    steps_[i].duration_ns = rest_ns > 0 ? *usual_ns_ : std::max<int64_t>(left_ns / steps, 1);
+    const bool shared = std::ranges::any_of(unstated, [&](const LogEvent* u) { return u->kind != unstated.front()->kind; });
+    if (!shared && rest_ns >= kSlack_ns) unstated.front()->duration_ns = rest_ns;
+  }
+  void set_usual() {
+    std::vector<double> all;
+    for (const LogStep& s : steps_)
+      if (s.duration_ns) all.push_back(static_cast<double>(*s.duration_ns));
+    if (all.size() >= 3) usual_ns_ = std::llround(median_of(all));
+  }
+
+  std::vector<LogStep>& steps_;
+  RunLog& log_;
+  std::vector<int64_t> stops_;  // lines
+  int64_t resolution_ns_ = 0;
+  std::optional<int64_t> usual_ns_;
+};
+
+void derive_durations(std::vector<LogStep>& steps, RunLog& log) {
+  for (LogStep& s : steps) {
     if (s.duration_ns) continue;
     s.derived = true;
     s.duration_ns = by_rate(s, log);
-    if (s.duration_ns || i == 0 || s.begins_epoch || !s.printed_ns || !steps[i - 1].printed_ns) continue;
-    const int64_t between = *s.printed_ns - *steps[i - 1].printed_ns, steps_between = s.number - steps[i - 1].number;
-    if (steps_between > 0 && between > 0 && between < kMaxStep_ns) s.duration_ns = between / steps_between;
   }
+  ClockTimes(steps, log).set_durations();
 }
 
 // Of the first step: by the first clock time, less what there was until then; 0 without any.
@@ -64,21 +191,22 @@ int64_t start_of(const std::vector<LogStep>& steps) {
 // Rates and batches tell each other.
 void complete_figures(LogStep& s, const RunLog& log) {
   LogFigures& f = s.figures;
-  if (!f.samples) f.samples = log.setting("global_batch_size");
+  if (!f.samples) f.samples = log.setting("global_batch_size", s.line);
   const double seconds = static_cast<double>(*s.duration_ns) * 1e-9;
   if (!f.samples_per_s && f.samples && seconds > 0) f.samples_per_s = static_cast<double>(*f.samples) / seconds;
-  const auto length = log.setting("sequence_length");
+  const auto length = log.setting("sequence_length", s.line);
   if (!f.tokens_per_s && f.samples_per_s && length) f.tokens_per_s = *f.samples_per_s * static_cast<double>(*length);
-  const auto world = log.setting("world_size");
+  const auto world = log.setting("world_size", s.line);
   if (!f.tokens_per_s && f.device_tokens_per_s && world)
     f.tokens_per_s = *f.device_tokens_per_s * static_cast<double>(*world);
 }
 
 }  // namespace
 
-void set_times(LogRank& process, const RunLog& log) {
+void set_times(LogRank& process, RunLog& log) {
   std::vector<LogStep>& steps = process.steps;
   count_iterations(steps, log);
+  undo_clock_changes(steps);
   derive_durations(steps, log);
   for (const LogStep& s : steps)
     if (!process.first_loss) process.first_loss = s.figures.loss;

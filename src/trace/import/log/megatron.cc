@@ -284,7 +284,7 @@ class Megatron : public LogReading {
   // Known only once it is over: the line that announced it stands before. Of an evaluation, the losses follow.
   static void stop(LogEventKind kind, int64_t ns, const LogLine& line, LogBuilder& rows) {
     LogEvent* announced = kind == LogEventKind::kCheckpoint ? rows.newest_event(kind) : nullptr;
-    LogEvent& e = announced != nullptr && announced->step == rows.newest_step() ? *announced : rows.event(kind, line);
+    LogEvent& e = announced != nullptr && announced->line > rows.newest_step_line() ? *announced : rows.event(kind, line);
     e.duration_ns = ns;
   }
 

@@ -165,11 +165,10 @@ class Loop : public LogReading {
   bool read_step_of_epoch(int64_t epoch, int64_t n, const LoopText& fields, const LogLine& line, LogBuilder& rows) {
     LogLine undated = line;
     undated.printed_ns.reset(), undated.headed = false;
-    EpochNumbers counted = numbers_;
-    if (!read_step(counted(epoch, n), fields, undated, rows)) return false;
-    numbers_ = counted;
+    if (!is_timed_step(fields)) return false;
+    read_step(numbers_(epoch, n), fields, undated, rows);
     if (LogStep* step = rows.last(kLoopName, line); step != nullptr && step->line == line.number)
-      step->printed_ns = line.printed_ns, step->begins_epoch = counted.begins_anew();
+      step->printed_ns = line.printed_ns, step->begins_epoch = numbers_.begins_anew();
     return true;
   }
 
@@ -200,7 +199,7 @@ class Loop : public LogReading {
   // With a training's loss beside that of a validation.
   static bool is_timed_step(const LoopText& fields) {
     bool mean = false;
-    return duration_of(fields, mean) && fields.value({"loss", "train_loss", "train loss"});
+    return duration_of(fields, mean) && fields.value({"loss", "train_loss", "train loss", "loss train"});
   }
 
   // `mean`: of the steps since the line before.

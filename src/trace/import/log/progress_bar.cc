@@ -154,6 +154,15 @@ BarCourse::Point BarCourse::point_of(const BarDrawing& bar, int64_t number, int6
   return p;
 }
 
+bool BarCourse::begins_anew(const BarDrawing& bar, int64_t number) const {
+  if (points_.empty() || number >= points_.back().number) return false;
+  const Point& last = points_.back();
+  const bool begins = bar.done == 0 && bar.elapsed_ns == 0 && number + 1 < last.number;
+  const bool same_bar = number - bar.done == last.begun;
+  if (same_bar) return begins || bar.elapsed_ns < last.shown_ns / 2;
+  return bar.done != bar.total && (begins || (bar.total > 0 && last.number - number > bar.total / 2));
+}
+
 void BarCourse::add(const BarDrawing& bar, int64_t number, int64_t line) {
   Point p = point_of(bar, number, line);
   bool next_bar = false;  // batches of evaluations that an old Lightning's bar counts move its beginning back

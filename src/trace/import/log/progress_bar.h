@@ -43,6 +43,8 @@ class BarCourse {
   explicit BarCourse(Rate rate = Rate::kSmoothed) : rate_(rate) {}
   /// `number`: steps that are done when the drawing shows `done`.
   void add(const BarDrawing& bar, int64_t number, int64_t line);
+  /// Whether a drawing is of a bar of another run: not of a later epoch's, nor of another process's that lags.
+  [[nodiscard]] bool begins_anew(const BarDrawing& bar, int64_t number) const;
   /// Until the next drawing the program does something else, such as an evaluation: that time is no step's.
   void interrupt() { interrupted_ = true; }
   [[nodiscard]] int64_t number() const { return points_.empty() ? -1 : points_.back().number; }

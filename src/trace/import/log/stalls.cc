@@ -46,23 +46,50 @@ class Stalls : public LogReading {
     return true;
   }
 
-  // Every rank says that it saves: lines of one step are one event.
+  // Every rank says that it saves: lines of one step are one event, and so are the first and the last of one that is
+  // written in the background while steps go on.
   void save(const LogLine& line, LogBuilder& rows, bool ends) {
     std::vector<LogEvent>& events = rows.log().events;
-    const bool same = place_ < events.size() && events[place_].kind == LogEventKind::kCheckpoint &&
-                      events[place_].step == rows.newest_step();
-    if (!same) {
-      place_ = events.size();
-      rows.event(LogEventKind::kCheckpoint, line);
-      if (place_ >= events.size()) return;
+    const std::optional<int64_t> of = saved_step(line.message);
+    Save* found = nullptr;
+    for (Save& s : saves_) {
+      const bool is_save = s.place < events.size() && events[s.place].kind == LogEventKind::kCheckpoint &&
+                           s.run == rows.runs();
+      if (is_save && (of && s.of ? of == s.of : s.at == rows.newest_step())) found = &s;
     }
-    LogEvent& e = events[place_];
+    const bool same = found != nullptr;
+    if (!same) found = &begin_save(line, of, rows);
+    if (found->place >= events.size()) return;
+    LogEvent& e = events[found->place];
     const auto stated = ends ? stated_time(line.message) : std::nullopt;
-    if (stated) e.duration_ns = stated, stated_ = true;
-    if (!same) stated_ = stated.has_value();
-    if (stated_ || !line.printed_ns || !e.printed_ns) return;
+    if (stated) e.duration_ns = stated, found->stated = true;
+    const bool waited = found->at == rows.newest_step();   // else steps went on meanwhile
+    if (!same || !ends || found->stated || !waited || !line.printed_ns || !e.printed_ns) return;
     const int64_t since_ns = *line.printed_ns - *e.printed_ns;
     if (since_ns > 0 && since_ns < kLongestSave_ns) e.duration_ns = std::max(e.duration_ns.value_or(0), since_ns);
+  }
+
+  struct Save {
+    size_t place = 0;                 // of its event
+    std::optional<int64_t> of, at;    // the step that its lines name, and the last one before it
+    int64_t run = 0;
+    bool stated = false;
+  };
+  Save& begin_save(const LogLine& line, const std::optional<int64_t>& of, LogBuilder& rows) {
+    constexpr size_t kOpen = 4;
+    if (saves_.size() >= kOpen) saves_.erase(saves_.begin());
+    const size_t place = rows.log().events.size();
+    LogEvent& e = rows.event(LogEventKind::kCheckpoint, line);
+    if (of) e.step = of;
+    return saves_.emplace_back(Save{place, of, rows.newest_step(), rows.runs(), false});
+  }
+
+  // "at iteration 1000", "out/checkpoint-500", "global_step500"
+  static std::optional<int64_t> saved_step(std::string_view text) {
+    for (const std::string_view key : {"iteration", "checkpoint-", "global_step", "step-", "step_", "step "})
+      for (size_t at = text.find(key); at != text.npos; at = text.find(key, at + 1))
+        if (const auto step = leading_integer(text.substr(at + key.size())); step && *step >= 0) return step;
+    return std::nullopt;
   }
 
   // "in 12.34 seconds"
@@ -78,8 +105,7 @@ class Stalls : public LogReading {
     return std::nullopt;
   }
 
-  size_t place_ = SIZE_MAX;  // of the newest checkpoint
-  bool stated_ = false;
+  std::vector<Save> saves_;  // the last ones
 };
 
 }  // namespace
