@@ -248,6 +248,6 @@ export const roofline: View = {
   goTo: (place) => in_view?.goTo(place),
   carry: (place, from, to) => {
     const rows = (rank: RankReport) => (place.get('of') === 'kernels' ? rank.roofline?.kernels : rank.roofline?.ops) ?? [];
-    carryRow(place, rows(from), rows(to), (a, b) => a.name === b.name && a.shapes === b.shapes && a.recomputed === b.recomputed);
+    carryRow(place, rows(from), rows(to), (a, b) => a.name === b.name && a.shapes === b.shapes && a.bound === b.bound && a.precision === b.precision && a.recomputed === b.recomputed);
   },
 };
