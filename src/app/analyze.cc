@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cmath>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <set>
 #include <tuple>
@@ -221,30 +222,49 @@ Status set_option(PresentOptions& options, std::string_view option, std::span<co
 
 namespace {
 
-std::vector<int> by_interest(const std::vector<int>& there, const Job& job) {
-  std::vector<int> order;
-  for (const Straggler& s : job.stragglers) order.push_back(s.rank);
-  for (const MissingCalls& m : job.missing) order.push_back(m.rank);
-  const auto by_mean = [](const auto& a, const auto& b) { return a.second < b.second; };
-  const auto [shortest, longest] = std::minmax_element(job.step_mean_ns.begin(), job.step_mean_ns.end(), by_mean);
-  order.push_back(longest->first);
-  // A late rank is seen beside one that waits for it: half the places at most are for what is unusual.
-  order.resize(std::min(order.size(), kPageRanks / 2));
-  order.push_back(shortest->first);
-  order.insert(order.end(), there.begin(), there.end());
-  return order;
+// The rank that the page opens with, then those that show what findings say: most expensive first.
+std::vector<int> named_ranks(const Report& report) {
+  const RankReport* focus = report.rank_in_focus();
+  std::vector<int> named;
+  if (focus != nullptr) named.push_back(focus->rank);
+  for (const Finding& f : report.findings) {
+    const bool of_focus = focus != nullptr && std::ranges::count(f.ranks, focus->rank) > 0;
+    if (f.seen.rank) named.push_back(*f.seen.rank);
+    else if (!of_focus && !f.ranks.empty()) named.push_back(f.ranks.front());
+  }
+  return named;
+}
+
+std::vector<int> unusual_ranks(const Job& job) {
+  std::vector<int> ranks;
+  for (const Straggler& s : job.stragglers) ranks.push_back(s.rank);
+  for (const MissingCalls& m : job.missing) ranks.push_back(m.rank);
+  const auto longest = std::ranges::max_element(job.step_mean_ns, {}, [](const auto& mean) { return mean.second; });
+  if (longest != job.step_mean_ns.end()) ranks.push_back(longest->first);
+  return ranks;
+}
+
+// Adds those that are there, each once, while there are fewer than `most`.
+void add_ranks(const std::vector<int>& more, const std::vector<int>& there, size_t most, std::vector<int>& chosen) {
+  for (const int rank : more)
+    if (chosen.size() < most && std::ranges::count(there, rank) > 0 && std::ranges::count(chosen, rank) == 0)
+      chosen.push_back(rank);
 }
 
 }  // namespace
 
-Result<std::vector<int>> page_ranks(const std::vector<int>& there, const Job* job,
+Result<std::vector<int>> page_ranks(const std::vector<int>& there, const Report& report,
                                     const std::optional<RankRanges>& choice) {
   if (choice) return chosen_ranks(*choice, there);
-  if (job == nullptr || there.size() <= kPageRanks) return there;
+  if (report.job == nullptr || there.size() <= kPageRanks) return there;
   std::vector<int> chosen;
-  for (const int rank : by_interest(there, *job))
-    if (chosen.size() < kPageRanks && std::find(chosen.begin(), chosen.end(), rank) == chosen.end())
-      chosen.push_back(rank);
+  add_ranks(named_ranks(report), there, kPageRanks - 1, chosen);
+  // A late rank is seen beside one that waits for it: half the places at most are for what no finding names.
+  add_ranks(unusual_ranks(*report.job), there, kPageRanks / 2, chosen);
+  const auto& means = report.job->step_mean_ns;
+  const auto shortest = std::ranges::min_element(means, {}, [](const auto& mean) { return mean.second; });
+  if (shortest != means.end()) add_ranks({shortest->first}, there, kPageRanks, chosen);
+  add_ranks(there, there, kPageRanks, chosen);
   std::sort(chosen.begin(), chosen.end());
   return chosen;
 }
@@ -311,12 +331,19 @@ JobOptions job_options(const AnalyzeOptions& options) {
   return {options.paths, options.analysis, options.thresholds};
 }
 
+// What of a job is left for its page once the report is made.
+struct PageSources {
+  RankFiles files;
+  std::map<int, std::unique_ptr<TraceFacts>> traces;   // that were kept, by rank
+  SampleLog samples;
+};
+
 // A rank whose trace was kept, or read again.
-Result<std::unique_ptr<TraceFacts>> events_of(int rank, JobRead& read, const CallTimings* timings,
+Result<std::unique_ptr<TraceFacts>> events_of(int rank, PageSources& sources, const CallTimings* timings,
                                               const AnalysisOptions& analysis) {
-  std::unique_ptr<TraceFacts>& kept = read.traces[rank];
+  std::unique_ptr<TraceFacts>& kept = sources.traces[rank];
   if (!kept) {
-    auto trace = read.files.read(rank);
+    auto trace = sources.files.read(rank);
     if (!trace) return trace.error();
     kept = std::make_unique<TraceFacts>(*std::move(trace), analysis);
   }
@@ -324,7 +351,32 @@ Result<std::unique_ptr<TraceFacts>> events_of(int rank, JobRead& read, const Cal
   return std::move(kept);
 }
 
-// The page shows events of ranks beside the report. Those that it shows are in memory at once, and no others.
+// Events of the ranks that it shows are in memory at once, and no others.
+Result<std::shared_ptr<const PageData>> page_of(const Report& report, PageSources sources,
+                                                const AnalyzeOptions& options) {
+  std::vector<int> there;
+  for (const RankReport& r : report.ranks) there.push_back(r.rank);
+  auto shown = page_ranks(there, report, options.page_ranks);
+  if (!shown) return shown.error();
+  PageInput input;
+  std::vector<std::unique_ptr<TraceFacts>> events;
+  for (const int rank : *shown) {
+    const CallTimings* timings = report.job ? report.job->timings(rank) : nullptr;
+    auto of_rank = events_of(rank, sources, timings, options.analysis);
+    if (!of_rank) return of_rank.error();
+    events.push_back(*std::move(of_rank));
+    input.ranks.push_back({rank, &events.back()->facts});
+  }
+  sources.traces.clear();
+  std::set_difference(there.begin(), there.end(), shown->begin(), shown->end(),
+                      std::back_inserter(input.without_events));
+  if (report.job)
+    for (const RankClock& c : report.job->clocks) input.clock_offset_ns[c.rank] = c.offset_ns;
+  input.samples = &sources.samples;
+  return make_page(input, options.page_steps);
+}
+
+// Which ranks the page shows follows from what the report finds.
 Result<Report> report_with_page(const AnalyzeOptions& options, Progress& progress) {
   JobOptions job = job_options(options);
   job.most_kept = kPageRanks;
@@ -332,29 +384,11 @@ Result<Report> report_with_page(const AnalyzeOptions& options, Progress& progres
   if (!got) return got.error();
   JobRead& read = **got;
   analyse_ranks(read);
-  std::vector<int> there;
-  for (const RankResult& r : read.ranks) there.push_back(r.digest.rank);
-  auto shown = page_ranks(there, read.job.get(), options.page_ranks);
-  if (!shown) return shown.error();
-  PageInput input;
-  std::vector<std::unique_ptr<TraceFacts>> events;
-  progress.stage = "drawing";
-  for (const int rank : *shown) {
-    auto of_rank = events_of(rank, read, read.job ? read.job->timings(rank) : nullptr, job.analysis);
-    if (!of_rank) return of_rank.error();
-    events.push_back(*std::move(of_rank));
-    input.ranks.push_back({rank, &events.back()->facts});
-  }
-  read.traces.clear();
-  std::set_difference(there.begin(), there.end(), shown->begin(), shown->end(),
-                      std::back_inserter(input.without_events));
-  if (read.job)
-    for (const RankClock& c : read.job->clocks) input.clock_offset_ns[c.rank] = c.offset_ns;
-  const SampleLog samples = samples_of_ranks(read).log;
-  input.samples = &samples;
-  auto page = make_page(input, options.page_steps);
-  if (!page) return page.error();
+  PageSources sources{std::move(read.files), std::move(read.traces), samples_of_ranks(read).log};
   Report report = job_report(std::move(read), options.thresholds);
+  progress.stage = "drawing";
+  auto page = page_of(report, std::move(sources), options);
+  if (!page) return page.error();
   report.page = std::move(*page);
   return report;
 }

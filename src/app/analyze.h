@@ -51,9 +51,10 @@ Error no_such_rule(const std::string& id);
 /// So many fit a browser and what a person looks through; their traces are in memory at once.
 constexpr size_t kPageRanks = 8;
 
-/// Ascending. Without a choice all of a small job; else ranks that others wait for, those that hang, the longest and
-/// the shortest steps, and the first ones. The error: a part of the choice names no rank.
-Result<std::vector<int>> page_ranks(const std::vector<int>& there, const Job* job,
+/// Ascending. Without a choice all of a small job; else the rank in focus and those that findings name, ranks that
+/// others wait for, those that hang, the longest and the shortest steps, and the first ones. The error: a part of the
+/// choice names no rank.
+Result<std::vector<int>> page_ranks(const std::vector<int>& there, const Report& report,
                                     const std::optional<RankRanges>& choice);
 
 /// Reads, analyses and diagnoses. Traces are kept only where a page shows them.

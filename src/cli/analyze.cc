@@ -156,7 +156,7 @@ extern const Command kAnalyze{
             "typical ones and the slowest)"},
            {"--html-ranks LIST",
             "show the events of these ranks on the page: 0,3,8-11, all (default: all ranks of a small job, else eight: "
-            "late ones and others for comparison)"},
+            "those that findings name, late ones, and others for comparison)"},
            kTopFlag,
            {"--all", "everything on a terminal too, not only what fits 24 lines"},
            {"--section NAME", "only this section, with up to --top rows; brief is what a terminal gets",

@@ -215,7 +215,7 @@ void PackWriter::snapshot(const PageSnapshot& s) {
 
 void PackWriter::rank(const PageRank& r) {
   number("rank", r.rank);
-  text("shift_ns", std::to_string(r.shift_ns));
+  if (r.shift_ns) text("shift_ns", std::to_string(*r.shift_ns));
   list("flame", r.flame, [&](const PageFlame& f) { flame(f); });
   list("kernels", r.kernels, [&](const PageHistogram& k) { histogram(k); });
   if (r.memory) memory(*r.memory);

@@ -110,6 +110,7 @@ TEST(Pack, RanksHaveTreesMemoryAndGaps) {
   PageData page;
   PageRank& rank = page.ranks.emplace_back();
   rank.rank = 5;
+  rank.shift_ns = -7;
   rank.flame.push_back({"main", {0, 1}, {0, 0}, {0, 0}, {10, 4}, {6, 4}, {0, 9}, {1, 2}});
   rank.kernels.push_back({1, "k", 10, 100, {3, 0, 4}});
   rank.memory = PageMemory{0, {1, 5}, {100, 200}, {}, 5, {{"aten::a", "x\ny", 100, 2}}};
@@ -118,6 +119,7 @@ TEST(Pack, RanksHaveTreesMemoryAndGaps) {
   const Unpacked read(packed("{}", page));
   const Record& r = *read.at("ranks").list()->at(0).record();
   EXPECT_EQ(*r.at("rank").integer(), 5);
+  EXPECT_EQ(*r.at("shift_ns").text(), "-7");
   const Record& flame = *r.at("flame").list()->at(0).record();
   EXPECT_EQ(read.column(flame.at("parent")), (std::vector<uint64_t>{0, 1}));
   EXPECT_EQ(read.column(flame.at("device_ns")), (std::vector<uint64_t>{0, 9}));
@@ -130,6 +132,14 @@ TEST(Pack, RanksHaveTreesMemoryAndGaps) {
   const Record& series = *read.at("samples").list()->at(0).record();
   EXPECT_TRUE(series.at("rank").is_null());
   EXPECT_EQ(read.zigzag(series.at("value")), (std::vector<int64_t>{100, -5}));
+}
+
+TEST(Pack, ARankWithoutEventsHasNoPlaceInTime) {
+  PageData page;
+  page.ranks.emplace_back().rank = 3;
+  page.without_events = {3};
+  const Unpacked read(packed("{}", page));
+  EXPECT_TRUE(read.at("ranks").list()->at(0).record()->at("shift_ns").is_null());
 }
 
 TEST(Pack, SnapshotsHaveLivesAndStacks) {

@@ -479,6 +479,7 @@ describe('flame graph', () => {
     await page.locator('#view-flame button[data-measure="device"]').click();
     await page.mouse.move(box.x + 61, box.y + 51);
     assert.match(await text(page, '.tip'), /on the GPU/);
+    assert.match(await text(page, '.tip'), / % of what these calls launched/);
   }));
 
   it('ends in kernels, and shows the hits of a search when zoomed', () => visit(one, 'flame', async (page) => {
@@ -663,6 +664,17 @@ describe('a phone, held upright', () => {
     const at = page.locator('.at').first();
     const [place, time] = [await at.locator('.place').boundingBox(), await at.locator('> .time').last().boundingBox()];
     assert.ok(time.y >= place.y + place.height - 1, 'the time stands beside the place');
+  }, kPhone));
+
+  it('brings in what is said of a row that is picked', () => visit(one, 'kernels', async (page) => {
+    for (const id of ['kernels', 'ops', 'roofline']) {
+      await page.evaluate((view) => { location.hash = view; }, id);
+      await settled(page);
+      await page.locator(`#view-${id} tr[data-row="0"]`).click();
+      await settled(page);
+      const title = await page.locator(`#view-${id} .detail h3`).boundingBox();
+      assert.ok(title.y >= 0 && title.y + title.height <= 844, `${id}: ${title.y}`);
+    }
   }, kPhone));
 
   it('gives the plot of the timeline the room of the panel that is closed', () => visit(one, 'timeline', async (page) => {

@@ -1,4 +1,6 @@
-// Names of kernels as tables show them: short, and different where the kernels are.
+// Names of kernels as the page shows them: short, and different where the kernels are.
+
+import type { PageData } from './page_data';
 
 interface Named {
   name: string;
@@ -46,4 +48,19 @@ export function distinctNames(kernels: Named[]): Map<string, string> {
     names.forEach((name, n) => shown.set(name, names.length > 1 ? `${short} (${telling[n]!})` : short));
   }
   return shown;
+}
+
+const known = new WeakMap<PageData, Map<string, string>>();
+
+/** Of all ranks' kernels, by full name: a kernel is called the same in every view. */
+export function kernelNames(data: PageData): Map<string, string> {
+  let names = known.get(data);
+  if (!names) known.set(data, (names = distinctNames(kernelsOf(data))));
+  return names;
+}
+
+function kernelsOf({ report }: PageData): Named[] {
+  const ranks: { kernels?: unknown }[] = Array.isArray(report.ranks) ? report.ranks : [];
+  return ranks.flatMap((rank) => (Array.isArray(rank?.kernels) ? (rank.kernels as Partial<Named>[]) : []))
+    .filter((kernel): kernel is Named => typeof kernel?.name === 'string' && typeof kernel.short_name === 'string');
 }

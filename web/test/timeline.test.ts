@@ -10,7 +10,7 @@ import { beside, launchedBy, launcherOf, stacked } from '../src/timeline/relatio
 import { Search } from '../src/timeline/search';
 import { gapsOf } from '../src/timeline/selection';
 import { Strip, type Box, type Grid } from '../src/timeline/strip';
-import { preciseTime, ticks } from '../src/timeline/time_text';
+import { instants, kTimeSteps, preciseTime, ticks } from '../src/timeline/time_text';
 import { Viewport } from '../src/timeline/viewport';
 import { CounterLevels } from '../src/timeline/counter_levels';
 import { PackWriter, type Json } from './pack_writer';
@@ -500,6 +500,15 @@ test('gaps come longest first over all ranks', () => {
       [0, 10],
     ],
   );
+});
+
+test('marks of plots are read in the unit of their distance', () => {
+  assert.deepEqual(instants([0, 1e8, 2e8]), ['0 ms', '100 ms', '200 ms']);
+  assert.deepEqual(instants([0, 5e8, 1e9]), ['0.0 s', '0.5 s', '1.0 s']);
+  assert.deepEqual(instants([50_000e9, 50_010e9]), ['50,000 s', '50,010 s']);
+  assert.deepEqual(instants([0, 7200e9, 14400e9]), ['0 h', '2 h', '4 h']);
+  assert.deepEqual(instants([0, 600e9]), ['0 min', '10 min']);
+  assert.ok(kTimeSteps.every((step, i) => i === 0 || step > kTimeSteps[i - 1]!));
 });
 
 test('the view keeps the time under the pointer and something of the run', () => {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "analyse/rank/devices.h"
 #include "analyse/report/document.h"
@@ -91,17 +92,31 @@ std::vector<Point> points_within(const SampleSeries& series, const PlacedSamples
   return points;
 }
 
+Point all_reasons(std::span<const Point> stretch) {
+  uint64_t any = 0;
+  for (const Point& p : stretch) any |= static_cast<uint64_t>(p.value);
+  return {stretch.front().time_ns, static_cast<double>(any)};
+}
+
+// The least and the most, in order of time: what a plot of all of them would reach.
+void add_ends(std::span<const Point> stretch, std::vector<Point>& out) {
+  const auto [least, most] = std::ranges::minmax_element(stretch, {}, &Point::value);
+  out.push_back(least < most ? *least : *most);
+  if (least != most) out.push_back(least < most ? *most : *least);
+}
+
 std::vector<Point> thinned(const std::vector<Point>& points, bool bits) {
   if (points.size() <= kSeriesPoints) return points;
   std::vector<Point> out;
-  const size_t stretch = (points.size() + kSeriesPoints - 1) / kSeriesPoints;
-  for (size_t i = 0; i < points.size(); i += stretch) {
-    const size_t end = std::min(i + stretch, points.size());
-    double sum = 0;
-    uint64_t any = 0;
-    for (size_t k = i; k < end; ++k) sum += points[k].value, any |= static_cast<uint64_t>(points[k].value);
-    out.push_back({points[i].time_ns, bits ? static_cast<double>(any) : sum / static_cast<double>(end - i)});
+  const size_t most_stretches = bits ? kSeriesPoints : kSeriesPoints / 2;
+  const size_t length = (points.size() + most_stretches - 1) / most_stretches;
+  for (size_t i = 0; i < points.size(); i += length) {
+    const std::span stretch(points.begin() + static_cast<ptrdiff_t>(i), std::min(length, points.size() - i));
+    if (bits) out.push_back(all_reasons(stretch));
+    else add_ends(stretch, out);
   }
+  // The first holds from the page's beginning on.
+  if (out.front().time_ns > points.front().time_ns) out.insert(out.begin(), points.front());
   return out;
 }
 

@@ -58,8 +58,8 @@ struct PlacedSamples {
 std::optional<uint32_t> sampled_device(const SampleLog& log, const std::vector<PlacedRank>& ranks,
                                        const PlacedRank& rank, int32_t device);
 
-/// Every gauge within the page's time; at most about 4,000 points each: means over equal stretches (for clock reasons,
-/// all bits that were set). `rank_of`: by the log's device.
+/// Every gauge within the page's time; at most about 4,000 points each: the least and the most of equal stretches (for
+/// clock reasons, all bits that were set). `rank_of`: by the log's device.
 std::vector<PageSeries> sample_series(const PlacedSamples& samples, const std::map<uint32_t, int>& rank_of);
 
 }  // namespace profgpu

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/support/trace_rows.h"
 
 namespace profgpu {
@@ -28,17 +30,36 @@ TEST(SampleSeries, AreTheGaugesWithinThePagesTime) {
   EXPECT_EQ(all[0].scale, 0.001);
 }
 
-TEST(SampleSeries, OfManyPointsMeansAreShown) {
+TEST(SampleSeries, OfManyPointsTheLeastAndTheMostAreShown) {
   SampleLog log;
   log.devices.resize(1);
   SampleSeries series{0, Metric::kSmClock, {}, {}};
-  for (int64_t i = 0; i < 100'000; ++i) series.time_ns.push_back(i), series.value.push_back(i % 2 ? 1000 : 2000);
+  for (int64_t i = 0; i < 100'000; ++i) series.time_ns.push_back(i), series.value.push_back(1500);
+  series.value[40'003] = 1980, series.value[70'009] = 210;
   log.series = {series};
   const auto all = sample_series({&log, 0, 100'000}, {});
   ASSERT_EQ(all.size(), 1U);
   EXPECT_EQ(all[0].title, "SM clock");
-  EXPECT_LE(all[0].time_ns.size(), 4'000U);
-  EXPECT_NEAR(static_cast<double>(all[0].value[10]) * all[0].scale, 1500, 50);
+  EXPECT_LE(all[0].time_ns.size(), 4'001U);
+  EXPECT_TRUE(std::ranges::is_sorted(all[0].time_ns));
+  EXPECT_EQ(all[0].time_ns.front(), 0);
+  const auto shown_at = [&](int64_t time_ns) {
+    const auto at = std::ranges::find(all[0].time_ns, time_ns) - all[0].time_ns.begin();
+    return static_cast<double>(all[0].value.at(static_cast<size_t>(at))) * all[0].scale;
+  };
+  EXPECT_DOUBLE_EQ(shown_at(40'003), 1980);
+  EXPECT_DOUBLE_EQ(shown_at(70'009), 210);
+}
+
+TEST(SampleSeries, OfManyPointsEveryReasonIsShown) {
+  SampleLog log;
+  log.devices.resize(1);
+  SampleSeries series{0, Metric::kClockEventReasons, {}, {}};
+  for (int64_t i = 0; i < 100'000; ++i) series.time_ns.push_back(i), series.value.push_back(i == 50'001 ? 4 : 0);
+  log.series = {series};
+  const auto all = sample_series({&log, 0, 100'000}, {});
+  ASSERT_EQ(all.size(), 1U);
+  EXPECT_EQ(std::ranges::count(all[0].value, 4), 1);
 }
 
 Trace on_device(int32_t device, std::string_view name = {}) {

@@ -143,7 +143,7 @@ struct PageUtilization {
 
 struct PageRank {
   int rank = 0;
-  int64_t shift_ns = 0;            ///< from the rank's own clock to the page's
+  std::optional<int64_t> shift_ns; ///< from the rank's own clock to the page's; none: it has no events there
   std::vector<PageFlame> flame;
   std::vector<PageHistogram> kernels;
   std::optional<PageMemory> memory;

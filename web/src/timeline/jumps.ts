@@ -14,8 +14,9 @@ export interface JumpActions {
 }
 
 export class Jumps {
+  /** Of all ranks. */
   readonly gaps: ChosenGap[];
-  readonly steps: EventPlace[];
+  private steps_: EventPlace[] = [];
   private gap_at_ = -1;
   /** A match that was asked for before the search had ended. */
   private waiting_: { backward: boolean } | undefined;
@@ -26,9 +27,21 @@ export class Jumps {
     private readonly selection_: Selection,
     private readonly search_: Search,
     private readonly actions_: JumpActions,
+    private rank_: number,
   ) {
     this.gaps = gapsOf(this.model_);
-    this.steps = stepsOf(this.model_);
+    this.rank = rank_;
+  }
+
+  /** Whose steps follow. */
+  set rank(rank: number) {
+    this.rank_ = rank;
+    this.steps_ = stepsOf(this.model_, rank);
+  }
+
+  /** Whether any rank has some. */
+  get has_steps(): boolean {
+    return this.model_.event_tracks.some((track) => track.kind === 'step' && track.header.events > 0);
   }
 
   /** To a gap that another view names, without moving. */
@@ -50,9 +63,10 @@ export class Jumps {
   }
 
   step(by: number): void {
-    const { viewport_: viewport, steps } = this;
+    const { viewport_: viewport, steps_: steps } = this;
     if (steps.length === 0) {
-      this.actions_.say('No steps are known');
+      const of_rank = this.model_.data.ranks.length > 1 ? ` of rank ${this.rank_}` : '';
+      this.actions_.say(`No steps${of_rank} are known`);
       return;
     }
     const centre = (viewport.start + viewport.end) / 2;
@@ -112,9 +126,8 @@ export class Jumps {
   }
 }
 
-/** Steps of the first rank that has any. */
-function stepsOf(model: Model): EventPlace[] {
-  const track = model.event_tracks.find((t) => t.kind === 'step' && t.header.events > 0);
+function stepsOf(model: Model, rank: number): EventPlace[] {
+  const track = model.event_tracks.find((t) => t.kind === 'step' && t.rank === rank && t.header.events > 0);
   if (!track) return [];
   track.prepare();
   return Array.from({ length: track.count }, (_, at) => ({ track, at }));

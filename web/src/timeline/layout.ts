@@ -61,10 +61,11 @@ export class Layout {
   pinned_height = 0;
   private readonly views_: Map<TrackModel, TrackView>;
 
-  constructor(model: Model) {
+  /** `rank`: the one that is open of many; the first where it has no tracks. */
+  constructor(model: Model, rank?: number) {
     this.tracks = model.tracks.map(viewOf);
     this.views_ = new Map(this.tracks.map((view) => [view.model, view]));
-    this.roots = headings(this.tracks);
+    this.roots = headings(this.tracks, rank);
     compactMinorThreads(this.tracks);
     this.update();
   }
@@ -82,6 +83,15 @@ export class Layout {
     if (at >= 0) this.pinned.splice(at, 1);
     else this.pinned.push({ ...this.viewOf(model), expanded: false });
     this.placePinned(0);
+  }
+
+  /** Opens a rank; its heading, or undefined where it has no tracks. */
+  openRank(rank: number): Heading | undefined {
+    const root = this.roots.find((heading) => heading.rank === rank);
+    if (!root) return undefined;
+    root.collapsed = false;
+    this.update();
+    return root;
   }
 
   /** Where pinned tracks stand when the plot is scrolled so far. */
@@ -199,7 +209,7 @@ function heading(title: string, level: number, rank: number): Heading {
   return { title, level, rank, collapsed: false, children: [], bands: [], y: 0, height: 0, shown: true };
 }
 
-function headings(tracks: TrackView[]): Heading[] {
+function headings(tracks: TrackView[], shown_rank: number | undefined): Heading[] {
   const ranks = new Map<number, Heading>();
   const groups = new Map<string, Heading>();
   for (const track of tracks) {
@@ -216,10 +226,11 @@ function headings(tracks: TrackView[]): Heading[] {
     group.children.push(track);
   }
   const roots = [...ranks.values()];
-  roots.forEach((root, i) => {
+  const open = roots.find((root) => root.rank === shown_rank) ?? roots[0];
+  roots.forEach((root) => {
     root.shown = roots.length > 1;
-    // The first ranks are open; more would only be scrolled past.
-    root.collapsed = roots.length > 2 && i > 0;
+    // Two ranks are open; more would only be scrolled past.
+    root.collapsed = roots.length > 2 && root !== open;
     for (const group of root.children) if (isHeading(group)) group.bands = bandsOf(group.children.filter(isTrack));
     root.bands = bandsOf(root.children.flatMap((group) => (isHeading(group) ? group.children.filter(isTrack) : [])));
   });

@@ -1,5 +1,6 @@
 // The events of a track as rows of disjoint stretches, which is what drawing, hit tests and levels of detail work on.
 
+import { kernelNames } from '../kernel_names';
 import { CounterLevels } from './counter_levels';
 import type { ClockReason, CounterTrack, EventTrack, Numbers, PageData, SampleSeries, Series, TrackKind } from '../page_data';
 
@@ -203,10 +204,13 @@ export function modelOf(data: PageData): Model {
   return model;
 }
 
+// A device's host: what samples of several hosts are told apart by, and tracks by their rank.
+export const kOfHost = / of .*$/;
+
 export class Model {
   readonly tracks: TrackModel[] = [];
   readonly event_tracks: TrackEvents[];
-  /** Short names of kernels by their full ones. */
+  /** Names of kernels, as every view shows them, by their full ones. */
   readonly short_names: Map<string, string>;
 
   constructor(readonly data: PageData) {
@@ -215,14 +219,14 @@ export class Model {
     }
     for (const series of data.samples) this.addSamples(series);
     this.event_tracks = this.tracks.filter((t): t is TrackEvents => t instanceof TrackEvents);
-    this.short_names = shortNames(data);
+    this.short_names = kernelNames(data);
   }
 
   // Next to what the device did, so that both can be seen together.
   private addSamples(series: SampleSeries): void {
     const rank = series.rank ?? this.data.ranks[0]?.rank ?? 0;
-    const group = `GPU ${series.device}`;
-    const under = `${group} samples`;
+    const under = `GPU ${series.device} samples`;
+    const group = `GPU ${series.device.replace(kOfHost, '')}`;
     const counters =
       series.metric === 'clock_event_reasons'
         ? this.flags(series).map(({ bit, words }) => {
@@ -265,16 +269,4 @@ export class Model {
 
 function counterOf(data: PageData, header: CounterTrack): Counter {
   return new Counter(data, header, header.group, header.rank);
-}
-
-function shortNames(data: PageData): Map<string, string> {
-  const short_names = new Map<string, string>();
-  const ranks = Array.isArray(data.report.ranks) ? data.report.ranks : [];
-  for (const rank of ranks) {
-    for (const kernel of Array.isArray(rank?.kernels) ? rank.kernels : []) {
-      if (typeof kernel?.name === 'string' && typeof kernel.short_name === 'string')
-        short_names.set(kernel.name, kernel.short_name);
-    }
-  }
-  return short_names;
 }

@@ -213,6 +213,7 @@ export class Panel {
       facts([
         ['From', preciseTime(span.start)],
         ['To', preciseTime(span.end)],
+        model.data.ranks.length > 1 ? ['Rank', String(span.rank)] : undefined,
       ]),
       model.data.kept.length > 0 && kept < length * 0.999
         ? element(

@@ -169,7 +169,7 @@ function matchingNames(model: Model, { text, exact }: Query): Uint8Array {
 }
 
 function matchingArgs(args: Record<string, string>[], text: string): Uint8Array {
-  const wanted = text.toLowerCase();
+  const wanted = text.trim().toLowerCase();
   const matching = Uint8Array.from(args, (of) =>
     Object.values(of).some((value) => value.toLowerCase().includes(wanted)) ? 1 : 0,
   );

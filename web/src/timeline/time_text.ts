@@ -19,6 +19,20 @@ export interface Ticks {
 // Of minutes and hours, what clocks count in.
 const kLongSteps = [60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800].map((s) => s * 1e9);
 
+const kRound = (powers: number, unit: number) => Array.from({ length: powers }, (_, power) => [1, 2, 5].map((n) => n * 10 ** power * unit)).flat();
+
+/** Distances of marks: round numbers up to 20 s, of minutes and hours beyond. */
+export const kTimeSteps = [...kRound(11, 1).filter((step) => step <= 20e9), ...kLongSteps, ...kRound(6, 100 * 3600e9)];
+
+/** Times at marks, as precise as the distance between them asks for. */
+export function instants(marks: number[]): string[] {
+  const step = marks.length > 1 ? Math.abs(marks[1]! - marks[0]!) : 1;
+  const last = marks.reduce((most, mark) => Math.max(most, Math.abs(mark)), 1);
+  const [size, name] = kUnits.find(([unit]) => (unit > 1e9 ? step : last) >= unit)!;
+  const decimals = Math.max(0, Math.min(9, Math.ceil(-Math.log10(step / size) - 1e-9)));
+  return marks.map((mark) => `${decimals > 0 ? (mark / size).toFixed(decimals) : grouped(mark / size, 1)} ${name}`);
+}
+
 function stepOf(least: number): number {
   const long = least > 30e9 ? kLongSteps.find((step) => step >= least) : undefined;
   if (long) return long;

@@ -66,14 +66,15 @@ export class Timeline {
   private rows_known_ = 0;
   private readonly settled_ = settled(() => this.moved_());
 
-  /** `moved`: what is in view or selected is another. */
+  /** `moved`: what is in view or selected is another. `rank`: whose steps and devices the keys are about. */
   constructor(
     private readonly root_: HTMLElement,
     data: PageData,
     private readonly moved_: () => void = () => {},
+    private rank_: number = data.ranks[0]?.rank ?? 0,
   ) {
     this.model_ = modelOf(data);
-    this.layout_ = new Layout(this.model_);
+    this.layout_ = new Layout(this.model_, rank_);
     this.viewport_ = new Viewport(data.span_ns);
     this.selection_ = new Selection(this.model_);
     this.search_ = new Search(this.model_, () => this.searched());
@@ -82,7 +83,7 @@ export class Timeline {
       selectGap: (chosen, at, move) => this.selectGap(chosen, at, move),
       tracksInView: () => this.tracksInView(),
       say: (text) => this.say(text),
-    });
+    }, rank_);
     const everything: [number, number][] = [[-Infinity, Infinity]];
     this.detail_ = new Detail(
       this.model_.event_tracks,
@@ -92,7 +93,7 @@ export class Timeline {
     );
     this.toolbar_ = new Toolbar(this.toolbarActions(), {
       gaps: this.jumps_.gaps.length > 0,
-      steps: this.jumps_.steps.length > 0,
+      steps: this.jumps_.has_steps,
     });
     this.view_ = buildView(root_, this.toolbar_.root);
     const palette = paletteOf(root_, data.categories, isDark());
@@ -128,6 +129,16 @@ export class Timeline {
     this.end_.push(() => sizes.disconnect());
     this.resize();
     detail.start(() => this.tracksInView());
+  }
+
+  /** Another rank is shown: its tracks are brought into view. */
+  set rank(rank: number) {
+    if (rank === this.rank_) return;
+    this.jumps_.rank = this.rank_ = rank;
+    const heading = this.layout_.openRank(rank);
+    if (heading) this.scroll_ = heading.y;
+    else this.say(`The page has no events of rank ${rank}; --html-ranks ${rank} puts them on one`);
+    this.folded();
   }
 
   dispose(): void {
@@ -377,7 +388,8 @@ export class Timeline {
     const line = this.layout_.at(from_y + this.scroll_)?.line;
     const on = line && !isHeading(line) && line.model instanceof TrackEvents ? line.model : undefined;
     this.selection_.event = this.selection_.gap = undefined;
-    this.selection_.span = { start, end, rank: line?.rank ?? this.layout_.roots[0]?.rank ?? 0, on };
+    this.toolbar_.showGap('');
+    this.selection_.span = { start, end, rank: line?.rank ?? this.rank_, on };
     if (done) {
       this.panel_.show();
       this.say(`Measured ${duration(end - start, 4)}`);
@@ -395,6 +407,7 @@ export class Timeline {
 
   private select(place: EventPlace, move: boolean): void {
     this.selection_.choose(place);
+    this.toolbar_.showGap('');
     if (move) this.bringIntoView(place.track.start[place.at], place.track.end(place.at));
     this.reveal(place.track, place.track.depthOf(place.at));
     this.panel_.show();
@@ -488,9 +501,10 @@ export class Timeline {
     const { viewport_: viewport, selection_: selection } = this;
     const [start, end] = selection.stretch ?? [Math.max(0, viewport.start), Math.min(viewport.span_ns, viewport.end)];
     const place = selection.event?.place;
-    const rank = place?.track.rank ?? selection.gap?.rank ?? this.layout_.roots[0]?.rank ?? 0;
+    const rank = place?.track.rank ?? selection.gap?.rank ?? this.rank_;
     selection.clear();
     selection.span = { start, end, rank, on: place?.track };
+    this.toolbar_.showGap('');
     this.panel_.show();
     this.say(`Measured ${duration(end - start, 4)}`);
     this.draw();

@@ -4,13 +4,15 @@ import { element, shown } from './dom';
 import { holdersByLine, placeText } from './memory_peak';
 import { bytes, count, counted, duration, percent } from './quantity';
 import { isOfOtherRanks, type Analysis, type Check, type RankReport } from './report';
-import { distinctNames } from '../kernel_names';
+import { kernelNames } from '../kernel_names';
 import type { Context } from './view';
 
 const kMostRows = 6;
 
 interface Row {
   name: string;
+  /** "GPU 1", where there are several. */
+  on?: string;
   times: string;
   amount: string;
   share: string;
@@ -20,16 +22,18 @@ function largest(title: string, note: string, link: string, rows: Row[]): HTMLEl
   if (rows.length === 0) return null;
   return element('section', {}, element('h2', {}, title, element('span', { class: 'quiet' }, note)),
     element('table', { class: 'largest' }, element('tbody', {}, ...rows.slice(0, kMostRows).map((row) => element('tr', {},
-      element('th', { scope: 'row', title: shown(row.name, 600) }, shown(row.name, 90)), element('td', { class: 'num' }, row.times),
+      element('th', { scope: 'row', title: shown(row.name, 600) }, shown(row.name, 90)), row.on !== undefined && element('td', {}, row.on), element('td', { class: 'num' }, row.times),
       element('td', { class: 'num' }, row.amount), element('td', { class: 'num share' }, row.share))))),
     rows.length > kMostRows && element('p', {}, element('a', { href: link }, `All ${count(rows.length)}`)));
 }
 
-function largestKernels(rank: RankReport): HTMLElement | null {
-  const names = distinctNames(rank.kernels);
-  const rows = [...rank.kernels].sort((a, b) => b.total_ns - a.total_ns)
-    .map((k) => ({ name: names.get(k.name)!, times: `${count(k.count)} ×`, amount: duration(k.total_ns), share: percent(k.kernel_pct) }));
-  return largest('Largest kernels', 'of the kernels’ summed time', '#kernels', rows);
+function largestKernels({ data, rank }: Context): HTMLElement | null {
+  const names = kernelNames(data);
+  const many = rank.devices.length > 1;
+  const rows = [...rank.kernels].sort((a, b) => b.total_ns - a.total_ns).map((k) => ({
+    name: names.get(k.name) ?? k.name, on: many ? `GPU ${k.device}` : undefined, times: `${count(k.count)} ×`, amount: duration(k.total_ns), share: percent(k.kernel_pct),
+  }));
+  return largest('Largest kernels', many ? 'of the summed time of each GPU’s kernels' : 'of the kernels’ summed time', '#kernels', rows);
 }
 
 function largestHostRanges(rank: RankReport): HTMLElement | null {
@@ -59,7 +63,8 @@ function notChecked({ checklist, ranks }: Analysis): HTMLElement | null {
 }
 
 /** What stands in the place of warnings; empty where there are some. */
-export function insteadOfWarnings({ analysis, rank }: Context): HTMLElement[] {
+export function insteadOfWarnings(context: Context): HTMLElement[] {
+  const { analysis, rank } = context;
   if (analysis.findings.some((finding) => finding.severity !== 'info')) return [];
-  return [largestKernels(rank), largestHostRanges(rank), largestHolders(rank), notChecked(analysis)].filter((part) => part !== null);
+  return [largestKernels(context), largestHostRanges(rank), largestHolders(rank), notChecked(analysis)].filter((part) => part !== null);
 }

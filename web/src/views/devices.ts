@@ -5,6 +5,8 @@ import { isEventTrack } from './evidence';
 import { count, duration, inUnit, kUnknown, number, percent } from './quantity';
 import { seriesPlot, zoomTools, type Line, type SeriesPlot } from './series_plot';
 import { DataTable } from './table';
+import { kernelNames } from '../kernel_names';
+import { kOfHost } from '../timeline/model';
 import type { EventTrack, PageData, SampleSeries } from '../page_data';
 import type { Context, View } from './view';
 
@@ -160,11 +162,11 @@ function slowedKernels(data: PageData): Slowed[] {
 }
 
 function slowedTable(rows: Slowed[], context: Context): HTMLElement[] {
-  const short = new Map(context.analysis.ranks.flatMap((rank) => rank.kernels.map((k) => [k.name, k.short_name] as const)));
+  const names = kernelNames(context.data);
   const table = new DataTable<Slowed>({
     label: 'Kernels at reduced clocks', sorted: 'lost', most_rows: 14,
     columns: [
-      { key: 'name', title: 'Kernel', wide: true, cell: (r) => element('span', { title: shown(r.name, 2000) }, shown(short.get(r.name) ?? r.name)), order: (r) => r.name },
+      { key: 'name', title: 'Kernel', wide: true, cell: (r) => element('span', { title: shown(r.name, 2000) }, shown(names.get(r.name) ?? r.name)), order: (r) => names.get(r.name) ?? r.name },
       { key: 'calls', title: 'Slowed calls', numeric: true, cell: (r) => count(r.calls), order: (r) => r.calls },
       { key: 'total', title: 'Their time', numeric: true, cell: (r) => duration(r.total_ns), order: (r) => r.total_ns },
       { key: 'lost', title: 'By clocks', help: 'The part of their time that the reduced clocks explain at most', numeric: true, cell: (r) => duration(r.lost_ns), order: (r) => r.lost_ns },
@@ -211,9 +213,9 @@ function telemetryTable(all: Record_[]): HTMLElement {
 // Of one device: what the trace says it ran, then what samples say.
 function devicePlots(context: Context, device: string, series: SampleSeries[]): SeriesPlot[] {
   const plots: SeriesPlot[] = [];
-  const rank = series.find((s) => s.rank !== undefined)?.rank ?? context.rank.rank;
-  const group = `GPU ${device.replace(/ of .*$/, '')}`;   // without its host: the rank is on that
-  if (context.data.tracks.some((t) => t.kind === 'stream' && t.group === group && t.rank === rank)) plots.push(kernelPlot(context, group, rank));
+  const group = `GPU ${device.replace(kOfHost, '')}`;
+  const rank = series.find((s) => s.rank !== undefined)?.rank;
+  if (rank !== undefined && context.data.tracks.some((t) => t.kind === 'stream' && t.group === group && t.rank === rank)) plots.push(kernelPlot(context, group, rank));
   for (const lane of kLanes) {
     const shownHere = lane.metrics.map((metric) => series.find((s) => s.metric === metric)).filter((s): s is SampleSeries => s !== undefined);
     const same_unit = shownHere.filter((s) => s.unit === shownHere[0]!.unit && context.data.column(s.time, 'delta').length > 0);

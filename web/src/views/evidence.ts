@@ -4,7 +4,8 @@ import { causeTitle } from '../categories';
 import type { EventTrack, Gap, PageData, Track, TrackKind } from '../page_data';
 import { button, element, shown } from './dom';
 import { duration } from './quantity';
-import type { Context, Stretch } from './view';
+import { kernelNames } from '../kernel_names';
+import { withoutEvents, type Context, type Stretch } from './view';
 import { isLeftOut, isWholeTrace, words, type Finding, type Place, type RankReport, type SeenAt } from './report';
 
 export interface Evidence extends Stretch {
@@ -68,8 +69,9 @@ function onTimeline(data: PageData, rank: number, ns: number): number {
 }
 const kClock_ns = 256;
 
-/** Where each step of the report stands on the timeline; with its event where the file holds that. */
+/** Where each step of the report stands on the timeline, with its event where the file holds that; nothing of a rank without events. */
 export function stepStretches(data: PageData, rank: RankReport): Stretch[] {
+  if (data.without_events.includes(rank.rank)) return [];
   const track = data.tracks.find((t) => t.kind === 'step' && t.rank === rank.rank);
   const events = track && isEventTrack(track) ? track : undefined;
   const starts = events ? data.column(events.start, 'delta') : [];
@@ -83,6 +85,18 @@ export function stepStretches(data: PageData, rank: RankReport): Stretch[] {
     const end_ns = start_ns + (at < 0 ? step.duration_ns : durations[at] ?? 0);
     return at < 0 ? { start_ns, end_ns } : { start_ns, end_ns, target: { event: events!.first + at } };
   });
+}
+
+const kWhole = 0.999;   // of the time, at least
+
+/** Whether the file has the events of all of the time, and not of some steps. */
+function holdsAll({ kept, span_ns }: PageData): boolean {
+  return kept.length === 0 || kept.reduce((sum, [from, to]) => sum + to - from, 0) >= kWhole * span_ns;
+}
+
+// A longer one may be in a step that was not kept.
+function longest(data: PageData, what: string): string {
+  return `the longest ${shown(what, 70)}${holdsAll(data) ? '' : ' in the kept steps'}`;
 }
 
 // The measured steps, from the first to the last: what warm-up or a cut step shows is not what a finding is about.
@@ -121,7 +135,7 @@ function exactEvidence(context: Context, rank_index: number, seen: SeenAt): Evid
     const stretch = { start_ns: starts[at]!, end_ns: starts[at]! + seen.duration_ns, target: { event: track.first + at } };
     if (seen.at !== 'longest_kernel') return { ...withMargin(stretch, data.span_ns), text: waited };
     const name = data.strings[data.column(track.name)[at]!] ?? '';
-    const short = analysis.ranks[rank_index]!.kernels.find((k) => k.name === name)?.short_name ?? name;
+    const short = kernelNames(data).get(name) ?? name;
     return { ...withMargin(stretch, data.span_ns, 2), text: `the longest, ${shown(short, 60)}, ${duration(seen.duration_ns)}` };
   }
   const bare = { start_ns: start, end_ns: start + seen.duration_ns, target: { span: { start, end: start + seen.duration_ns, rank } } };
@@ -132,9 +146,9 @@ function kernelEvidence(data: PageData, rank: RankReport, { of, device }: SeenAt
   if (of === null) return undefined;
   const kernel = rank.kernels.find((k) => (k.kind === of || k.name.includes(of)) && (device === null || k.device === device));
   if (!kernel) return undefined;
-  const longest = (bounds: Bounds) => longestEvent(data, rank.rank, ['stream'], (name) => name === kernel.name, { ...bounds, device: kernel.device });
-  const found = longest(measured(data, rank)) ?? longest({});
-  return found && { ...withMargin(found, data.span_ns, 2), text: `the longest ${kernel.short_name}` };
+  const within = (bounds: Bounds) => longestEvent(data, rank.rank, ['stream'], (name) => name === kernel.name, { ...bounds, device: kernel.device });
+  const found = within(measured(data, rank)) ?? within({});
+  return found && { ...withMargin(found, data.span_ns, 2), text: longest(data, kernelNames(data).get(kernel.name) ?? kernel.name) };
 }
 
 // The late rank does not wait: it is seen where the others do.
@@ -144,13 +158,13 @@ function waitEvidence(context: Context, late: number[]): Evidence | undefined {
     .map((r) => longestEvent(data, r.rank, ['collective'], (_name, category) => category === 'wait', measured(data, r)))
     .filter((found): found is Stretch => found !== undefined);
   if (waits.length === 0) return undefined;
-  const longest = waits.reduce((a, b) => (b.end_ns - b.start_ns > a.end_ns - a.start_ns ? b : a));
-  return { ...withMargin(longest, data.span_ns), text: 'the longest wait for that rank' };
+  const found = waits.reduce((a, b) => (b.end_ns - b.start_ns > a.end_ns - a.start_ns ? b : a));
+  return { ...withMargin(found, data.span_ns), text: longest(data, 'wait for that rank') };
 }
 
 function phaseEvidence(data: PageData, rank: RankReport, { of }: SeenAt): Evidence | undefined {
   const found = longestEvent(data, rank.rank, ['phase'], (_name, category) => category === of, measured(data, rank));
-  return found && { ...withMargin(found, data.span_ns, 0.1), text: `the longest ${words(of ?? '')} phase` };
+  return found && { ...withMargin(found, data.span_ns, 0.1), text: longest(data, `${words(of ?? '')} phase`) };
 }
 
 // A step by its number, else the longest, that with the peak, or all.
@@ -163,8 +177,8 @@ function stepEvidence(context: Context, rank: RankReport, { at, step }: SeenAt):
   if (named >= 0) return { ...withMargin(all[named]!, data.span_ns, 0.05), text: `step ${step}${whose}` };
   const length = (s: Stretch) => s.end_ns - s.start_ns;
   if (at === 'longest_step') {
-    const longest = all.reduce((a, b, i) => (length(b) > length(a) && !isLeftOut(rank.steps[i]) ? b : a));
-    return { ...withMargin(longest, data.span_ns, 0.05), text: `the longest step${whose}` };
+    const found = all.reduce((a, b, i) => (length(b) > length(a) && !isLeftOut(rank.steps[i]) ? b : a));
+    return { ...withMargin(found, data.span_ns, 0.05), text: `the longest step${whose}` };
   }
   const peak = data.ranks[analysis.ranks.indexOf(rank)]?.memory?.peak_ns;
   const at_peak = at === 'memory_peak' && peak !== undefined ? all.find((s) => s.start_ns <= peak && peak <= s.end_ns) : undefined;
@@ -187,7 +201,12 @@ export function placeEvidence(finding: Finding, place: Place, context: Context):
   const frame = `${place.file}(${place.line ?? 0}): ${place.name}`;
   const found = longestEvent(data, analysis.ranks[rankOf(finding, context)]!.rank, ['thread'],
     (name) => (place.file === null ? name === place.name : name.endsWith(frame)));
-  return found && { ...withMargin(found, data.span_ns), text: `the longest call of ${place.name}` };
+  return found && { ...withMargin(found, data.span_ns), text: longest(data, `call of ${place.name}`) };
+}
+
+/** Why the file holds no evidence of a finding: null where its rank's events are there. */
+export function whyNoEvidence(finding: Finding, context: Context): string | null {
+  return withoutEvents({ data: context.data, rank: context.analysis.ranks[rankOf(finding, context)]! });
 }
 
 /** Undefined where the file's timeline holds nothing of it. */
@@ -196,6 +215,7 @@ export function evidenceOf(finding: Finding, context: Context): Evidence | undef
   const rank_index = rankOf(finding, context);
   const rank = analysis.ranks[rank_index]!;
   const { seen } = finding;
+  if (withoutEvents({ data, rank })) return seen.at === 'longest_wait' ? waitEvidence(context, finding.ranks) : undefined;
   const found = exactEvidence(context, rank_index, seen)
     ?? (seen.step !== null ? undefined
       : seen.at === 'longest_gap' ? evidenceOfGap(data, rank_index, seen.of, seen.device)
@@ -205,10 +225,18 @@ export function evidenceOf(finding: Finding, context: Context): Evidence | undef
   return found ?? stepEvidence(context, rank, seen);
 }
 
+function withoutCall(data: PageData): string {
+  const none = 'The timeline in this file holds no call of it';
+  if (!holdsAll(data)) return `${none}: other steps were kept. --html-steps chooses them.`;
+  return data.host_least_ns > 0 ? `${none}: host ranges below ${duration(data.host_least_ns)} were left out.` : `${none}.`;
+}
+
 /** A button that shows a call in the timeline, and what is said where the file's timeline holds none. */
 export function findButton(context: Context, find: () => Stretch | undefined): HTMLElement[] {
-  const missing = element('p', { class: 'quiet', role: 'status', hidden: true }, 'The timeline in this file holds no call of it: other steps were kept. --html-steps chooses them.');
-  const see = button('Find the longest in the timeline', { class: 'see' }, () => {
+  const left_out = withoutEvents(context);
+  if (left_out) return [element('p', { class: 'quiet' }, left_out)];
+  const missing = element('p', { class: 'quiet', role: 'status', hidden: true }, withoutCall(context.data));
+  const see = button(holdsAll(context.data) ? 'Find the longest in the timeline' : 'Find the longest in the kept steps', { class: 'see' }, () => {
     const found = find();
     if (found) context.show(found);
     else missing.hidden = false;

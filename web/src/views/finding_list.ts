@@ -1,7 +1,7 @@
 // Findings, most expensive first: what is seen, what it costs, what to change, and where to see it.
 
 import { copyButton, element, button, shown, svg, type Child } from './dom';
-import { evidenceOf, placeEvidence, type Evidence } from './evidence';
+import { evidenceOf, placeEvidence, whyNoEvidence, type Evidence } from './evidence';
 import { counted, duration, percent } from './quantity';
 import type { Analysis, Finding, Place, Severity } from './report';
 import type { Asked } from '../timeline/panel';
@@ -107,7 +107,13 @@ function findingItem(finding: Finding, context: Context): HTMLElement {
     element('ul', { class: 'evidence', 'aria-label': 'Evidence' },
       ...finding.evidence.map((text) => element('li', {}, shown(text, 1000))),
       ...places.map((other) => placeItem(finding, other, context))),
-    see);
+    see ?? leftOut(finding, context));
+}
+
+// In the place of the button.
+function leftOut(finding: Finding, context: Context): Child {
+  const why = whyNoEvidence(finding, context);
+  return why !== null && element('p', { class: 'quiet' }, why);
 }
 
 export function rangesOf(numbers: number[]): string {

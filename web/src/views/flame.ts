@@ -35,7 +35,7 @@ const kTimes: FlameWords = {
     flame.host[node]! > 0 ? `launched ${duration(flame.device[node]!)} on the GPU` : 'on the GPU',
     flame.calls[node]! > 0 && `${counted(flame.calls[node]!, 'call')}, ${duration((flame.host[node]! || flame.device[node]!) / flame.calls[node]!)} each`,
   ],
-  whole: (measure) => `of all${measure === 'device' ? ' on the GPU' : ''}`,
+  whole: (measure) => (measure === 'device' ? 'of what these calls launched' : 'of all'),
 };
 
 export class FlameGraph {
@@ -436,4 +436,7 @@ export const flame: View = {
     };
   },
   goTo: (place) => go_to?.(place),
+  carry: (place) => {
+    for (const of_tree of ['thread', 'at']) place.delete(of_tree);
+  },
 };

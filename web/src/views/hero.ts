@@ -8,7 +8,7 @@ import { duration, percent } from './quantity';
 import { devicesOfFindings, isLeftOut, isWholeTrace, ofRange, words, type RankReport } from './report';
 import { categoryTitle } from '../categories';
 import type { EventTrack } from '../page_data';
-import type { Context, Stretch } from './view';
+import { withoutEvents, type Context, type Stretch } from './view';
 
 const kBins = 300;
 const kBusy = 'compute';   // whatever runs
@@ -133,5 +133,6 @@ function typicalStep(context: Context): HTMLElement | null {
 }
 
 export function hero(context: Context): HTMLElement[] {
-  return [gainBars(context), typicalStep(context)].filter((part) => part !== null);
+  const left_out = withoutEvents(context);
+  return [gainBars(context), left_out ? element('p', { class: 'quiet' }, left_out) : typicalStep(context)].filter((part) => part !== null);
 }

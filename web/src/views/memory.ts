@@ -70,11 +70,11 @@ function heldDetail(held: Held): Child[] {
 }
 
 function heldTable(held: Held[], peak: number): HTMLElement {
-  const largest = Math.max(...held.map((h) => h.bytes), 1);
+  const largest = held.reduce((most_bytes, h) => Math.max(most_bytes, h.bytes), 1);
   const panel = element('aside', { class: 'detail', 'aria-label': 'The holder that is picked', 'aria-live': 'polite' },
     element('p', { class: 'quiet' }, 'Pick a row to see its whole stack.'));
   const table = new DataTable<Held>({
-    label: 'What held memory at the peak', sorted: 'bytes', most_rows: 20,
+    label: 'What held memory at the peak', sorted: 'bytes', most_rows: 20, detail: panel,
     picked: (h) => {
       panel.replaceChildren();
       append(panel, heldDetail(h));

@@ -12,7 +12,7 @@ import { overview } from './overview';
 import { preparePrinting } from './printing';
 import { ranks } from './ranks';
 import { roofline } from './roofline';
-import { analysisOf, type Analysis } from './report';
+import { analysisOf, type Analysis, type RankReport } from './report';
 import { steps } from './steps';
 import { themeButton } from './theme';
 import { timeline } from './timeline_view';
@@ -111,16 +111,30 @@ class Page {
   private chooseRank(index: number): void {
     this.setRank(index);
     this.open(this.current_);
-    this.remember(this.current_.view, new URLSearchParams());
+    const { view, place } = this.current_;
+    const left = new URLSearchParams(place ?? '');
+    if (view.of_rank) view.goTo?.(left);
+    this.remember(view, left);
   }
 
   private setRank(index: number): void {
+    const from = this.analysis_.ranks[this.rank_index_]!;
     this.rank_index_ = index;
     const select = document.getElementById('rank') as HTMLSelectElement | null;
     if (select) select.value = String(index);
-    for (const m of this.mounted_) if (m.view.of_rank) m.place = undefined;
+    for (const m of this.mounted_) {
+      if (m.view.of_rank) m.place = this.carried(m, from);
+      else if (m.rank_index !== undefined) m.view.follow?.(this.context());
+    }
     this.nameDevice();
     this.markAbsent();
+  }
+
+  private carried({ view, place }: Mounted, from: RankReport): string | undefined {
+    if (!view.carry || !place) return undefined;
+    const left = new URLSearchParams(place);
+    view.carry(left, from, this.analysis_.ranks[this.rank_index_]!);
+    return left.toString();
   }
 
   private prepare(view: View, index: number): Mounted {
@@ -151,7 +165,7 @@ class Page {
     if (rank >= 0 && rank !== this.rank_index_) this.setRank(rank);
     this.open(found);
     found.view.goTo?.(place);
-    if (found.view.of_rank && this.rank_index_ !== this.first_rank_ && !place.has('rank')) this.remember(found.view, place);
+    if (this.namesRank(found.view) && !place.has('rank')) this.remember(found.view, place);
   }
 
   /** Keeps in the address what is looked at in the view, so that a link leads back to it. */
@@ -159,9 +173,14 @@ class Page {
     if (this.current_.view !== view) return;
     place.delete('rank');
     this.current_.place = place.toString();
-    if (view.of_rank && this.rank_index_ !== this.first_rank_) place.set('rank', String(this.analysis_.ranks[this.rank_index_]!.rank));
+    if (this.namesRank(view)) place.set('rank', String(this.analysis_.ranks[this.rank_index_]!.rank));
     const text = place.toString();
     history.replaceState(null, '', `#${view.id}${text ? `?${text}` : ''}`);
+  }
+
+  // Whether the address says which rank is looked at.
+  private namesRank(view: View): boolean {
+    return (view.of_rank || view.follow !== undefined) && this.rank_index_ !== this.first_rank_;
   }
 
   private open(chosen: Mounted): void {

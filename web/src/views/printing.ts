@@ -8,8 +8,9 @@ import { overview } from './overview';
 import { hasDistance } from './roofline';
 import { staticTable } from './static_table';
 import { waterfall } from './waterfall';
-import { categoryOfKernel, words } from './report';
+import { categoryOfKernel, deviceOfSteps, words, type Kernel } from './report';
 import { categoryTitle } from '../categories';
+import { kernelNames } from '../kernel_names';
 import type { Context } from './view';
 
 function printed(context: Context): HTMLElement {
@@ -17,6 +18,8 @@ function printed(context: Context): HTMLElement {
   overview.mount(root, context);
   const { rank, analysis } = context;
   const { distance, snapshot } = rank;
+  const names = kernelNames(context.data);
+  const many = rank.devices.length > 1;
   const tables = [
     distance && hasDistance(rank) && element('section', {}, element('h2', {}, 'Distance from the limit'), waterfall(distance, () => undefined)),
     staticTable({ title: 'Roofline: operators and their limits', rows: rank.roofline?.ops ?? [], columns: [
@@ -26,10 +29,10 @@ function printed(context: Context): HTMLElement {
       ['Line', (h) => shown(placeText(h), 120)], ['Category', (h) => titleOfCategory(h.category)],
       ['Blocks', (h) => count(h.blocks), true], ['Held', (h) => bytes(h.held_bytes), true], ['Of the peak', (h) => percent(h.peak_pct), true]] }),
     staticTable({ title: 'Steps', rows: rank.steps, columns: [
-      ['Step', (s) => shown(s.name, 80)], ['Duration', (s) => duration(s.duration_ns), true], ['GPU busy', (s) => duration(s.device_busy_ns), true],
-      ['GPU idle', (s) => duration(s.device_idle_ns), true], ['Left out', (s) => (s.warmup ? 'warm-up' : s.incomplete ? 'incomplete' : '')]] }),
+      ['Step', (s) => shown(s.name, 80)], ['Duration', (s) => duration(s.duration_ns), true], [`${deviceOfSteps(rank)} busy`, (s) => duration(s.device_busy_ns), true],
+      [`${deviceOfSteps(rank)} idle`, (s) => duration(s.device_idle_ns), true], ['Left out', (s) => (s.warmup ? 'warm-up' : s.incomplete ? 'incomplete' : '')]] }),
     staticTable({ title: 'Kernels', rows: rank.kernels, columns: [
-      ['Kernel', (k) => shown(k.short_name, 90)], ['Category', (k) => categoryTitle(categoryOfKernel(k))], ['Calls', (k) => count(k.count), true], ['Total', (k) => duration(k.total_ns), true],
+      ['Kernel', (k) => shown(names.get(k.name) ?? k.name, 90)], ...(many ? [['GPU', (k: Kernel) => String(k.device), true] as [string, (k: Kernel) => string, boolean]] : []), ['Category', (k) => categoryTitle(categoryOfKernel(k))], ['Calls', (k) => count(k.count), true], ['Total', (k) => duration(k.total_ns), true],
       ['Of kernels', (k) => percent(k.kernel_pct), true], ['Median', (k) => duration(k.median_ns), true], ['p95', (k) => duration(k.p95_ns), true]] }),
     staticTable({ title: 'Ops', rows: [...rank.ops].sort((a, b) => b.cpu_self_ns - a.cpu_self_ns), columns: [
       ['Op', (op) => shown(op.name, 90)], ['Calls', (op) => count(op.calls), true], ['CPU self', (op) => duration(op.cpu_self_ns), true],

@@ -136,7 +136,7 @@ export const ranks: View = {
     const many = analysis.ranks.length > 1;
     if (many) {
       const rows = rowsOf(context);
-      const longest = Math.max(...rows.map((row) => row.use?.window_ns ?? 0), 1);
+      const longest = rows.reduce((most, row) => Math.max(most, row.use?.window_ns ?? 0), 1);
       const named = rows.some((row) => row.rank.host);
       const columns = rankColumns(context, longest).filter((column) => named || column.key !== 'host');
       const table = new DataTable<RankRow>({ label: 'Ranks', columns, most_rows: 24 });

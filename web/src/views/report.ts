@@ -89,6 +89,12 @@ export function devicesOfFindings({ findings, ranks }: Analysis, { rank }: RankR
   return [...new Set(of_rank.map(({ seen }) => seen.device).filter((device) => device !== null))];
 }
 
+/** The device that a step's busy and idle time are of: one of several is named. */
+export function deviceOfSteps({ devices, steps }: RankReport): string {
+  const device = steps.find((step) => (step.device ?? null) !== null)?.device ?? null;
+  return devices.length > 1 && device !== null ? `GPU ${device}` : 'GPU';
+}
+
 /** As the timeline has it: copies and sets by the device's engines are no copy kernels. */
 export function categoryOfKernel({ kind, category, name }: KernelRow): string {
   return kind !== 'memory' ? category : /memset/i.test(name) ? 'memset' : 'memcpy';

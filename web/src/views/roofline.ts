@@ -12,7 +12,8 @@ import { DataTable } from './table';
 import { utilizationChart } from './utilization';
 import { waterfall } from './waterfall';
 import { isWholeTrace, type RankReport, type Roofline, type RooflineRow } from './report';
-import { placeOf, rankName, type Context, type View } from './view';
+import { kernelNames } from '../kernel_names';
+import { carryRow, placeOf, rankName, type Context, type View } from './view';
 
 const kPartBounds: Record<string, string> = { products: 'compute', memory_bound: 'memory', small_kernels: 'latency', recomputation: 'recomputed', unknown_work: 'unknown' };
 const kMinLeftOut = 0.01;   // of a step, as in the terminal
@@ -93,12 +94,12 @@ class Rows {
   private readonly settled_ = settled(() => this.remember());
 
   constructor(private readonly context_: Context, private readonly roofline_: Roofline) {
-    this.names_ = new Map(context_.rank.kernels.map((kernel) => [kernel.name, kernel.short_name || kernel.name]));
+    this.names_ = kernelNames(context_.data);
     const name = (row: RooflineRow) => this.name(row);
     this.plot_ = new RooflinePlot(context_.rank.limits, name, (row) => this.open(row));
     const whole = () => this.rows_.reduce((sum, row) => sum + row.total_ns, 0);
     this.table_ = new DataTable<RooflineRow>({
-      label: 'Operators or kernels and their limits', sorted: 'total', most_rows: 14, columns: rooflineColumns(whole, name), picked: (row) => this.pick(row),
+      label: 'Operators or kernels and their limits', sorted: 'total', most_rows: 14, detail: this.panel_, columns: rooflineColumns(whole, name), picked: (row) => this.pick(row),
     });
     this.buttons_ = [this.choice('Operators', roofline_.ops), this.choice('Kernels', roofline_.kernels)];
     this.search_.addEventListener('input', () => this.changed());
@@ -200,7 +201,7 @@ class Rows {
     this.panel_.replaceChildren();
     append(this.panel_, [
       element('h3', {}, shown(this.name(row), 300)),
-      factList(pairs), row.kernel && element('p', {}, 'Most time in ', element('code', {}, shown(row.kernel, 300))),
+      factList(pairs), row.kernel && element('p', {}, 'Most time in ', element('code', { title: shown(row.kernel, 2000) }, shown(this.names_.get(row.kernel) ?? row.kernel, 300))),
       ...findButton(this.context_, () => stretchOf(this.context_, row))]);
   }
 }
@@ -245,4 +246,8 @@ export const roofline: View = {
     };
   },
   goTo: (place) => in_view?.goTo(place),
+  carry: (place, from, to) => {
+    const rows = (rank: RankReport) => (place.get('of') === 'kernels' ? rank.roofline?.kernels : rank.roofline?.ops) ?? [];
+    carryRow(place, rows(from), rows(to), (a, b) => a.name === b.name && a.shapes === b.shapes && a.bound === b.bound && a.precision === b.precision && a.recomputed === b.recomputed);
+  },
 };

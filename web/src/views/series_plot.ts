@@ -4,6 +4,7 @@ import uPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
 import { button, element } from './dom';
 import { brief, duration } from './quantity';
+import { instants, kTimeSteps } from '../timeline/time_text';
 import { colour, onTheme } from './theme';
 import type { Numbers } from '../page_data';
 import type { Context } from './view';
@@ -47,15 +48,6 @@ export interface SeriesPlot {
 const kSync = 'time';
 const kAxisWidth = 110;   // the longest name of a lane
 
-/** Time since the trace began, as precise as the distance between marks asks for. */
-export function instants(marks: number[]): string[] {
-  const step = marks.length > 1 ? Math.abs(marks[1]! - marks[0]!) : 1;
-  const last = Math.max(...marks.map(Math.abs), 1);
-  const [size, name] = last >= 1e9 ? [1e9, 's'] : last >= 1e6 ? [1e6, 'ms'] : last >= 1e3 ? [1e3, 'µs'] : [1, 'ns'];
-  const decimals = Math.max(0, Math.min(9, Math.ceil(-Math.log10(step / size) - 1e-9)));
-  return marks.map((mark) => `${(mark / size).toFixed(decimals)} ${name}`);
-}
-
 function axes(options: PlotOptions): uPlot.Axis[] {
   const shared = {
     stroke: () => colour('quiet'), font: '11px system-ui, sans-serif',
@@ -68,9 +60,6 @@ function axes(options: PlotOptions): uPlot.Axis[] {
       : { ...shared, size: kAxisWidth, space: 32, ...(options.binary ? { incrs: kByteSteps } : {}), values: (_u, marks) => marks.map((mark) => brief(options.text(mark))) },
   ];
 }
-
-// 1, 2 and 5 of every power of ten of nanoseconds, up to hours.
-const kTimeSteps = Array.from({ length: 15 }, (_, power) => [1, 2, 5].map((n) => n * 10 ** power)).flat();
 
 const kByteSteps = Array.from({ length: 50 }, (_, power) => 2 ** power);
 

@@ -33,7 +33,8 @@ export interface StepBarsOptions {
   parts(step: number): BarPart[];
   /** What the box beside the pointer says of a step, below its name and length. */
   lines(step: number): Child[];
-  open(step: number): void;
+  /** Absent where a click shows nothing. */
+  open?(step: number): void;
 }
 
 export class StepBars {
@@ -49,7 +50,7 @@ export class StepBars {
     canvas.addEventListener('pointerleave', () => this.hoverOver(-1));
     canvas.addEventListener('click', (event) => {
       const at = this.at(event);
-      if (at >= 0) options_.open(at);
+      if (at >= 0) options_.open?.(at);
     });
   }
 

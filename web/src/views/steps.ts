@@ -4,10 +4,10 @@ import { legend } from './bars';
 import { button, element, shown } from './dom';
 import { isEventTrack, stepStretches } from './evidence';
 import { brief, duration, kUnknown, number, percent } from './quantity';
-import { isLeftOut, isWholeTrace, ofRange, words, type RankReport, type Step } from './report';
+import { deviceOfSteps, isLeftOut, isWholeTrace, ofRange, words, type RankReport, type Step } from './report';
 import { StepBars } from './step_bars';
 import { DataTable, timeColumn, type Column } from './table';
-import { placeOf, type Context, type View } from './view';
+import { placeOf, withoutEvents, type Context, type View } from './view';
 import type { PageData, Utilization } from '../page_data';
 
 interface Piece {
@@ -21,11 +21,11 @@ const kChartHeight = 260;
 const kLeastRest = 0.001;
 const kPhaseOrder = ['data_loading', 'forward', 'backward', 'optimizer', 'communication', 'checkpoint', 'own_phase', 'other_phase'];
 
-function busyPieces(step: Step): Piece[] {
+function busyPieces(step: Step, device: string): Piece[] {
   if (step.device_busy_ns === null) return [{ name: 'step', ns: step.duration_ns, category: 'step' }];
   return [
-    { name: 'GPU busy', ns: step.device_busy_ns, category: 'compute' },
-    { name: 'GPU idle', ns: step.device_idle_ns ?? step.duration_ns - step.device_busy_ns, category: 'idle' },
+    { name: `${device} busy`, ns: step.device_busy_ns, category: 'compute' },
+    { name: `${device} idle`, ns: step.device_idle_ns ?? step.duration_ns - step.device_busy_ns, category: 'idle' },
   ];
 }
 
@@ -65,7 +65,7 @@ function median(values: number[]): number {
   return sorted.length > 0 ? sorted[Math.floor((sorted.length - 1) / 2)]! : 0;
 }
 
-function stepChart(rank: RankReport, ahead: boolean, pieces: () => Piece[][], open: (step: number) => void): StepBars {
+function stepChart(rank: RankReport, ahead: boolean, pieces: () => Piece[][], open: ((step: number) => void) | undefined): StepBars {
   const { steps } = rank;
   const middle = median(steps.filter((s) => !isLeftOut(s)).map((s) => s.duration_ns));
   return new StepBars(steps, {
@@ -84,9 +84,11 @@ function piecesLegend(pieces: Piece[][], someLeftOut: boolean): HTMLElement {
 }
 
 // Figures that logs print, and those of a device: only where some step has one.
-function figureColumns({ steps }: RankReport): Column<Step>[] {
+function figureColumns(rank: RankReport): Column<Step>[] {
+  const { steps } = rank;
+  const device = deviceOfSteps(rank);
   const columns: [keyof Step, string, (s: Step) => string, string?][] = [
-    ['device_busy_ns', 'GPU busy', (s) => duration(s.device_busy_ns)], ['device_idle_ns', 'GPU idle', (s) => duration(s.device_idle_ns)],
+    ['device_busy_ns', `${device} busy`, (s) => duration(s.device_busy_ns), busiestOf(rank)], ['device_idle_ns', `${device} idle`, (s) => duration(s.device_idle_ns), busiestOf(rank)],
     ['loss', 'Loss', (s) => number(s.loss)], ['learning_rate', 'Learning rate', (s) => number(s.learning_rate)], ['grad_norm', 'Gradient norm', (s) => number(s.grad_norm)],
     ['samples_per_s', 'Samples/s', (s) => number(s.samples_per_s)], ['tokens_per_s', 'Tokens/s', (s) => number(s.tokens_per_s)],
     ['device_tokens_per_s', 'Tokens/s per GPU', (s) => number(s.device_tokens_per_s)], ['tflops', 'TFLOP/s', (s) => number(s.tflops), 'Per GPU, as the log says'],
@@ -96,7 +98,12 @@ function figureColumns({ steps }: RankReport): Column<Step>[] {
     .map(([key, title, cell, help]) => ({ key, title, help, numeric: true, cell, order: (s) => s[key] as number | null }));
 }
 
-function stepTable(rank: RankReport, use: Map<Step, Utilization>, open: (index: number) => void): DataTable<Step> {
+// Of several devices one counts.
+function busiestOf(rank: RankReport): string | undefined {
+  return rank.devices.length > 1 ? `${deviceOfSteps(rank)} is the busiest of ${rank.devices.length}; the overview has the others` : undefined;
+}
+
+function stepTable(rank: RankReport, use: Map<Step, Utilization>, open: ((index: number) => void) | undefined): DataTable<Step> {
   const table: DataTable<Step> = new DataTable<Step>({
     label: 'Steps', most_rows: 16,
     columns: [
@@ -105,10 +112,10 @@ function stepTable(rank: RankReport, use: Map<Step, Utilization>, open: (index: 
       ...(runsAhead(rank) ? [timeColumn<Step>('elapsed', 'Elapsed', (s) => s.elapsed_ns, 'From the end of the step before until what it launched has ended; averages are of this')] : []),
       timeColumn('duration', runsAhead(rank) ? (rank.average_step?.works_between ? 'In its range' : 'On the host') : 'Duration', (s) => s.duration_ns),
       ...figureColumns(rank),
-      ...(rank.steps.some((s) => busyShare(s) !== null) ? [{ key: 'share', title: 'Busy', numeric: true, cell: (s: Step) => percent(busyShare(s)), order: busyShare }] : []),
+      ...(rank.steps.some((s) => busyShare(s) !== null) ? [{ key: 'share', title: rank.devices.length > 1 ? `Busy, ${deviceOfSteps(rank)}` : 'Busy', help: busiestOf(rank), numeric: true, cell: (s: Step) => percent(busyShare(s)), order: busyShare }] : []),
       ...(use.size > 0 ? [{ key: 'mfu', title: 'MFU', help: 'Model FLOPs utilization', numeric: true, cell: (s: Step) => percent(use.get(s)?.mfu_pct), order: (s: Step) => use.get(s)?.mfu_pct }] : []),
       { key: 'left_out', title: 'Left out', cell: (s) => (s.warmup ? 'warm-up' : s.incomplete ? 'incomplete' : ''), order: (s) => Number(isLeftOut(s)) },
-      { key: 'see', title: '', cell: (s) => button('Timeline', { class: 'cell' }, () => open(rank.steps.indexOf(s))) },
+      ...(open ? [{ key: 'see', title: '', cell: (s: Step) => button('Timeline', { class: 'cell' }, () => open(rank.steps.indexOf(s))) }] : []),
     ],
   });
   table.show(rank.steps);
@@ -136,9 +143,11 @@ export const steps: View = {
   mount(root, context: Context) {
     const { rank, data } = context;
     const by_phase = phasePieces(data, rank);
-    const by_device = rank.steps.map(busyPieces);
+    const device = deviceOfSteps(rank);
+    const by_device = rank.steps.map((step) => busyPieces(step, device));
+    const left_out = withoutEvents(context);
     const windows = stepStretches(data, rank);
-    const open = (index: number) => context.show(windows[index]!);
+    const open = left_out ? undefined : (index: number) => context.show(windows[index]!);
     const use = new Map((data.ranks[context.rank_index]?.utilization ?? []).flatMap((of) => (rank.steps[of.step] ? [[rank.steps[of.step]!, of] as const] : [])));
     let pieces = by_device;
     const chart = stepChart(rank, runsAhead(rank), () => pieces, open);
@@ -155,11 +164,11 @@ export const steps: View = {
       context.remember(steps, placeOf({ by: split === usual ? '' : split }));
     };
     const buttons = [
-      button('By phase', { 'data-split': 'phases', disabled: by_phase.length === 0, title: by_phase.length === 0 ? 'This file holds no phases of each step' : null }, () => change('phases')),
-      button('By device', { 'data-split': 'device' }, () => change('device')),
+      button('By phase', { 'data-split': 'phases', disabled: by_phase.length === 0, title: by_phase.length === 0 ? left_out ?? 'This file holds no phases of each step' : null }, () => change('phases')),
+      button('By device', { 'data-split': 'device', title: busiestOf(rank) }, () => change('device')),
     ];
     root.append(
-      element('h2', {}, 'Steps', element('span', { class: 'quiet' }, 'click a bar to see it in the timeline')),
+      element('h2', {}, 'Steps', element('span', { class: 'quiet' }, left_out ?? 'click a bar to see it in the timeline')),
       element('div', { class: 'tools' }, element('div', { class: 'group', role: 'group', 'aria-label': 'What the bars show' }, ...buttons), key),
       chart.root, stepTable(rank, use, open).root);
     choose(usual);
@@ -170,4 +179,5 @@ export const steps: View = {
     };
   },
   goTo: (place) => go_to?.(place),
+  carry: () => {},
 };

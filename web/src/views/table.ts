@@ -31,11 +31,14 @@ export interface TableOptions<Row> {
   /** Sorted by this column at first, downwards; without it in the order given. */
   sorted?: string;
   picked?(row: Row): void;
+  /** Where what is picked is described: a click that leaves it below the window brings it in. */
+  detail?: HTMLElement;
   /** At most this many rows in view before the table scrolls; without it as many as fit the window. */
   most_rows?: number;
 }
 
 const kRowHeight = 24;   // pixels, as in the style sheet
+const kLeastOfDetail = 120;   // pixels in the window from which on it is noticed
 const kSpare = 12;       // rows above and below the view, so that fast scrolling shows no gap
 
 export class DataTable<Row> {
@@ -146,6 +149,8 @@ export class DataTable<Row> {
     const row = (event.target as Element).closest('tr[data-row]');
     if (!row || !this.options_.picked || (event.target as Element).closest('button')) return;
     this.pick(Number(row.getAttribute('data-row')));
+    const { detail } = this.options_;
+    if (detail && detail.getBoundingClientRect().top > innerHeight - kLeastOfDetail) detail.scrollIntoView({ block: 'nearest' });
   }
 
   private key(event: KeyboardEvent): void {

@@ -22,13 +22,17 @@ export const timeline: View & { show(stretch: Stretch): void } = {
       ? 'A memory snapshot holds no events of the host or of kernels; the view Memory shows it over its allocations. Give the trace of the same process beside it.' : null),
   mount(root, given) {
     const { data, remember } = context = given;
-    const made = mountTimeline(root, data, () => remember(timeline, made.place));
+    const made = mountTimeline(root, data, () => remember(timeline, made.place), given.rank.rank);
     root.prepend(element('h2', { class: 'offscreen' }, 'Timeline'));
     handle = made;
     return () => {
       made.dispose();
       handle = context = undefined;
     };
+  },
+  follow(given) {
+    context = given;
+    handle?.setRank(given.rank.rank);
   },
   goTo(place) {
     const finding = place.get('finding');

@@ -37,8 +37,16 @@ export function placeOf(entries: Record<string, string>): URLSearchParams {
   return new URLSearchParams(Object.entries(entries).filter(([, text]) => text !== ''));
 }
 
+/** Turns the number of a row of one list into that of the same one in another. */
+export function carryRow<Row>(place: URLSearchParams, from: Row[], to: Row[], same: (a: Row, b: Row) => boolean): void {
+  const row = from[Number(place.get('row') ?? NaN)];
+  const at = row === undefined ? -1 : to.findIndex((other) => same(row, other));
+  if (at < 0) place.delete('row');
+  else place.set('row', String(at));
+}
+
 /** Why nothing is known of the chosen rank but its report; null where its events are on the page. */
-export function withoutEvents({ data, rank }: Context): string | null {
+export function withoutEvents({ data, rank }: Pick<Context, 'data' | 'rank'>): string | null {
   return data.without_events.includes(rank.rank)
     ? `The page has no events of rank ${rank.rank}. --html-ranks ${rank.rank} puts them on one; profgpu merge, into a timeline.` : null;
 }
@@ -52,6 +60,10 @@ export interface View {
   absent(context: Context): string | null;
   /** Builds the view; what it returns is called before its elements are thrown away. */
   mount(root: HTMLElement, context: Context): (() => void) | void;
+  /** Of a view of all ranks that was built: another one is looked at. */
+  follow?(context: Context): void;
   /** Shows what an address names, as `remember` was given it. */
   goTo?(place: URLSearchParams): void;
+  /** What stays of a place where another rank is looked at: numbers are of the rank that they were written for. Without it, nothing. */
+  carry?(place: URLSearchParams, from: RankReport, to: RankReport): void;
 }

@@ -10,9 +10,9 @@ import { count, counted, duration, flops, kUnknown, percent } from './quantity';
 import { categoryOfKernel, type Kernel, type Op } from './report';
 import { settled } from './settled';
 import { DataTable, timeColumn as time, type Column } from './table';
-import { placeOf, rankName, type Context, type View } from './view';
+import { carryRow, placeOf, rankName, withoutEvents, type Context, type View } from './view';
 import { categoryTitle } from '../categories';
-import { distinctNames } from '../kernel_names';
+import { kernelNames } from '../kernel_names';
 
 interface Searchable<Row> {
   table: DataTable<Row>;
@@ -102,12 +102,12 @@ function kernelDetail(panel: HTMLElement, kernel: Kernel, context: Context): () 
   };
   panel.replaceChildren();
   append(panel, [
-    element('h3', {}, swatched(categoryOfKernel(kernel), shown(kernel.short_name, 200))), fullName(kernel.name),
+    element('h3', {}, swatched(categoryOfKernel(kernel), shown(kernelNames(context.data).get(kernel.name) ?? kernel.name, 200))), fullName(kernel.name),
     factList([['Calls', count(kernel.count)], ['Total', duration(kernel.total_ns)], ['Min', duration(kernel.min_ns)], ['Median', duration(kernel.median_ns)],
       ['Mean', duration(kernel.mean_ns)], ['p95', duration(kernel.p95_ns)], ['Max', duration(kernel.max_ns)], ['Std dev', duration(kernel.stddev_ns)],
       ['GPU', String(kernel.device)], ['Tensor cores', kernel.tensor_cores === null ? kUnknown : kernel.tensor_cores ? 'yes' : 'no']]),
     element('h4', {}, 'Distribution of durations'),
-    chart ? element('div', { class: 'chart' }, chart.canvas) : element('p', { class: 'quiet' }, 'The distribution is not in this file: it is kept for the kernels that take most time.'),
+    chart ? element('div', { class: 'chart' }, chart.canvas) : element('p', { class: 'quiet' }, withoutEvents(context) ? 'The distribution is not in this file.' : 'The distribution is not in this file: it is kept for the kernels that take most time.'),
     originList('Launched from: operator, module, source line',
       originsOf(context.data, context.rank.rank).filter((row) => row.kernel === kernel.name && row.device === `GPU ${kernel.device}`),
       (row) => [row.op || 'no operator', row.module, row.source], context),
@@ -129,7 +129,7 @@ export const kernels: View = {
     let dispose: (() => void) | undefined;
     let chosen: Kernel | undefined;
     const table = new DataTable<Kernel>({
-      label: 'Kernels', columns: kernelColumns(rank.devices.length, distinctNames(rank.kernels)), sorted: 'total',
+      label: 'Kernels', detail: panel, columns: kernelColumns(rank.devices.length, kernelNames(context.data)), sorted: 'total',
       picked: (kernel) => {
         dispose?.();
         chosen = kernel;
@@ -137,11 +137,12 @@ export const kernels: View = {
         tools.picked();
       },
     });
-    const tools = filterTools({ table, rows: rank.kernels, picked: () => chosen, text: (k) => `${k.name} ${k.short_name}`, category: categoryOfKernel, one: 'kernel' }, kernels, context);
+    const tools = filterTools({ table, rows: rank.kernels, picked: () => chosen, text: (k) => `${k.name} ${kernelNames(context.data).get(k.name) ?? ''}`, category: categoryOfKernel, one: 'kernel' }, kernels, context);
     root.append(element('h2', {}, 'Kernels', ofRank(context)), tools.root, element('div', { class: 'beside' }, table.root, panel));
     return () => dispose?.();
   },
   goTo: (place) => filters.get('kernels')?.(place),
+  carry: (place, from, to) => carryRow(place, from.kernels, to.kernels, (a, b) => a.name === b.name && a.device === b.device),
 };
 
 function ofRank(context: Context): HTMLElement {
@@ -175,11 +176,12 @@ export const ops: View = {
     const panel = element('aside', { class: 'detail', 'aria-label': 'The op that is picked', 'aria-live': 'polite' },
       element('p', { class: 'quiet' }, 'Pick a row to see its full name and its share of the time.'));
     const whole = rank.ops.reduce((sum, op) => sum + op.cpu_self_ns, 0);
-    const short = new Map(rank.kernels.map((k) => [k.name, k.short_name] as const));
+    const names = kernelNames(data);
+    const many = rank.devices.length > 1;
     const on_device = rank.ops.reduce((sum, op) => sum + op.device_self_ns, 0);
     let chosen: Op | undefined;
     const table = new DataTable<Op>({
-      label: 'Ops', columns: opColumns(rank.ops), sorted: 'cpu_self',
+      label: 'Ops', detail: panel, columns: opColumns(rank.ops), sorted: 'cpu_self',
       picked: (op) => {
         chosen = op;
         tools.picked();
@@ -190,7 +192,7 @@ export const ops: View = {
             ['CPU total', duration(op.cpu_total_ns)], ['GPU self', `${duration(op.device_self_ns)}, ${percent((100 * op.device_self_ns) / (on_device || 1))} of all ops`],
             ['GPU total', duration(op.device_total_ns)], ['FLOP', flops(op.flops)]]),
           originList('Launched: kernels and copies, by source line', originsOf(data, rank.rank).filter((row) => row.op === op.name),
-            (row) => [short.get(row.kernel) ?? row.kernel, row.module, row.source], context),
+            (row) => [names.get(row.kernel) ?? row.kernel, many ? row.device : '', row.module, row.source], context),
           ...findButton(context, () => {
             const found = longestEvent(data, rank.rank, ['thread', 'step'], (name) => name === op.name);
             return found && withMargin(found, data.span_ns);
@@ -201,4 +203,5 @@ export const ops: View = {
     root.append(element('h2', {}, 'Ops', ofRank(context)), tools.root, element('div', { class: 'beside' }, table.root, panel));
   },
   goTo: (place) => filters.get('ops')?.(place),
+  carry: (place, from, to) => carryRow(place, from.ops, to.ops, (a, b) => a.name === b.name),
 };
