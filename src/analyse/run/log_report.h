@@ -2,8 +2,8 @@
 // the run ended.
 //
 // Means are over the measured lines (not warm-up) of the process that printed most; a line that stands for several
-// iterations counts once, as a step of a report does. A file may hold several runs, one behind the other: figures, stalls
-// and memory are of the last one that has steps enough.
+// iterations counts once, as a step of a report does. A file may hold several runs, one behind the other: figures,
+// stalls and memory are of the last one that has steps enough.
 #pragma once
 
 #include <map>

@@ -59,7 +59,8 @@ class LogBuilder {
   /// same. A program with more timers than a person reads gets no more.
   static void time(LogSeries& series, const TimerOfLine& of, int64_t least_ns, int64_t most_ns);
 
-  /// A line that stands where a training begins or is resumed: the next step is a new run's, if there were steps before.
+  /// A line that stands where a training begins or is resumed: the next step is a new run's, if there were steps
+  /// before.
   void run_may_begin(const LogLine& line);
   /// Steps are counted anew, but the run goes on.
   void epoch_begins(const LogLine& line) { epoch_line_ = line.number; }

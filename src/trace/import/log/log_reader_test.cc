@@ -162,6 +162,12 @@ TEST(Runs, EpochsAreNone) {
   EXPECT_EQ(again.run_lines, (std::vector<int64_t>{44}));
 }
 
+TEST(Runs, AreKnownBesideAnyNumberOfErrors) {
+  std::string text = loop_lines(1, 30);
+  for (int i = 0; i < 20'001; ++i) text += "RuntimeError: CUDA error: an illegal memory access was encountered\n";
+  EXPECT_EQ(log_of(text + loop_lines(11, 40)).run_lines.size(), 1u);
+}
+
 // Eight processes that are not told apart, of which two are a step behind, with other lines between.
 TEST(Runs, ProcessesThatLagAreNone) {
   std::string text;

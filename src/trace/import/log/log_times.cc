@@ -116,7 +116,9 @@ class ClockTimes {
     return next != stops_.end() && *next <= steps_[i].line;
   }
   [[nodiscard]] bool is_open(size_t i) const { return lacks(i) && !has_stop(i); }
-  [[nodiscard]] int64_t passed_ns(size_t from, size_t to) const { return *steps_[to].printed_ns - *steps_[from].printed_ns; }
+  [[nodiscard]] int64_t passed_ns(size_t from, size_t to) const {
+    return *steps_[to].printed_ns - *steps_[from].printed_ns;
+  }
 
   // Of the lines behind `first` up to `last`.
   void set_stretches(size_t first, size_t last) {
@@ -152,7 +154,8 @@ class ClockTimes {
     if (unstated.empty() || !usual_ns_) return;
     const int64_t rest_ns = left_ns - *usual_ns_ * steps;
     steps_[i].duration_ns = rest_ns > 0 ? *usual_ns_ : std::max<int64_t>(left_ns / steps, 1);
-    const bool shared = std::ranges::any_of(unstated, [&](const LogEvent* u) { return u->kind != unstated.front()->kind; });
+    const LogEventKind kind = unstated.front()->kind;
+    const bool shared = std::ranges::any_of(unstated, [&](const LogEvent* u) { return u->kind != kind; });
     if (!shared && rest_ns >= kSlack_ns) unstated.front()->duration_ns = rest_ns;
   }
   void set_usual() {
