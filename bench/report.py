@@ -40,7 +40,7 @@ def machine_lines(m):
 
 
 def sizes_table(sizes):
-    yield '| text | events | form | wall s | processor s | MB/s of text | against the walk | best runs | peak memory | of the text |'
+    yield '| text | events | form | wall s | CPU s | MB/s of text | against the walk | best runs | peak memory | of the text |'
     yield '| ---: | ---: | --- | --- | ---: | ---: | --- | ---: | ---: | ---: |'
     for s in sizes:
         for form in ('plain', 'gzip'):
@@ -362,7 +362,7 @@ def snapshot_lines(s):
     yield from ['', '## Memory snapshots', '',
                 f'{where(s["machine"])}. `bench/snapshot.py`: a training job\'s history of allocations, its stacks written out for each event or shared by events that have the '
                 f'same. `profgpu analyze --json`, the whole report included, file in the page cache. Median (least–most) of {s["runs"]} runs.', '',
-                '| stacks | file | MB/s | processor s | peak memory | of the file |', '| --- | ---: | --- | ---: | ---: | ---: |']
+                '| stacks | file | MB/s | CPU s | peak memory | of the file |', '| --- | ---: | --- | ---: | ---: | ---: |']
     for row in s['rows']:
         yield (f'| {row["stacks"]} | {row["bytes"] / 1e6:.0f} MB | {spread(row["mb_s"], "%.0f")} | {row["cpu_s"]["median"]:.2f} | {row["peak_bytes"] / 1e6:.0f} MB | '
                f'{row["of_file"]:.2f} |')
@@ -431,7 +431,7 @@ def python_lines(r):
                 'Over the stand-in for the driver\'s library, each in a process of its own, alternating: `GpuMonitor`, which keeps every sample, and a loop in '
                 'a Python thread that makes eight calls of nvidia-ml-py a sample. Jitter is how far the time between two samples is from the interval. '
                 f'{where(m)}. Median (least–most) of {r["rounds"]} rounds of {r["window_s"]:.0f} s.', '',
-                '| Hz | | processor µs per sample | samples/s | peak resident MB | jitter µs | jitter µs, 95th percentile |',
+                '| Hz | | CPU µs per sample | samples/s | peak resident MB | jitter µs | jitter µs, 95th percentile |',
                 '| ---: | --- | --- | --- | --- | --- | --- |']
     for rate, both in r['monitor'].items():
         for name, x in both.items():
@@ -514,7 +514,7 @@ def whole_runs_lines(result):
     yield from ['', '## Whole runs', '', machine_lines(result['machine']), '',
                 'Simulated training traces, from the start of the process to the report on standard output, files in the page cache. The walk is '
                 '`bench/bare_walk.cc`: simdjson visits every event and key of the same text on one core, keeps nothing, and the loading of the '
-                'text is not counted; profgpu reads, links, analyses, diagnoses and prints. Median (least–most) of '
+                'text is not counted; profgpu reads, links, analyzes, diagnoses and prints. Median (least–most) of '
                 f'{sizes[0]["runs"]} alternating runs.', '', *sizes_table(sizes), '', growth(sizes), '',
                 '| text | walk MB/s | bytes per event | ' + ' | '.join(f'{k.replace("analyse", "analyze")} %' for k in sizes[0]['stage_pct']) + ' |',
                 '| ---: | --- | ---: |' + ' ---: |' * len(sizes[0]['stage_pct'])]

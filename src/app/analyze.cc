@@ -294,6 +294,16 @@ bool can_be_read_again(const std::string& path) {
   return path != "-" && ::stat(path.c_str(), &info) == 0 && (S_ISREG(info.st_mode) || S_ISDIR(info.st_mode));
 }
 
+constexpr size_t kMaxListedPaths = 4;
+
+// The files that were read, or the folder of many; empty: too many to type.
+std::string paths_to_type(const std::vector<std::string>& paths) {
+  if (paths.size() <= kMaxListedPaths) return " " + shell_line(paths);
+  std::set<std::string> folders;
+  for (const std::string& path : paths) folders.insert(path.find('/') == path.npos ? "." : std::string(folder_of(path)));
+  return folders.size() == 1 && !folders.begin()->empty() ? " " + shell_line({*folders.begin()}) : "";
+}
+
 std::vector<std::string> next_commands(const AnalyzeOptions& options, const Report& report) {
   std::vector<std::string> next;
   const auto loud = std::ranges::find_if(report.findings, [](const Finding& f) { return f.severity != Severity::kInfo; });
@@ -301,7 +311,8 @@ std::vector<std::string> next_commands(const AnalyzeOptions& options, const Repo
   else if (loud != report.findings.end()) next.push_back("profgpu explain " + loud->rule);
   else if (!report.findings.empty()) next.push_back("profgpu explain " + report.findings.front().rule);
   if (!std::ranges::all_of(options.paths, can_be_read_again)) return next;
-  const std::string paths = options.paths.size() == 1 ? " " + shell_line(options.paths) : " …";
+  const std::string paths = paths_to_type(options.paths);
+  if (paths.empty()) return next;
   const bool no_device = std::ranges::all_of(report.ranks, [](const RankReport& r) { return r.devices.empty(); });
   if (!report.logs.empty() && no_device) {
     // What takes the time within a step is in no line.

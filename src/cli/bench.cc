@@ -302,7 +302,7 @@ extern const Command kBench{
                  {"--path PATH", "storage: file or folder to read, such as your data set"},
                  {"--from TRACE", "matmul: the GEMMs of this job, each alone"},
                  {"--duration TIME", "burn: how long (default 600)"},
-                 {"--lock-clocks", "hold the clocks still meanwhile, so that runs are alike; needs the right to, as root has"},
+                 {"--lock-clocks", "lock clocks during the run so that results repeat; needs root"},
                  {"--rendezvous FILE", "where the ranks of a job find each other, if the launcher does not say"},
                  {"--timeout TIME", "give up on a call that takes longer (default 60)"}}},
                device_flags(kVisibleDevices),

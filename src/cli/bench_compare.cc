@@ -40,7 +40,7 @@ Result<BenchGate> bench_gate(const std::string& text) {
   BenchGate gate{text, "", true, 0};
   const size_t at = text.find_last_of("<>");
   const std::string_view left = without_blanks(std::string_view(text).substr(0, at));
-  const Error error{fmt::format("--fail-on: \"{}\" is no limit of figures of bench", text),
+  const Error error{fmt::format("--fail-on: \"{}\" is not a limit for figures of bench", text),
                     "figure:host_to_device < -5%, figure:launch_call > +10%"};
   if (at == std::string::npos || !left.starts_with("figure:")) return error;
   std::string_view limit = without_blanks(std::string_view(text).substr(at + 1));
@@ -134,7 +134,7 @@ Result<BenchResult> bench_baseline(const std::string& history, const std::string
   auto document = file->latest_document(name);
   if (!document) return document.error();
   if (!is_bench_text(*document))
-    return Error{fmt::format("{}: \"{}\" is no saved result of profgpu bench", history, name),
+    return Error{fmt::format("{}: \"{}\" is not a saved result of profgpu bench", history, name),
                  "`profgpu history` lists what is saved"};
   return bench_from_json(*std::move(document), name);
 }

@@ -66,6 +66,12 @@ constexpr std::string_view kAllEvents = "a recording has all kinds of events";
 constexpr std::string_view kScreenDecides = "the layout follows the screen's size";
 constexpr std::string_view kFieldsByName = "--query chooses fields, by name";
 constexpr std::string_view kLineOfPython = "samples have their line of Python";
+constexpr std::string_view kNoHostEngine = "the driver is read directly, without DCGM's host engine",
+                           kNoDcgm = "the driver is read directly, without DCGM",
+                           kOnlyGpus = "only GPUs are shown, no switches and no CPUs",
+                           kFieldsFromFile = "--collectors FILE chooses the fields",
+                           kXidsSinceStart = "Xid errors are counted since the start",
+                           kNewNamespace = "metrics have the names of the 2.0 namespace and later; --dcgm-names chooses them";
 
 constexpr BorrowedFlag kBorrowedFlags[] = {
     {"", "--no-color", Takes::kNone, "--color never"},
@@ -99,6 +105,8 @@ constexpr BorrowedFlag kBorrowedFlags[] = {
     {"top", "-m", Takes::kNext, "", kScreenDecides},
     {"top", "--monitor", Takes::kNext, "", kScreenDecides},
     {"top", "-1", Takes::kNone, "--once"},
+    {"top", "-l", Takes::kNumber, "--interval {}", "", "5"},
+    {"top", "--loop", Takes::kNumber, "--interval {}", "", "5"},
     {"top", "--pid", Takes::kNext, "--filter {}", "--filter shows processes with this text in pid, user or command"},
     {"attach", "--pid", Takes::kNext, "{}"},
     // nsys
@@ -125,6 +133,29 @@ constexpr BorrowedFlag kBorrowedFlags[] = {
     {"run", "--trace-fork-before-exec", Takes::kNext, "", "all child processes are recorded"},
     {"run", "--show-output", Takes::kNext, "", "the program's output is always shown"},
     {"run", "--export", Takes::kNext, "", "`profgpu export` writes other formats"},
+    // dcgm-exporter
+    {"exporter", "-a", Takes::kNext, "--listen {}"},
+    {"exporter", "--address", Takes::kNext, "--listen {}"},
+    {"exporter", "-c", Takes::kNext, "--interval {}ms"},
+    {"exporter", "--collect-interval", Takes::kNext, "--interval {}ms"},
+    {"exporter", "-d", Takes::kGpus},
+    {"exporter", "--devices", Takes::kGpus},
+    {"exporter", "-n", Takes::kNone, "--no-hostname"},
+    {"exporter", "--web-config-file", Takes::kNext, "--web.config.file {}"},
+    {"exporter", "-r", Takes::kNext, "", kNoHostEngine},
+    {"exporter", "--remote-hostengine-info", Takes::kNext, "", kNoHostEngine},
+    {"exporter", "-s", Takes::kNext, "", kOnlyGpus},
+    {"exporter", "--switch-devices", Takes::kNext, "", kOnlyGpus},
+    {"exporter", "-p", Takes::kNext, "", kOnlyGpus},
+    {"exporter", "--cpu-devices", Takes::kNext, "", kOnlyGpus},
+    {"exporter", "-m", Takes::kNext, "", kFieldsFromFile},
+    {"exporter", "--configmap-data", Takes::kNext, "", kFieldsFromFile},
+    {"exporter", "-x", Takes::kNext, "", kXidsSinceStart},
+    {"exporter", "--xid-count-window-size", Takes::kNext, "", kXidsSinceStart},
+    {"exporter", "-o", Takes::kNone, "", kNewNamespace},
+    {"exporter", "--use-old-namespace", Takes::kNone, "", kNewNamespace},
+    {"exporter", "--enable-dcgm-log", Takes::kNone, "", kNoDcgm},
+    {"exporter", "--dcgm-log-level", Takes::kNext, "", kNoDcgm},
 };
 
 // nvidia-smi dmon's letters of -s, with its columns of each.
@@ -204,6 +235,29 @@ constexpr BorrowedFlag kDcgmFlags[] = {
     {"doctor", "-r", Takes::kNext, "", "doctor only reads; `profgpu bench burn` puts load on the GPUs"},
     {"doctor", "-c", Takes::kNone, "", "everything is checked"},
     {"devices", "-l", Takes::kNone, "", "all are listed"},
+    {"log", "-e", Takes::kNext, "{}"},
+    {"log", "--field-id", Takes::kNext, "{}"},
+    {"log", "-d", Takes::kNext, "--interval {}ms"},
+    {"log", "--delay", Takes::kNext, "--interval {}ms"},
+    {"log", "-f", Takes::kNext, "", kFieldsByName},
+    {"log", "--field-group-id", Takes::kNext, "", kFieldsByName},
+    {"log", "-g", Takes::kNext, "", "--device chooses GPUs"},
+    {"log", "--group-id", Takes::kNext, "", "--device chooses GPUs"},
+    {"log", "-l", Takes::kNone, "--help-query"},
+    {"log", "--list", Takes::kNone, "--help-query"},
+};
+
+// Ids of dcgm_fields.h that `dcgmi dmon -e` takes.
+constexpr std::pair<int64_t, std::string_view> kDcgmFields[] = {
+    {100, "sm_clock_mhz"},         {101, "memory_clock_mhz"},        {102, "video_clock_mhz"},
+    {140, "memory_temperature_c"}, {150, "temperature_c"},           {155, "power_w"},
+    {156, "energy_j"},             {190, "performance_state"},       {191, "fan_speed_pct"},
+    {202, "pcie_replays"},         {203, "utilization_pct"},         {204, "memory_utilization_pct"},
+    {206, "encoder_utilization_pct"}, {207, "decoder_utilization_pct"}, {250, "memory_total_bytes"},
+    {251, "memory_free_bytes"},    {252, "memory_used_bytes"},       {1001, "graphics_active_pct"},
+    {1002, "sm_active_pct"},       {1003, "sm_occupancy_pct"},       {1004, "tensor_active_pct"},
+    {1005, "dram_active_pct"},     {1006, "fp64_active_pct"},        {1007, "fp32_active_pct"},
+    {1008, "fp16_active_pct"},     {1009, "pcie_tx_bytes_per_second"}, {1010, "pcie_rx_bytes_per_second"},
 };
 constexpr std::string_view kUse = "use is always shown", kMemory = "memory is always shown",
                            kTemperatures = "temperature is always shown", kPowers = "power is always shown",
@@ -435,6 +489,11 @@ bool is_setting_of_smi(std::string_view option) {
       "-lgc", "--lock-gpu-clocks",     "-rgc",  "--reset-gpu-clocks",     "-lmc",  "--lock-memory-clocks",
       "-rmc", "--reset-memory-clocks", "-mig",  "--multi-instance-gpu",   "--gom", "-acp", "-am", "-caa"};
   return std::ranges::find(kSettings, option.substr(0, option.find('='))) != std::end(kSettings);
+}
+
+std::string_view dcgm_field(int64_t id) {
+  const auto* found = std::ranges::find(kDcgmFields, id, [](const auto& field) { return field.first; });
+  return found == std::end(kDcgmFields) ? std::string_view() : found->second;
 }
 
 std::string monitored_fields(std::string_view letters) {

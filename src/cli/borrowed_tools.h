@@ -26,6 +26,7 @@ enum class Takes : uint8_t {
   kOptional,     ///< gpustat's "-P": a value, or another option
   kList,         ///< nvidia-smi's "--format=csv,noheader,nounits"
   kVariables,    ///< nsys' "--env-var=A=1,B=2": for the program
+  kGpus,         ///< dcgm-exporter's "--devices g:0,1", "f", "i"
 };
 
 struct BorrowedFlag {
@@ -49,5 +50,7 @@ std::span<const BorrowedFlag> flags_of_tool(const BorrowedCommand& command);
 
 /// The fields that nvidia-smi dmon's letters of -s stand for. Empty: one is no such letter.
 std::string monitored_fields(std::string_view letters);
+/// Ours for a field id of DCGM, as `dcgmi dmon -e` takes it. Empty: none.
+std::string_view dcgm_field(int64_t id);
 
 }  // namespace profgpu

@@ -8,6 +8,7 @@
 #include <array>
 #include <span>
 
+#include "base/decimal.h"
 #include "base/environment.h"
 #include "base/secrets.h"
 #include "base/text.h"
@@ -278,6 +279,7 @@ class Translation {
       else if (more) value = in_[at_++];
     }
     if (flag.value == Takes::kVariables) return take_variables(value);
+    if (flag.value == Takes::kGpus) return take_gpus(flag, value);
     if (is_switched_off(flag, value)) return;
     if (!flag.why.empty()) out_.notes.push_back(fmt::format("{}: {}", flag.theirs, flag.why));
     if (flag.value == Takes::kList) return choose_format(value);
@@ -311,6 +313,16 @@ class Translation {
     for (const std::string_view variable : pieces_of(list, ',')) variables_.emplace_back(variable);
   }
 
+  // "g:0,1" are GPUs; "f", "g" and "i" are all of them, which is what is shown anyway.
+  void take_gpus(const BorrowedFlag& flag, const std::string& which) {
+    says_ = true;
+    if (which.starts_with("g:") && which.find('+') == which.npos)
+      out_.words.insert(out_.words.end(), {"--device", which.substr(2)});
+    else if (which != "f" && which != "g" && which != "i")
+      out_.notes.push_back(
+          fmt::format("{} {}: not understood; all GPUs are shown, --device chooses them", flag.theirs, which));
+  }
+
   // Calls of libraries are recorded where the recorder is preloaded.
   void preload_for(const std::string& kinds) {
     const std::string parts = "," + kinds + ",";
@@ -328,8 +340,22 @@ class Translation {
     says_ = true;
   }
 
+  // `dcgmi dmon -e 100,155`
+  void choose_dcgm_fields(const std::string& flag, const std::string& ids) {
+    std::string fields, unknown;
+    for (const std::string_view id : pieces_of(ids, ',')) {
+      const std::string_view ours = dcgm_field(whole_number(id).value_or(0));
+      append_listed(ours.empty() ? unknown : fields, ours.empty() ? id : ours, ",");
+    }
+    if (!fields.empty()) fields_ = "device," + fields;
+    if (!unknown.empty())
+      out_.notes.push_back(
+          fmt::format("{} {}: no such field here; `profgpu log --help-query` lists fields", flag, unknown));
+  }
+
   // What is no letter of theirs stays, so that the parser refuses it.
   void choose_fields(const std::string& flag, const std::string& letters) {
+    if (!letters.empty() && is_digit(letters.front())) return choose_dcgm_fields(flag, letters);
     if (std::string fields = monitored_fields(letters); !fields.empty()) {
       fields_ = std::move(fields);
       return;

@@ -84,10 +84,31 @@ TEST(BorrowedWords, OfGpustatAndNvitop) {
   EXPECT_EQ(own("stat -i 0.5"), "stat --watch 0.5");
   EXPECT_EQ(first_note("stat -i 0.5"), "");
   EXPECT_EQ(own("nvitop -m full"), "top");
+  EXPECT_EQ(own("top -l 1"), "top --interval 1") << "as nvidia-smi's";
+  EXPECT_EQ(own("top --loop"), "top --interval 5");
   EXPECT_EQ(own("top --no-color"), "top --color never");
   EXPECT_EQ(own("gpustat --json --watch"), "stat --format gpustat-json --watch 1");
   EXPECT_EQ(own("nvitop -o 0 -u alice --ascii --light"), "top --device 0 --filter alice");
   EXPECT_EQ(first_note("analyze x --no-color"), "");
+}
+
+TEST(BorrowedWords, FieldsAndMillisecondsOfDcgmi) {
+  const std::string line = "dcgmi dmon -e 100,140,155,1005,9999 -d 500 -c 3";
+  EXPECT_EQ(own(line), "log --interval 500ms --count 3 --query device,sm_clock_mhz,memory_temperature_c,power_w,dram_active_pct "
+                       "--format table");
+  EXPECT_NE(own_words_for(words_of(line)).notes.back().find("-e 9999: no such field"), std::string::npos);
+  EXPECT_EQ(own("dcgmi dmon --list").substr(0, 16), "log --help-query");
+}
+
+TEST(BorrowedWords, FlagsOfDcgmExporter) {
+  EXPECT_EQ(own("dcgm-exporter -a :9400 -c 30000 -f counters.csv -d f -n"),
+            "exporter --listen :9400 --interval 30000ms -f counters.csv --no-hostname");
+  EXPECT_EQ(own("exporter --address=:9400 --collect-interval 500 --devices g:0,1 --web-config-file web.yml"),
+            "exporter --listen :9400 --interval 500ms --device 0,1 --web.config.file web.yml");
+  EXPECT_EQ(own("exporter -r localhost:5555 -s f -p f"), "exporter");
+  EXPECT_EQ(own("exporter -d i:0,1"), "exporter");
+  EXPECT_NE(own_words_for(words_of("exporter -d i:0,1")).notes.back().find("--device chooses them"), std::string::npos);
+  EXPECT_EQ(own("exporter -i 0.1 --listen :9400 -k --no-hostname"), "exporter -i 0.1 --listen :9400 -k --no-hostname");
 }
 
 TEST(BorrowedWords, TheToolsNameMayStayInFront) {

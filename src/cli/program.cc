@@ -5,12 +5,14 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <span>
 
 #include "analyse/report/text.h"
 #include "app/words.h"
 #include "base/secrets.h"
 #include "base/text.h"
 #include "base/version.h"
+#include "cli/borrowed_tools.h"
 #include "cli/borrowed_words.h"
 #include "cli/lists.h"
 #include "cli/output.h"
@@ -110,6 +112,15 @@ std::vector<std::string> help_topics() {
   return topics;
 }
 
+// Of a tool that does nothing without a command: "nsys profile" is "profgpu run --trace".
+std::string first_command_of(std::string_view tool) {
+  for (const BorrowedCommand& c : borrowed_commands())
+    if (c.tool == tool && !c.ours.empty())
+      return fmt::format("`{} {}` is read as `profgpu {}`: see profgpu help {}", tool, c.theirs, joined(c.ours, " "),
+                         c.ours.front());
+  return {};
+}
+
 Outcome help(const Arguments& arguments) {
   if (arguments.positional.empty()) return write_text(overview_help());
   const std::string& name = arguments.positional.front();
@@ -118,6 +129,8 @@ Outcome help(const Arguments& arguments) {
   if (const OwnWords own = own_words_for({name}); !own.notes.empty())
     return Outcome::usage({"\"" + name + "\" is another tool's word",
                            own.notes.front() + "; see profgpu help " + own.words.front()});
+  if (const std::string read = first_command_of(name); !read.empty())
+    return Outcome::usage({"\"" + name + "\" is another tool's name", read});
   if (explanation(name)) return Outcome::usage({"\"" + name + "\" is not a command", "profgpu explain " + name});
   return Outcome::usage({"there is no command \"" + name + "\"",
                          did_you_mean(name, help_topics(), "`profgpu help` lists the commands")});
@@ -195,6 +208,9 @@ std::string_view command_for(std::string_view word) {
   constexpr std::pair<std::string_view, std::string_view> kWords[] = {
       {"compare", "profgpu diff{rest}"},
       {"memory", "profgpu analyze{rest}"},
+      {"snapshot", "profgpu analyze{rest} --section snapshot"},
+      {"html", "profgpu analyze{rest} --html report.html"},
+      {"ui", "profgpu analyze{rest} --html report.html"},
       {"report", "profgpu analyze{rest}"},
       {"view", "profgpu analyze{rest}"},
       {"show", "profgpu analyze{rest}"},
@@ -214,6 +230,45 @@ std::string rest_of(const std::vector<std::string>& words) {
   return rest;
 }
 
+bool is_borrowed_tool(std::string_view word) {
+  return std::ranges::any_of(borrowed_commands(), [&](const BorrowedCommand& c) { return !word.empty() && c.tool == word; });
+}
+
+// Of `watch -n 1 …`, `watch -n1 …`, `watch --interval=1 …`; without it, watch's own two seconds.
+std::string watched_interval(std::span<const std::string> words) {
+  for (size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if ((word == "-n" || word == "--interval") && i + 1 < words.size()) return words[i + 1];
+    if (word.starts_with("--interval=")) return word.substr(word.find('=') + 1);
+    if (word.starts_with("-n")) return word.substr(2);
+  }
+  return "2";
+}
+
+// `watch -n 1 nvidia-smi`, `timeout 60 nvidia-smi -l 1`: the same line with our words for the tool. Empty: it has none.
+std::string line_around_tool(const std::vector<std::string>& words) {
+  constexpr std::string_view kAround[] = {"watch", "timeout", "sudo", "ssh", "nohup"};
+  if (std::ranges::find(kAround, words.front()) == std::end(kAround)) return {};
+  const auto tool = std::find_if(words.begin() + 1, words.end(), is_borrowed_tool);
+  if (tool == words.end()) return {};
+  const OwnWords own = own_words_for({tool, words.end()});
+  if (!own.refusal.empty() || own.words.empty() || find_command(own.words.front()) == nullptr) return {};
+  const std::string ours = "profgpu " + shell_line(masked_words(own.words));
+  const std::vector<std::string> before(words.begin(), tool);
+  const bool repeats = std::ranges::find(own.words, "--watch") != own.words.end();
+  if (before.front() == "watch" && own.words.front() == "stat" && !repeats)
+    return fmt::format("{} --watch {}, or profgpu top", ours, watched_interval(before));
+  return shell_line(masked_words(before)) + " " + ours;
+}
+
+// `docker run …`: what runs in a container is recorded there.
+std::string line_of_container(const std::vector<std::string>& words) {
+  if (words.front() != "docker" && words.front() != "podman") return {};
+  const bool exports = std::ranges::any_of(words, [](const auto& w) { return w.find("dcgm-exporter") != w.npos; });
+  return exports ? "profgpu exporter replaces dcgm-exporter; it needs no container"
+                 : "put profgpu into the container and before the program there: profgpu run -- PROGRAM";
+}
+
 Error unknown_command(const std::vector<std::string>& words) {
   const std::string& word = words.front();
   if (is_left_out(word))
@@ -229,6 +284,8 @@ Error unknown_command(const std::vector<std::string>& words) {
   if (const std::string_view ours = command_for(word); !ours.empty())
     return {unknown_word(word), fmt::format(fmt::runtime(ours), fmt::arg("rest", rest_of(words)))};
   const Error unknown{unknown_word(word)};
+  for (const auto line_for : {line_of_container, line_around_tool})
+    if (std::string line = line_for(words); !line.empty()) return {unknown.message, std::move(line)};
   if (struct stat s{}; ::stat(word.c_str(), &s) == 0)
     return {unknown.message, "to read a trace: profgpu analyze " + word};
 #ifdef PROFGPU_COLLECT
@@ -237,7 +294,7 @@ Error unknown_command(const std::vector<std::string>& words) {
     return {word + ": no such file here", "to run a program: profgpu run -- python train.py"};
   if (!names_program(word) && is_meant_to_run(word))
     return {word + ": no such program or file", "profgpu runs programs that are installed: activate their environment first"};
-  const std::string otherwise = names_program(word) ? "to run and record it: profgpu run -- " + word
+  const std::string otherwise = names_program(word) ? "to run and record it: profgpu run -- " + word + rest_of(words)
                                                     : "`profgpu --help` lists the commands";
 #else
   const std::string otherwise = "`profgpu --help` lists the commands";

@@ -15,7 +15,6 @@
 namespace profgpu {
 namespace {
 
-constexpr size_t kExplained = 6;      // findings with what to change, for one screen; the rest are shortened
 constexpr int kCostWidth = 15;        // "not estimated", "saves nothing" (alone), "1.23 s  39 %"
 constexpr int kMinRoom = 34;          // cells for the observation, beside the rule's name
 constexpr int kFindingIndent = 4;
@@ -37,9 +36,6 @@ std::string measured_text(const Finding& finding) {
   if (finding.threshold) text += ", threshold " + in_unit(*finding.threshold, finding.unit);
   return text;
 }
-
-// Known to cost next to nothing: only in full lists.
-bool is_minor(const Finding& f) { return f.severity == Severity::kInfo && f.cost_pct && *f.cost_pct < 1; }
 
 class FindingLines {
  public:
@@ -193,21 +189,12 @@ Lines finding_lines(const Report& report, const PresentOptions& options, bool wh
   }
   FindingLines lines(report, layout_width(options));
   lines.heading();
-  int64_t minor = 0;
-  const std::vector<const Finding*> findings = in_reading_order(report);
-  for (size_t i = 0; i < findings.size(); ++i) {
-    const Finding& finding = *findings[i];
-    if (!whole && is_minor(finding)) {
-      ++minor;
-      continue;
-    }
-    lines.headline(finding);
-    if (whole || options.verbose) lines.whole(finding);
-    else if (i < kExplained) lines.brief(finding);
+  for (const Finding* finding : in_reading_order(report)) {
+    lines.headline(*finding);
+    if (whole || options.verbose) lines.whole(*finding);
+    else lines.brief(*finding);
   }
-  Lines out = lines.take();
-  if (minor > 0) out.push_back(Line("… and " + format_count(minor) + " minor: --section findings", Style::kFaint));
-  return out;
+  return lines.take();
 }
 
 Lines brief_finding_lines(const Report& report, const PresentOptions& options, size_t most, bool all_fixes) {

@@ -78,6 +78,22 @@ TEST(Terminal, AFindingThatIsHiddenSavesNothing) {
   EXPECT_NE(text.find("without tensor         saves nothing\n"), std::string::npos) << text;
 }
 
+// A file or a pipe gets all of them, as `--all` promises.
+TEST(Terminal, EveryFindingIsShownWithWhatToChange) {
+  Report report = sample_report();
+  for (int i = 0; i < 8; ++i) {
+    Finding small = report.findings.back();
+    small.severity = Severity::kInfo;
+    small.cost_ns = 1000;
+    small.cost_pct = 0.1;
+    small.fix = {"change number " + std::to_string(i)};
+    report.findings.push_back(small);
+  }
+  const std::string text = show(report, 100);
+  for (int i = 0; i < 8; ++i) EXPECT_NE(text.find("→ change number " + std::to_string(i)), std::string::npos) << text;
+  EXPECT_EQ(text.find("minor"), std::string::npos);
+}
+
 TEST(Terminal, NoLineIsWiderThanTheScreen) {
   for (const Report& report : all_reports()) {
     std::vector<std::string> sections = section_names(report);

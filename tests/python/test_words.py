@@ -1,5 +1,6 @@
 """What people type: words to explain, other tools' options, commands that do not exist."""
 import os
+import shutil
 import subprocess
 
 import pytest
@@ -86,7 +87,7 @@ def test_explain_takes_words_unquoted_and_lists_them(profgpu):
 
 
 @pytest.mark.parametrize('word, hint', [('dmon', 'profgpu help log'), ('nvidia-smi', 'profgpu help stat'), ('gpustat', 'profgpu help stat'),
-                                        ('MFU', 'profgpu explain MFU')])
+                                        ('nsys', 'profgpu help run'), ('dcgmi', 'profgpu help log'), ('MFU', 'profgpu explain MFU')])
 def test_help_points_on(profgpu, word, hint):
     said = profgpu('help', word, text=True)
     assert said.returncode == 2 and hint in said.stderr, said.stderr
@@ -98,6 +99,49 @@ def test_next_commands_can_be_typed(profgpu, tmp_path):
     assert said.returncode == 0 and b'Next: ' in said.stdout and b'profgpu analyze -' not in said.stdout
     said = profgpu('doctor', '--backend', 'none', text=True)
     assert 'Next: profgpu demo' in said.stdout and 'profgpu stat' not in said.stdout.split('Next: ')[1]
+
+
+def test_the_next_command_names_both_files(profgpu, tmp_path):
+    trace = os.path.join(ROOT, 'examples', 'resnet-demo.json.gz')
+    for name in ('a b.json.gz', 'c.json.gz'):
+        shutil.copy(trace, tmp_path / name)
+    few = profgpu('analyze', 'a b.json.gz', 'c.json.gz', text=True, cwd=tmp_path).stdout.split('Next: ')[1]
+    assert "profgpu analyze 'a b.json.gz' c.json.gz --section" in few and '…' not in few
+    many = [f'{n}.json.gz' for n in range(5)]
+    os.mkdir(tmp_path / 'many')
+    for name in many:
+        shutil.copy(trace, tmp_path / 'many' / name)
+    said = profgpu('analyze', *[f'many/{name}' for name in many], text=True, cwd=tmp_path)
+    assert 'profgpu analyze many --section' in said.stdout, said.stdout + said.stderr
+
+
+@pytest.mark.parametrize('word', ['SDPA', 'MoE', 'HBM', 'skinny', 'recomputation', 'latency', 'latency bound', 'tile', 'replayed', 'critical',
+                                  'warning', 'info'])
+def test_words_of_screens_are_explained(profgpu, word):
+    assert profgpu('explain', *word.split()).returncode == 0
+
+
+@pytest.mark.parametrize('typed, hint', [
+    ('watch -n 1 nvidia-smi', 'profgpu stat --watch 1, or profgpu top'), ('watch nvidia-smi', 'profgpu stat --watch 2, or profgpu top'),
+    ('watch -n0.5 gpustat -cp', 'profgpu stat -cp --watch 0.5, or'), ('watch -n 1 nvidia-smi topo -m', 'watch -n 1 profgpu devices'),
+    ('timeout -t 3600 nvidia-smi -l 1', 'timeout -t 3600 profgpu stat --watch 1'), ('sudo nvidia-smi', 'sudo profgpu stat'),
+    ('docker run --gpus all nvcr.io/nvidia/k8s/dcgm-exporter:1', 'profgpu exporter replaces dcgm-exporter'),
+    ('docker run image train', 'profgpu run -- PROGRAM'), ('snapshot x.pickle', 'profgpu analyze x.pickle --section snapshot'),
+    ('html t.json', 'profgpu analyze t.json --html report.html'), ('ui t.json', 'profgpu analyze t.json --html report.html')])
+def test_what_people_type_has_a_hint(profgpu, typed, hint):
+    said = profgpu(*typed.split(), text=True)
+    assert said.returncode == 2 and hint in said.stderr, said.stderr
+
+
+def test_advice_on_shapes_can_be_followed_after_the_job(profgpu):
+    said = profgpu('analyze', os.path.join(ROOT, 'examples', 'four-ranks'), '--section', 'roofline', text=True).stdout
+    assert 'profgpu run --trace --torch-steps 5' in said.replace('\n', ' ') and 'profgpu attach' not in said, said
+
+
+def test_a_script_is_recorded_first(profgpu, tmp_path):
+    (tmp_path / 'train.py').write_text('import torch\nprint(1)\n')
+    said = profgpu('analyze', 'train.py', text=True, cwd=tmp_path)
+    assert said.returncode == 1 and 'to record it: profgpu run --trace -o rec -- python train.py' in said.stderr, said.stderr
 
 
 def test_rules_come_before_words(profgpu):

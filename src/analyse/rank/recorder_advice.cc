@@ -16,8 +16,8 @@ const RecorderAdvice& recorder_advice(Recorder recorder) {
       "no GPU was used, or none was found (`profgpu doctor`).", "", "use profgpu.step() once per step",
       "record fewer steps: profgpu run --trace --steps 100:110",
       "turn off what you do not need: --python-stacks 0", "record after warm-up: profgpu run --trace --steps 100:110",
-      "record the shapes of operators' inputs beside it: profgpu attach PID torch --with shapes",
-      "with_stack=True in torch.profiler, or profgpu run --trace"};
+      "record the shapes of operators' inputs beside it: profgpu run --trace --torch-steps 5 -- COMMAND",
+      "leave --python-stacks on (default 20ms), or with_stack=True in torch.profiler"};
   static constexpr RecorderAdvice kNsys = {
       "was it recorded with --trace=cuda, and could Nsight Systems trace this process?",
       "nsys profile --trace=cuda,nvtx,osrt",
@@ -25,7 +25,7 @@ const RecorderAdvice& recorder_advice(Recorder recorder) {
       "record a part of the run: nsys profile --capture-range=cudaProfilerApi, and cudaProfilerStart() and Stop() around "
       "a few steps",
       "turn off what you do not need: nsys profile --trace=cuda,nvtx --sample=none --cpuctxsw=none",
-      "record after warm-up: nsys profile --capture-range=cudaProfilerApi, with cudaProfilerStart() behind the first steps",
+      "record after warm-up: nsys profile --capture-range=cudaProfilerApi, with cudaProfilerStart() after the first steps",
       "record the shapes of operators' inputs: torch.autograd.profiler.emit_nvtx(record_shapes=True)",
       "profgpu run --trace instead of nsys profile"};
   static constexpr RecorderAdvice kRocm = {
@@ -60,7 +60,7 @@ const RecorderAdvice& jax_profiler_advice() {
       "", "", "mark each with jax.profiler.StepTraceAnnotation(\"train\", step_num=i)",
       "record a few steps between jax.profiler.start_trace() and stop_trace()",
       "turn off what you do not need: python_tracer_level = 0 in jax.profiler.ProfileOptions",
-      "record after warm-up: call jax.profiler.start_trace() behind the first steps",
+      "record after warm-up: call jax.profiler.start_trace() after the first steps",
       "record the shapes of operators' inputs", "python_tracer_level = 1 in jax.profiler.ProfileOptions"};
   return kJaxProfiler;
 }

@@ -151,7 +151,7 @@ void explain_no_saving(const Evidence& evidence, std::vector<RuleFinding>& findi
     if (late && *f.cost_pct < kNegligiblePct && makes_late(evidence, *rule, f))
       f.why += " It is why the rank is late: its cost is in straggler-rank.";
     else if (f.cost_ns == 0)
-      f.why += " Something else takes as long meanwhile: this alone saves nothing.";
+      f.why += " Other work takes the same time, so fixing only this saves nothing.";
   }
 }
 

@@ -618,7 +618,7 @@ extern const Rule kUnfusedAttention = {
         "masks as is_causal=True or a boolean mask; output_attentions=False, which otherwise forbids fused kernels",
     },
     .by_framework = {
-        {kVllm, "VLLM_ATTENTION_BACKEND selects a fused backend: FLASH_ATTN, FLASHINFER, ROCM_AITER_FA"},
+        {kVllm, "--attention-backend selects a fused backend: FLASH_ATTN, FLASHINFER, ROCM_AITER_FA"},
         {kSglang, "--attention-backend fa3, flashinfer, triton or aiter"},
         {kTransformers, "from_pretrained(…, attn_implementation=\"sdpa\"), or \"flash_attention_2\""},
         {kDiffusers, "pipe.transformer.set_attention_backend(\"flash\"), or AttnProcessor2_0"},

@@ -230,7 +230,7 @@ extern const Rule kHostBoundLaunches = {
         "fused kernels: scaled_dot_product_attention, fused=True optimizers, Liger, Apex, xFormers",
         "foreach=True or fused=True in torch.optim; zero_grad(set_to_none=True)",
         "no Python work between launches: log every N steps, keep metrics on the device, avoid .item() and print",
-        "don't share the CPU: pin ranks to cores and NUMA nodes (numactl, torchrun --bind), OMP_NUM_THREADS",
+        "don't share the CPU: pin ranks to cores and NUMA nodes (numactl, torchrun --numa-binding=node), OMP_NUM_THREADS",
         "DeepSpeed, FSDP: small wrapping units launch more; wrap whole transformer blocks",
     },
     .by_framework = {
@@ -247,7 +247,7 @@ extern const Rule kHostBoundLaunches = {
         {kAccelerate, "Accelerator(dynamo_backend=\"inductor\")", kTorchCompile},
         {kLightning, "trainer.fit(torch.compile(module))", kTorchCompile},
         {kDiffusers, "pipe.transformer = torch.compile(pipe.transformer), or pipe.unet", kTorchCompile},
-        {kMegatron, "--enable-cuda-graph, with Transformer Engine", kCudaGraphs},
+        {kMegatron, "--cuda-graph-impl transformer_engine, or local", kCudaGraphs},
         {kDdp, "broadcast_buffers=False if buffers need no synchronization", {}, true},
         {kFsdp, "wrap whole transformer blocks: each unit launches its own collectives and copies", {}, true},
         {kFsdp2, "fully_shard() whole transformer blocks: each unit launches its own collectives and copies", {}, true},

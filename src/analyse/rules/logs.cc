@@ -330,9 +330,9 @@ extern const Rule kRunFailure = {
         "A failing job prints a lot: one rank's error breaks the others' collectives, and the launcher kills the rest. "
         "The line named here is the likely first cause.",
     .computation =
-        "Of lines behind the last step: a node's failure, the scheduler's limits, a device's or host's memory, a "
-        "device's error, an exception, NCCL's errors, a collective's timeout, a signal, an error code, in this order; of "
-        "one kind the first line. A process that a signal ended goes before errors and timeouts that follow it, or if "
+        "Among the lines after the last step, in this order: a node's failure, the scheduler's limits, a device's or "
+        "host's memory, a device's error, an exception, NCCL's errors, a collective's timeout, a signal, an error code; "
+        "of one kind the first line. A process that a signal ended goes before errors and timeouts that follow it, or if "
         "torchrun names it as the first failure; errors that say that another process has gone come last. Of a timeout, "
         "ranks that had not called the collective by PyTorch's watchdogs. No cost.",
     .advice = {"follow the line named in the evidence; later messages are mostly consequences",

@@ -51,7 +51,7 @@ std::optional<Advice> idle_now(const Rule&, const DeviceNow& d) {
   return Advice{kIdlePct.severity,
                 fmt::format("idle for the last minute, while process {}{} holds {}", d.largest->pid,
                             d.user.empty() ? "" : " of " + d.user, format_bytes(held)),
-                fmt::format("`profgpu attach {}` shows what it waits for; k ends it", d.largest->pid)};
+                fmt::format("`py-spy dump --pid {}` shows a Python program's stack; k ends it", d.largest->pid)};
 }
 
 constexpr size_t kMinCompared = 8;

@@ -319,7 +319,7 @@ bool read_rate(JsonReader& in, std::string_view name, double& x, std::string& wr
   const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), x);
   const bool is_number = is_scalar && error == std::errc() && end == token.data() + token.size() && std::isfinite(x);
   if (is_number && x > 0) return true;
-  wrong = std::string(name) + (is_number ? " is not above 0" : " is no number");
+  wrong = std::string(name) + (is_number ? " is not above 0" : " is not a number");
   return false;
 }
 

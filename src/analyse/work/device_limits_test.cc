@@ -233,7 +233,7 @@ TEST(DeviceLimits, WhatIsWrongWithMeasuredRatesIsNamed) {
   EXPECT_EQ(error(R"({"tflops": {"bfloat16": 700}})"),
             "peaks.json: unknown precision \"bfloat16\"; known: fp64, fp32, tf32, bf16, fp16, fp8, fp4, int8");
   EXPECT_EQ(error(R"({"tflops": {"bf16": 0}})"), "peaks.json: tflops.bf16 is not above 0");
-  EXPECT_EQ(error(R"({"tflops": {"bf16": "700"}})"), "peaks.json: tflops.bf16 is no number");
+  EXPECT_EQ(error(R"({"tflops": {"bf16": "700"}})"), "peaks.json: tflops.bf16 is not a number");
   EXPECT_EQ(error(R"({"memory_gbps": -3})"), "peaks.json: memory_gbps is not above 0");
   EXPECT_EQ(error("3"), "peaks.json: not a file of peak rates");
 }

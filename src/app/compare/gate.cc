@@ -225,7 +225,7 @@ Result<Gate> parse_gate(const std::string& text) {
   std::string limit(without_blanks(std::string_view(text).substr(at + 1)));
   if (!limit.empty() && limit.front() == '=') limit = std::string(without_blanks(std::string_view(limit).substr(1)));
   if (!read_limit(limit, metric->kind == Kind::kFinding ? Kind::kTime : metric->kind, gate))
-    return Error{"--fail-on: \"" + limit + "\" is no limit for " + gate.metric, kHint};
+    return Error{"--fail-on: \"" + limit + "\" is not a limit for " + gate.metric, kHint};
   return gate;
 }
 

@@ -124,6 +124,15 @@ bool is_source(std::string_view path) {
   return std::ranges::any_of(kEndings, [&](std::string_view ending) { return path.ends_with(ending); });
 }
 
+// A program is recorded first.
+std::string hint_for(const std::string& path) {
+  using Pair = std::pair<std::string_view, std::string_view>;
+  for (const auto& [ending, interpreter] : {Pair{".py", "python"}, Pair{".sh", "bash"}})
+    if (path.ends_with(ending))
+      return "to record it: profgpu run --trace -o rec -- " + std::string(interpreter) + " " + path;
+  return "`profgpu formats` lists what it reads";
+}
+
 Head head_of(const std::string& path, bool in_folder) {
   auto source = open_text(path);
   if (!source) return {.why = source.error()};
@@ -147,8 +156,7 @@ Head head_of(const std::string& path, bool in_folder) {
     head.why = {path + ": a web page, not a trace",
                 "PyTorch's export_memory_timeline() writes a picture to .html: export .json or .raw.json.gz"};
   } else {
-    head.why = {path + ": not a trace that profgpu knows (" + seen(text) + ")",
-                "`profgpu formats` lists what it reads"};
+    head.why = {path + ": not a trace that profgpu knows (" + seen(text) + ")", hint_for(path)};
   }
   return head;
 }
