@@ -51,7 +51,7 @@ class FindingLines {
   Lines take() { return std::move(out_); }
 
   void heading() {
-    Line line("Findings, most expensive first", Style::kStrong);
+    Line line("Findings, most important first", Style::kStrong);
     if (std::ranges::none_of(report_.findings, [](const Finding& f) { return f.cost_ns.has_value(); }))
       return out_.push_back(std::move(line));
     add_with_cost(std::move(line), Line(padded_left(per_step_ ? "cost per step" : "cost", kCostWidth), Style::kFaint));

@@ -39,7 +39,7 @@ A step of 176 ms                                      GPU 0, 1.05 s
   other         ▎                  1.41 ms   0.8 %        launch latency  ▎                   1.1 %
                                                         copies 0.3 %
 
-Findings, most expensive first                                                         cost per step
+Findings, most important first                                                         cost per step
 ◆ data-loading-bound   one process decodes every batch while the GPU idles               68 ms  39 %
     → DataLoader(…, num_workers=4, pin_memory=True, persistent_workers=True)
       seen in 6 of 6 steps; longest wait 71.4 ms in
