@@ -236,8 +236,8 @@ std::optional<double> skipped_pct(const LogReport& log) {
   if (skipped == 0 && !counted) {
     const auto is_skipped = [](const LogEvent& e) { return e.kind == LogEventKind::kSkipped; };
     const auto counted_lines = log.log->event_lines.find(LogEventKind::kSkipped);
-    const int64_t all = counted_lines != log.log->event_lines.end() ? counted_lines->second : 0;
-    const int64_t left_out = all - std::ranges::count_if(log.log->events, is_skipped);   // of the last run
+    const int64_t of_all_runs = counted_lines != log.log->event_lines.end() ? counted_lines->second : 0;
+    const int64_t left_out = of_all_runs - std::ranges::count_if(log.log->events, is_skipped);   // of the last run
     const int64_t lines = left_out + std::ranges::count_if(log.log->events, [&](const LogEvent& e) {
                             return is_skipped(e) && log.log->is_told(e.line);
                           });

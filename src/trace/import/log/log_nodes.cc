@@ -18,7 +18,8 @@ bool overlap(const LogRank& a, const LogRank& b) {
 bool repeats_ranks(const std::vector<LogRank>& ranks) {
   for (size_t i = 1; i < ranks.size(); ++i) {   // by rank
     const LogRank &a = ranks[i - 1], &b = ranks[i];
-    if (a.rank && a.rank == b.rank && !a.node.empty() && !b.node.empty() && a.node != b.node && overlap(a, b)) return true;
+    const bool of_nodes = !a.node.empty() && !b.node.empty() && a.node != b.node;
+    if (a.rank && a.rank == b.rank && of_nodes && overlap(a, b)) return true;
   }
   return false;
 }
