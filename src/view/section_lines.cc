@@ -162,6 +162,9 @@ class FindingLines {
 
 namespace {
 
+// Known to cost next to nothing.
+bool is_minor(const Finding& f) { return f.severity == Severity::kInfo && f.cost_pct && *f.cost_pct < 1; }
+
 // What the verdict is about comes first, and what saves nothing last: it may be there for another reason than its cost.
 std::vector<const Finding*> in_reading_order(const Report& report) {
   std::vector<const Finding*> all;
