@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
-
 #include "tests/support/trace_rows.h"
 
 namespace profgpu {
@@ -137,25 +135,6 @@ TEST(Parallelism, DataParallelBuckets) {
   EXPECT_EQ(ddp.gradients->micro_batches_per_step, 1);
   EXPECT_EQ(ddp.gradients->reduced_passes_per_step, 1);
   EXPECT_EQ(ddp.gradients->steps_without, 0);
-}
-
-TEST(Parallelism, TimeGrowsWithTheNumberOfGroups) {
-  RankDigest d;
-  for (int s = 0; s < 4; ++s) d.steps.push_back({s, s * kStep, kStep, true});
-  d.calls.rows.emplace_back();
-  for (uint32_t g = 0; g < 20'000; ++g) {
-    CollectiveKind kind;
-    kind.group = std::to_string(g), kind.members = "[0, 1]", kind.name = "all_gather", kind.group_size = 2;
-    kind.described = true;
-    d.calls.kinds.push_back(kind);
-    CollectiveCall c;
-    c.kind = g, c.start_ns = c.launch_ns = 1000 + g, c.end_ns = c.start_ns + 1, c.measured = true;
-    d.calls.calls.push_back(c);
-    d.sites.calls.push_back({CollectiveOp::kAllGather});
-  }
-  const auto begin = std::chrono::steady_clock::now();
-  EXPECT_LE(parallelism_of({&d, 1}).size(), 1u);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
 }
 
 TEST(Parallelism, AccumulationReducesInTheLastMicroBatchOnly) {
