@@ -146,6 +146,7 @@ Joint assignment(std::string_view rest) {
 }
 
 // The value of a flag is the next word: "--password hunter2", "'--password', 'hunter2'"; not "--password --verbose".
+// One dash may begin it: base64 for addresses has one in 64 tokens.
 Joint flag_joint(std::string_view rest) {
   const size_t quote = quote_of(rest).size();
   const size_t blanks = blanks_length(rest);
@@ -153,7 +154,7 @@ Joint flag_joint(std::string_view rest) {
   if (quote > 0 && rest.substr(quote).starts_with(", ")) joint = quote + 2;
   if (joint == 0) return {};
   const Joint found = joint_to(rest, joint);
-  return found.length < rest.size() && rest[found.length] != '-' ? found : Joint{};
+  return found.length < rest.size() && !rest.substr(found.length).starts_with("--") ? found : Joint{};
 }
 
 struct Span {
@@ -463,7 +464,7 @@ std::vector<std::string> masked_words(const std::vector<std::string>& words) {
     const bool flag = word.starts_with('-');
     const size_t equals = word.find('=');
     const bool secret = (flag || equals != word.npos) && names_secret(std::string_view(word).substr(0, equals));
-    if (value && !flag) out.emplace_back(kMask);
+    if (value && !word.starts_with("--")) out.emplace_back(kMask);   // a token may begin with one dash
     else if (secret && equals != word.npos) out.push_back(word.substr(0, equals + 1).append(kMask));
     else out.push_back(masked_secrets(word));
     value = secret && equals == word.npos;

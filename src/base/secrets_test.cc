@@ -22,6 +22,8 @@ TEST(Secrets, AreMasked) {
       {"MYSQL_PWD=a,b;c&d next", "MYSQL_PWD=*** next"},
       {"python train.py --password hunter2 --lr 0.1", "python train.py --password *** --lr 0.1"},
       {"--hf-token=abc --verbose", "--hf-token=*** --verbose"},
+      {"--token -hunter2 --lr 0.1", "--token *** --lr 0.1"},
+      {"['--token', '-hunter2', '--lr']", "['--token', '***', '--lr']"},
       {"login(token=abc)", "login(token=***)"},
       {"password=\"two words\" rest", "password=\"***\" rest"},
       {"/x/ghp_0123456789abcdefghijABCDEFGHIJ012345/a.py", "/x/***/a.py"},
@@ -133,9 +135,9 @@ TEST(Secrets, OfAMessage) {
 
 TEST(Secrets, WordsOfACommand) {
   const std::vector<std::string> words = {"python", "a.py", "--api-key", "k", "--password=a b", "--token", "--lr", "0.1",
-                                          "HF_TOKEN=x", "--num-tokens", "5"};
+                                          "HF_TOKEN=x", "--num-tokens", "5", "--token", "-hunter2", "--lr"};
   const std::vector<std::string> masked = {"python", "a.py",  "--api-key",    "***", "--password=***", "--token", "--lr",
-                                           "0.1",    "HF_TOKEN=***", "--num-tokens", "5"};
+                                           "0.1",    "HF_TOKEN=***", "--num-tokens", "5", "--token", "***", "--lr"};
   EXPECT_EQ(masked_words(words), masked);
 }
 

@@ -32,6 +32,7 @@ struct InjectedRecorder {
   void (*push)(const char*) = nullptr;
   void (*pop)() = nullptr;
   void (*mark)(const char*) = nullptr;
+  void (*step_ended)() = nullptr;   // a recorder of an earlier version has none
   [[nodiscard]] bool there() const { return start && push && pop && mark; }
 };
 
@@ -50,6 +51,7 @@ InjectedRecorder open_recorder() {
   recorder.push = recorder.library.symbol<void (*)(const char*)>("profgpu_push");
   recorder.pop = recorder.library.symbol<void (*)()>("profgpu_pop");
   recorder.mark = recorder.library.symbol<void (*)(const char*)>("profgpu_mark");
+  recorder.step_ended = recorder.library.symbol<void (*)()>("profgpu_step_ended");
   return recorder;
 }
 
@@ -261,8 +263,11 @@ void profgpu_range_push(profgpu_string name) { push(std::string(view(name)), {st
 
 void profgpu_range_pop(void) {
   if (open_ranges.empty()) return;
-  if (const InjectedRecorder* r = recorder()) r->pop();
+  const InjectedRecorder* const r = recorder();
+  const bool step = open_ranges.back().is_step;
+  if (r != nullptr) r->pop();
   open_ranges.pop_back();
+  if (r != nullptr && r->step_ended != nullptr && step && !is_within_step()) r->step_ended();
   mark_monitors(true);
 }
 

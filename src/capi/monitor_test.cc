@@ -97,6 +97,40 @@ TEST(PhaseTotals, StepsAreSummedUpWhateverTheirPhases) {
   EXPECT_EQ(PhaseTotals().steps().count, 0);
 }
 
+TEST(PhaseTotals, AnOpenPhaseHasItsTimeSoFar) {
+  constexpr int64_t kSecond = 1'000'000'000, kBegin = 1'700'000'000 * kSecond;
+  PhaseTotals totals;
+  totals.begin_step();
+  totals.mark(kBegin, "train", false, true);
+  for (const int s : {0, 2})
+    totals.add({.device = 0, .time_ns = kBegin + s * kSecond, .samples = {}, .has_processes = false, .processes = {}});
+  for (int times = 0; times < 2; ++times) {   // it is only looked at
+    EXPECT_EQ(totals.totals().at("train").time_ns, 2 * kSecond);
+    EXPECT_EQ(totals.steps().time_ns, 2 * kSecond);
+  }
+  totals.mark(kBegin + 3 * kSecond, "other");
+  EXPECT_EQ(totals.totals().at("other").time_ns, 0) << "no reading since it began";
+  totals.add({.device = 0, .time_ns = kBegin + 4 * kSecond, .samples = {}, .has_processes = false, .processes = {}});
+  totals.end(kBegin + 5 * kSecond);
+  EXPECT_EQ(totals.totals().at("train").time_ns, 3 * kSecond);
+  EXPECT_EQ(totals.totals().at("other").time_ns, 2 * kSecond);
+  EXPECT_EQ(totals.steps().time_ns, 3 * kSecond);
+}
+
+TEST(PhaseTotals, MemoryIsThatOfThePhaseInWhichItWasRead) {
+  constexpr int64_t kSecond = 1'000'000'000, kBegin = 1'700'000'000 * kSecond;
+  PhaseTotals totals;
+  totals.mark(kBegin, "train", false, true);
+  totals.mark(kBegin + kSecond, "eval");
+  for (const auto& [at_ns, bytes] : {std::pair{kSecond - kSecond / 20, 60e9}, {2 * kSecond, 5e9}})   // handed over late
+    totals.add({.device = 0, .time_ns = kBegin + at_ns, .samples = {{kBegin + at_ns, Metric::kMemoryUsed, bytes}},
+                .has_processes = false, .processes = {}});
+  totals.end(kBegin + 3 * kSecond);
+  EXPECT_EQ(totals.totals().at("train").memory_max_bytes, 60e9);
+  EXPECT_EQ(totals.totals().at("eval").memory_max_bytes, 5e9);
+  EXPECT_EQ(totals.steps().memory_max_bytes, 60e9);
+}
+
 TEST(PhaseTotals, AMeanIsDividedWhereThePhaseBegan) {
   constexpr int64_t kSecond = 1'000'000'000, kBegin = 1'700'000'000 * kSecond;
   PhaseTotals totals;

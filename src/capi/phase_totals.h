@@ -40,12 +40,14 @@ class PhaseTotals {
   /// Nothing comes after.
   void end(int64_t time_ns) {
     close(time_ns);
+    ended_ = true;
     hold(utilization_, time_ns, &Total::utilization_area, &Total::utilization_ns);
     hold(power_, time_ns, &Total::power_area, &Total::power_ns);
   }
   [[nodiscard]] std::map<std::string, Total> totals() const {
     const double scale = joules_per_area();
     auto out = totals_;
+    out[phases_.back().name].time_ns += open_ns();
     for (auto& [name, t] : out)
       if (t.power_ns > 0) t.energy_j = t.power_area * scale;
     out.erase("");
@@ -54,6 +56,7 @@ class PhaseTotals {
   /// All that was within steps; its count is that of steps.
   [[nodiscard]] Total steps() const {
     Total out = steps_;
+    if (phases_.back().in_step) out.time_ns += open_ns();
     if (out.power_ns > 0) out.energy_j = out.power_area * joules_per_area();
     return out;
   }
@@ -83,6 +86,14 @@ class PhaseTotals {
     // Where the counter is by then, up to which the power is known.
     const double counted_j = energy_j_ + power_.value * static_cast<double>(power_.since_ns - energy_.since_ns) / 1e9;
     return area > 0 && energy_j_ > 0 && counted_j > 0 ? counted_j / area : 1e-9;
+  }
+  // Of the open phase, up to the last reading: the rest is not known yet.
+  [[nodiscard]] int64_t open_ns() const {
+    return ended_ ? 0 : std::max<int64_t>(last_ns_ - phases_.back().begun_ns, 0);
+  }
+  [[nodiscard]] const Phase& phase_at(int64_t time_ns) const {
+    const auto next = std::ranges::upper_bound(phases_, time_ns, {}, &Phase::begun_ns);
+    return next == phases_.begin() ? phases_.front() : *std::prev(next);
   }
   // The open phase lasts to here.
   void close(int64_t time_ns) {
@@ -124,9 +135,10 @@ class PhaseTotals {
       if (energy_.since_ns != 0 && s.value >= energy_.value) energy_j_ += s.value - energy_.value;
       energy_.since_ns = s.time_ns, energy_.value = s.value;
     } else if (s.metric == Metric::kMemoryUsed) {
-      auto& most = totals_[phases_.back().name].memory_max_bytes;
+      const Phase& phase = phase_at(s.time_ns);
+      auto& most = totals_[phase.name].memory_max_bytes;
       most = std::max(most.value_or(s.value), s.value);
-      if (phases_.back().in_step)
+      if (phase.in_step)
         steps_.memory_max_bytes = std::max(steps_.memory_max_bytes.value_or(s.value), s.value);
     }
   }
@@ -135,6 +147,7 @@ class PhaseTotals {
   Total steps_;
   std::deque<Phase> phases_{{0, ""}};   // in order; the first is the time before any
   int64_t last_ns_ = 0, before_ns_ = 0;
+  bool ended_ = false;
   Course utilization_, power_, energy_;
   double energy_j_ = 0;
 };

@@ -21,7 +21,8 @@
 namespace profgpu {
 namespace {
 
-// Variables that change how GPU programs run. Values of names that suggest secrets are never written.
+// Variables that change how GPU programs run. Values of names that suggest secrets are never written, others without
+// the secrets in them.
 constexpr std::string_view kRecordedPrefixes[] = {
     "CUDA", "NVIDIA_", "NCCL_", "NVTX_", "TORCH", "PYTORCH_", "KINETO_", "OMP_", "MKL_", "SLURM_JOB_", "SLURM_N", "RANK",
     "WORLD_", "LOCAL_", "GROUP_", "MASTER_", "OMPI_COMM_", "UCX_", "LD_PRELOAD", "LD_LIBRARY_PATH", "PYTHON",
@@ -37,7 +38,7 @@ Value environment_value(std::vector<std::string> variables) {
   Record out;
   for (const std::string& v : variables)
     if (const size_t equals = v.find('='); is_recorded(v.substr(0, equals)) && equals != v.npos)
-      out.add(v.substr(0, equals), v.substr(equals + 1));
+      out.add(v.substr(0, equals), masked_member(v.substr(0, equals), v.substr(equals + 1)));
   return out;
 }
 
@@ -49,6 +50,18 @@ bool has_file(const std::string& folder, std::string_view ending) {
 bool has_torch_trace(const std::string& folder) { return has_file(folder, ".pt.trace.json.gz"); }
 // What it writes for --memory.
 bool has_memory_snapshot(const std::string& folder) { return has_file(folder, ".pickle"); }
+
+// The trace begins with a process's own fourth step.
+std::string why_no_torch_trace(const std::vector<RecordedProcess>& processes) {
+  int64_t most = 0;
+  for (const RecordedProcess& p : processes) most = std::max(most, p.steps);
+  const std::string steps = plural(most, "step", "steps");
+  if (most > 3)
+    return "PyTorch's profiler wrote no trace, although a process had " + steps +
+           ": it was killed first, uses the profiler itself, or has no optimizer of PyTorch's";
+  return fmt::format("PyTorch's profiler traced no step: it waits for the fourth optimizer step of a process; {} {} seen",
+                     steps, most == 1 ? "was" : "were");
+}
 
 Value clock_value(const std::optional<HostClock>& clock) {
   if (!clock) return {};
@@ -187,8 +200,7 @@ std::vector<std::string> RunRecording::problems() const {
                   " did not end cleanly or still run: their last moments may be missing");
   if (!host_statistics_.problem.empty()) out.push_back(host_statistics_.problem);
   if (const int steps = options_.request.torch_steps; steps > 0 && !has_torch_trace(folder_.path))
-    out.push_back(fmt::format("PyTorch's profiler traced no step: it waits for the fourth optimizer step; {} seen",
-                              plural(total().steps, "step was", "steps were")));
+    out.push_back(why_no_torch_trace(processes()));
   if (options_.request.memory && !has_memory_snapshot(folder_.path))
     out.emplace_back("no memory snapshot was written: its history begins when a program first uses a GPU through PyTorch");
   if (host_statistics_.left_out > 0)

@@ -1,12 +1,13 @@
 """Calls of MPI, cuBLAS and cuDNN in recordings: sizes, partners, ranks and waits, of real MPI programs and of a stand-in library;
 and PyTorch's operators recorded by the same command."""
 import json
+import os
 import shutil
 import subprocess
 import sys
 
 import pytest
-from test_record import PROGRAM, document, environment, files, mpirun, processes, record
+from test_record import PROGRAM, ROOT, document, environment, files, mpirun, processes, record
 
 MPI = r'''
 #include <mpi.h>
@@ -248,6 +249,48 @@ def test_a_program_too_short_for_its_steps_says_so(tmp_path):
     problems = document(tmp_path / 'x')['recording']['problems']
     assert [p for p in problems if "PyTorch's profiler traced no step" in p and '2 steps were seen' in p], problems
     assert files(tmp_path / 'x', '.json.gz') == []
+
+
+OWN_STEPS = '''
+import ctypes, time, profgpu
+cuda = ctypes.CDLL('libcuda.so.1', mode=ctypes.RTLD_GLOBAL)
+cuda.cuInit(0)
+for i in range(10):
+    with profgpu.step(700 + i), profgpu.phase('forward'):
+        time.sleep(0.01)
+'''
+
+
+def test_steps_that_a_program_marks_itself_open_the_window(tmp_path):
+    env = environment(CUDA_SIM='driver=12000', PYTHONPATH=os.path.join(ROOT, 'python'), PROFGPU_LIBRARY=os.environ['PROFGPU_LIBRARY'])
+    r = record('-o', tmp_path / 'x', '--steps', '3:6', env=env, command=[sys.executable, '-c', OWN_STEPS])
+    (process,) = processes(tmp_path / 'x').values()
+    opened, closed = sorted(row['time_ns'] for row in process['window'])
+    pushed = sorted(row['time_ns'] for row in process['range_event'] if row['name'].startswith('ProfilerStep#'))
+    assert pushed[2] < opened < pushed[3] and pushed[5] < closed < pushed[6]
+    assert document(tmp_path / 'x')['recording']['steps'] == 10 and '10 steps' in r.stderr
+
+
+FORKED = TRAINING.replace('STEPS', '12').replace('import torch', 'import os, torch\ntorch.set_num_threads(1)', 1)
+
+
+def test_operators_of_forked_ranks(tmp_path):
+    pytest.importorskip('torch')
+    script = 'import os, torch\nranks = []\nfor rank in range(2):\n    ranks.append(os.fork())\n    if ranks[-1] == 0:\n' \
+             '        os.environ["RANK"] = str(rank)\n        break\n' \
+             f'if ranks[-1] == 0:\n    exec({FORKED!r})\n    os._exit(0)\nfor pid in ranks:\n    os.waitpid(pid, 0)\n'
+    r = record('-o', tmp_path / 'x', '--torch-steps', '4', command=[sys.executable, '-c', script])
+    traces = files(tmp_path / 'x', '.pt.trace.json.gz')
+    assert len(traces) == 2 and "PyTorch's profiler" not in r.stderr
+    assert {trace.removesuffix('.pt.trace.json.gz') for trace in traces} <= {name.removesuffix('.pgt') for name in processes(tmp_path / 'x')}
+
+
+def test_steps_that_other_libraries_mark_are_not_the_reason(tmp_path):
+    script = 'import ctypes, os\nlib = ctypes.CDLL(os.environ["PROFGPU_INJECT"])\nlib.profgpu_start(b"test")\n' \
+             'for i in range(9): lib.profgpu_step(ctypes.c_long(i))\n'
+    record('-o', tmp_path / 'x', '--torch-steps', '4', command=[sys.executable, '-c', script])
+    problems = document(tmp_path / 'x')['recording']['problems']
+    assert [p for p in problems if 'wrote no trace, although a process had 9 steps' in p], problems
 
 
 @pytest.mark.parametrize('words', [('--torch-steps', '0'), ('--torch-steps', '3', '--no-python-hook')])

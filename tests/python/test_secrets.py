@@ -216,15 +216,17 @@ def test_what_is_harmless_is_still_there(profgpu, simulate, tmp_path):
 
 
 def test_a_command_is_recorded_without_its_secrets(profgpu, tmp_path):
-    command = [program('NVTX_SUBJECT', 'nvtx-c'), *COMMAND[2:]]
-    environment = dict(os.environ, AWS_SECRET_ACCESS_KEY=AWS_SECRET, HF_TOKEN=HF, NCCL_AUTH_TOKEN=PRIVATE)
+    command = [program('NVTX_SUBJECT', 'nvtx-c'), *COMMAND[2:], '--token', '-' + PRIVATE]
+    environment = dict(os.environ, AWS_SECRET_ACCESS_KEY=AWS_SECRET, HF_TOKEN=HF, NCCL_AUTH_TOKEN=PRIVATE,
+                       TORCH_HUB_URL=f'https://bob:{URL}@host/x')
     recorded = profgpu('run', '--trace', '-o', tmp_path / 'rec', '--', *command, env=environment)
     assert recorded.returncode == 0, recorded.stderr
     said = profgpu('run', '--json', '--backend', 'none', '--', *command, env=environment)
     session = json.loads((tmp_path / 'rec' / 'session.json').read_text())
     assert session['command'][1:5] == ['--hf-token', '***', '--password=***', '--api-key']
+    assert session['environment']['TORCH_HUB_URL'] == 'https://bob:***@host/x'
     rows = json.loads(profgpu('query', '--json', tmp_path / 'rec', "select value from metadata where key = 'command'").stdout)
-    assert rows[0]['value'] == f'{command[0]} --hf-token *** --password=*** --api-key *** --lr 0.1 WANDB_API_KEY=***'
+    assert rows[0]['value'] == f'{command[0]} --hf-token *** --password=*** --api-key *** --lr 0.1 WANDB_API_KEY=*** --token ***'
     for text in (recorded.stdout, recorded.stderr, said.stdout, said.stderr, *texts_of(tmp_path / 'rec')):
         assert [secret for secret in PLANTED if secret.encode() in text] == []
     assert leaks(profgpu, tmp_path / 'rec', tmp_path) == []

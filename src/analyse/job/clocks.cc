@@ -194,16 +194,24 @@ class Clocks {
     }
   }
 
+  // Whether equal keys of steps are the same step. Where numbers begin anew, a trace that begins with another one than
+  // the first rank's may have begun in another epoch.
+  [[nodiscard]] static bool counts_alike(const RankDigest& a, const RankDigest& b) {
+    if (a.steps.empty() || b.steps.empty()) return false;
+    const bool anew = a.steps.back().turn > 0 || b.steps.back().turn > 0;
+    return !anew || a.steps.front().index == b.steps.front().index;
+  }
+
   // Equal numbers of annotated steps begin at about the same time.
   void align_steps() {
-    std::map<int64_t, int64_t> start;
+    std::map<StepKey, int64_t> start;
     if (ranks_.front().annotated)
-      for (const DigestStep& s : ranks_.front().steps) start.emplace(s.index, s.start_ns);
+      for (const DigestStep& s : ranks_.front().steps) start.emplace(s.key(), s.start_ns);
     for (uint32_t r = 1; r < ranks_.size(); ++r) {
-      if (depth_[r] >= 0 || !ranks_[r].annotated) continue;
+      if (depth_[r] >= 0 || !ranks_[r].annotated || !counts_alike(ranks_.front(), ranks_[r])) continue;
       std::vector<int64_t> differences;
       for (const DigestStep& s : ranks_[r].steps)
-        if (const auto same = start.find(s.index); same != start.end())
+        if (const auto same = start.find(s.key()); same != start.end())
           differences.push_back(saturated_sub(same->second, s.start_ns));
       if (differences.empty()) continue;
       const auto [least, most] = std::ranges::minmax(differences);

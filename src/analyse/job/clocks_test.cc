@@ -188,6 +188,22 @@ TEST(ClocksTest, StepsServeForPicturesOnly) {
   EXPECT_FALSE(clocks[1].known());
 }
 
+TEST(ClocksTest, StepsWhoseNumbersBeginAnewServeIfTheyBeginAlike) {
+  HandJob job;
+  job.add("a");
+  job.add("b", {-kHour, 0});
+  job.steps(6, 100 * kMs);
+  for (RankDigest& rank : job.ranks)
+    for (int i = 0; i < 6; ++i) rank.steps[static_cast<size_t>(i)].index = i % 3, rank.steps[static_cast<size_t>(i)].turn = i / 3;
+  std::vector<RankClock> clocks = aligned(job);
+  EXPECT_EQ(clocks[1].method, "steps");
+  EXPECT_EQ(clocks[1].offset_ns, kHour);
+  EXPECT_EQ(clocks[1].error_ns, 1);
+  job.ranks[1].steps.erase(job.ranks[1].steps.begin());   // in which epoch it begins is not known
+  clocks = aligned(job);
+  EXPECT_NE(clocks[1].method, "steps");
+}
+
 TEST(ClocksTest, ExtremeTimesOverflowNothing) {
   HandJob job;
   for (int r = 0; r < 3; ++r) job.add(r == 2 ? "" : "a");

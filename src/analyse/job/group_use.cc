@@ -7,6 +7,7 @@
 #include <string>
 #include <tuple>
 
+#include "base/saturated.h"
 #include "base/text.h"
 
 namespace profgpu {
@@ -285,12 +286,12 @@ void CallCount::add(const CollectiveCall& call) {
   ++calls;
   largest = std::max(largest, call.message_bytes);
   if (call.message_bytes < 0) sized = false;
-  else bytes += call.message_bytes;
+  else add_saturated(bytes, call.message_bytes);
 }
 
 void CallCount::add(const CallCount& other) {
   calls += other.calls;
-  bytes += other.bytes;
+  add_saturated(bytes, other.bytes);
   largest = std::max(largest, other.largest);
   sized = sized && other.sized;
 }

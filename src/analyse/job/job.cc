@@ -402,7 +402,7 @@ Job analyse_job(std::span<const RankDigest> ranks, const SampleLog& samples, std
     job.late_by_turns.reset();
   if (job.late_by_turns) job.stragglers.clear(), links.clear();
   for (const SlowLink& link : links)
-    for (const auto& [rank, ns] : link.exposed_ns) job.wait_ns[ranks[rank].rank] += ns;
+    for (const auto& [rank, ns] : link.exposed_ns) add_saturated(job.wait_ns[ranks[rank].rank], ns);
   job.call_timings = call_timings(view);
   job.traffic = traffic(view);
   job.pairs = pairs(ranks, job.clocks);

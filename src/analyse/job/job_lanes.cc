@@ -133,27 +133,43 @@ class Joiner {
     c.delay_ns = saturated_sub(c.start_ns, held);
   }
 
+  struct Numbered {
+    int64_t number, begin_ns;
+    JobStep::Part part;
+    [[nodiscard]] auto order() const { return std::tuple(number, begin_ns, part.rank, part.step); }
+  };
+
+  // The next of the steps belongs to the job's step. Where numbers begin anew, equal ones of other times do not.
+  [[nodiscard]] static bool belongs(const Numbered& next, const JobStep& step, bool anew) {
+    if (next.number != step.index) return false;
+    const auto of_rank = [&](const JobStep::Part& p) { return p.rank == next.part.rank; };
+    return !anew || (next.begin_ns < step.time.end && std::ranges::none_of(step.parts, of_rank));
+  }
+
   void find_steps() {
-    std::vector<std::tuple<int64_t, uint32_t, uint32_t, uint32_t>> all;   // number, repetition, rank, step
+    std::vector<Numbered> all;
     size_t joined = 0;
+    bool anew = false;
     for (uint32_t r = 0; r < ranks_.size(); ++r) {
       if (!out_.ranks[r].joined) continue;
       ++joined;
-      std::map<int64_t, uint32_t> seen;
-      for (uint32_t s = 0; s < ranks_[r].steps.size(); ++s)
-        all.emplace_back(ranks_[r].steps[s].index, seen[ranks_[r].steps[s].index]++, r, s);
+      for (uint32_t s = 0; s < ranks_[r].steps.size(); ++s) {
+        all.push_back({ranks_[r].steps[s].index, out_.step({r, s}).begin_ns, {r, s}});
+        anew |= ranks_[r].steps[s].turn > 0;
+      }
     }
-    std::ranges::sort(all);
+    std::ranges::sort(all, {}, &Numbered::order);
     for (size_t i = 0, j = 0; i < all.size(); i = j) {
-      JobStep step{std::get<0>(all[i]), {INT64_MIN, INT64_MIN}, {}};
+      JobStep step{all[i].number, {INT64_MIN, INT64_MIN}, {}};
       size_t measured = 0;
-      for (; j < all.size() && std::get<0>(all[j]) == step.index && std::get<1>(all[j]) == std::get<1>(all[i]); ++j) {
-        const auto [number, again, rank, index] = all[j];
-        step.parts.push_back({rank, index});
-        measured += ranks_[rank].steps[index].measured;
-        const JobLanes::Step& bounds = out_.step({rank, index});
+      for (; j < all.size() && (j == i || belongs(all[j], step, anew)); ++j) {
+        const JobStep::Part part = all[j].part;
+        step.parts.push_back(part);
+        measured += ranks_[part.rank].steps[part.step].measured;
+        const JobLanes::Step& bounds = out_.step(part);
         step.time = {std::max(step.time.start, bounds.begin_ns), std::max(step.time.end, bounds.end_ns)};
       }
+      std::ranges::sort(step.parts, {}, &JobStep::Part::rank);
       const int64_t duration = saturated_sub(step.time.end, step.time.start);
       if (2 * measured > joined && duration > 0 && duration < kLongestStepNs) out_.job_steps.push_back(std::move(step));
     }

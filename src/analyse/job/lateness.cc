@@ -314,16 +314,18 @@ class LinkComparison {
 
   void add(const Likeness& likeness, const GroupCalls& calls, int64_t own_ns, int64_t usual_ns, LinkGroup& group) {
     const auto count = static_cast<int64_t>(calls.size());
-    group.own_ns += own_ns * count;
-    group.usual_ns += usual_ns * count;
+    const auto of_all_ns = [&](int64_t ns) { return ns < 0 ? -saturated_product(-ns, count) : saturated_product(ns, count); };
+    const int64_t more_ns = of_all_ns(saturated_sub(own_ns, usual_ns));
+    add_saturated(group.own_ns, of_all_ns(own_ns));
+    add_saturated(group.usual_ns, of_all_ns(usual_ns));
     for (const MatchedCollective* m : calls) {
       const int64_t beyond = std::max<int64_t>(m->transfer_ns() - usual_ns, 0);
       group.transfers.push_back({static_cast<uint32_t>(m - job_.collectives.data()), beyond});
       for (const RankCall& c : m->calls)
         group.excess_ns[c.rank] += std::clamp<int64_t>(beyond, 0, stalled_ns(job_, c, m->last_ns, m->end_ns));
     }
-    if ((own_ns - usual_ns) * count < group.most_expensive_ns) return;
-    group.most_expensive_ns = (own_ns - usual_ns) * count;
+    if (more_ns < group.most_expensive_ns) return;
+    group.most_expensive_ns = more_ns;
     const auto& [name, dtype, size, hosts, bytes] = likeness;
     group.most_expensive.what =
         name + " of " + format_bytes(static_cast<double>(bytes)) + " among " + std::to_string(size) + " ranks";

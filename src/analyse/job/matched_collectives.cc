@@ -75,7 +75,7 @@ constexpr int64_t kNeighbor_ns = 50'000;      // overlap with the calls before a
 constexpr int64_t kTraceEnd_ns = 1'000'000;   // counts as the trace's end
 
 using GroupName = std::pair<std::string_view, std::string_view>;   // name, members
-/// By index of a group's rank: its times in the group's collectives, sorted by start.
+/// By index of a group's rank: its times in the group's collectives, sorted by start; ends ascend, too.
 using Group = std::map<uint32_t, std::vector<Interval>>;
 
 class MissingSearch {
@@ -85,7 +85,11 @@ class MissingSearch {
       if (job.clocks[r].known()) add_calls(r);
     for (auto& [name, group] : groups_) {
       for (const int rank : member_ranks(name.second)) add_member(rank, group);
-      for (auto& [r, calls] : group) std::ranges::sort(calls);
+      for (auto& [r, calls] : group) {
+        std::ranges::sort(calls);
+        // Calls may lie within a longer one: each is said to end with the last of those up to it, for goes_on().
+        for (size_t i = 1; i < calls.size(); ++i) calls[i].end = std::max(calls[i].end, calls[i - 1].end);
+      }
     }
   }
 

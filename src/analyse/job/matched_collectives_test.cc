@@ -161,6 +161,17 @@ TEST(MissingCallsTest, NothingIsMissingWhereAllIsThereOrATraceIsShorter) {
   EXPECT_TRUE(missing(steps_of(3, [](int r, int) { return r == 2; }, "[0, 1]", 2)).empty());
 }
 
+TEST(MissingCallsTest, ACallWithShorterOnesInItMayBeTheOneThatIsMissed) {
+  HandJob job = steps_of(2, [](int r, int i) { return r == 1 && i == 5; });
+  const auto both = [&](int64_t number, int64_t start_ms, int64_t end_ms) {
+    job.call({.name = "all_gather", .number = number, .step = 5, .group_size = 2},
+             {{0, start_ms * kMs, end_ms * kMs}, {1, start_ms * kMs, end_ms * kMs}});
+  };
+  both(500, 510, 590);
+  for (int64_t i = 0; i < 3; ++i) both(501 + i, 512 + 4 * i, 514 + 4 * i);
+  EXPECT_TRUE(missing(job).empty());
+}
+
 TEST(MissingCallsTest, ARankThatNeverArrivesHangsTheOthers) {
   for (const bool by_members : {false, true}) {
     const std::string members = by_members ? "[0, 1, 2]" : "";

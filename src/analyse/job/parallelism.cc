@@ -67,14 +67,14 @@ class Recognition {
  private:
   /// By those of a rank's groups that reduce over replicas: the group whose shards they reduce.
   [[nodiscard]] std::map<uint32_t, uint32_t> replicas_of(const std::set<uint32_t>& groups) const {
+    std::vector<uint32_t> sharding;
+    for (const uint32_t g : groups)
+      if (std::ranges::any_of(claims_[g], is_sharded, &GroupClaim::kind)) sharding.push_back(g);
     std::map<uint32_t, uint32_t> shards_of;
     for (const uint32_t second : groups) {
-      const bool reduces = std::ranges::count(claims_[second], ParallelKind::kDdp, &GroupClaim::kind) > 0;
-      for (const uint32_t first : groups) {
-        if (!reduces || first == second) continue;
-        const bool shards = std::ranges::any_of(claims_[first], is_sharded, &GroupClaim::kind);
-        if (shards && reduces_shards(uses_.groups[second], uses_.groups[first])) shards_of[second] = first;
-      }
+      if (std::ranges::count(claims_[second], ParallelKind::kDdp, &GroupClaim::kind) == 0) continue;
+      for (const uint32_t first : sharding)
+        if (first != second && reduces_shards(uses_.groups[second], uses_.groups[first])) shards_of[second] = first;
     }
     return shards_of;
   }

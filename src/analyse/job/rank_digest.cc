@@ -22,8 +22,11 @@ namespace {
 std::vector<DigestStep> steps_of(const Steps& steps, int64_t base_ns) {
   std::vector<DigestStep> out;
   out.reserve(steps.steps.size());
-  for (const Step& s : steps.steps)
-    out.push_back({s.index, saturated_add(s.start_ns, base_ns), s.duration_ns, s.measured});
+  int64_t turn = 0;
+  for (const Step& s : steps.steps) {
+    turn += !out.empty() && s.index <= out.back().index;
+    out.push_back({s.index, saturated_add(s.start_ns, base_ns), s.duration_ns, s.measured, turn});
+  }
   return out;
 }
 

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "analyse/job/lane.h"
@@ -80,12 +81,17 @@ struct CallSites {
   static CallSites compute(const Facts& facts);
 };
 
+/// A step among those of its rank: how often the numbers began anew before it, and its number.
+using StepKey = std::pair<int64_t, int64_t>;
+
 struct DigestStep {
   int64_t index = 0;          ///< the number in its name, else its position
   int64_t start_ns = 0;       ///< on the rank's own clock; Unix time if the trace has it
   int64_t duration_ns = 0;
   bool measured = false;      ///< counts for averages
+  int64_t turn = 0;           ///< how often numbers began anew: programs may count the steps of each epoch
   [[nodiscard]] Interval interval() const { return {start_ns, start_ns + duration_ns}; }
+  [[nodiscard]] StepKey key() const { return {turn, index}; }
 };
 
 struct DigestMemory {

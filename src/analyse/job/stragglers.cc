@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <set>
 
 #include "analyse/report/quantity.h"
@@ -35,13 +36,13 @@ LateSteps late_steps(const RankDigest& rank, const LateRank& late, double mean_s
     for (const LateRank::Step& s : late.steps) {
       const bool late_enough = percent_of(static_cast<double>(s.excess_ns), mean_step_ns) >= kStragglerPct;
       if (s.index >= rank.steps.size() || (!all && !late_enough)) continue;
-      out.numbers.push_back(rank.steps[s.index].index);
+      out.steps.push_back(rank.steps[s.index].key());
       out.excess_ns += static_cast<double>(s.excess_ns);
     }
-    if (!out.numbers.empty()) break;
+    if (!out.steps.empty()) break;
   }
-  std::ranges::sort(out.numbers);
-  out.excess_ns /= static_cast<double>(std::max<size_t>(out.numbers.size(), 1));
+  std::ranges::sort(out.steps);
+  out.excess_ns /= static_cast<double>(std::max<size_t>(out.steps.size(), 1));
   return out;
 }
 
@@ -143,22 +144,22 @@ struct Turn {
   int64_t wait_ns = 0;
 };
 
-// Per measured step, by number, the rank that the others wait for most, by sums of the median waits.
-std::map<int64_t, Turn> turns_of(const JobView& job) {
-  std::map<int64_t, std::map<uint32_t, int64_t>> waited;
+// Per measured step the rank that the others wait for most, by sums of the median waits.
+std::map<StepKey, Turn> turns_of(const JobView& job) {
+  std::map<StepKey, std::map<uint32_t, int64_t>> waited;
   std::vector<int64_t> others;
   for (const MatchedCollective& m : job.collectives) {
     if (!m.measured) continue;
     others.clear();
-    int64_t step = -1;
+    std::optional<StepKey> step;
     for (const RankCall& c : m.calls) {
       const std::vector<DigestStep>& steps = job.ranks[c.rank].steps;
       if (c.rank != m.latest) others.push_back(stalled_ns(job, c, INT64_MIN, m.last_ns));
-      else if (const uint32_t place = job.call(c).step_index; place < steps.size()) step = steps[place].index;
+      else if (const uint32_t place = job.call(c).step_index; place < steps.size()) step = steps[place].key();
     }
-    if (step >= 0) add_saturated(waited[step][m.latest], lower_median(others));
+    if (step && step->second >= 0) add_saturated(waited[*step][m.latest], lower_median(others));
   }
-  std::map<int64_t, Turn> turns;
+  std::map<StepKey, Turn> turns;
   for (const auto& [step, by_rank] : waited) {
     const auto [rank, wait_ns] = most_of(by_rank);
     if (wait_ns > 0) turns[step] = {rank, wait_ns};
@@ -167,13 +168,13 @@ std::map<int64_t, Turn> turns_of(const JobView& job) {
 }
 
 // Sets the ranks, and the most frequent cause with its evidence.
-void explain(std::span<const RankDigest> ranks, const std::map<int64_t, Turn>& turns, const SampleLog& samples,
+void explain(std::span<const RankDigest> ranks, const std::map<StepKey, Turn>& turns, const SampleLog& samples,
              LateByTurns& out) {
   std::map<uint32_t, LateSteps> late;
   for (const auto& [step, turn] : turns) {
     LateSteps& l = late[turn.rank];
     l.rank = turn.rank;
-    l.numbers.push_back(step);
+    l.steps.push_back(step);
     l.excess_ns += static_cast<double>(turn.wait_ns);
   }
   const std::vector<std::optional<SampledClock>> clocks = sampled_clocks(ranks, samples);
@@ -182,15 +183,15 @@ void explain(std::span<const RankDigest> ranks, const std::map<int64_t, Turn>& t
   std::map<std::string, size_t> kinds;
   std::map<std::string, std::pair<size_t, std::vector<std::string>>> evidence;
   for (auto& [rank, l] : late) {
-    out.ranks.push_back({ranks[rank].rank, static_cast<int64_t>(l.numbers.size())});
-    l.excess_ns /= static_cast<double>(l.numbers.size());
+    out.ranks.push_back({ranks[rank].rank, static_cast<int64_t>(l.steps.size())});
+    l.excess_ns /= static_cast<double>(l.steps.size());
     std::vector<uint32_t> peers = sample_of(all);
     std::erase(peers, rank);
     WorkComparison c = compare_work(ranks, l, peers, clocks);
-    kinds[c.kind] += l.numbers.size();
+    kinds[c.kind] += l.steps.size();
     auto& [steps, texts] = evidence[c.kind];
-    if (l.numbers.size() <= steps) continue;
-    steps = l.numbers.size();
+    if (l.steps.size() <= steps) continue;
+    steps = l.steps.size();
     texts.clear();   // only the first text is about the late steps
     if (!c.evidence.empty())
       texts = {"rank " + std::to_string(ranks[rank].rank) + " when it is late: " + c.evidence.front()};
@@ -253,7 +254,7 @@ std::optional<LateByTurns> late_by_turns(const JobView& job, const Waiting& wait
   out.wait_pct = percent_of(static_cast<double>(out.wait_ns_per_step), mean_step_ns);
   const int64_t least = std::ranges::min(per_step);
   if (out.wait_pct < kTurnsPct || least < out.wait_ns_per_step / 2) return std::nullopt;
-  const std::map<int64_t, Turn> turns = turns_of(job);
+  const std::map<StepKey, Turn> turns = turns_of(job);
   if (turns.empty()) return std::nullopt;
   out.steps_measured = static_cast<int64_t>(turns.size());
   explain(job.ranks, turns, samples, out);

@@ -34,6 +34,7 @@ class StragglersTest : public testing::Test {
  protected:
   struct Plan {
     int ranks = 4, steps = 6, ranks_per_host = 0;   // 0: hosts have no name
+    int epoch = 1'000;                              // steps, whose numbers begin anew with each
     std::function<Work(int rank, int step)> work = [](int, int) { return Work(); };
     std::vector<Exchange> exchanges = {};
     std::function<void(int rank, Trace&)> change = nullptr;
@@ -75,7 +76,7 @@ class StragglersTest : public testing::Test {
       for (size_t r = 0; r < rows.size(); ++r) now[r] = compute(rows[r], now[r], plan.work(static_cast<int>(r), step));
       for (size_t e = 0; e < plan.exchanges.size(); ++e) meet(plan.exchanges[e], e, rows, now);
       for (size_t r = 0; r < rows.size(); ++r)
-        rows[r].annotation("ProfilerStep#" + std::to_string(step + 10), begin[r], now[r] - begin[r]);
+        rows[r].annotation("ProfilerStep#" + std::to_string(step % plan.epoch + 10), begin[r], now[r] - begin[r]);
     }
     std::vector<RankDigest> digests;
     for (int r = 0; r < plan.ranks; ++r) {
@@ -254,6 +255,15 @@ TEST_F(StragglersTest, LateInSomeStepsOnly) {
   EXPECT_EQ(job.stragglers[0].worst_step_excess_ns, 400'000);
 }
 
+TEST_F(StragglersTest, OfStepsWithOneNumberTheLateOneIsCompared) {
+  const Job job = run({.steps = 12, .epoch = 6, .work = [](int rank, int step) {
+    return Work{.host_ns = rank == 1 && step >= 6 && step % 2 == 0 ? 400'000 : 0};
+  }});
+  expect_alone(job, 1, "slow_host");
+  EXPECT_EQ(job.stragglers[0].late_steps, (std::vector<int64_t>{10, 12, 14}));
+  EXPECT_EQ(job.stragglers[0].steps_measured, 12);
+}
+
 TEST_F(StragglersTest, TwoSlowRanksDoNotHideEachOther) {
   // Either is last in every other step, the other just before it.
   const Job job = run({.ranks = 8, .work = [](int rank, int step) {
@@ -384,6 +394,9 @@ TEST_F(StragglersTest, LateByTurns) {
   EXPECT_EQ(job.late_by_turns->steps_measured, 8);
   ASSERT_EQ(job.late_by_turns->ranks.size(), 4U);
   for (const LateByTurns::Turns& t : job.late_by_turns->ranks) EXPECT_EQ(t.steps, 2) << t.rank;
+  const Job anew = run({.steps = 8, .epoch = 4, .work = turns});
+  ASSERT_TRUE(anew.late_by_turns);
+  EXPECT_EQ(anew.late_by_turns->steps_measured, 8) << "numbers that begin anew are other steps";
   // One and the same rank, half of them, and arrivals that differ a little are no turns.
   const auto one = [](int rank, int) { return Work{.compute_ns = rank == 1 ? 750'000 : 500'000}; };
   const auto half = [](int rank, int) { return Work{.compute_ns = rank < 4 ? 750'000 : 500'000}; };

@@ -221,6 +221,24 @@ TEST_F(WhatIfTest, StepsThatMostRanksLackDoNotCount) {
   expect_nothing_changed();
 }
 
+TEST_F(WhatIfTest, NumbersThatBeginAnewAreToldApartByTime) {
+  run({{}, {}, {.compute = 700}}, 3, 6);
+  for (RankDigest& rank : ranks)
+    for (size_t i = 0; i < 6; ++i) {   // the last rank counts as the others only from the second epoch on
+      const bool apart = i < 3 && rank.rank == 2;
+      rank.steps[i].index = static_cast<int64_t>(apart ? i + 50 : i % 3);
+      rank.steps[i].turn = static_cast<int64_t>(i / 3);
+    }
+  lanes = join_lanes({ranks, met, clocks, meet});
+  ASSERT_EQ(lanes.job_steps.size(), 6U);
+  size_t parts = 0;
+  for (const JobStep& step : lanes.job_steps) {
+    parts += step.parts.size();
+    for (const JobStep::Part& p : step.parts) EXPECT_EQ(lanes.step(p).begin_ns, step.time.start) << step.index;
+  }
+  EXPECT_EQ(parts, 3U * 2 + 3U * 3);
+}
+
 TEST_F(WhatIfTest, NoStepsGiveNoAnswers) {
   run({{}, {}}, 2);
   for (RankDigest& r : ranks) {

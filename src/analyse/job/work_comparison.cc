@@ -151,15 +151,16 @@ using Profile = std::array<double, kMeasures>;
 // A rank's chosen steps: means over them, and the work of each.
 struct Course {
   Profile mean{};
-  std::map<int64_t, uint64_t> work;   // hashes by step number
+  std::map<StepKey, uint64_t> work;   // hashes
   [[nodiscard]] bool known() const { return !work.empty(); }
 };
 
-Course course_of(const RankDigest& rank, const std::vector<int64_t>& numbers) {
+Course course_of(const RankDigest& rank, const std::vector<StepKey>& steps) {
   Course course;
   for (size_t i = 0; i < std::min(rank.steps.size(), rank.work.steps.size()); ++i) {
-    if (!rank.steps[i].measured || !std::binary_search(numbers.begin(), numbers.end(), rank.steps[i].index)) continue;
-    if (!course.work.emplace(rank.steps[i].index, rank.work.steps[i].work).second) continue;
+    const StepKey key = rank.steps[i].key();
+    if (!rank.steps[i].measured || !std::ranges::binary_search(steps, key)) continue;
+    course.work[key] = rank.work.steps[i].work;
     for (size_t m = 0; m < kMeasures; ++m) course.mean[m] += kFigures[m].second(rank.work.steps[i]);
   }
   for (double& x : course.mean) x /= static_cast<double>(std::max<size_t>(course.work.size(), 1));
@@ -170,9 +171,9 @@ class Comparison {
  public:
   Comparison(std::span<const RankDigest> ranks, const LateSteps& late, std::span<const uint32_t> peers,
              std::span<const std::optional<SampledClock>> clocks)
-      : ranks_(ranks), late_(late), clocks_(clocks), own_(course_of(ranks[late.rank], late.numbers)) {
+      : ranks_(ranks), late_(late), clocks_(clocks), own_(course_of(ranks[late.rank], late.steps)) {
     for (const uint32_t p : peers) {
-      Course course = course_of(ranks[p], late.numbers);
+      Course course = course_of(ranks[p], late.steps);
       if (course.known()) peers_.push_back(p), courses_.push_back(std::move(course));
     }
     choose_alike();
@@ -198,8 +199,8 @@ class Comparison {
   // Share of common steps with the same work.
   [[nodiscard]] static double alike(const Course& a, const Course& b) {
     size_t common = 0, same = 0;
-    for (const auto& [number, work] : a.work)
-      if (const auto it = b.work.find(number); it != b.work.end()) ++common, same += work == it->second && work != 0;
+    for (const auto& [step, work] : a.work)
+      if (const auto it = b.work.find(step); it != b.work.end()) ++common, same += work == it->second && work != 0;
     return common == 0 ? 0 : static_cast<double>(same) / static_cast<double>(common);
   }
 

@@ -61,7 +61,7 @@ struct WorkComparison {
 
 struct LateSteps {
   uint32_t rank = 0;               ///< index in the list of ranks
-  std::vector<int64_t> numbers;    ///< of the steps in which it is late, ascending
+  std::vector<StepKey> steps;      ///< in which it is late, ascending
   double excess_ns = 0;            ///< waiting for it in such a step
 };
 

@@ -13,6 +13,7 @@
 #include "analyse/rank/phases.h"
 #include "analyse/rank/steps.h"
 #include "analyse/rank/work.h"
+#include "base/saturated.h"
 #include "base/statistics.h"
 #include "base/text.h"
 
@@ -271,10 +272,9 @@ class Collector {
     }
     if (k.name.empty()) k.name = trace_.strings[name];
     // Names that mean the same are one kind.
-    const auto known = std::ranges::find(out_.kinds, k);
-    it->second = static_cast<uint32_t>(known - out_.kinds.begin());
-    if (known == out_.kinds.end()) out_.kinds.push_back(std::move(k));
-    return it->second;
+    const auto [known, is_new] = place_of_.try_emplace(k, static_cast<uint32_t>(out_.kinds.size()));
+    if (is_new) out_.kinds.push_back(std::move(k));
+    return it->second = known->second;
   }
 
   uint32_t add_call(uint32_t kind, ActivityId id, const Collective* arguments, int64_t elements = -1) {
@@ -396,6 +396,7 @@ class Collector {
   CollectiveCalls out_;
   std::map<RowKey, Row> rows_;
   std::map<KindKey, uint32_t> kind_of_;
+  std::map<CollectiveKind, uint32_t> place_of_;   // in out_.kinds
   std::map<std::tuple<uint32_t, int64_t, int64_t>, int64_t> numbers_;   // calls so far, by kind, elements, step
 };
 
@@ -411,7 +412,7 @@ void add_rates(CollectiveRow& row, const RowTimings& timings) {
   if (row.group_size == 1 && row.message_bytes && row.total_ns > 0) {
     // A group of one waits for no rank: all of the time is transfer.
     row.wait_ns = 0;
-    row.algbw_gbps = static_cast<double>(*row.message_bytes * row.calls) / static_cast<double>(row.total_ns);
+    row.algbw_gbps = static_cast<double>(*row.message_bytes) * static_cast<double>(row.calls) / static_cast<double>(row.total_ns);
   }
   if (timings.calls > 0) {
     row.wait_ns = timings.wait_ns;
@@ -434,7 +435,7 @@ std::vector<CollectiveRow> rated(const CollectiveCalls& calls, const CallTimings
     if (timing == nullptr || c.row >= rows.size()) continue;
     RowTimings& sum = of_row[c.row];
     ++sum.calls;
-    sum.wait_ns += timing->wait_ns;
+    add_saturated(sum.wait_ns, timing->wait_ns);
     if (timing->whole_group && timing->transfer_ns > 0) sum.transfers_ns.push_back(timing->transfer_ns);
     sum.whole &= timing->whole_group;
   }

@@ -1,6 +1,7 @@
 // Collectives of one rank, by name, type, group and size.
 #pragma once
 
+#include <compare>
 #include <optional>
 #include <string>
 #include <vector>
@@ -85,7 +86,7 @@ struct CollectiveKind {
   /// Whether one rank sends to one other: send, recv. A kernel named SendRecv may be an all-to-all: only recorded names
   /// tell.
   [[nodiscard]] bool is_pair() const { return described && (name == "send" || name == "recv" || name == "send_recv"); }
-  bool operator==(const CollectiveKind&) const = default;
+  auto operator<=>(const CollectiveKind&) const = default;
 };
 
 /// One kernel of a collective, or a call of MPI that blocks a program without a device.

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+
 #include "tests/support/trace_rows.h"
 
 namespace profgpu {
@@ -103,6 +105,29 @@ TEST(Collectives, AGroupOfOneWaitsForNobody) {
   EXPECT_EQ(rows[0].algbw_gbps, 10);
   EXPECT_EQ(rows[0].busbw_gbps, 0);
   EXPECT_EQ(rows[1].algbw_gbps, 20);
+}
+
+TEST(Collectives, SizesBeyondReasonGiveNoNegativeRate) {
+  TraceRows t;
+  for (int i = 0; i < 6; ++i)
+    t.collective({.name = "allreduce", .ranks = "[0]", .in = int64_t{1} << 59, .out = int64_t{1} << 59, .size = 1},
+                 i * 1000, 100);
+  const std::vector<CollectiveRow> rows = rows_of(t);
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_GT(rows[0].algbw_gbps.value_or(0), 1e15);
+}
+
+TEST(Collectives, TimeGrowsWithTheNumberOfGroups) {
+  constexpr int kGroups = 30'000;
+  TraceRows t;
+  for (int i = 0; i < kGroups; ++i)
+    t.collective({.name = "allreduce", .group = std::to_string(i), .ranks = "[0, 1]", .in = 9, .out = 9, .size = 2},
+                 i * 1000, 100);
+  const Trace trace = t.finish();
+  const Facts facts(trace, {});
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(facts.get<CollectiveCalls>().kinds.size(), size_t{kGroups});
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10)) << "its square takes a minute";
 }
 
 TEST(Collectives, ComputeOfAnotherDeviceHidesNothing) {

@@ -111,6 +111,8 @@ void start_windows(Core& core);
 /// Changes what is due by time or by order; returns when to look again (host clock).
 int64_t tend_windows(Core& core, int64_t now_ns);
 void follow_range(Core& core, const wire::RangeEvent& row);
+/// Step `number` has ended, counted from 0.
+void follow_step(Core& core, int64_t number);
 void reconcile_windows(Core& core);
 
 // start.cc

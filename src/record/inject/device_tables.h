@@ -32,8 +32,8 @@ struct Index {
 
 class DeviceTables {
  public:
-  static constexpr uint32_t kMaxQueues = 1u << 13;
-  static constexpr uint32_t kMaxShapes = 1u << 15;
+  static constexpr uint32_t kMaxQueues = wire::kMaxQueues;
+  static constexpr uint32_t kMaxShapes = wire::kMaxShapes;
 
   void set_buffers(uint8_t* first, uint8_t* second, size_t size) {
     buffers_[0] = first;

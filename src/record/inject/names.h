@@ -19,7 +19,7 @@ uint64_t hash_of(const char* text, size_t length);
 
 class Names {
  public:
-  static constexpr uint32_t kMaxNames = 1u << 18;
+  static constexpr uint32_t kMaxNames = wire::kMaxStrings;
 
   void set_text(char* text, size_t size) {
     text_ = text;

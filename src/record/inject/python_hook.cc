@@ -8,6 +8,7 @@
 // tracers and compilers do not notice it.
 //
 // Budget: 100 us a sample of a stack of 30 frames, with caches that the loop has used meanwhile.
+#include "record/inject/core.h"
 #include "record/inject/glibc.h"
 #include "record/inject/recorder.h"
 #include "record/inject/system_call.h"
@@ -243,6 +244,11 @@ PROFGPU_EXPORT void profgpu_pop(void) { inject::post_phase(wire::RangeOp::kPop, 
 PROFGPU_EXPORT void profgpu_mark(const char* name) { inject::post_phase(wire::RangeOp::kMark, name, 0); }
 PROFGPU_EXPORT void profgpu_step(long number) {
   inject::post_phase(wire::RangeOp::kStep, nullptr, static_cast<uint64_t>(number));
+}
+/// A step ended that the program pushed as a range: counted, with no row of its own.
+PROFGPU_EXPORT void profgpu_step_ended(void) {
+  using namespace inject;
+  if (Core* const core = recording_core(); core != nullptr) follow_step(*core, static_cast<int64_t>(core->steps.load()));
 }
 PROFGPU_EXPORT void profgpu_end(void) { inject::end_recorder(); }
 PROFGPU_EXPORT void profgpu_property(const char* key, const char* value) {

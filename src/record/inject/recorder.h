@@ -27,7 +27,7 @@ inline constexpr size_t kMaxNameBytes = 32 << 10;
 /// Of one extended payload of NVTX; longer ones are truncated.
 inline constexpr uint32_t kMaxPayloadBytes = 256;
 /// Layouts of payloads, of all domains together.
-inline constexpr uint32_t kMaxSchemas = 512;
+inline constexpr uint32_t kMaxSchemas = wire::kMaxSchemas;
 
 enum class WindowKind : uint8_t { kAll, kCudaProfilerApi, kSteps, kRange, kTime, kManual };
 

@@ -310,7 +310,7 @@ void add_command() {
     at = end - arguments + 1;
     const bool flag = *begin == '-';
     const bool secret = (flag || equals != nullptr) && names_secret(begin, equals != nullptr ? equals : end);
-    const bool masked = value && !flag;
+    const bool masked = value && !(begin[0] == '-' && begin[1] == '-');   // a token may begin with one dash
     if (command.length() > 0) command << ' ';
     const char* const stop = masked ? begin : secret && equals != nullptr ? equals + 1 : end;
     for (const char* c = begin; c < stop; ++c) command << *c;

@@ -37,17 +37,6 @@ void apply(Core& core, const Source& source, bool open) {
   set_state(open ? wire::RecorderState::kRecording : wire::RecorderState::kWaiting, nullptr);
 }
 
-void follow_step(Core& core, int64_t number) {
-  core.steps.fetch_add(1, std::memory_order_relaxed);
-  const Options& o = core.options;
-  if (o.window != WindowKind::kSteps) return;
-  // Step `number` has ended: the next one runs from here on.
-  if (number + 1 >= o.end)
-    want(core, false, "steps");
-  else if (number + 1 >= o.first)
-    want(core, true, "steps");
-}
-
 bool is_opening(wire::RangeOp op) { return op == wire::RangeOp::kPush || op == wire::RangeOp::kStart; }
 
 void close_after_last(Core& core) {
@@ -121,6 +110,17 @@ void start_windows(Core& core) {
 int64_t tend_windows(Core& core, int64_t now_ns) {
   obey(core);
   return core.options.window == WindowKind::kTime ? tend_time(core, now_ns) : INT64_MAX;
+}
+
+void follow_step(Core& core, int64_t number) {
+  core.steps.fetch_add(1, std::memory_order_relaxed);
+  const Options& o = core.options;
+  if (o.window != WindowKind::kSteps) return;
+  // Step `number` has ended: the next one runs from here on.
+  if (number + 1 >= o.end)
+    want(core, false, "steps");
+  else if (number + 1 >= o.first)
+    want(core, true, "steps");
 }
 
 void follow_range(Core& core, const wire::RangeEvent& row) {

@@ -11,6 +11,8 @@
 
 #include "record/inject/core.h"
 
+extern "C" void profgpu_step_ended();
+
 namespace profgpu::inject {
 namespace {
 
@@ -87,6 +89,20 @@ TEST(Windows, Steps) {
   EXPECT_PLAY("window=steps:0:1", [] { set_source(&kSource); steps(3); }, "+steps 0 -steps 1 2 ");
   // The device is first used in the middle of the window.
   EXPECT_PLAY("window=steps:1:9", [] { steps(3); set_source(&kSource); }, "0 1 2 +steps ");
+}
+
+TEST(Windows, StepsThatTheProgramMarksItself) {
+  const auto own = [] {
+    set_source(&kSource);
+    steps(1);   // before the program marked any
+    for (int i = 1; i < 6; ++i) {
+      see(std::to_string(i) + " ");
+      push("ProfilerStep#700");   // its numbers count for nothing
+      pop();
+      profgpu_step_ended();
+    }
+  };
+  EXPECT_PLAY("window=steps:2:4", own, "0 1 +steps 2 3 -steps 4 5 ");
 }
 
 TEST(Windows, OccurrencesOfARange) {

@@ -79,6 +79,9 @@ struct BodyHeader {
 };
 static_assert(sizeof(BodyHeader) == 24);
 inline constexpr uint32_t kMaxRows = 1u << 20;
+/// Numbers of names, threads, queues, launch shapes and schemas begin at 1 and end here.
+inline constexpr uint32_t kMaxStrings = 1u << 18, kMaxThreads = 1u << 20, kMaxQueues = 1u << 13, kMaxShapes = 1u << 15,
+                          kMaxSchemas = 512;
 /// A chunk has at most so many rows more than its body has bytes, so that a few bytes cannot ask for much memory.
 inline constexpr uint32_t kMaxFreeRows = 256;
 

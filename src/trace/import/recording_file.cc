@@ -138,7 +138,7 @@ bool append(const wire::ChunkView& chunk, std::vector<Row>& rows) {
 }
 
 template <class Row>
-bool put_by_id(const wire::ChunkView& chunk, ById<Row>& table, size_t most) {
+bool put_by_id(const wire::ChunkView& chunk, ById<Row>& table, uint32_t most) {
   std::vector<Row> rows;
   if (!append(chunk, rows)) return false;
   for (const Row& row : rows) table.put(row.id, row, most);
@@ -150,19 +150,21 @@ class FileReader {
   explicit FileReader(RecordingFile& file) : file_(file) {}
 
   bool take(const wire::ChunkView& chunk) {
-    // A name, thread or queue takes at least a byte, so numbers cannot exceed the file's size.
-    const size_t most = file_.bytes.size();
+    // Small chunks may have more rows than bytes, the file as a whole hardly.
+    constexpr size_t kFreeRows = 65'536;
+    if (rows_ + chunk.rows() > chunk.offset + chunk.length + kFreeRows) return false;
+    rows_ += chunk.rows();
     switch (chunk.kind) {
       case wire::ChunkKind::kEnd: return file_.ended = true;
       case wire::ChunkKind::kStrings:
-        return take_strings(chunk, most);
+        return take_strings(chunk);
       case wire::ChunkKind::kProperties: return take_properties(chunk);
       case wire::ChunkKind::kClockSyncs: return append(chunk, file_.syncs);
-      case wire::ChunkKind::kThreads: return put_by_id(chunk, file_.threads, most);
-      case wire::ChunkKind::kQueues: return put_by_id(chunk, file_.queues, most);
-      case wire::ChunkKind::kLaunchShapes: return put_by_id(chunk, file_.shapes, most);
+      case wire::ChunkKind::kThreads: return put_by_id(chunk, file_.threads, wire::kMaxThreads);
+      case wire::ChunkKind::kQueues: return put_by_id(chunk, file_.queues, wire::kMaxQueues);
+      case wire::ChunkKind::kLaunchShapes: return put_by_id(chunk, file_.shapes, wire::kMaxShapes);
       case wire::ChunkKind::kDevices: return append(chunk, file_.devices);
-      case wire::ChunkKind::kPayloadSchemas: return put_by_id(chunk, file_.schemas, most);
+      case wire::ChunkKind::kPayloadSchemas: return put_by_id(chunk, file_.schemas, wire::kMaxSchemas);
       case wire::ChunkKind::kPayloadFields: return append(chunk, file_.schema_fields);
       case wire::ChunkKind::kPayloads:
         return count(chunk), append(chunk, file_.payloads);
@@ -191,14 +193,14 @@ class FileReader {
 
  private:
   void count(const wire::ChunkView& chunk) { file_.rows += chunk.rows(); }
-  bool take_strings(const wire::ChunkView& chunk, size_t most) {
+  bool take_strings(const wire::ChunkView& chunk) {
     std::vector<wire::StringRef> names;
     if (!append(chunk, names)) return false;
     for (const wire::StringRef& n : names) {
       std::string_view text(n.text, n.length);
       if (std::ranges::any_of(text, [](char c) { return static_cast<signed char>(c) < 0; }))   // most names are ASCII
         if (std::string valid(text); replace_invalid_utf8(valid) > 0) text = file_.mended.emplace_back(std::move(valid));
-      file_.strings.put(n.id, text, most);
+      file_.strings.put(n.id, text, wire::kMaxStrings);
     }
     return true;
   }
@@ -211,6 +213,7 @@ class FileReader {
   }
 
   RecordingFile& file_;
+  size_t rows_ = 0;   // of all chunks so far
 };
 
 // `file` has its path and its bytes.

@@ -58,7 +58,7 @@ template <class Row>
 class ById {
  public:
   /// Ignores a number beyond `most`, which is damage.
-  void put(uint32_t id, const Row& row, size_t most) {
+  void put(uint32_t id, const Row& row, uint32_t most) {
     if (id == 0 || id > most) return;
     if (id >= rows_.size()) rows_.resize(size_t{id} + 1);
     rows_[id] = row;

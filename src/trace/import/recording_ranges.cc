@@ -86,7 +86,7 @@ class OpenRanges {
     if (!thread.step_known && file_.strings[e.domain] == kPhaseDomain && e.op != wire::RangeOp::kStep)
       thread.step_start = time, thread.step_known = true;
     switch (e.op) {
-      case wire::RangeOp::kPush: thread.stack.push_back({&e, time}); break;
+      case wire::RangeOp::kPush: thread.stacks[e.domain].push_back({&e, time}); break;
       case wire::RangeOp::kPop: pop(thread, e, time); break;
       case wire::RangeOp::kStart: started_[e.range] = {&e, time}; break;
       case wire::RangeOp::kEnd:
@@ -106,7 +106,8 @@ class OpenRanges {
   void finish(int64_t end) {
     end = std::max(end, last_);
     for (const auto& [id, thread] : threads_)
-      for (const Open& open : thread.stack) close(open, end);
+      for (const auto& [domain, stack] : thread.stacks)
+        for (const Open& open : stack) close(open, end);
     for (const auto& [id, started] : started_) close(started, end);
   }
   /// Fields of payloads that could not be shown.
@@ -118,18 +119,16 @@ class OpenRanges {
     int64_t start;
   };
   struct OfThread {
-    std::vector<Open> stack;
+    std::map<uint32_t, std::vector<Open>> stacks;   // by domain: each has its own
     int64_t step_start = 0;
     bool step_known = false;   // a step, or the first phase of the first one, has begun
   };
 
   void pop(OfThread& thread, const wire::RangeEvent& e, int64_t time) {
-    for (size_t i = thread.stack.size(); i-- > 0;) {
-      if (thread.stack[i].event->domain != e.domain) continue;
-      close(thread.stack[i], time, &e);
-      thread.stack.erase(thread.stack.begin() + static_cast<int64_t>(i));
-      return;
-    }
+    const auto at = thread.stacks.find(e.domain);
+    if (at == thread.stacks.end() || at->second.empty()) return;
+    close(at->second.back(), time, &e);
+    at->second.pop_back();
   }
   // `closed_by`: may be null.
   void close(const Open& open, int64_t end, const wire::RangeEvent* closed_by = nullptr) {
@@ -262,21 +261,24 @@ void match_collectives_in_order(Trace& trace) {
     const auto time = [&](const Collective* c) { return std::pair(trace.host.start_ns[c->host.value], c->host); };
     return time(a) < time(b);
   });
-  std::vector<bool> taken(trace.activity.size());
-  std::map<std::pair<StringId, StringId>, uint32_t> next;   // activity to examine next, by operation and communicator
+  std::vector<uint32_t> kernels;
+  for (uint32_t i = 0; i < trace.activity.size(); ++i)
+    if (trace.name(ActivityId(i)).starts_with("nccl")) kernels.push_back(i);
+  std::vector<bool> taken(kernels.size());
+  // Kernel to examine next, by operation: those before it are taken, or began too early for any later call.
+  std::map<StringId, size_t> next;
   for (Collective* c : calls) {
     const std::string_view function = trace.strings[c->name];
     const int64_t enqueued = trace.host.start_ns[c->host.value];
-    uint32_t& at = next[{c->name, c->group}];
-    const auto fits = [&](uint32_t i) {
-      const std::string_view kernel = trace.name(ActivityId(i));
-      return !taken[i] && trace.activity.start_ns[i] >= enqueued && kernel.starts_with("nccl") &&
-             may_be(kernel, function);
+    size_t& at = next[c->name];
+    const auto fits = [&](size_t i) {
+      return !taken[i] && trace.activity.start_ns[kernels[i]] >= enqueued &&
+             may_be(trace.name(ActivityId(kernels[i])), function);
     };
-    while (at < trace.activity.size() && !fits(at)) ++at;
-    if (at == trace.activity.size()) continue;
+    while (at < kernels.size() && !fits(at)) ++at;
+    if (at == kernels.size()) continue;
     taken[at] = true;
-    c->activity = ActivityId(at);
+    c->activity = ActivityId(kernels[at]);
   }
 }
 

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <fstream>
 
 #include "base/text.h"
@@ -122,6 +123,70 @@ TEST_F(Recording, ranges_that_overlap_or_stay_open) {
   EXPECT_EQ(annotations(read(r)),
             (std::vector<std::string>{"outer 1 2", "lib: other 2 8", "copy 4 4", "epoch 5 0", "open 6 4",
                                       "last 10 0"}));
+}
+
+using Clock = std::chrono::steady_clock;
+
+TEST_F(Recording, ranges_of_another_domain_cost_a_pop_nothing) {
+  constexpr int64_t kRanges = 60'000;
+  HandRecording r = begun();
+  const uint32_t main = r.thread(100, 100), name = r.string("step"), a = r.string("A"), b = r.string("B");
+  std::vector<wire::RangeEvent> rows;
+  for (int64_t i = 0; i < 2 * kRanges; ++i) {
+    const bool push = i < kRanges;
+    rows.push_back({1000 + i, main, push ? name : 0, push ? a : b, 0, push ? RangeOp::kPush : RangeOp::kPop,
+                    wire::PayloadType::kNone, 0, 0});
+  }
+  r.add(rows).end();
+  const auto begin = Clock::now();
+  EXPECT_EQ(read(r).host.size(), size_t{kRanges});
+  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(10));
+}
+
+TEST_F(Recording, collectives_of_many_communicators_look_at_each_kernel_once) {
+  constexpr int64_t kCalls = 40'000;
+  HandRecording r = begun();
+  const uint32_t main = r.thread(100, 100), gemm = r.string("gemm"), queue = r.queue(0, 7);
+  std::vector<wire::CollectiveRow> calls;
+  std::vector<wire::Kernel> kernels;
+  for (int64_t i = 0; i < kCalls; ++i) {
+    wire::CollectiveRow c;
+    c.start_ns = i * 1000, c.duration_ns = 10, c.ranks = 2, c.thread = main, c.function = r.string("AllReduce");
+    c.communicator = static_cast<uint64_t>(i) + 1;
+    calls.push_back(c);
+    kernels.push_back({kDevice + i * 1000, 500, gemm, queue, static_cast<uint32_t>(i) + 1, 0, 0, 0});
+  }
+  r.add(calls).add(kernels).end();
+  const auto begin = Clock::now();
+  const Trace t = read(r);
+  EXPECT_EQ(t.collectives.size(), size_t{kCalls});
+  for (const Collective& c : t.collectives) ASSERT_FALSE(c.activity.valid());
+  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(10));
+}
+
+TEST_F(Recording, small_chunks_ask_for_no_more_rows_than_the_file_has_bytes) {
+  HandRecording r = begun();
+  const uint32_t main = r.thread(100, 100);
+  const wire::RangeEvent one{1000, main, 0, 0, 0, RangeOp::kMark, wire::PayloadType::kNone, 0, 0};
+  for (int chunk = 0; chunk < 1000; ++chunk) r.add(std::vector<wire::RangeEvent>(wire::kMaxFreeRows, one));
+  const auto file = recording_of(r.end().bytes(), "small.pgt");
+  ASSERT_TRUE(file);
+  EXPECT_LE(file->range_events.size(), r.bytes().size() + 65'536);
+  EXPECT_GT(file->bad_chunks, 0);
+  EXPECT_TRUE(file->ended);
+}
+
+TEST_F(Recording, a_number_beyond_what_a_recorder_gives_is_no_reason_for_a_large_table) {
+  HandRecording r = begun();
+  constexpr uint32_t kFar = 3'000'000;
+  r.add(wire::ThreadRow{kFar, 100, 100, 0}).add(wire::QueueRow{kFar, 0, 1, 7});
+  r.add(wire::PayloadSchema{kFar, 0, 1, 0, wire::SchemaKind::kStatic, 8, 0});
+  wire::LaunchShape shape;
+  shape.id = kFar;
+  r.add(shape).raw(std::string(kFar + 1, ' '));   // as long as its numbers are large
+  const auto file = recording_of(r.end().bytes(), "far.pgt");
+  ASSERT_TRUE(file);
+  EXPECT_EQ(file->threads.size() + file->queues.size() + file->schemas.size() + file->shapes.size(), 0U);
 }
 
 TEST_F(Recording, checkpoints_are_called_as_other_analyses_know_them) {

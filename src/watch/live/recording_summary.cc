@@ -87,8 +87,14 @@ class Reader {
   void take_ranges(const wire::ChunkView& chunk) {
     for (const wire::RangeEvent& e : rows_of<wire::RangeEvent>(chunk)) {
       if (e.op == wire::RangeOp::kPush || e.op == wire::RangeOp::kStart) ++p_.ranges;
-      if (e.op == wire::RangeOp::kStep) ++p_.steps;
+      if (e.op == wire::RangeOp::kStep || is_step(e)) ++p_.steps;
     }
+  }
+
+  // A step that the program marks itself, by profgpu.step().
+  bool is_step(const wire::RangeEvent& e) {
+    return e.op == wire::RangeOp::kPush && strings_[e.domain] == "profgpu" &&
+           strings_[e.name].starts_with("ProfilerStep#");
   }
 
   RecordedProcess& p_;

@@ -16,6 +16,12 @@ class Operators:
         self.first = WARMUP
         self.is_over = False
 
+    def of_child(self):
+        """For a forked child, which may be a rank. None: its parent has used the profiler, which may not work in the child."""
+        if self.profile is not None or self.is_over:
+            return None
+        return Operators(self.torch, self.library, self.count)
+
     def say(self, text):
         self.library.profgpu_property(b'torch_steps', text.encode('utf-8', 'replace')[:400])
 

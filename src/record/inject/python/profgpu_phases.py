@@ -327,7 +327,9 @@ def end_last_step():
 def forget():
     """A forked child has stepped nowhere yet, and what was open is its parent's."""
     global thread, steps, is_recording, torch_steps, sampled_thread, memory, operators
-    thread, steps, is_recording, sampled_thread, memory, operators = Thread(), Steps(), False, None, None, None
+    thread, steps, is_recording, sampled_thread, memory = Thread(), Steps(), False, None, None
+    if operators is not None:
+        operators = operators.of_child()
     if torch_steps is not None:
         torch_steps = TorchSteps(torch_steps.record_function, torch_steps.profiles_itself, torch_steps)
 

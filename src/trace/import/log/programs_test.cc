@@ -187,6 +187,17 @@ TEST(Serving, LlamaCppsTimingsAndPreemptions) {
   EXPECT_EQ(sglang.serving.at(0).preempted, 3);
 }
 
+TEST(Serving, ANewYearBeginsBehindTheOld) {
+  std::string text;
+  for (const char* time : {"12-31 23:59:50", "01-01 00:00:00", "01-01 00:00:10"})
+    text += "INFO " + std::string(time) + " [loggers.py:116] Engine 000: Avg prompt throughput: 10.0 tokens/s, Avg "
+            "generation throughput: 20.0 tokens/s, Running: 1 reqs, Waiting: 0 reqs, GPU KV cache usage: 1.0%\n";
+  const RunLog log = log_of(text);
+  ASSERT_EQ(log.serving.size(), 3u);
+  for (size_t i = 1; i < 3; ++i)
+    EXPECT_EQ(*log.serving[i].printed_ns - *log.serving[i - 1].printed_ns, 10'000'000'000) << i;
+}
+
 TEST(Serving, DraftsSinceTheStartAreSaidAsSuch) {
   const RunLog log = log_of(
       "INFO 05-01 12:00:00 [metrics.py:1] Avg prompt throughput: 10.0 tokens/s, Avg generation throughput: 20.0 "

@@ -116,14 +116,14 @@ class Serving : public LogReading {
     log.preempted[engine] = p.before + p.last;
   }
   // Behind the line of its engine, or where that is left out, for itself.
-  static bool read_drafts(const LogLine& line, LogBuilder& rows) {
+  bool read_drafts(const LogLine& line, LogBuilder& rows) {
     const auto rates = drafts_of(line.text);
     if (!rates) return false;
     std::vector<ServingLine>& all = rows.log().serving;
     if (all.empty() || all.back().program != kVllm) {
       ServingLine row;
       row.line = line.number, row.program = kVllm;
-      row.printed_ns = line.printed_ns ? line.printed_ns : vllm_time(line.text);
+      row.printed_ns = line.printed_ns ? line.printed_ns : over_years(vllm_time(line.text));
       rows.serving(std::move(row));
     }
     all.back().speculation.push_back(*rates);
@@ -151,7 +151,7 @@ class Serving : public LogReading {
     const auto prompt = after(text, "Avg prompt throughput: ");
     if (!prompt || !has(*prompt, "tokens/s")) return false;
     row.program = kVllm;
-    row.printed_ns = vllm_time(text);
+    row.printed_ns = over_years(vllm_time(text));
     row.rank = engine_of(text, "Engine ");
     row.prompt_tokens_per_s = amount(*prompt, "");
     row.generated_tokens_per_s = amount(*prompt, "Avg generation throughput: ");
@@ -219,11 +219,20 @@ class Serving : public LogReading {
     return true;
   }
 
+  // A date half a year before the last line's is one of the next year.
+  std::optional<int64_t> over_years(std::optional<int64_t> yearless_ns) {
+    constexpr int64_t kDay_ns = 86'400'000'000'000;
+    if (!yearless_ns) return {};
+    if (*yearless_ns + years_ns_ < last_ns_ - 183 * kDay_ns) years_ns_ += 366 * kDay_ns;
+    return last_ns_ = *yearless_ns + years_ns_;
+  }
+
   struct Preempted {
     double last = 0, before = 0;  // of the engine as it is, and as it was before it was started again
   };
   std::map<int64_t, Preempted> counts_;
   bool several_engines_ = false;
+  int64_t last_ns_ = 0, years_ns_ = 0;   // of vLLM's lines
   std::optional<double> preempted_;  // said before the first line
   std::optional<std::pair<int64_t, int64_t>> task_;            // of llama.cpp: slot and task that a line named last
   std::map<std::pair<int64_t, int64_t>, size_t> of_task_;      // the row of each
