@@ -412,7 +412,8 @@ void add_rates(CollectiveRow& row, const RowTimings& timings) {
   if (row.group_size == 1 && row.message_bytes && row.total_ns > 0) {
     // A group of one waits for no rank: all of the time is transfer.
     row.wait_ns = 0;
-    row.algbw_gbps = static_cast<double>(*row.message_bytes) * static_cast<double>(row.calls) / static_cast<double>(row.total_ns);
+    row.algbw_gbps = static_cast<double>(*row.message_bytes) * static_cast<double>(row.calls) /
+                     static_cast<double>(row.total_ns);
   }
   if (timings.calls > 0) {
     row.wait_ns = timings.wait_ns;

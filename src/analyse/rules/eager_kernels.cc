@@ -166,7 +166,8 @@ int64_t traffic_ns(const Measured& m, const std::vector<ActivityId>& products) {
     if (run == nullptr || limits.bound[work.run_of[a.value]] != Bound::kMemory) continue;
     const double rate = device->achievable_per_ns(run->work->precision);
     const double flops = limits.share_of_run(trace, work, a) * static_cast<double>(run->work->needed_flops());
-    if (rate > 0 && flops > 0) ns += std::max(0.0, static_cast<double>(trace.activity.duration_ns[a.value]) - flops / rate);
+    const auto took_ns = static_cast<double>(trace.activity.duration_ns[a.value]);
+    if (rate > 0 && flops > 0) ns += std::max(0.0, took_ns - flops / rate);
   }
   return static_cast<int64_t>(ns);
 }
