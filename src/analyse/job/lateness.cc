@@ -314,7 +314,9 @@ class LinkComparison {
 
   void add(const Likeness& likeness, const GroupCalls& calls, int64_t own_ns, int64_t usual_ns, LinkGroup& group) {
     const auto count = static_cast<int64_t>(calls.size());
-    const auto of_all_ns = [&](int64_t ns) { return ns < 0 ? -saturated_product(-ns, count) : saturated_product(ns, count); };
+    const auto of_all_ns = [&](int64_t ns) {
+      return ns < 0 ? -saturated_product(-ns, count) : saturated_product(ns, count);
+    };
     const int64_t more_ns = of_all_ns(saturated_sub(own_ns, usual_ns));
     add_saturated(group.own_ns, of_all_ns(own_ns));
     add_saturated(group.usual_ns, of_all_ns(usual_ns));
