@@ -56,14 +56,6 @@ def test_of_a_log_per_rank_one_that_fails_beside_others_that_finish(profgpu, tmp
     assert found['ranks'] == [1] and 'ran out of memory' in found['what']
 
 
-def test_a_log_whose_run_goes_on_in_another_one_has_no_end(profgpu, tmp_path):
-    limit = 'slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2024-05-01T12:20:00 DUE TO TIME LIMIT ***\n'
-    report = analyzed(profgpu, folder(tmp_path, {'slurm-1.out': steps(100) + limit, 'slurm-2.out': steps(100, begin=101)}))
-    assert failure(report) is None and report['logs'][0]['end']['kind'] == 'time_limit'
-    found = failure(analyzed(profgpu, folder(tmp_path, {'slurm-2.out': steps(100, begin=101) + limit})))
-    assert found['evidence'][0].startswith('line 101')
-
-
 def test_watchdogs_of_several_logs_tell_who_was_behind(profgpu, tmp_path):
     def watchdog(rank, enqueued, timed_out):
         head = f'[rank{rank}]:[E203 04:05:06.1 ProcessGroupNCCL.cpp:629] '

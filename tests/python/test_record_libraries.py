@@ -266,7 +266,7 @@ def test_steps_that_a_program_marks_itself_open_the_window(tmp_path):
     r = record('-o', tmp_path / 'x', '--steps', '3:6', env=env, command=[sys.executable, '-c', OWN_STEPS])
     (process,) = processes(tmp_path / 'x').values()
     opened, closed = sorted(row['time_ns'] for row in process['window'])
-    pushed = sorted(row['time_ns'] for row in process['range_event'] if row['name'].startswith('ProfilerStep#'))
+    pushed = sorted(row['time_ns'] for row in process['range_event'] if (row['name'] or '').startswith('ProfilerStep#'))
     assert pushed[2] < opened < pushed[3] and pushed[5] < closed < pushed[6]
     assert document(tmp_path / 'x')['recording']['steps'] == 10 and '10 steps' in r.stderr
 

@@ -346,24 +346,6 @@ std::vector<CollectiveState> last_states(const std::vector<LogReport>& logs) {
   return states;
 }
 
-// When its first or last step was printed; 0: that is not known.
-int64_t printed_at(const RunLog& log, bool first) {
-  int64_t at = 0;
-  for (const LogRank& r : log.ranks) {
-    const auto ns = r.steps.empty() ? std::nullopt : (first ? r.steps.front() : r.steps.back()).printed_ns;
-    if (ns && (at == 0 || (first ? *ns < at : *ns > at))) at = *ns;
-  }
-  return at;
-}
-
-// By a log of the same process whose steps are later: a job that was started again.
-bool goes_on_in_another(const std::vector<LogReport>& logs, size_t which) {
-  const int64_t last_ns = printed_at(*logs[which].log, false);
-  return last_ns > 0 && std::ranges::any_of(logs, [&](const LogReport& other) {
-    return other.rank == logs[which].rank && printed_at(*other.log, true) > last_ns;
-  });
-}
-
 }  // namespace
 
 void find_end_of_job(std::vector<LogReport>& logs) {
@@ -371,8 +353,7 @@ void find_end_of_job(std::vector<LogReport>& logs) {
   std::vector<PlacedEvent> events;
   for (size_t i = 0; i < logs.size(); ++i) {
     logs[i].one_of_several = true;
-    logs[i].tells_end = !goes_on_in_another(logs, i);
-    if (logs[i].end.failed() && logs[i].tells_end) place_events(logs, i, events);
+    if (logs[i].end.failed()) place_events(logs, i, events);
   }
   order_events(events);
   LogEvents ordered;
