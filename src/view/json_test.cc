@@ -122,6 +122,7 @@ TEST(Json, HasTheShapeOfTheContract) {
   "verdict": "",
   "verdict_kind": "inconclusive",
   "saving": null,
+  "verdict_rule": null,
   "measured_steps": 0,
   "warmup_steps": 0,
   "incomplete_steps": 0,

@@ -142,7 +142,7 @@ std::vector<Check> sample_checks() {
   return {{"gpu-utilization", "Is the GPU busy?", Verdict::kFail, 60.6, 80, "GPU busy 60.6 % (over 80)"},
           {"data-loading", "Does loading keep up?", Verdict::kFail, 39.7, 10, "data loading 39.7 % (under 10)"},
           {"memory-headroom", "Is memory left?", Verdict::kPass, 41, 10, "memory headroom 41 % (over 10)"},
-          {"communication", "Is it hidden?", Verdict::kUnknown, {}, 20, "communication (one GPU)"},
+          {"communication", "Is it hidden?", Verdict::kUnknown, {}, 20, "communication (one GPU)", {}, false},
           {"mixed-precision", "Are tensor cores used?", Verdict::kFail, {}, {}, "mixed precision"},
           {"compiled", "Is the model compiled?", Verdict::kFail, {}, {}, "torch.compile"},
           {"fused-optimizer", "Is the optimizer fused?", Verdict::kFail, {}, {}, "fused optimizer"},

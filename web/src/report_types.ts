@@ -343,6 +343,7 @@ export interface LogEnd {
 export interface LogProcess {
   rank: number | null;
   node: string | null;
+  pid: number | null;
   lines: number;
   mean_ns: number;
   p95_ns: number;
@@ -1125,6 +1126,11 @@ export interface MeasuredCollective {
   calls: number;
   total_ns: number;
 }
+export interface MeasuredFunction {
+  name: string;
+  file: string;
+  total_ns: number;
+}
 export interface MeasuredSteps {
   steps: number;
   wall_ns: number;
@@ -1134,6 +1140,7 @@ export interface MeasuredSteps {
   work: MeasuredWork[];
   ops: MeasuredOp[];
   collectives: MeasuredCollective[];
+  functions: MeasuredFunction[];
 }
 export interface ThreadTimeCall {
   call: string;

@@ -183,7 +183,7 @@ TEST(JobCosts, OfWhatMakesARankLateAreInStragglerRank) {
   EXPECT_TRUE(tells(stall->why, "its cost is in straggler-rank")) << stall->why;
   EXPECT_EQ(gc->cost_ns, 0);
   EXPECT_EQ(gc->severity, Severity::kInfo);
-  EXPECT_TRUE(tells(gc->why, "Something else takes as long meanwhile")) << gc->why;
+  EXPECT_TRUE(tells(gc->why, "Other work takes the same time")) << gc->why;
 }
 
 TEST(JobCosts, OfKernelsComeFromTheJobsReplay) {
