@@ -348,6 +348,17 @@ def test_what_may_have_been_in_the_part_that_is_cut_off(profgpu, tmp_path):
     cut, whole = [b' '.join(profgpu('analyze', tmp_path / name).stdout.split()) for name in ('cut.json.gz', 'whole.json.gz')]
     assert b'in the part that is cut off' in cut and b'ProfilerActivity' not in cut
     assert b'was ProfilerActivity.CUDA on?' in whole
+
+
+def test_what_a_step_does_beyond_the_cut_is_not_known(profgpu, tmp_path):
+    def event(kind, name, at, length):
+        return {'ph': 'X', 'cat': kind, 'name': name, 'pid': 1, 'tid': 1, 'ts': at, 'dur': length}
+    events = [event('user_annotation', 'ProfilerStep#1', 0, 100_000)]
+    events += [event('cpu_op', f'aten::{random.random()}', 10 * i, 9) for i in range(10_000)]
+    packed = gzip.compress(json.dumps({'traceEvents': events}).encode())
+    (tmp_path / 'cut.json.gz').write_bytes(packed[:len(packed) // 4])
+    text = b' '.join(profgpu('analyze', tmp_path / 'cut.json.gz').stdout.split())
+    assert b'and it is cut off: record fewer steps' in text and b'no operator runs' not in text
     # Nothing comes out of less than the first block of what is packed.
     (tmp_path / 'start.json.gz').write_bytes(packed[:12])
     start = profgpu('analyze', tmp_path / 'start.json.gz')

@@ -133,6 +133,10 @@ ReportVerdict verdict_of_host(const RankMeasure& m) {
     return {"This trace has no times: it tells which operators ran, how often and on what shapes. Record times "
             "with torch.profiler or `profgpu run --trace`.",
             VerdictKind::kInconclusive};
+  // The step reaches beyond the cut: that no operator runs there is not known.
+  if (m.cut_off && m.host.places.empty())
+    return {"This trace has no GPU activity, and it is cut off: record fewer steps, or let the job end.",
+            VerdictKind::kInconclusive};
   std::string places;
   for (const Place& p : m.host.places)
     append_listed(places, fmt::format("{} ({}{})", place_text(p),

@@ -326,7 +326,7 @@ void compare_devices(const RunSummary& before, const RunSummary& after, Comparis
   sort_by_change(c.kernels, [](const Difference& d) { return d.delta_ns(); });
   c.categories = of_sums(category_sums(before), category_sums(after));
   c.collectives =
-      differences_by_name(before.collectives, after.collectives, [](const CollectiveTime& x) { return x.total_ns; });
+      differences_by_name(before.collectives, after.collectives, [](const CallTime& x) { return x.total_ns; });
 }
 
 }  // namespace
@@ -365,7 +365,7 @@ Result<Comparison> compare(const RunSummary& before, const RunSummary& after) {
   c.ops = differences_by_name(before.ops, after.ops, [](const OpTime& op) { return op.cpu_self_ns; });
   if (!before.functions.empty() && !after.functions.empty())
     c.functions =
-        differences_by_name(before.functions, after.functions, [](const FunctionTime& f) { return f.total_ns; });
+        differences_by_name(before.functions, after.functions, [](const CallTime& f) { return f.total_ns; });
   if (c.without_device.empty()) compare_devices(before, after, c);
   c.distance = distance_changes(before, after);
   if (!c.distance.empty()) {

@@ -169,7 +169,7 @@ class Reader {
       if (const std::string dtype = text_of(r.at("dtype")); !dtype.empty()) name += " " + dtype;
       if (const Value& bytes = r.at("message_bytes"); is_number(bytes))
         name += " " + std::to_string(whole_of(bytes)) + " bytes";
-      CollectiveTime& c = run_.collectives[name];
+      CallTime& c = run_.collectives[name];
       c.calls += r.at("calls").number();
       c.total_ns += r.at("total_ns").number();
     }

@@ -34,12 +34,9 @@ struct OpTime {
   double cpu_self_ns = 0;
 };
 
-struct CollectiveTime {
+/// Of a collective, or of a function of the program, whose calls are not known.
+struct CallTime {
   double calls = 0, total_ns = 0;   ///< a step
-};
-
-struct FunctionTime {
-  double calls = 0, total_ns = 0;   ///< a step; calls are not known
 };
 
 struct FindingSummary {
@@ -62,8 +59,8 @@ struct RunSummary {
   std::map<std::string, StepSums> phases, states;
   std::vector<Work> work;             ///< of a rank's mean step
   std::map<std::string, OpTime> ops;
-  std::map<std::string, CollectiveTime> collectives;   ///< by name and message size
-  std::map<std::string, FunctionTime> functions;       ///< of the program: "load_batch (train.py)"
+  std::map<std::string, CallTime> collectives;         ///< by name and message size
+  std::map<std::string, CallTime> functions;          ///< of the program: "load_batch (train.py)"
   std::map<std::string, double> throughput;  ///< samples_per_s ..., as the only training log states it
   std::map<std::string, double> memory;                ///< peak_reserved_bytes ..., the largest rank's
   std::map<std::string, double> memory_lines;          ///< bytes at the peak of a memory snapshot, by line and category
