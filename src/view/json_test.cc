@@ -165,7 +165,7 @@ TEST(Json, HasTheShapeOfTheContract) {
     }
   ],
   "checklist": [
-    {"id": "c", "question": "q", "verdict": "fail", "value": null, "threshold": 80, "record": null}
+    {"id": "c", "question": "q", "verdict": "fail", "value": null, "threshold": 80, "record": null, "applies": true}
   ],
   "next": []
 }

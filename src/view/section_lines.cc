@@ -397,7 +397,8 @@ Lines check_table(const Report& report, const PresentOptions& options) {
   Grid grid({{"verdict"}, {"question"}, {"measured", true}});
   Lines open;
   for (const Check& check : report.checklist) {
-    grid.add_row({{std::string(verdict_name(check.verdict)), verdict_style(check.verdict)},
+    const std::string_view verdict = check.applies ? verdict_name(check.verdict) : "n/a";
+    grid.add_row({{std::string(verdict), verdict_style(check.verdict)},
                   {check.question}, {check.value ? format_percent(*check.value) : ""}});
     if (!check.record.empty())
       append(open, wrapped_after(Line("  "), check.question + " Record " + check.record, options.width));

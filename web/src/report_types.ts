@@ -60,6 +60,7 @@ export interface Check {
   value: number | null;
   threshold: number | null;
   record: string | null;
+  applies: boolean;
 }
 export interface PhaseShare {
   name: string;

@@ -234,7 +234,7 @@ struct Check {
   void fields(auto&& v) const {
     v("id", id), v("question", question), v("verdict", verdict_name(verdict)), v("value", value),
         v("threshold", threshold);
-    v("record", unless_empty(record));
+    v("record", unless_empty(record)), v("applies", applies);
   }
 };
 

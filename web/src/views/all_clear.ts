@@ -3,7 +3,7 @@
 import { element, shown } from './dom';
 import { holdersByLine, placeText } from './memory_peak';
 import { bytes, count, counted, duration, percent } from './quantity';
-import { isOfOtherRanks, type Analysis, type Check, type RankReport } from './report';
+import { type Analysis, type Check, type RankReport } from './report';
 import { kernelNames } from '../kernel_names';
 import type { Context } from './view';
 
@@ -48,17 +48,16 @@ function largestHolders({ snapshot }: RankReport): HTMLElement | null {
   return largest('Largest holders', 'lines that hold memory at the peak', '#memory', rows);
 }
 
-// Checks without an answer, by what would answer them; those that nothing would come last.
-function notChecked({ checklist, ranks }: Analysis): HTMLElement | null {
+// Checks without an answer, by what would answer them.
+function notChecked({ checklist }: Analysis): HTMLElement | null {
   const by_record = new Map<string, Check[]>();
   for (const check of checklist) {
-    if (check.verdict !== 'unknown' || isOfOtherRanks(check, ranks.length)) continue;
-    by_record.set(check.record ?? '', [...(by_record.get(check.record ?? '') ?? []), check]);
+    if (check.record === null) continue;
+    by_record.set(check.record, [...(by_record.get(check.record) ?? []), check]);
   }
   if (by_record.size === 0) return null;
-  const groups = [...by_record].sort(([a], [b]) => Number(a === '') - Number(b === ''));
   return element('section', { class: 'unchecked' }, element('h2', {}, 'What could not be checked'),
-    element('ul', {}, ...groups.map(([record, of]) => element('li', {}, element('b', {}, record === '' ? 'Not in this trace' : `Record ${shown(record, 300)}`),
+    element('ul', {}, ...[...by_record].map(([record, of]) => element('li', {}, element('b', {}, `Record ${shown(record, 300)}`),
       element('ul', {}, ...of.map((check) => element('li', {}, shown(check.question, 200))))))));
 }
 

@@ -9,27 +9,26 @@ import { logSections } from './log';
 import { peakCategories } from './memory_peak';
 import { bytes, count, counted, duration, inUnit, percent } from './quantity';
 import { distanceSentence } from './roofline';
-import { categoryOfKernel, devicesOfFindings, isOfOtherRanks, isPhase, isWholeTrace, ofRange, words, type AverageStep, type Check, type Cluster, type Input, type RankReport, type Use } from './report';
+import { categoryOfKernel, devicesOfFindings, isPhase, isWholeTrace, ofRange, words, type AverageStep, type Check, type Cluster, type Input, type RankReport, type Use } from './report';
 import { categoryTitle, causeTitle } from '../categories';
 import { rankName, type Context, type View } from './view';
 
 const kChecks = { pass: '✓', fail: '✗', unknown: '?' } as const;
 
-function checkItem(check: Check, ranks: number): HTMLElement {
-  const idle = isOfOtherRanks(check, ranks);
+function checkItem(check: Check): HTMLElement {
   const value = check.value === null ? '' : inUnit(check.value, '%');
-  const answer = idle ? 'one rank' : value || { pass: 'yes', fail: 'no', unknown: 'not known' }[check.verdict];
-  return element('tr', { class: idle ? 'unknown' : check.verdict },
-    element('td', { class: 'verdict', 'aria-label': check.verdict }, idle ? '·' : kChecks[check.verdict] ?? '?'),
+  const answer = check.applies ? value || { pass: 'yes', fail: 'no', unknown: 'not known' }[check.verdict] : 'does not apply';
+  return element('tr', { class: check.verdict },
+    element('td', { class: 'verdict', 'aria-label': check.applies ? check.verdict : 'does not apply' }, check.applies ? kChecks[check.verdict] ?? '?' : '·'),
     element('th', { scope: 'row' }, check.question),
     element('td', { class: 'num', title: check.record === null ? null : `To know it, record ${check.record}` }, answer));
 }
 
 function checklist(context: Context): HTMLElement | null {
-  const { checklist: checks, ranks } = context.analysis;
+  const { checklist: checks } = context.analysis;
   if (checks.length === 0) return null;
   return element('section', {}, element('h2', {}, 'Checklist'),
-    element('table', { class: 'checks' }, element('tbody', {}, ...checks.map((check) => checkItem(check, ranks.length)))));
+    element('table', { class: 'checks' }, element('tbody', {}, ...checks.map(checkItem))));
 }
 
 function share(ns: number, whole: number): number {

@@ -78,11 +78,6 @@ export function analysisOf(document: Record<string, unknown>): Analysis {
   };
 }
 
-/** Whether a check has no answer because only one of several ranks could be compared. */
-export function isOfOtherRanks(check: Check, ranks: number): boolean {
-  return check.verdict === 'unknown' && check.id === 'communication' && check.record === null && ranks === 1;
-}
-
 /** Devices of a rank that findings name, those of the most expensive first. */
 export function devicesOfFindings({ findings, ranks }: Analysis, { rank }: RankReport): number[] {
   const of_rank = findings.filter(({ seen, ranks: named }) => (seen.rank === null ? ranks.length === 1 || named.includes(rank) : seen.rank === rank));
