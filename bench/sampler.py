@@ -47,10 +47,10 @@ while due < start + seconds:
     due = start + ((time.monotonic() - start) // interval + 1) * interval
 print('{"ticks": %d, "seconds": %f}' % (ticks, max(time.monotonic() - start, seconds)))
 '''
-DEVICES = '''utilization sine 20 95 3
-memory_utilization sine 5 40 3
+DEVICES = '''utilization saw 20 95 3
+memory_utilization saw 5 40 3
 memory_used saw 10e9 60e9 7
-power sine 200 680 3
+power saw 200 680 3
 temperature 61
 sm_clock 1830
 process 4711 C memory=40000000000 sm=80 mem=30
