@@ -218,6 +218,7 @@ struct CopyMatrix {
   std::vector<std::vector<std::optional<double>>> rows;  ///< none: not measured; 1e9 bytes a second, or nanoseconds
   std::optional<double> sum;                             ///< as stated
   int64_t line = 0;
+  std::string node;                                      ///< of the line's label; empty: it has none
 
   [[nodiscard]] bool is_latency() const { return description.find("(ns)") != description.npos; }
 };
@@ -279,6 +280,7 @@ struct RunLog {
   std::vector<ServingLine> serving;             ///< by line
   int64_t serving_left_out = 0;                 ///< lines beyond the most that are kept
   std::map<int64_t, double> preempted;          ///< requests of each engine of vLLM, where lines count them so far
+  bool preempted_mixed = false;                 ///< of several engines, and lines do not say whose they are
   int64_t last_answer = 0;                      ///< the last line by which a server answered a request; 0: none
   std::vector<LinkRate> rates;
   std::vector<CopyMatrix> copies;

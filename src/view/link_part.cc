@@ -41,7 +41,7 @@ ReportPart copy_part(const LogReport& log, size_t most) {
       part.table.rows.push_back({words(r.test), r.pairs, r.min, r.median, r.max, r.sum, r.unit});
   for (const SlowPair& p : log.copies.slow)
     if (part.sentences.size() < 8)
-      part.sentences.push_back(fmt::format("{}, {} and {}: {}, usual {}", words(p.test), p.from, p.to,
+      part.sentences.push_back(fmt::format("{}, {} and {}{}: {}, usual {}", words(p.test), p.from, p.to, p.place,
                                            format_number(p.value), format_number(p.usual)));
   return part;
 }

@@ -90,7 +90,9 @@ std::string restart_text(const LogReport& log) {
   text += fmt::format("{} (line {})", last.step.value_or(0), last.line);
   if (last.after_step) text += fmt::format(" after step {}", *last.after_step);
   if (!last.cause.failed()) return text;
-  return text + fmt::format(": {}, line {}: {}", words(last.cause.kind), last.cause.line.value_or(0), last.cause.text);
+  const std::string file = last.file.empty() ? "" : " of " + last.file;
+  return text + fmt::format(": {}, line {}{}: {}", words(last.cause.kind), last.cause.line.value_or(0), file,
+                            last.cause.text);
 }
 
 // "figures are of run 2 of 2 (steps 510 to 1,000 from line 60 on); medians of a step by run: 1.00 s, 2.00 s"
@@ -165,7 +167,10 @@ std::string requests_text(const LogServing& s) {
   };
   add(s.running, s.most_running, "run");
   add(s.waiting, s.most_waiting, "wait");
-  if (s.preempted) append_listed(text, format_number(*s.preempted) + " preempted", "; ");
+  if (s.preempted)
+    append_listed(text, fmt::format("{}{} preempted{}", s.preempted_at_least ? "at least " : "",
+                                    format_number(*s.preempted),
+                                    s.preempted_at_least ? " (the lines do not say of which engine)" : ""), "; ");
   return text.empty() ? text : "requests: " + text;
 }
 

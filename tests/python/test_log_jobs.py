@@ -56,6 +56,80 @@ def test_of_a_log_per_rank_one_that_fails_beside_others_that_finish(profgpu, tmp
     assert found['ranks'] == [1] and 'ran out of memory' in found['what']
 
 
+LIMIT = 'slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2024-05-01T12:20:00 DUE TO TIME LIMIT ***\n'
+
+
+def resumed(begin, end, first, ms=1000, label='', before='', hours=9):
+    """Lines dated `hours` after steps(), of steps from `begin` on."""
+    return before + ''.join(f'{label}2024-05-01 {12 + hours}:{i // 60:02d}:{i % 60:02d} step {begin + i} | loss: 2.3 | dt: {ms}.0ms\n'
+                            for i in range(end - begin)) + first
+
+
+@pytest.mark.parametrize('label', ['', '[rank0]: '])
+def test_jobs_that_were_started_again_are_one(profgpu, tmp_path, label):
+    first, second = steps(500, label) + LIMIT, resumed(401, 901, 'Training completed.\n', 2000, label, 'Resuming from step 400\n')
+    report = analyzed(profgpu, folder(tmp_path, {'slurm-1.out': first, 'slurm-2.out': second}))
+    assert [r['rank'] for r in report['ranks']] == [0]
+    assert failure(report) is None and report['verdict'].startswith('A step takes 2.00 s')
+    earlier, later = report['logs']
+    assert earlier['end']['kind'] == 'time_limit' and later['end']['kind'] == 'finished' and not earlier['restarts']
+    restart, = later['restarts']
+    assert (restart['step'], restart['after_step'], restart['cause'], restart['file']) == (401, 500, 'time_limit', 'slurm-1.out')
+    # The last one's end is that of the folder.
+    (tmp_path / 'slurm-2.out').write_text(resumed(401, 901, LIMIT, 2000, label))
+    found = failure(analyzed(profgpu, tmp_path))
+    assert found['evidence'][0].startswith('line 501 of slurm-2.out')
+
+
+def test_the_third_job_goes_on_from_the_same_checkpoint_as_the_second(profgpu, tmp_path):
+    report = analyzed(profgpu, folder(tmp_path, {
+        'slurm-9.out': steps(500) + LIMIT, 'slurm-10.out': resumed(401, 451, LIMIT, hours=4), 'slurm-11.out': resumed(401, 601, '', hours=9)}))
+    by_name = {log['path'].split('/')[-1]: log for log in report['logs']}
+    assert [r['file'] for r in by_name['slurm-11.out']['restarts']] == ['slurm-10.out']
+    assert [r['after_step'] for r in by_name['slurm-10.out']['restarts']] == [500]
+    assert len(report['ranks']) == 1 and failure(report) is None
+
+
+def test_logs_of_nodes_whose_clocks_differ_are_of_ranks(profgpu, tmp_path):
+    report = analyzed(profgpu, folder(tmp_path, {'node0.log': steps(200), 'node1.log': resumed(1, 201, '', hours=2)}))
+    assert len(report['ranks']) == 2 and not report['logs'][1]['restarts']
+
+
+def test_the_rank_that_slows_in_a_folder_of_logs(profgpu, tmp_path):
+    def text(rank):
+        return ''.join(f'{clock(i)} step {i} | loss: 2.3 | dt: {1500 if rank == 5 and i > 50 else 1000}.0ms\n' for i in range(1, 101))
+    report = analyzed(profgpu, folder(tmp_path, {f'rank_{r}.log': text(r) for r in range(8)}))
+    found, = (f for f in report['findings'] if f['rule'] == 'slow-rank')
+    assert found['ranks'] == [5]
+    assert found['what'] == 'rank 5 takes 1.25 s per step, where 1.00 s is usual; it is slower from step 51 on'
+    for rank in range(2, 8):
+        (tmp_path / f'rank_{rank}.log').unlink()
+    assert not [f for f in analyzed(profgpu, tmp_path)['findings'] if f['rule'] == 'slow-rank']
+
+
+def test_old_watchdogs_tell_who_waited_in_what(profgpu, tmp_path):
+    def watchdog(rank, number, op, elements):
+        return (f'[E ProcessGroupNCCL.cpp:475] [Rank {rank}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum={number}, '
+                f'OpType={op}, NumelIn={elements}, NumelOut={elements}, Timeout(ms)=1800000) ran for 1800115 milliseconds before timing out.\n')
+    path = tmp_path / 'train.log'
+    path.write_text(steps(50) + ''.join(watchdog(r, *((807, 'BROADCAST', 1) if r == 2 else (808, 'ALLREDUCE', 4096))) for r in range(4)))
+    found = failure(analyzed(profgpu, path))
+    waits = 'rank 2 waited in collective 807 (BROADCAST of 1 element), ranks 0\u20131, 3 waited in collective 808 (ALLREDUCE of 4,096 elements)'
+    assert found['what'].endswith(waits) and waits in found['why'] and found['ranks'] == []
+    path.write_text(steps(50) + ''.join(watchdog(r, 808, 'ALLREDUCE', 4096) for r in range(4)))
+    assert 'which one it waited for, the log does not say' in failure(analyzed(profgpu, path))['why']
+
+
+def test_what_ncclras_says_of_a_process_that_is_missing(profgpu, tmp_path):
+    path = tmp_path / 'ras.txt'
+    path.write_text('NCCL version 2.24.3 compiled with CUDA 12.8\n\nErrors\n======\n\nINCOMPLETE\n  Missing communicator data from 1 job process\n'
+                    '  Process 3487 on node 10.0.0.7 managing GPU 5\n')
+    report = analyzed(profgpu, path)
+    remark, = report['logs'][0]['nccl']['remarks']
+    assert remark['text'] == 'Missing communicator data from 1 job process: Process 3487 on node 10.0.0.7 managing GPU 5'
+    assert [f['rule'] for f in report['findings']] == ['nccl-warnings']
+
+
 def test_watchdogs_of_several_logs_tell_who_was_behind(profgpu, tmp_path):
     def watchdog(rank, enqueued, timed_out):
         head = f'[rank{rank}]:[E203 04:05:06.1 ProcessGroupNCCL.cpp:629] '

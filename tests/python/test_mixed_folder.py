@@ -65,6 +65,7 @@ def test_a_log_beside_dumps_says_how_a_rank_ended(profgpu, tmp_path):
     hang, = (f for f in report['findings'] if f['rule'] == 'collective-hang')
     said = 'ank 2 ended before all_reduce #4 of default_pg (0) was complete: the program raised an exception (train.log line 14)'
     assert said in report['verdict'] and said in hang['what'] and hang['ranks'] == [2]
+    assert [i['rank'] for i in report['inputs'] if 'nccl_trace' in i['path']] == [0, 1, 3, 4, 5, 6, 7]
     assert "rank 2: train.log line 14: KeyError: 'labels'" in hang['evidence'] and hang['fix'] == ['see the traceback above that line']
     # A timeout alone is no cause, and the dumps that it asks for are there.
     (folder / 'train.log').write_text(log_writer.megatron([500.0] * 12) + timeout)

@@ -87,6 +87,23 @@ def test_what_all_slow_pairs_have_is_named(profgpu, tmp_path):
     assert report['findings'][0]['what'].startswith('GPU 6 copies at')
 
 
+def test_a_slow_pair_of_one_of_two_outputs_says_where_it_is(profgpu, tmp_path):
+    def output(slow):
+        return ('nvbandwidth Version: v0.5\n\nRunning host_to_device_memcpy_ce.\nmemcpy CE CPU(row) -> GPU(column) bandwidth (GB/s)\n'
+                f'           0         1         2         3\n 0      55.10     55.20     {slow:.2f}     55.10\n\nSUM host_to_device_memcpy_ce 177.40\n')
+    path = tmp_path / 'nvbw.log'
+    path.write_text(output(55.0) + output(12.0))
+    report = json.loads(profgpu('analyze', str(path), '--json').stdout)
+    assert report['findings'][0]['what'].startswith('CPU and GPU 2 in the table at line 14 copy at 12 GB/s')
+    path.write_text(output(12.0))
+    report = json.loads(profgpu('analyze', str(path), '--json').stdout)
+    assert report['findings'][0]['what'].startswith('CPU and GPU 2 copy at 12 GB/s')
+    labeled = ''.join(f'{node}: {line}\n' for node, slow in (('node1', 55.0), ('node2', 12.0)) for line in output(slow).splitlines())
+    path.write_text(labeled)
+    report = json.loads(profgpu('analyze', str(path), '--json').stdout)
+    assert report['findings'][0]['what'].startswith('CPU and GPU 2 on node2 copy at 12 GB/s')
+
+
 def test_pairs_of_other_links_are_no_fault(profgpu, tmp_path):
     bridged = {(r, c) for r in range(GPUS) for c in range(GPUS) if r // 2 != c // 2}
     report = report_of(profgpu, tmp_path, 'nvbw.log', copies(slow=bridged))

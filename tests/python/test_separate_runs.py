@@ -58,7 +58,11 @@ def test_logs_of_different_days(profgpu, tmp_path):
 
 
 def test_a_log_that_goes_on_where_another_ended(profgpu, tmp_path):
-    separate(profgpu, folder(tmp_path, {'run-1.log': titan('2025-05-01 12:00:00'), 'run-2.log': titan('2025-05-01 13:00:00', first=7)}))
+    one_job(profgpu, folder(tmp_path, {'run-1.log': titan('2025-05-01 12:00:00'), 'run-2.log': titan('2025-05-01 13:00:00', first=7)}), 1)
+
+
+def test_a_log_of_much_later_steps(profgpu, tmp_path):
+    separate(profgpu, folder(tmp_path, {'run-1.log': titan('2025-05-01 12:00:00'), 'run-2.log': titan('2025-05-01 13:00:00', first=40)}))
 
 
 def test_clocks_of_hosts_in_other_time_zones(profgpu, tmp_path):

@@ -329,7 +329,7 @@ std::vector<std::pair<string_view, int64_t>> Places::calls_of(const Place& place
 HostPlaces HostPlaces::compute(const Facts& facts) {
   constexpr size_t kMost = 200;
   const ThreadId thread = facts.get<Steps>().thread;
-  if (!thread.valid()) return {};
+  if (!thread.valid() || !facts.trace().log_steps.empty()) return {};   // a log's ranges are its steps
   if (!facts.get<Devices>().devices.empty() && !facts.trace().sampled_stacks()[thread.value].valid()) return {};
   Places places(facts, PlaceOf::kOwnCode);
   for (const Interval& step : facts.get<Steps>().measured_time()) places.add_host_time(thread, step);

@@ -462,13 +462,16 @@ Intervals Steps::host_time(bool measured) const {
   return unite(merged(std::move(ranges)), subtract(merged(std::move(elapsed)), merged(std::move(others))));
 }
 
-int64_t Steps::measured_wall_ns() const { return sum_of(measured(), &Step::duration_ns); }
+int64_t Steps::measured_wall_ns() const {
+  return sum_of(steps, [](const Step& s) { return s.measured ? s.duration_ns : 0; });
+}
 
 int64_t Steps::total_wall_ns() const { return sum_of(steps, &Step::duration_ns); }
 
 Intervals Steps::measured_time() const {
   Intervals time;
-  for (const Step* s : measured()) time.push_back(s->elapsed);
+  for (const Step& s : steps)
+    if (s.measured) time.push_back(s.elapsed);
   return merged(std::move(time));
 }
 
@@ -498,6 +501,7 @@ Steps steps_of_log(const Facts& facts) {
   Steps all;
   all.annotated = true;
   all.thread = busiest_thread(trace);
+  all.steps.reserve(trace.log_steps.size());
   for (const LogStep& line : trace.log_steps) {
     const Interval time{line.start_ns, line.start_ns + line.duration_ns.value_or(0)};
     Step& s = all.steps.emplace_back(step_of("step " + std::to_string(line.number), line.number, time));

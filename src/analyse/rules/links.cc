@@ -97,7 +97,8 @@ constexpr std::string_view kSetupIncomplete = "setup_incomplete";
 
 bool is_warning(const NcclRemark& r) {
   return r.kind == "warning" || r.kind == "network_error" || r.kind == "registration_failed" ||
-         r.kind == "shared_memory_full" || r.kind == kSetupIncomplete || r.kind == "different_counts";
+         r.kind == "shared_memory_full" || r.kind == kSetupIncomplete || r.kind == "different_counts" ||
+         r.kind == "missing_process";
 }
 
 std::optional<double> warning_count(const LogReport& log) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <span>
 
 #include "analyse/report/quantity.h"
 #include "analyse/rules/log_checks.h"
@@ -106,6 +107,7 @@ std::optional<XidMeaning> xid_of(std::string_view text) {
 
 // Of a server memory is divided by options.
 std::string_view server_memory_fix(std::string_view program) {
+  if (program == "tensorrt_llm") return "a smaller kv_cache_free_gpu_mem_fraction leaves more for the rest; a smaller max_batch_size";
   return program == "sglang"
              ? "a smaller --mem-fraction-static leaves more for the rest; fewer --max-running-requests, a smaller "
                "--chunked-prefill-size"
@@ -157,6 +159,7 @@ std::string behind_text(const LogEnd& end) {
 std::string others_of_end(const LogEnd& end) {
   if (!end.behind.empty()) return fmt::format("; {} had not called it", behind_text(end));
   if (!end.mismatch.empty()) return "; " + end.mismatch;
+  if (!end.waits.empty()) return "; " + end.waits;
   if (!end.peer.empty()) return "; the other end is " + end.peer;
   return end.first_failure && !place_of_end(end).empty() ? fmt::format("; {} failed first", place_of_end(end)) : "";
 }
@@ -180,6 +183,12 @@ void describe_timeout(const LogEnd& end, Finding& f) {
     return;
   }
   f.ranks.clear();
+  if (!end.waits.empty()) {
+    f.why = fmt::format("The log has what each rank waited in, but not of which group that was: {}. In one group, the "
+                        "ranks with the lowest number hold the others up.", end.waits);
+    f.fix.insert(f.fix.begin(), "make every rank call the same collectives with the same sizes in the same order");
+    return;
+  }
   f.why += end.reporting > 1 ? fmt::format(" All {} ranks that say how far they got had called it; which one holds the "
                                            "others up, the log does not say.", end.reporting)
                              : " That rank waited; which one it waited for, the log does not say.";
@@ -223,14 +232,11 @@ std::optional<double> skipped_pct(const LogReport& log) {
   int64_t skipped = log.loss.skipped, all = log.throughput.iterations;
   bool counted = false, from_the_start = false;
   const auto& ranks = log.log->ranks;
-  std::vector<LogStep> steps;
-  if (!ranks.empty()) steps = ranks.front().steps;
-  std::erase_if(steps, &LogStep::other_run);
-  if (!steps.empty()) {
-    const LogStep& first = steps.front();
-    skipped -= first.figures.skipped.value_or(0), all -= first.iterations;
-    counted = std::any_of(steps.begin() + 1, steps.end(), [](const LogStep& s) { return s.figures.skipped; });
-    from_the_start = first.number <= first.iterations;
+  const std::span<const LogStep> steps = ranks.empty() ? std::span<const LogStep>() : ranks.front().steps;
+  if (const auto first = std::ranges::find(steps, false, &LogStep::other_run); first != steps.end()) {
+    skipped -= first->figures.skipped.value_or(0), all -= first->iterations;
+    counted = std::any_of(first + 1, steps.end(), [](const LogStep& s) { return !s.other_run && s.figures.skipped; });
+    from_the_start = first->number <= first->iterations;
   }
   // DeepSpeed says each, or how many there were so far, which may be before a restart.
   if (skipped == 0 && !counted) {
@@ -305,7 +311,11 @@ void describe_full_cache(const LogReport& log, Finding& f) {
   f.what = fmt::format("requests wait while the key-value cache is full, in {} of the lines", format_percent(*f.value));
   f.why = "A request starts once the cache has room for it: the cache limits how many run at once.";
   const bool sglang = s.program == "sglang";
-  f.fix = {sglang ? "more memory for the cache: a larger --mem-fraction-static"
+  if (s.program == "tensorrt_llm")
+    f.fix = {"more memory for the cache: a larger kv_cache_free_gpu_mem_fraction",
+             "a smaller cache per token: an engine with an FP8 key-value cache, where the accuracy allows it",
+             "more GPUs: tensor parallelism leaves more memory for the cache on each, replicas share the requests"};
+  else f.fix = {sglang ? "more memory for the cache: a larger --mem-fraction-static"
                   : "more memory for the cache: a larger --gpu-memory-utilization",
            "a smaller cache per token: --kv-cache-dtype fp8, where the accuracy allows it",
            sglang ? "more GPUs: --tp-size leaves more memory for the cache on each, replicas share the requests"
@@ -315,7 +325,8 @@ void describe_full_cache(const LogReport& log, Finding& f) {
                                    format_count(s.full_lines), format_count(s.busy_lines),
                                    format_number(s.most_waiting.value_or(0)), format_number(s.running.value_or(0))));
   if (s.preempted)
-    f.evidence.push_back(fmt::format("{} requests were preempted and start again", format_number(*s.preempted)));
+    f.evidence.push_back(fmt::format("{}{} requests were preempted and start again",
+                                     s.preempted_at_least ? "at least " : "", format_number(*s.preempted)));
 }
 
 }  // namespace
@@ -531,7 +542,7 @@ ReportVerdict sentence_on_copies(const LogReport& log, const std::vector<RuleFin
   return {text + ".", VerdictKind::kHealthy};
 }
 
-// llama.cpp's lines are of one request each, and do not say how many run at once.
+// Lines of llama.cpp and of Text Generation Inference are of one request each, and do not say how many run at once.
 ReportVerdict sentence_on_requests(const LogServing& s) {
   std::string text = s.generated_tokens_per_s
                          ? fmt::format("A request gets {} tokens per second", format_number(*s.generated_tokens_per_s))
@@ -545,7 +556,7 @@ ReportVerdict sentence_on_serving(const LogServing& s, const std::vector<RuleFin
   const RuleFinding* worst = first_where(
       findings, [](const RuleFinding& a) { return !tells_end(a.rule) && a.finding.severity != Severity::kInfo; });
   if (s.busy_lines == 0) return {"The server had no requests.", VerdictKind::kInconclusive};
-  if (s.program == "llama.cpp") return sentence_on_requests(s);
+  if (s.program == "llama.cpp" || s.program == "tgi") return sentence_on_requests(s);
   std::string text = s.engines > 1 ? fmt::format("The server's {} engines together ", s.engines) : "The server ";
   text += s.generated_tokens_per_s
               ? fmt::format("{} {} tokens per second", s.engines > 1 ? "generate" : "generates",
@@ -591,7 +602,9 @@ ReportVerdict sentence_on_speed(const LogReport& log, const std::vector<RuleFind
 }  // namespace
 
 ReportVerdict verdict_of_logs(const std::vector<LogReport>& logs, const std::vector<RuleFinding>& findings) {
-  const LogReport& log = logs.front();
+  // Of a job of several logs, one after the other, the last one that has steps.
+  const LogReport* newest = first_where(logs, [](const LogReport& l) { return !l.goes_on; });
+  const LogReport& log = logs.front().goes_on && newest != nullptr ? *newest : logs.front();
   const ReportVerdict speed = sentence_on_speed(log, findings);
   const RuleFinding* failure = first_where(findings, [](const RuleFinding& a) { return a.rule == &kRunFailure; });
   const RuleFinding* diverged = first_where(

@@ -158,6 +158,7 @@ std::vector<Place> places_of(const Measured& m, ThreadId thread) {
 // Of the step's thread; if nothing of it was recorded, of another one, as with collectives that run on their own
 // threads.
 std::vector<Place> host_places(const Measured& m) {
+  if (!m.trace().log_steps.empty()) return {};   // a log's ranges are its steps
   const ThreadId steps = m.facts().get<Steps>().thread;
   std::vector<Place> most = m.facts().get<HostPlaces>().places;
   most.resize(std::min<size_t>(most.size(), 2));

@@ -20,7 +20,7 @@ const CopyRow& test_of(const LogReport& log, const SlowPair& pair) {
 // "GPU 2 and GPU 5: 198 GB/s, usual 395 (device to device memcpy read ce)"
 std::string pair_text(const LogReport& log, const SlowPair& p) {
   const std::string who = p.from == p.to ? p.from : p.from + " and " + p.to;
-  return fmt::format("{}: {} {}, usual {} ({})", who, format_number(p.value), test_of(log, p).unit,
+  return fmt::format("{}{}: {} {}, usual {} ({})", who, p.place, format_number(p.value), test_of(log, p).unit,
                      format_number(p.usual), words(p.test));
 }
 
@@ -35,6 +35,8 @@ void describe_slow_pairs(const LogReport& log, Finding& f) {
   const bool latency = test.unit == "ns", one = !common.empty() || worst.from == worst.to;
   std::string who = common;
   if (common.empty()) who = worst.from == worst.to ? worst.from : worst.from + " and " + worst.to;
+  const auto elsewhere = [&](const SlowPair& p) { return p.place != worst.place; };
+  if (common.empty() || std::ranges::none_of(slow, elsewhere)) who += worst.place;
   if (one) f.what = fmt::format("{} {} {}", who, latency ? "answers after" : "copies at", figures);
   else f.what = fmt::format("{} {} {}", who, latency ? "answer each other after" : "copy at", figures);
   f.why = "The test copies between one pair at a time, and its peers are much faster. A collective is as fast as its "

@@ -13,10 +13,15 @@ namespace {
 
 constexpr size_t kFewestProcesses = 3;   // processes: of two it is not known which is the slow one
 
+// In one log, or in one each.
+const std::vector<LogProcess>& processes_beside(const LogReport& log) {
+  return log.processes.empty() ? log.beside : log.processes;
+}
+
 // Of the processes but the slowest, which comes first.
 double others_ns(const LogReport& log) {
   std::vector<double> means;
-  for (const LogProcess& p : std::span(log.processes).subspan(1)) means.push_back(static_cast<double>(p.mean_ns));
+  for (const LogProcess& p : std::span(processes_beside(log)).subspan(1)) means.push_back(static_cast<double>(p.mean_ns));
   return median_of(means);
 }
 
@@ -25,8 +30,8 @@ double longer_pct(const LogProcess& p, double usual_ns) {
 }
 
 std::optional<double> slow_rank_pct(const LogReport& log) {
-  if (log.processes.size() < kFewestProcesses) return std::nullopt;
-  return longer_pct(log.processes.front(), others_ns(log));
+  if (processes_beside(log).size() < kFewestProcesses) return std::nullopt;
+  return longer_pct(processes_beside(log).front(), others_ns(log));
 }
 
 // "rank 5 on node07", "pid 4711 on 10.0.0.1"
@@ -37,6 +42,7 @@ std::string process_text(const LogProcess& p) {
 }
 
 const LogRank* steps_of(const LogReport& log, const LogProcess& p) {
+  if (log.processes.empty()) return &log.log->ranks.front();
   return first_where(log.log->ranks,
                      [&](const LogRank& r) { return r.rank == p.rank && r.node == p.node && r.pid == p.pid; });
 }
@@ -55,7 +61,7 @@ std::optional<int64_t> slow_since(const std::vector<LogStep>& steps, double usua
 void describe_slow_rank(const LogReport& log, Finding& f) {
   constexpr size_t kMostNamed = 4;
   const double usual_ns = others_ns(log), limit_pct = f.threshold.value_or(0);
-  const LogProcess& slowest = log.processes.front();
+  const LogProcess& slowest = processes_beside(log).front();
   const LogRank* of = steps_of(log, slowest);
   const auto since = of != nullptr ? slow_since(of->steps, usual_ns, limit_pct) : std::nullopt;
   f.what = fmt::format("{} takes {} per step, where {} is usual{}", process_text(slowest),
@@ -67,7 +73,7 @@ void describe_slow_rank(const LogReport& log, Finding& f) {
            "the load on that host: its CPU, its disk, other programs, the data that this process reads",
            "record a trace on that rank and on another one with `profgpu run --trace`, then `profgpu diff`"};
   if (since) f.seen.step = since;
-  for (const LogProcess& p : log.processes) {
+  for (const LogProcess& p : processes_beside(log)) {
     if (longer_pct(p, usual_ns) <= limit_pct || f.evidence.size() >= kMostNamed) break;
     if (p.rank) f.ranks.push_back(*p.rank);
     f.evidence.push_back(fmt::format("{}: {} per step ({} more)", process_text(p),

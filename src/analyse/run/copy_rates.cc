@@ -1,5 +1,7 @@
 #include "analyse/run/copy_rates.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <set>
@@ -49,7 +51,8 @@ CopyRow row_of(const CopyMatrix& m, const std::vector<double>& values) {
   return row;
 }
 
-void add_slow(const CopyMatrix& m, const std::vector<double>& values, std::vector<SlowPair>& out) {
+void add_slow(const CopyMatrix& m, const std::vector<double>& values, const std::string& place,
+              std::vector<SlowPair>& out) {
   if (values.size() < 2 || !one_by_one(m)) return;
   const bool latency = m.is_latency();
   const double usual = percentile_of_sorted(values, latency ? 25 : 75);
@@ -61,8 +64,15 @@ void add_slow(const CopyMatrix& m, const std::vector<double>& values, std::vecto
     for (size_t c = 0; c < m.rows[r].size(); ++c)
       if (const auto& v = m.rows[r][c]; v && *v > 0 && is_slow(*v)) {
         const std::string to = place_name(m, "(column)", c);
-        out.push_back({m.test, local ? to : place_name(m, "(row)", r), to, *v, usual});
+        out.push_back({m.test, local ? to : place_name(m, "(row)", r), to, *v, usual, m.line, place});
       }
+}
+
+// Several hosts may have printed into one log.
+std::string place_of(const CopyMatrix& m, const std::vector<CopyMatrix>& all) {
+  if (!m.node.empty()) return " on " + m.node;
+  const bool one = std::ranges::count(all, m.test, &CopyMatrix::test) < 2;
+  return one || m.line <= 0 ? "" : fmt::format(" in the table at line {}", m.line);
 }
 
 }  // namespace
@@ -73,7 +83,7 @@ CopyReport copy_report(const std::vector<CopyMatrix>& matrices) {
   for (const CopyMatrix& m : matrices) {
     const std::vector<double> values = values_of(m);
     out.tests.push_back(row_of(m, values));
-    add_slow(m, values, out.slow);
+    add_slow(m, values, place_of(m, matrices), out.slow);
     for (size_t r = 0; r < m.rows.size(); ++r)
       for (size_t c = 0; c < m.rows[r].size() && out.cells.size() < kMostCells; ++c)
         if (m.rows[r][c]) out.cells.push_back({m.test, static_cast<int64_t>(r), static_cast<int64_t>(c), *m.rows[r][c]});

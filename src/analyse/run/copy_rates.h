@@ -16,8 +16,12 @@ namespace profgpu {
 struct SlowPair {
   std::string test, from, to;  ///< "CPU", "GPU 3": of the row and of the column
   double value = 0, usual = 0;
+  int64_t line = 0;   ///< of the matrix
+  std::string place;  ///< " on node1", " in the table at line 27"; empty: the log has one such matrix
 
-  void fields(auto&& v) const { v("test", test), v("from", from), v("to", to), v("value", value), v("usual", usual); }
+  void fields(auto&& v) const {
+    v("test", test), v("from", from), v("to", to), v("value", value), v("usual", usual), v("line", line);
+  }
 };
 
 /// Of one matrix.

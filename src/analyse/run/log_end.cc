@@ -236,6 +236,20 @@ void set_mismatch(const std::vector<CollectiveState>& all, const WatchdogGroup& 
   std::ranges::sort(end.mismatched);
 }
 
+// Of old watchdogs, which say neither a group nor how far each came: who waited in which collective, if in several.
+std::string waits_text(const std::vector<CollectiveState>& states) {
+  std::map<std::pair<int64_t, std::string>, std::vector<int>> waits;
+  for (const CollectiveState& s : states)
+    if (s.timed_out && s.group.empty() && !s.op.empty()) waits[{*s.timed_out, op_text(s)}].push_back(s.rank);
+  std::string text;
+  if (waits.size() < 2) return text;
+  for (auto& [what, ranks] : waits) {
+    std::ranges::sort(ranks);
+    append_listed(text, fmt::format("{} waited in collective {} ({})", ranks_text(ranks), what.first, what.second), ", ");
+  }
+  return text;
+}
+
 // Who had not called the collective that others waited for. Processes of which the log does not say how far they got
 // are not compared, nor those of different groups.
 void set_collective(const std::vector<CollectiveState>& states, LogEnd& end) {
@@ -259,6 +273,7 @@ void set_collective(const std::vector<CollectiveState>& states, LogEnd& end) {
       first_where(states, [](const CollectiveState& s) { return s.timed_out.has_value(); });
   if (timed_out == nullptr) return;
   end.collective = collective_text(states, timed_out->group, *timed_out->timed_out);
+  end.waits = waits_text(states);
 }
 
 // What is ended after its training was done was not cut short; nor was what went on after an exception until it was.
@@ -346,14 +361,62 @@ std::vector<CollectiveState> last_states(const std::vector<LogReport>& logs) {
   return states;
 }
 
+// The steps of a log's processes by the clock, first and last.
+struct Span {
+  const LogStep *first = nullptr, *last = nullptr;   // null: no line is dated
+};
+
+Span span_of(const RunLog& log) {
+  Span span;
+  for (const LogRank& r : log.ranks) {
+    if (r.steps.empty() || !r.steps.front().printed_ns || !r.steps.back().printed_ns) continue;
+    const LogStep &first = r.steps.front(), &last = r.steps.back();
+    if (span.first == nullptr || *first.printed_ns < *span.first->printed_ns) span.first = &first;
+    if (span.last == nullptr || *last.printed_ns > *span.last->printed_ns) span.last = &last;
+  }
+  return span;
+}
+
+// The next log of the same process whose steps are later; null: there is none. Logs of several processes each may be
+// of nodes whose clocks differ: then they have the same steps.
+LogReport* next_of_job(std::vector<LogReport>& logs, const std::vector<Span>& spans, size_t which) {
+  const Span& span = spans[which];
+  size_t next = logs.size();
+  for (size_t i = 0; i < logs.size(); ++i) {
+    if (i == which || spans[i].first == nullptr || logs[i].rank != logs[which].rank) continue;
+    const bool later = *spans[i].first->printed_ns > *span.last->printed_ns;
+    const bool sooner = next == logs.size() || *spans[i].first->printed_ns < *spans[next].first->printed_ns;
+    if (later && sooner) next = i;
+  }
+  if (next == logs.size()) return nullptr;
+  return logs[which].rank || spans[next].first->number > span.first->number ? &logs[next] : nullptr;
+}
+
+// A job that was started again writes a log of its own, as Slurm's jobs do: the earlier log's end is a restart.
+void join_chain(std::vector<LogReport>& logs) {
+  std::vector<Span> spans;
+  for (const LogReport& log : logs) spans.push_back(span_of(*log.log));
+  for (size_t i = 0; i < logs.size(); ++i) {
+    LogReport* next = spans[i].first != nullptr ? next_of_job(logs, spans, i) : nullptr;
+    if (next == nullptr) continue;
+    logs[i].goes_on = true, logs[i].tells_end = false;
+    const LogStep& first = *spans[static_cast<size_t>(next - logs.data())].first;
+    const bool rotated = logs[i].end.kind == "unknown" && first.number > spans[i].last->number;   // one run in two files
+    if (rotated) continue;
+    LogRestart restart{first.line, first.number, spans[i].last->number, logs[i].end, std::string(base_name(logs[i].path))};
+    next->restarts.insert(next->restarts.begin(), std::move(restart));
+  }
+}
+
 }  // namespace
 
 void find_end_of_job(std::vector<LogReport>& logs) {
   if (logs.size() < 2) return;
+  join_chain(logs);
   std::vector<PlacedEvent> events;
   for (size_t i = 0; i < logs.size(); ++i) {
     logs[i].one_of_several = true;
-    if (logs[i].end.failed()) place_events(logs, i, events);
+    if (logs[i].end.failed() && logs[i].tells_end) place_events(logs, i, events);
   }
   order_events(events);
   LogEvents ordered;

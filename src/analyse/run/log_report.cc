@@ -274,7 +274,7 @@ std::vector<LogRestart> restarts(const RunLog& log) {
     if (e.kind != LogEventKind::kRestart || out.size() >= kMaxStalls) continue;
     LogEnd cause = end_before(log, e.line);
     const auto after_step = cause.after_step;
-    out.push_back({e.line, e.step, after_step, std::move(cause)});
+    out.push_back({e.line, e.step, after_step, std::move(cause), ""});
   }
   return out;
 }
@@ -512,6 +512,7 @@ std::optional<LogServing> serving(const RunLog& log) {
     s.full_lines += waits > 0 && line.cache_pct.value_or(0) >= LogServing::kFull_pct;
   }
   for (const auto& [engine, count] : log.preempted) s.preempted = s.preempted.value_or(0) + count;
+  s.preempted_at_least = log.preempted_mixed;
   const Figure &prompt = all_prompt.totals(), &generated = all_generated.totals();
   const Figure &running = all_running.totals(), &waiting = all_waiting.totals();
   s.prompt_tokens_per_s = prompt.mean();
@@ -558,6 +559,19 @@ double LogReport::phase_pct(LogPhase phase) const {
   const LogPhaseRow* row =
       first_where(breakdown, [&](const LogPhaseRow& r) { return r.name == log_phase_name(phase); });
   return row != nullptr ? row->step_pct : 0;
+}
+
+void compare_processes(std::vector<LogReport>& logs) {
+  std::vector<LogProcess> all;
+  LogReport* slowest = nullptr;
+  for (LogReport& log : logs) {
+    if (!log.rank || log.goes_on || !log.has_steps() || log.log->ranks.size() != 1) continue;
+    const LogThroughput& t = log.throughput;
+    all.push_back({log.rank, log.log->ranks.front().node, 0, t.lines, t.mean_ns.value_or(0), t.p95_ns.value_or(0)});
+    if (slowest == nullptr || t.mean_ns > slowest->throughput.mean_ns) slowest = &log;
+  }
+  std::ranges::stable_sort(all, std::greater(), &LogProcess::mean_ns);
+  if (slowest != nullptr) slowest->beside = std::move(all);
 }
 
 LogReport log_report(std::shared_ptr<const RunLog> log) {

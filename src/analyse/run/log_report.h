@@ -115,6 +115,7 @@ struct LogEnd {
   std::string behind_in;         ///< the group that these are numbers in; empty: they are ranks of the job
   std::string mismatch;          ///< likewise: who called what under one number
   std::vector<int> mismatched;   ///< the fewer ones; without a majority all
+  std::string waits;             ///< likewise: who waited in which one, where the log does not say how far each got
   int64_t reporting = 0;         ///< likewise: ranks of which the log says how far they got
   bool first_failure = false;    ///< the launcher names it as what failed first
   /// Of an end that the log does not state: an error above the last steps, which may have been printed later than they
@@ -128,7 +129,7 @@ struct LogEnd {
     v("kind", kind), v("line", line), v("after_step", after_step), v("rank", rank), v("node", unless_empty(node));
     v("text", unless_empty(text)), v("bytes", bytes), v("peer", unless_empty(peer));
     v("collective", unless_empty(collective)), v("behind", behind), v("behind_in", unless_empty(behind_in));
-    v("mismatch", unless_empty(mismatch)), v("mismatched", mismatched);
+    v("mismatch", unless_empty(mismatch)), v("mismatched", mismatched), v("waits", unless_empty(waits));
     v("earlier_error", unless_empty(earlier_error)), v("earlier_error_line", earlier_error_line);
     v("earlier_error_text", unless_empty(earlier_error_text));
   }
@@ -139,10 +140,11 @@ struct LogRestart {
   int64_t line = 0;
   std::optional<int64_t> step, after_step;  ///< the first one again, and the last one before
   LogEnd cause;                             ///< of the run before; "unknown": the log does not say
+  std::string file;                         ///< of an earlier log that has the run before; empty: this one
 
   void fields(auto&& v) const {
     v("line", line), v("step", step), v("after_step", after_step), v("cause", cause.kind);
-    v("cause_line", cause.line), v("text", unless_empty(cause.text));
+    v("cause_line", cause.line), v("text", unless_empty(cause.text)), v("file", unless_empty(file));
   }
 };
 
@@ -274,6 +276,7 @@ struct LogServing {
   int64_t waiting_lines = 0;  ///< with requests that wait
   int64_t full_lines = 0;     ///< of these, with a full key-value cache
   std::optional<double> preempted;
+  bool preempted_at_least = false;  ///< of several engines, of which lines do not say whose counts they are
   std::optional<LogSpeculation> speculation;
 
   /// Of the key-value cache, from which on it counts as full.
@@ -286,7 +289,7 @@ struct LogServing {
     v("most_running", most_running), v("waiting", waiting), v("most_waiting", most_waiting);
     v("cache_pct", cache_pct), v("most_cache_pct", most_cache_pct), v("prefix_hit_pct", prefix_hit_pct);
     v("waiting_lines", waiting_lines), v("full_lines", full_lines), v("preempted", preempted);
-    v("speculation", speculation);
+    v("preempted_at_least", preempted_at_least), v("speculation", speculation);
   }
 };
 
@@ -332,6 +335,9 @@ struct LogReport {
   std::optional<int> rank;            ///< of whose process alone it is, where it is one of several
   bool one_of_several = false;        ///< other logs of the run lie beside it
   bool tells_end = true;              ///< its end is that of the run
+  bool goes_on = false;               ///< in a later log of the job, which was started again
+  /// Of a run that has a log for each process, in the log of the slowest: all of them, slowest first.
+  std::vector<LogProcess> beside;
 
   [[nodiscard]] bool has_steps() const { return throughput.lines > 0; }
   [[nodiscard]] std::optional<int64_t> setting(const std::string& name) const { return log->setting(name); }
@@ -356,5 +362,8 @@ struct LogReport {
 };
 
 LogReport log_report(std::shared_ptr<const RunLog> log);
+
+/// Of logs that are each of one process, compares these.
+void compare_processes(std::vector<LogReport>& logs);
 
 }  // namespace profgpu

@@ -358,9 +358,13 @@ Report job_report(JobRead read, const Thresholds& thresholds) {
   for (LogReport& log : evidence.logs) log.has_dumps = evidence.flight.has_value();
   for (LogReport& log : evidence.logs) log.rank = rank_of_file(log.path, read.sources);
   find_end_of_job(evidence.logs);
+  compare_processes(evidence.logs);
   evidence.machine = measured_for(read);
+  const std::map<std::string, int> stated_ranks = std::move(read.stated_ranks);
   add_ranks(std::move(read.ranks), evidence, report);
   Diagnosis said = diagnose(evidence);
+  for (InputFile& file : report.inputs)
+    if (const auto stated = stated_ranks.find(file.path); stated != stated_ranks.end()) file.rank = stated->second;
   report.job = std::move(read.job);
   report.telemetry = std::move(evidence.telemetry);
   report.logs = std::move(evidence.logs);

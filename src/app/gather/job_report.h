@@ -103,6 +103,7 @@ struct JobRead {
   EnergyRates rates;                  ///< as the user gave them
   MeasuredMachine peaks, machine;     ///< of --peaks; of this machine
   JobNotes notes;
+  std::map<std::string, int> stated_ranks;   ///< by path, of dumps beside a log: they are no traces of those ranks
   /// See analyse_ranks(). Null: one rank, or to be worked out.
   std::unique_ptr<const Job> job;
   RankFiles files;                    ///< of the ranks

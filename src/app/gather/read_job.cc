@@ -216,6 +216,8 @@ class Assembly {
     }
     if (job.ranks.empty())
       for (InputPart& p : parts_) p.source.rank = p.stated_rank.value_or(0);
+    for (const InputPart& p : parts_)
+      if (p.of_no_rank && p.stated_rank) job.stated_ranks[p.source.path] = *p.stated_rank;
     job.sources = sources_of(std::move(parts_), units_, left_out);
     return job;
   }

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <map>
 #include <set>
 
 #include "base/text.h"
@@ -26,6 +28,41 @@ std::string not_successive(const WindowFacts& earlier, const WindowFacts& later)
       later.first_step <= earlier.last_step)
     return "their step numbers do not go up";
   return "";
+}
+
+// Whether a job whose log ends goes on in a later log: it was started again from one of its checkpoints. Its steps begin
+// behind where the earlier one's began, and not beyond what that left to do.
+bool goes_on_in(const WindowFacts& earlier, const WindowFacts& later) {
+  const bool logs = earlier.log.dated && later.log.dated && earlier.log.family == later.log.family;
+  if (!logs || earlier.extent.end > later.extent.start) return false;
+  const int64_t steps = std::max<int64_t>(earlier.last_step - earlier.first_step, 1);
+  return later.first_step > earlier.first_step && later.first_step - earlier.last_step <= steps;
+}
+
+bool overlaps(const WindowFacts& a, const WindowFacts& b) {
+  return a.extent.start < b.extent.end && b.extent.start < a.extent.end;
+}
+
+// Of each dated log, which job it is of: those of one follow each other.
+using JobsOfLogs = std::map<const InputPart*, size_t>;
+
+JobsOfLogs jobs_of_logs(const std::vector<InputPart*>& parts) {
+  std::vector<const InputPart*> logs;
+  std::ranges::copy_if(parts, std::back_inserter(logs), [](const InputPart* p) { return p->window.log.dated; });
+  std::ranges::stable_sort(logs, {}, [](const InputPart* p) { return p->window.extent.start; });
+  std::vector<std::vector<const InputPart*>> jobs;
+  JobsOfLogs job_of;
+  for (const InputPart* log : logs) {
+    const auto goes_on = [&](const std::vector<const InputPart*>& job) {
+      return std::ranges::none_of(job, [&](const InputPart* p) { return overlaps(p->window, log->window); }) &&
+             std::ranges::any_of(job, [&](const InputPart* p) { return goes_on_in(p->window, log->window); });
+    };
+    auto job = std::ranges::find_if(jobs, goes_on);
+    if (job == jobs.end()) job = jobs.insert(job, std::vector<const InputPart*>());
+    job->push_back(log);
+    job_of[log] = static_cast<size_t>(job - jobs.begin());
+  }
+  return job_of;
 }
 
 // Whether two files without a rank were written by one process, one after the other.
@@ -169,17 +206,23 @@ Status assign_ranks(std::vector<InputPart>& parts, const Links& links) {
   int next = 0;
   std::vector<InputPart*> guessed;
   std::map<std::set<std::string>, std::vector<const InputPart*>> by_process;
+  const JobsOfLogs jobs = jobs_of_logs(unnamed);
+  std::map<size_t, int> rank_of_job;
   std::ranges::stable_partition(unnamed, [](const InputPart* p) { return !p->only_snapshot; });
   for (InputPart* p : unnamed) {
     if (p->only_snapshot && (p->source.rank >= 0 || give_rank_of_traces(*p, parts))) continue;
     auto& others = by_process[p->window.processes];
     for (size_t i = 0; i < others.size() && p->source.rank < 0; ++i)
       if (same_process(others[i]->window, p->window)) give_rank(*p, others[i]->source.rank, links);
+    const auto job = jobs.find(p);
+    if (job != jobs.end() && p->source.rank < 0)
+      if (const auto known = rank_of_job.find(job->second); known != rank_of_job.end()) give_rank(*p, known->second, links);
     others.push_back(p);
     if (p->source.rank >= 0) continue;
     while (taken.contains(next)) ++next;
     taken.insert(next);
     give_rank(*p, next, links);
+    if (job != jobs.end()) rank_of_job[job->second] = next;
     guessed.push_back(p);
   }
   if (taken.size() > 1)
@@ -251,7 +294,8 @@ Status in_order_of_time(int rank, const std::vector<InputPart>& parts, std::vect
     if (next == of_rank.end() || a.only_snapshot) continue;
     const InputPart& b = parts[*next];
     const std::string why = not_successive(a.window, b.window);
-    if (why.empty()) continue;
+    const auto goes_on = [&](size_t earlier) { return goes_on_in(parts[earlier].window, b.window); };
+    if (why.empty() || (!overlaps(a.window, b.window) && std::any_of(of_rank.begin(), next, goes_on))) continue;
     // A copy, renamed or compressed, has the same content.
     const bool copied = a.window.extent.start == b.window.extent.start && a.window.extent.end == b.window.extent.end &&
                         a.window.processes == b.window.processes;

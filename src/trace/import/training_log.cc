@@ -48,7 +48,7 @@ Result<RunLog> read_trainer_state(const std::string& path) {
     });
   });
   log.end();
-  RunLog out = log.log();
+  RunLog out = log.taken();
   out.path = path;
   if (!whole) out.problem = "is not whole: the JSON ends early, or stops being JSON";
   if (!whole && (*source)->end() > TextSource::End::kComplete) out.problem = (*source)->problem();
@@ -92,11 +92,12 @@ PhaseShares usual_shares(const LogRank& process) {
   return sum;
 }
 
-void add_ranges(LogStep step, const PhaseShares& usual, uint32_t thread, Shard& shard) {
+void add_ranges(const LogStep& step, const PhaseShares& usual, uint32_t thread, Shard& shard) {
   const int64_t whole = step.whole_ns();
+  std::array<int64_t, kLogPhases> phase_ns = step.phase_ns;
   if (!step.timed())
     for (size_t p = 0; p < kLogPhases; ++p)
-      step.phase_ns[p] = static_cast<int64_t>(usual[p] * static_cast<double>(*step.duration_ns));
+      phase_ns[p] = static_cast<int64_t>(usual[p] * static_cast<double>(*step.duration_ns));
   const auto add = [&](std::string_view name, int64_t start, int64_t duration) {
     HostRow row;
     row.start_ns = start, row.duration_ns = duration;
@@ -110,7 +111,7 @@ void add_ranges(LogStep step, const PhaseShares& usual, uint32_t thread, Shard& 
   for (size_t p = 0; p < kLogPhases; ++p) {
     const int64_t left = step.start_ns + whole - at;
     const int64_t duration =
-        std::min(left, step.phase_ns[p] < left / step.iterations + 1 ? step.phase_ns[p] * step.iterations : left);
+        std::min(left, phase_ns[p] < left / step.iterations + 1 ? phase_ns[p] * step.iterations : left);
     if (duration <= 0) continue;
     add(kRanges[p], at, duration);
     at += duration;

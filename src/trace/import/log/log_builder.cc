@@ -23,15 +23,15 @@ bool has_time(const LogStep& step) {
   return step.duration_ns || step.printed_ns || step.figures.samples_per_s || step.figures.device_tokens_per_s;
 }
 
-LogRank process_of(const LogSeries& series) {
+LogRank process_of(LogSeries series) {
   LogRank process;
   if (series.rank >= 0) process.rank = series.rank;
-  process.node = series.node;
+  process.node = std::move(series.node);
   process.pid = series.pid;
   process.family = series.family;
-  process.steps = series.steps;
+  process.steps = std::move(series.steps);
   if (series.held != LogSeries::kNone) drop_copies(process.steps, series.course_begin, series.held);
-  process.timers = series.timers;
+  process.timers = std::move(series.timers);
   return process;
 }
 
@@ -242,8 +242,12 @@ StepsWithoutTimes LogBuilder::steps_without_times() const {
   return out;
 }
 
-RunLog LogBuilder::finished() const {
-  RunLog log = log_;
+RunLog LogBuilder::finished() const { return LogBuilder(*this).taken(); }
+
+RunLog LogBuilder::taken() {
+  drop_last_evaluations();
+  RunLog log = std::move(log_);
+  log_ = {};
   // The first family of which a step has a time, or may be given one.
   size_t first = SIZE_MAX;
   for (const LogSeries& s : series_)
@@ -251,10 +255,15 @@ RunLog LogBuilder::finished() const {
   // Lines of one process need not all say whose they are: those that do not are of the only one that does.
   const auto of_first = [&](const LogSeries& s) { return preference_of(s.family) == first && !s.steps.empty(); };
   const auto labelled = std::ranges::count_if(series_, [&](const LogSeries& s) { return of_first(s) && s.rank >= 0; });
+  const auto is_timed = [](const LogStep& s) { return s.duration_ns > 0 && *s.duration_ns <= LogStep::kLongest_ns; };
+  const bool timed = std::ranges::any_of(
+      series_, [&](const LogSeries& s) { return of_first(s) && std::ranges::any_of(s.steps, is_timed); });
+  StepsWithoutTimes no_times;
+  if (!timed) no_times = steps_without_times();
   std::vector<const LogSeries*> others;
-  for (const LogSeries& s : series_) {
+  for (LogSeries& s : series_) {
     if (of_first(s) && (s.rank >= 0 || labelled != 1))
-      log.ranks.push_back(process_of(s));
+      log.ranks.push_back(process_of(std::move(s)));
     else
       others.push_back(&s);
   }
@@ -266,7 +275,7 @@ RunLog LogBuilder::finished() const {
     if (LogRank* process = told_of(log.ranks, *s)) complete(*process, *s, log);
   for (LogRank& process : log.ranks) set_times(process, log);
   std::erase_if(log.ranks, [](const LogRank& r) { return r.steps.empty(); });
-  if (log.ranks.empty()) log.no_times = steps_without_times();
+  if (log.ranks.empty()) log.no_times = no_times;
   std::ranges::stable_sort(log.ranks, {}, [](const LogRank& r) { return std::pair(r.rank.value_or(-1), r.node); });
   number_by_node(log);
   mark_other_runs(log);

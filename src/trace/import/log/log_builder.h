@@ -39,6 +39,17 @@ struct LogSeries {
   int64_t newest = 0;       ///< the highest number of the course
   size_t held = kNone;      ///< place of the first step that may be another process's copy, or of a new run
   LogEvent fall;            ///< where `held` begins
+
+  /// The run before, to which an evaluation that is printed as the training is returns.
+  struct RunBefore {
+    int64_t run = 0;
+    size_t run_begin = 0, course_begin = 0;
+    int64_t newest = 0, next = 0;  ///< its last number, and the one that would follow
+    int64_t line = 0;              ///< of the first row behind it
+    bool told = false;             ///< another series has told of the row's run
+  };
+  std::optional<RunBefore> before;  ///< none: something says that it ended
+  std::optional<std::pair<int64_t, int64_t>> evaluated;  ///< first and last number of the last such evaluation
 };
 
 class LogBuilder {
@@ -96,6 +107,8 @@ class LogBuilder {
   /// What is known so far. Steps of the family that comes first in log_families() stand for a process; others add what
   /// they know of the same steps.
   [[nodiscard]] RunLog finished() const;
+  /// The same, of which nothing is left here.
+  RunLog taken();
 
  private:
   [[nodiscard]] StepsWithoutTimes steps_without_times() const;
@@ -108,6 +121,10 @@ class LogBuilder {
   [[nodiscard]] bool ended_before(const LogSeries& series, const LogLine& line, int64_t number) const;
   void add_run(LogSeries& series, size_t begin, LogEvent first);
   static void forget_timers(LogSeries& series);
+  void remember_run(LogSeries& series, size_t begin, const LogEvent& first, bool told) const;
+  static bool returns(const LogSeries& series, int64_t number);
+  void drop_evaluation(LogSeries& series);
+  void drop_last_evaluations();
   LogEvent* add_event(LogEvent event);
 
   void raise_memory(LogMemory row);

@@ -134,6 +134,7 @@ bool begins_number(std::string_view text, size_t at) {
 
 bool has_decimal_comma(std::string_view text) {
   constexpr size_t kLeast = 2;   // digits behind it: "0,1" may be two numbers
+  if (text.find(',') == text.npos) return false;
   for (size_t at = text.find("0,"); at != text.npos; at = text.find("0,", at + 1)) {
     size_t comma = 0;
     const bool of_key = at > 0 && has(" :=", text.substr(at - 1, 1));

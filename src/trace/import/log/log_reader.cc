@@ -36,6 +36,16 @@ bool is_printed(const LogLine& line) {
          contains_any(line.text, kDrivers);
 }
 
+// Where the first of two bars ends that were drawn one behind the other, without an end of line between them; npos:
+// there are not two.
+size_t end_of_first_bar(std::string_view text) {
+  const size_t first = place_of(text, "%|");
+  const size_t second = first == text.npos ? first : place_of(text, "%|", first + 2);
+  if (second == text.npos) return text.npos;
+  const size_t end = text.substr(0, second).rfind(']');
+  return end == text.npos || end < first || end + 1 >= second ? text.npos : end + 1;
+}
+
 }  // namespace
 
 LogReader::LogReader() {
@@ -43,6 +53,7 @@ LogReader::LogReader() {
   for (const LogFamily* family : log_families()) {
     for (const std::string_view word : family->words) scan_.add(word, bit);
     families_.push_back({bit, family->begin(), family->name, family->of_logs_only});
+    if (std::ranges::count(family->words, "%|") > 0) bars_ |= bit;
     bit <<= 1;
   }
   scan_.add("\x1b[", escape_ = bit);
@@ -131,6 +142,12 @@ void LogReader::part(std::string_view text, uint64_t found) {
     strip_escapes(plain_);
     text = plain_;
   }
+  for (size_t end = 0; (found & bars_) != 0 && (end = end_of_first_bar(text)) != text.npos; text.remove_prefix(end))
+    drawing(text.substr(0, end), found);
+  drawing(text, found);
+}
+
+void LogReader::drawing(std::string_view text, uint64_t found) {
   decimal_commas_ = decimal_commas_ || has_decimal_comma(text);
   if (decimal_commas_ && text.find(',') != text.npos) {
     std::string pointed(text);
@@ -178,7 +195,7 @@ Result<RunLog> read_log(const std::string& path, const std::function<void(int64_
   }
   if ((*source)->end() == TextSource::End::kUnreadable) return Error{path + ": " + (*source)->problem()};
   reader.end();
-  RunLog log = reader.log();
+  RunLog log = reader.taken();
   log.path = path;
   const bool cut = (*source)->end() != TextSource::End::kComplete;
   if (cut) log.problem = (*source)->problem();

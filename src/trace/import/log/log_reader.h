@@ -29,6 +29,8 @@ class LogReader {
   void end();
   /// What is known so far; lines are whole only up to the last one that ended.
   [[nodiscard]] RunLog log() const { return rows_.finished(); }
+  /// The same, of which nothing is left here.
+  RunLog taken() { return rows_.taken(); }
   /// Of lines that a family knows.
   [[nodiscard]] int64_t records() const { return records_; }
   /// Whether any of these lines is one that only logs have.
@@ -48,11 +50,12 @@ class LogReader {
   void make_room();
   void line(const char* begin, const char* end);
   void part(std::string_view text, uint64_t found);
+  void drawing(std::string_view text, uint64_t found);
   void give(const LogLine& line, uint64_t found);
 
   LineScan scan_;
   std::vector<Family> families_;
-  uint64_t escape_ = 0;
+  uint64_t escape_ = 0, bars_ = 0;
   LogBuilder rows_;
   std::string rest_;    // of a line that has not ended
   bool skips_ = false;  // the rest of a line that is too long

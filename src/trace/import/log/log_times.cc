@@ -1,5 +1,6 @@
 // When steps were, and how long each took, where a log states it in pieces.
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 
 #include "base/statistics.h"
@@ -31,21 +32,67 @@ std::optional<int64_t> whole_ns_of(double seconds) {
                                                                               : std::nullopt;
 }
 
+// A setting at one line after the other.
+class SettingOfLines {
+ public:
+  SettingOfLines(const RunLog& log, std::string name) : log_(log), name_(std::move(name)), last_(log.setting(name_)) {}
+  std::optional<int64_t> operator()(int64_t line) const {
+    return log_.settings_before.empty() ? last_ : log_.setting(name_, line);
+  }
+
+ private:
+  const RunLog& log_;
+  std::string name_;
+  std::optional<int64_t> last_;
+};
+
+struct StepSettings {
+  explicit StepSettings(const RunLog& log)
+      : batch(log, "global_batch_size"), device_tokens(log, "tokens_per_device"), length(log, "sequence_length"),
+        world(log, "world_size") {}
+
+  SettingOfLines batch, device_tokens, length, world;
+};
+
 // From the rate at which samples or tokens went through, and how many of them an iteration has.
-std::optional<int64_t> by_rate(const LogStep& step, const RunLog& log) {
+std::optional<int64_t> by_rate(const LogStep& step, const StepSettings& settings) {
   const LogFigures& f = step.figures;
-  const auto samples = f.samples ? f.samples : log.setting("global_batch_size", step.line);
+  const auto samples = f.samples ? f.samples : settings.batch(step.line);
   if (f.samples_per_s.value_or(0) > 0 && samples) return whole_ns_of(static_cast<double>(*samples) / *f.samples_per_s);
-  const auto tokens = log.setting("tokens_per_device", step.line);
+  const auto tokens = settings.device_tokens(step.line);
   if (f.device_tokens_per_s.value_or(0) > 0 && tokens)
     return whole_ns_of(static_cast<double>(*tokens) / *f.device_tokens_per_s);
   return std::nullopt;
 }
 
+constexpr int64_t kHour_ns = int64_t{3600} * 1'000'000'000;
+
+// Clocks change in a night to a Sunday in spring or autumn.
+bool may_change(int64_t clock_ns) {
+  const std::chrono::sys_days day = std::chrono::floor<std::chrono::days>(std::chrono::sys_time(std::chrono::nanoseconds(clock_ns)));
+  const auto month = static_cast<unsigned>(std::chrono::year_month_day(day).month());
+  const bool spring_or_autumn = month == 3 || month == 4 || (month >= 9 && month <= 11);
+  return spring_or_autumn && std::chrono::weekday(day) == std::chrono::Sunday && clock_ns % (24 * kHour_ns) < 4 * kHour_ns;
+}
+
+// What else a clock may show between two lines: a checkpoint or an evaluation of some minutes. The event whose time is
+// taken from the clock has the changed hour in it.
+bool takes_up(int64_t off_ns, const LogStep& before, const LogStep& s, int64_t change_ns, RunLog& log) {
+  constexpr int64_t kLongestStop_ns = kHour_ns / 4;
+  if (off_ns < 0 || off_ns > kLongestStop_ns || !may_change(*before.printed_ns)) return false;
+  bool any = false;
+  auto e = std::ranges::upper_bound(log.events, before.line, {}, &LogEvent::line);
+  for (; e != log.events.end() && e->line <= s.line; ++e) {
+    if (e->kind != LogEventKind::kCheckpoint && e->kind != LogEventKind::kEvaluation) continue;
+    any = true;
+    if (change_ns > 0 && e->duration_ns && *e->duration_ns >= change_ns) *e->duration_ns -= change_ns;
+  }
+  return any;
+}
+
 // A clock that summer time puts on or back while the program goes on: an hour more or less than the steps take, at a
 // full hour. What follows is put back on the clock from before.
-void undo_clock_changes(std::vector<LogStep>& steps) {
-  constexpr int64_t kHour_ns = int64_t{3600} * 1'000'000'000;
+void undo_clock_changes(std::vector<LogStep>& steps, RunLog& log) {
   int64_t shift_ns = 0, usual_ns = 0;  // of a step
   for (size_t i = 1; i < steps.size(); ++i) {
     LogStep& s = steps[i];
@@ -63,8 +110,9 @@ void undo_clock_changes(std::vector<LogStep>& steps) {
     for (const int64_t change_ns : {kHour_ns, -kHour_ns}) {
       const int64_t off_ns = between_ns - expected_ns - change_ns;
       const int64_t clock_ns = *before.printed_ns - shift_ns;   // as printed
-      const bool full_hour = clock_ns / kHour_ns != (clock_ns + expected_ns + kSlack_ns) / kHour_ns;
-      if (std::abs(off_ns) > std::max(kSlack_ns, each_ns) || !full_hour) continue;
+      const int64_t later_ns = clock_ns + expected_ns + std::max<int64_t>(off_ns, 0);
+      if (clock_ns / kHour_ns == (later_ns + kSlack_ns) / kHour_ns) continue;
+      if (std::abs(off_ns) > std::max(kSlack_ns, each_ns) && !takes_up(off_ns, before, s, change_ns, log)) continue;
       shift_ns -= change_ns, *s.printed_ns -= change_ns;
       break;
     }
@@ -173,10 +221,11 @@ class ClockTimes {
 };
 
 void derive_durations(std::vector<LogStep>& steps, RunLog& log) {
+  const StepSettings settings(log);
   for (LogStep& s : steps) {
     if (s.duration_ns) continue;
     s.derived = true;
-    s.duration_ns = by_rate(s, log);
+    s.duration_ns = by_rate(s, settings);
   }
   ClockTimes(steps, log).set_durations();
 }
@@ -192,14 +241,14 @@ int64_t start_of(const std::vector<LogStep>& steps) {
 }
 
 // Rates and batches tell each other.
-void complete_figures(LogStep& s, const RunLog& log) {
+void complete_figures(LogStep& s, const StepSettings& settings) {
   LogFigures& f = s.figures;
-  if (!f.samples) f.samples = log.setting("global_batch_size", s.line);
+  if (!f.samples) f.samples = settings.batch(s.line);
   const double seconds = static_cast<double>(*s.duration_ns) * 1e-9;
   if (!f.samples_per_s && f.samples && seconds > 0) f.samples_per_s = static_cast<double>(*f.samples) / seconds;
-  const auto length = log.setting("sequence_length", s.line);
+  const auto length = settings.length(s.line);
   if (!f.tokens_per_s && f.samples_per_s && length) f.tokens_per_s = *f.samples_per_s * static_cast<double>(*length);
-  const auto world = log.setting("world_size", s.line);
+  const auto world = settings.world(s.line);
   if (!f.tokens_per_s && f.device_tokens_per_s && world)
     f.tokens_per_s = *f.device_tokens_per_s * static_cast<double>(*world);
 }
@@ -209,13 +258,14 @@ void complete_figures(LogStep& s, const RunLog& log) {
 void set_times(LogRank& process, RunLog& log) {
   std::vector<LogStep>& steps = process.steps;
   count_iterations(steps, log);
-  undo_clock_changes(steps);
+  undo_clock_changes(steps, log);
   derive_durations(steps, log);
   for (const LogStep& s : steps)
     if (!process.first_loss) process.first_loss = s.figures.loss;
   process.untimed = std::ranges::count_if(steps, [](const LogStep& s) { return s.duration_ns.value_or(0) <= 0; });
   std::erase_if(steps, [](const LogStep& s) { return s.duration_ns.value_or(0) <= 0 || *s.duration_ns > kMaxStep_ns; });
-  for (LogStep& s : steps) complete_figures(s, log);
+  const StepSettings settings(log);
+  for (LogStep& s : steps) complete_figures(s, settings);
   int64_t until = start_of(steps);
   for (LogStep& s : steps) {
     if (s.printed_ns) until = std::max(*s.printed_ns - s.whole_ns(), until);

@@ -39,15 +39,10 @@ std::optional<int64_t> time_of(std::string_view text) {
 
 // "5200" of "| 5200 tok/s".
 std::optional<std::string_view> number_before(std::string_view text, std::string_view unit) {
-  const size_t end = text.find(unit);
+  const size_t end = place_of(text, unit);
   if (end == text.npos || end == 0) return std::nullopt;
   const size_t begin = text.find_last_not_of("0123456789.,", end - 1);
   return text.substr(begin == text.npos ? 0 : begin + 1, end - (begin == text.npos ? 0 : begin + 1));
-}
-
-std::optional<double> figure_before(std::string_view text, std::string_view unit) {
-  const auto number = number_before(text, unit);
-  return number ? printed_number(*number) : std::nullopt;
 }
 
 // "(100.2 ms | 5200 tok/s)", "(3.21 sec)": what llm.c has in parentheses is no time.
@@ -62,12 +57,56 @@ std::optional<int64_t> time_in_parentheses(std::string_view text) {
   return std::nullopt;
 }
 
+// Which pairs of bytes a text has. Of many words that a line may have, nearly all lack one, and need no search.
+class PairsOfText {
+ public:
+  explicit PairsOfText(std::string_view text) {
+    for (size_t i = 1; i < text.size(); ++i) {
+      const size_t at = place(text[i - 1], text[i]);
+      bits_[at / 64] |= uint64_t{1} << (at % 64);
+    }
+  }
+  /// The text is in small letters.
+  [[nodiscard]] bool may_have(std::string_view word) const {
+    for (size_t i = 1; i < word.size(); ++i) {
+      const size_t at = place(lower(word[i - 1]), lower(word[i]));
+      if ((bits_[at / 64] >> (at % 64) & 1) == 0) return false;
+    }
+    return true;
+  }
+
+ private:
+  static constexpr size_t kPlaces = 1024;
+  static size_t place(char a, char b) {
+    return (static_cast<size_t>(static_cast<unsigned char>(a)) * 37 + static_cast<unsigned char>(b)) % kPlaces;
+  }
+  std::array<uint64_t, kPlaces / 64> bits_{};
+};
+
+bool begins_in_any_case(std::string_view text, std::string_view word) {
+  const auto same = [](char a, char b) { return lower(a) == b; };
+  return text.size() >= word.size() && std::ranges::equal(text.substr(0, word.size()), word, same);
+}
+
 // Keys in any case: `plain` is `text` in lower case.
 struct LoopText {
-  explicit LoopText(std::string_view of) : text(of), plain(lower_case(of)) {}
+  explicit LoopText(std::string_view of) : text(of), plain(lower_case(of)), pairs(plain) {}
 
   [[nodiscard]] std::optional<std::string_view> value(std::initializer_list<std::string_view> keys) const {
-    return keyed_value(text, plain, keys);
+    for (const std::string_view key : keys)
+      if (pairs.may_have(key))
+        if (const auto found = keyed_value(text, plain, {key})) return found;
+    return std::nullopt;
+  }
+  /// In small letters.
+  [[nodiscard]] bool has_word(std::string_view word) const { return pairs.may_have(word) && has(plain, word); }
+  /// "5200" of "| 5200 tok/s".
+  [[nodiscard]] std::optional<std::string_view> before_unit(std::string_view unit) const {
+    return pairs.may_have(unit) ? number_before(text, unit) : std::nullopt;
+  }
+  [[nodiscard]] std::optional<double> figure_before(std::string_view unit) const {
+    const auto number = before_unit(unit);
+    return number ? printed_number(*number) : std::nullopt;
   }
   [[nodiscard]] std::optional<double> number(std::initializer_list<std::string_view> keys) const {
     const auto found = value(keys);
@@ -79,7 +118,7 @@ struct LoopText {
                                 "iter time", "time/step", "time per step"});
     if (of_step) return of_step;
     for (const std::string_view key : {"time", "elapsed"})
-      for (size_t at = place_of(plain, key); at != text.npos; at = place_of(plain, key, at + 1)) {
+      for (size_t at = pairs.may_have(key) ? place_of(plain, key) : plain.npos; at != text.npos; at = place_of(plain, key, at + 1)) {
         const std::string_view behind = text.substr(at + key.size());
         const size_t value = behind.find_first_not_of(" :=\t");
         if (value != behind.npos && value > 0 && is_whole_key(at) && printed_number(behind.substr(value)))
@@ -103,6 +142,7 @@ struct LoopText {
 
   std::string_view text;
   std::string plain;
+  PairsOfText pairs;  // of `plain`
 };
 
 class Loop : public LogReading {
@@ -114,23 +154,24 @@ class Loop : public LogReading {
     if (!batch && !take_word(number)) return false;
     const auto n = leading_integer(number, &rest);
     if (!n || *n < 0 || *n > kMaxNumber || rest.empty() || !has(":|,/] ", rest.substr(0, 1))) return false;
-    if (has(rest, "time per iteration") || has(rest, "time_per_iteration")) return false;   // Megatron's
-    if (has(rest, "] ") && has(rest, "data_time")) return false;                            // OpenMMLab's
     const LoopText fields(rest);
+    if (fields.has_word("time per iteration") || fields.has_word("time_per_iteration")) return false;  // Megatron's
+    if (fields.has_word("] ") && fields.has_word("data_time")) return false;                           // OpenMMLab's
     // "step 500: train loss 2.1, val loss 2.3": an evaluation
-    const bool validates = has(fields.plain, "val loss") || has(fields.plain, "val_loss:");
+    const bool validates = fields.has_word("val loss") || fields.has_word("val_loss:");
     if (validates && !is_timed_step(fields)) {
       rows.event(LogEventKind::kEvaluation, line).step = n;
       return true;
     }
-    elapses_ |= has(fields.plain, "elapsed");
+    if (epoch && is_of_evaluation(*epoch, rest)) return read_evaluation(fields, line, rows);
+    elapses_ = elapses_ || fields.has_word("elapsed");
     if (epoch) return read_step_of_epoch(*epoch, *n, fields, line, rows);
-    return has(rest, "step_avg:") ? read_course(*n, rest, line, rows) : read_step(*n, fields, line, rows);
+    return fields.has_word("step_avg:") ? read_course(*n, rest, line, rows) : read_step(*n, fields, line, rows);
   }
 
   void end(LogBuilder&) override {
     for (LogSeries* series : timed_) take_course(series->steps);
-    timed_.clear();
+    timed_.clear(), latest_ = nullptr;
   }
 
  private:
@@ -138,7 +179,7 @@ class Loop : public LogReading {
   static bool take_word(std::string_view& text) {
     if (text.starts_with('[')) text.remove_prefix(1);
     for (const std::string_view word : {"iteration", "iter", "step", "global_step", "global step"}) {
-      if (text.size() <= word.size() || lower_case(text.substr(0, word.size())) != word) continue;
+      if (text.size() <= word.size() || !begins_in_any_case(text, word)) continue;
       text.remove_prefix(word.size());
       const size_t value = text.find_first_not_of(" :=#[");
       if (value == text.npos || value == 0) return false;
@@ -151,7 +192,7 @@ class Loop : public LogReading {
   // "Epoch 1 | ", "epoch 1 ", "Epoch: 1, ", "Epoch [1/10], "
   static std::optional<int64_t> take_epoch(std::string_view& text) {
     constexpr std::string_view kWord = "epoch";
-    if (lower_case(text.substr(0, kWord.size())) != kWord) return std::nullopt;
+    if (!begins_in_any_case(text, kWord)) return std::nullopt;
     std::string_view rest = text.substr(kWord.size());
     const size_t value = rest.find_first_not_of(" :=[");
     if (value == rest.npos || value == 0) return std::nullopt;
@@ -159,6 +200,21 @@ class Loop : public LogReading {
     if (epoch && rest.starts_with('/')) leading_integer(rest.substr(1), &rest);
     if (epoch) text = rest.substr(std::min(rest.find_first_not_of(" |,:-]"), rest.size()));
     return epoch;
+  }
+
+  // "Epoch [1/3] Iter [10/50]" behind "Epoch [1/3] Iter [200/200]".
+  bool is_of_evaluation(int64_t epoch, std::string_view rest) {
+    const auto total = rest.starts_with('/') ? leading_integer(rest.substr(1)) : std::nullopt;
+    if (!total || *total <= 0) return false;
+    if (total_ > 0 && epoch == epoch_ && *total != total_) return true;
+    total_ = *total, epoch_ = epoch, evaluates_ = false;
+    return false;
+  }
+  bool read_evaluation(const LoopText& fields, const LogLine& line, LogBuilder& rows) {
+    if (!is_timed_step(fields)) return false;
+    if (!evaluates_) rows.event(LogEventKind::kEvaluation, line);
+    evaluates_ = true;
+    return true;
   }
 
   // Only lines that state a time: other programs' begin alike.
@@ -181,7 +237,8 @@ class Loop : public LogReading {
     LogStep* step = rows.step(kLoopName, line, n);
     if (step == nullptr) return true;
     if (ns) step->duration_ns = ns, step->iterations = mean ? 0 : 1;
-    if (ns && !mean) timed_.insert(&rows.series(kLoopName, line));
+    if (ns && !mean && (timed_.empty() || latest_ != &rows.series(kLoopName, line)))
+      timed_.insert(latest_ = &rows.series(kLoopName, line));
     LogFigures& f = step->figures;
     f.loss = printed_number(*loss);
     f.learning_rate = fields.number({"lr", "learning_rate"});
@@ -211,7 +268,7 @@ class Loop : public LogReading {
       return mean = true, static_cast<int64_t>(1e9 / *rate);
     if (const auto ns = time_in_parentheses(fields.text)) return ns;
     for (const std::string_view unit : {"ms/step", " ms"}) {
-      const auto number = number_before(fields.text, unit);
+      const auto number = fields.before_unit(unit);
       const bool alone = number && (unit == "ms/step" || stands_alone(fields.text, *number));
       if (const auto ns = alone ? leading_ms(*number) : std::nullopt) return ns;
     }
@@ -235,14 +292,14 @@ class Loop : public LogReading {
     f.tokens_per_s = fields.number({"tok/sec", "tok/s", "tokens/sec", "tokens/s", "tokens_per_sec", "tokens_per_second"});
     f.samples_per_s = fields.number({"samples/sec", "samples/s", "img/s", "images/sec", "examples_per_sec", "samples_per_sec"});
     auto mfu = fields.number({"mfu", "bf16_mfu"});
-    if (!mfu) mfu = figure_before(fields.text, "% bf16 MFU");
+    if (!mfu) mfu = fields.figure_before("% bf16 MFU");
     const auto said = fields.value({"mfu", "bf16_mfu"});
     if (mfu && *mfu <= 1 && said && !is_percentage(*said)) *mfu *= 100;
     if (mfu && *mfu >= 0) f.mfu_pct = mfu;  // -100 %: not yet known
     for (const std::string_view unit : {" tok/s", " tokens/s"})
-      if (!f.tokens_per_s) f.tokens_per_s = figure_before(fields.text, unit);
+      if (!f.tokens_per_s) f.tokens_per_s = fields.figure_before(unit);
     for (const std::string_view unit : {" samples/s", " images/s", " img/s"})
-      if (!f.samples_per_s) f.samples_per_s = figure_before(fields.text, unit);
+      if (!f.samples_per_s) f.samples_per_s = fields.figure_before(unit);
   }
 
   // Of a key such as "elapsed" only the whole log tells whether it is since the start: then it never falls while the
@@ -293,7 +350,10 @@ class Loop : public LogReading {
   int64_t before_ = 0, elapsed_ns_ = 0;
   EpochNumbers numbers_;
   bool elapses_ = false;
+  int64_t total_ = 0, epoch_ = 0;   // iterations of the epoch that lines are of
+  bool evaluates_ = false;
   std::set<LogSeries*> timed_;   // with times of lines
+  LogSeries* latest_ = nullptr;  // of these
 };
 
 }  // namespace

@@ -197,9 +197,17 @@ class NcclDebug : public LogReading {
   }
 
   // Of ncclras: "1 rank has launched up to operation 6649", and below it "Rank 13 -- GPU 5 managed by process 3 on …".
+  // "Missing communicator data from 1 job process", and below it "Process 3487984 on node 10.0.0.1 managing GPU 5".
   bool read_counts(const LogLine& line, LogBuilder& rows) {
     const std::string_view said = without_blanks(line.text);
     if (has(said, " launched up to operation ")) return counted_ = said, true;
+    if (said.starts_with("Missing communicator data from ")) return missing_ = said, true;
+    if (!missing_.empty() && said.starts_with("Process ") && has(said, " managing GPU")) {
+      ++rows.log().nccl.lines;
+      rows.found(kDebugName);
+      remark_nccl("missing_process", fmt::format("{}: {}", missing_, said), line, rows.log().nccl);
+      return true;
+    }
     if (counted_.empty() || !said.starts_with("Rank ") || !has(said, " managed by process ")) return false;
     ++rows.log().nccl.lines;
     rows.found(kDebugName);
@@ -235,6 +243,7 @@ class NcclDebug : public LogReading {
   std::map<std::string, Setup> setups_;
   std::map<std::string, std::pair<std::string, int64_t>> networks_;  // of each process: name, line
   std::string counted_;  // how far the ranks below have come
+  std::string missing_;  // what is said of the processes below
 };
 
 }  // namespace
@@ -242,7 +251,7 @@ class NcclDebug : public LogReading {
 extern const LogFamily kNcclDebug = {kDebugName,
                                      "NCCL_DEBUG=INFO: version, network, transports, fallbacks, warnings",
                                      {"NCCL INFO", "NCCL WARN", "NCCL version", " launched up to operation ",
-                                      " managed by process "},
+                                      " managed by process ", "Missing communicator data", " managing GPU"},
                                      [] { return std::unique_ptr<LogReading>(new NcclDebug); }};
 
 }  // namespace profgpu

@@ -60,7 +60,7 @@ class Nvbandwidth : public LogReading {
       cells.push_back(known ? value : std::nullopt);
     }
     if (begins_) {
-      all.push_back({quotable(test_), quotable(description_), {}, {}, line.number});
+      all.push_back({quotable(test_), quotable(description_), {}, {}, line.number, std::string(line.node)});
       rows.log().rate_notes.try_emplace("program", kBandwidthName);
       begins_ = false;
     }

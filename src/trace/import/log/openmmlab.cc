@@ -38,9 +38,8 @@ std::optional<int64_t> openmmlab_step(std::string_view text) {
   return (*epoch - 1) * part->all + part->done;
 }
 
-bool read_openmmlab(const LogLine& line, LogBuilder& rows) {
+bool read_openmmlab_step(const LogLine& line, LogBuilder& rows) {
   std::string_view text = line.message;
-  if (has(text, "(val)") || has(text, "(test)")) return false;
   for (const std::string_view begin : {"Epoch", "Iter", " eta:"})
     if (const size_t at = text.find(begin); at != text.npos) {
       text.remove_prefix(at);
@@ -67,11 +66,44 @@ bool read_openmmlab(const LogLine& line, LogBuilder& rows) {
   return true;
 }
 
+class OpenMmLab : public LogReading {
+ public:
+  bool read(const LogLine& line, LogBuilder& rows) override {
+    if (has(line.message, "(val)")) return read_validation(line, rows);
+    if (has(line.message, "(test)")) return false;
+    begun_.reset();
+    return read_openmmlab_step(line, rows);
+  }
+
+ private:
+  // "Epoch(val) [1][50/200]  time: 0.2000  data_time: 0.0006": the mean of the iterations since the line before.
+  bool read_validation(const LogLine& line, LogBuilder& rows) {
+    const auto second = after(line.message, "][");
+    const auto part = second ? part_of(*second) : std::nullopt;
+    const auto time = keyed_value(line.message, {"time"});
+    const auto each_ns = time ? leading_seconds(*time) : std::nullopt;
+    std::vector<LogEvent>& events = rows.log().events;
+    if (!part || !each_ns || *each_ns < 0 || *each_ns > LogStep::kLongest_ns / std::max<int64_t>(part->all, 1)) return false;
+    if (!begun_ || *begun_ >= events.size() || events[*begun_].kind != LogEventKind::kEvaluation) {
+      begun_ = events.size(), done_ = 0;
+      rows.event(LogEventKind::kEvaluation, line).duration_ns = 0;
+      if (*begun_ >= events.size()) return true;   // of so many that no more are kept
+    }
+    LogEvent& e = events[*begun_];
+    e.duration_ns = e.duration_ns.value_or(0) + std::max<int64_t>(part->done - done_, 0) * *each_ns;
+    done_ = std::max(done_, part->done);
+    return true;
+  }
+
+  std::optional<size_t> begun_;   // place of the event of a validation that goes on
+  int64_t done_ = 0;              // of its iterations
+};
+
 }  // namespace
 
 extern const LogFamily kOpenMmLab = {kOpenMmLabName,
                                      "OpenMMLab's runners and Detectron2: \"time: 0.41 data_time: 0.01\"",
                                      {"data_time: "},
-                                     stateless<read_openmmlab>};
+                                     [] { return std::unique_ptr<LogReading>(new OpenMmLab); }};
 
 }  // namespace profgpu

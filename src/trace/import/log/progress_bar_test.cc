@@ -141,5 +141,16 @@ TEST(HuggingFace, EvaluationsAreNoPartOfSteps) {
   for (const LogStep& s : log.ranks[0].steps) EXPECT_EQ(s.duration_ns, 3'000'000'000) << s.number;
 }
 
+TEST(Bars, TwoOnOneLineAreTwo) {
+  std::string text;
+  for (int i = 1; i <= 100; ++i)
+    text += fmt::format("\rSteps:  {}%|###   | {}/100 [{}<00:10,  2.00s/it, step_loss=0.1]Downloading shards:  3%|#  | {}/300 "
+                        "[{}<00:09,  1.00it/s]", i, i, BarTime{i * 2.0}.clock(), i, BarTime{i * 1.0}.clock());
+  const RunLog log = log_of(text + "\n");
+  ASSERT_EQ(log.ranks.size(), 1u);
+  EXPECT_EQ(iterations_of(log.ranks[0]), 100);
+  for (const LogStep& s : log.ranks[0].steps) EXPECT_NEAR(static_cast<double>(*s.duration_ns), 2e9, 2e8) << s.number;
+}
+
 }  // namespace
 }  // namespace profgpu

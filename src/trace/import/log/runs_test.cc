@@ -257,5 +257,75 @@ TEST(Clocks, SummerTimeIsNoPause) {
   EXPECT_EQ(*paused.ranks.at(0).steps[1].printed_ns - *paused.ranks[0].steps[0].printed_ns, 3'610'000'000'000);
 }
 
+// Summer time comes while a checkpoint is written, which takes half a minute.
+TEST(Clocks, SummerTimeDuringACheckpoint) {
+  std::string text;
+  for (int i = 1; i <= 40; ++i) {
+    const int second = i * 10 + (i > 20 ? 30 + 3600 : 0) + 6990;   // of the day; the clock changes at 02:00
+    text += fmt::format(" [2024-03-31 {:02d}:{:02d}:{:02d}] iteration {:8d}/     400 | elapsed time per iteration (ms): 1000.0 | "
+                        "lm loss: 7.1E+00 |\n", second / 3600, second / 60 % 60, second % 60, i * 10);
+    if (i == 20) text += "saving checkpoint at iteration     200 to /ckpt\n";
+  }
+  const RunLog log = log_of(text);
+  const std::vector<LogStep>& steps = log.ranks.at(0).steps;
+  EXPECT_EQ(*steps[20].printed_ns - *steps[19].printed_ns, int64_t{40} * 1'000'000'000);
+}
+
+std::string plain_step(int number, int ms) { return fmt::format("step {} | loss 2.50 | time {}.0ms\n", number, ms); }
+
+// An evaluation that is printed as the training is.
+TEST(Evaluations, ThatArePrintedAsTheTrainingAreNoRuns) {
+  std::string text;
+  for (int i = 1; i <= 300; ++i) {
+    text += plain_step(i, 1000);
+    for (int k = 1; i % 100 == 0 && k <= 20; ++k) text += plain_step(k, 200);
+  }
+  const RunLog log = log_of(text);
+  EXPECT_EQ(restarts(log), 0);
+  expect_told(log, 300, 1'000'000'000);
+  EXPECT_EQ(std::ranges::count(log.events, LogEventKind::kEvaluation, &LogEvent::kind), 3);
+  EXPECT_EQ(log.events.at(0).duration_ns, 4'000'000'000);
+  EXPECT_EQ(log.events.at(0).step, 100);
+  // One that goes on from its own last number is a run, also if it ends before the other's.
+  std::string again;
+  for (int i = 1; i <= 100; ++i) again += plain_step(i, 1000);
+  for (int i = 1; i <= 120; ++i) again += plain_step(i, 200);
+  EXPECT_EQ(restarts(log_of(again)), 1);
+  std::string crashed = again.substr(0, again.find("step 100 ")) + "Traceback (most recent call last):\nValueError: x\n";
+  for (int i = 1; i <= 20; ++i) crashed += plain_step(i, 200);
+  for (int i = 100; i <= 120; ++i) crashed += plain_step(i, 200);
+  EXPECT_EQ(restarts(log_of(crashed)), 1) << "behind an error nothing is an evaluation";
+}
+
+TEST(Evaluations, WithinAnEpochHaveAnotherTotal) {
+  std::string text;
+  for (int e = 1; e <= 3; ++e) {
+    for (int i = 10; i <= 200; i += 10) text += fmt::format("Epoch [{}/3] Iter [{}/200]  loss: 2.31  time: 0.500\n", e, i);
+    for (int i = 10; i <= 50; i += 10) text += fmt::format("Epoch [{}/3] Iter [{}/50]  loss: 2.51  time: 0.100\n", e, i);
+  }
+  const RunLog log = log_of(text);
+  expect_told(log, 60, 500'000'000);
+  EXPECT_EQ(restarts(log), 0);
+  EXPECT_EQ(log.ranks.at(0).steps.back().number, 600);
+}
+
+TEST(Evaluations, OfMMEngineHaveTheirLinesTime) {
+  std::string text;
+  for (int e = 1; e <= 2; ++e) {
+    for (int i = 50; i <= 200; i += 50)
+      text += fmt::format("2024/05/06 10:{:02d}:{:02d} - mmengine - INFO - Epoch(train) [{}][{}/200]  lr: 1.0e-02  eta: 0:20:25  "
+                          "time: 0.5000  data_time: 0.1000  memory: 4231  loss: 2.5\n", e, i / 5, e, i);
+    for (int i = 50; i <= 100; i += 50)
+      text += fmt::format("2024/05/06 10:{:02d}:50 - mmengine - INFO - Epoch(val) [{}][{}/100]    eta: 0:00:54  time: 0.2000  "
+                          "data_time: 0.0006  memory: 979\n", e, e, i);
+    text += fmt::format("2024/05/06 10:{:02d}:50 - mmengine - INFO - Epoch(val) [{}][100/100]    coco/bbox_mAP: 0.3  data_time: "
+                        "0.0006  time: 0.2000\n", e, e);
+  }
+  const RunLog log = log_of(text);
+  ASSERT_EQ(log.events.size(), 2u);
+  EXPECT_EQ(log.events[0].kind, LogEventKind::kEvaluation);
+  EXPECT_EQ(log.events[1].duration_ns, 20'000'000'000);
+}
+
 }  // namespace
 }  // namespace profgpu

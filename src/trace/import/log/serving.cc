@@ -17,8 +17,13 @@
 //   [2025-05-01 12:00:00 TP0] Decode batch, … accept len: 2.50, accept rate: 0.62, cuda graph: True, …           SGLang
 //   prompt eval time =     915.13 ms /    51 tokens (   17.94 ms per token,    55.73 tokens per second)      llama.cpp
 //   slot print_timing: id  3 | task 0 | n_decoded =   1081, tg =  12.93 t/s, tg_3s =  12.57 t/s
+//   I0501 12:00:00.000000 1 model_instance_state.cc:969] "{\"Active Request Count\":99,…,\"Scheduled Requests\":5,…,
+//   \"Max KV cache blocks\":40,…,\"Used KV cache blocks\":31}"                             TensorRT-LLM within Triton
+//   … generate{…} total_time="3.05s" … queue_time="49.3µs" inference_time="3.05s" time_per_token="15.25ms" …: Success
+//                                                               Text Generation Inference: of one request each
 //
 // Their steps are too short and too many for a log: a line is no step.
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -30,6 +35,8 @@ namespace {
 
 constexpr std::string_view kLlamaTask = "slot print_timing: ";
 constexpr std::string_view kVllm = "vllm", kSglang = "sglang", kLlama = "llama.cpp";
+constexpr std::string_view kTensorRt = "tensorrt_llm", kTgi = "tgi";
+constexpr std::string_view kActiveRequests = "Active Request Count", kTimePerToken = " time_per_token=\"";
 constexpr std::string_view kAnswered = " HTTP/1.1\" 200";   // of uvicorn: a request was answered
 constexpr size_t kMostDrafted = 64;
 
@@ -78,7 +85,13 @@ class Serving : public LogReading {
       return read_drafts(line, rows);
     if (has(line.text, "eval time = ") || has(line.text, " t/s, tg_3s = ")) return read_llama(line, rows);
     if (has(line.text, kLlamaTask)) return read_task(line.text), false;
+    if (has(line.text, kTimePerToken)) return read_tgi(line, rows);
     ServingLine row;
+    if (has(line.text, kActiveRequests)) {
+      const bool batch = read_tensorrt(line.text, row);
+      if (batch) add(std::move(row), line, rows);
+      return batch;
+    }
     const bool known = has(line.text, "#running-req: ") ? read_sglang(line.text, row) : read_vllm(line.text, row);
     if (known) add(std::move(row), line, rows);
     return known;
@@ -111,6 +124,7 @@ class Serving : public LogReading {
     const int64_t engine = line.pid > 0 ? line.pid : std::max(line.rank, 0);
     Preempted& p = counts_[engine];
     const bool told = line.pid > 0 || line.rank >= 0 || !several_engines_;
+    log.preempted_mixed |= !told;
     if (told && count < p.last) p.before += p.last;
     p.last = told ? count : std::max(count, p.last);
     log.preempted[engine] = p.before + p.last;
@@ -198,6 +212,39 @@ class Serving : public LogReading {
     return true;
   }
 
+  // The number of a key of JSON, whose quotation marks may be escaped.
+  static std::optional<double> field(std::string_view text, std::string_view key) {
+    const auto value = after(text, key);
+    const size_t begin = value ? value->find_first_not_of("\\\": ") : std::string_view::npos;
+    return begin == std::string_view::npos ? std::nullopt : amount(value->substr(begin), "");
+  }
+  // Requests that are active and not in the batch wait.
+  static bool read_tensorrt(std::string_view text, ServingLine& row) {
+    const auto active = field(text, kActiveRequests), batch = field(text, "Scheduled Requests");
+    if (!active || !batch) return false;
+    row.program = kTensorRt;
+    row.running = batch, row.waiting = std::max(*active - *batch, 0.0);
+    const auto used = field(text, "Used KV cache blocks"), all = field(text, "Max KV cache blocks");
+    if (used && all && *all > 0 && *used <= *all) row.cache_pct = 100 * *used / *all;
+    return true;
+  }
+  // "15.25ms", "1.2s", "850.3µs"
+  bool read_tgi(const LogLine& line, LogBuilder& rows) {
+    const auto value = after(line.text, kTimePerToken);
+    std::string_view unit;
+    const auto each = value ? printed_number(*value, &unit) : std::nullopt;
+    const double seconds = unit.starts_with("ms\"")  ? 1e-3
+                           : unit.starts_with("s\"") ? 1
+                           : has(unit.substr(0, 4), "s\"") ? 1e-6  // of one sign or the other for micro
+                                                          : 0;
+    if (!each || *each <= 0 || seconds <= 0) return false;
+    ServingLine row;
+    row.program = kTgi;
+    row.generated_tokens_per_s = 1 / (*each * seconds);
+    add(std::move(row), line, rows);
+    return true;
+  }
+
   // Of the ranks that work on one batch, the first prints.
   static bool read_sglang(std::string_view text, ServingLine& row) {
     const bool decodes = has(text, "Decode batch");
@@ -241,10 +288,12 @@ class Serving : public LogReading {
 }  // namespace
 
 extern const LogFamily kServing = {"serving",
-                                   "inference servers: the lines of vLLM's and SGLang's engines, llama.cpp's timings",
+                                   "inference servers: the lines of vLLM's, SGLang's and TensorRT-LLM's engines, "
+                                   "llama.cpp's and Text Generation Inference's timings",
                                    {"Avg prompt throughput: ", "#running-req: ", "#retracted_reqs: ",
                                     "total_num_cumulative_preemption=", "SpecDecoding metrics: ",
-                                    "Speculative metrics: ", "eval time = ", "tg_3s = ", kLlamaTask, kAnswered},
+                                    "Speculative metrics: ", "eval time = ", "tg_3s = ", kLlamaTask, kAnswered,
+                                    kActiveRequests, kTimePerToken},
                                    [] { return std::unique_ptr<LogReading>(new Serving); }};
 
 }  // namespace profgpu

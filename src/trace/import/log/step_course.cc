@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <iterator>
 #include <span>
+#include <utility>
 
 #include "trace/import/log/log_builder.h"
 
@@ -107,8 +108,9 @@ void LogBuilder::begin_run(LogSeries& series, const LogLine& line, int64_t numbe
 // One of several processes, or of several families of lines, is the first that shows it.
 void LogBuilder::add_run(LogSeries& series, size_t begin, LogEvent first) {
   series.held = LogSeries::kNone;
-  series.run_begin = series.course_begin = begin;
   const bool told = series.run + 1 < runs_;
+  remember_run(series, begin, first, told);
+  series.run_begin = series.course_begin = begin;
   series.newest = first.step.value_or(0);
   highest_ = told ? std::max(highest_, series.newest) : series.newest;
   if (!told) ++runs_, add_event(std::move(first));
@@ -120,6 +122,7 @@ bool LogBuilder::is_row(LogSeries& series, const LogLine& line, int64_t number) 
   if (series.course_begin < series.steps.size()) {
     if (series.held != LogSeries::kNone) return is_row_behind_fall(series, line, number);
     if (number <= newest_of(series)) return falls(series, line, number);
+    if (returns(series, number)) drop_evaluation(series);
     if (ended_before(series, line, number)) begin_run(series, line, number);
   }
   series.newest = number;
@@ -157,6 +160,56 @@ bool LogBuilder::is_row_behind_fall(LogSeries& series, const LogLine& line, int6
   series.held = LogSeries::kNone;
   series.newest = std::max(series.newest, series.steps.back().number);
   return is_row(series, line, number);
+}
+
+// Of an evaluation whose lines are as those of the training, numbers begin anew, and afterwards the training's go on
+// where they were. A run that was resumed goes on from number to number.
+void LogBuilder::remember_run(LogSeries& series, size_t begin, const LogEvent& first, bool told) const {
+  series.before.reset();
+  const std::span<const LogStep> course = std::span(series.steps).first(begin).subspan(series.course_begin);
+  if (course.size() < kTellingRows || broke_off(course.back().line)) return;
+  const int64_t newest = course.back().number, next = 2 * newest - course[course.size() - 2].number;
+  const bool marked = mark_ > course.back().line || std::ranges::any_of(marks_, [&](const auto& mark) {
+    return mark.second > course.back().line;
+  });
+  if (!marked && next > newest)
+    series.before = {series.run, series.run_begin, series.course_begin, newest, next, first.line, told};
+}
+
+bool LogBuilder::returns(const LogSeries& series, int64_t number) {
+  return series.before && series.held == LogSeries::kNone && number == series.before->next &&
+         series.newest < series.before->newest && series.steps.back().number < series.before->newest;
+}
+
+// Its rows are none of the training's.
+void LogBuilder::drop_evaluation(LogSeries& series) {
+  const LogSeries::RunBefore before = *std::exchange(series.before, std::nullopt);
+  const std::span<const LogStep> rows = std::span(series.steps).subspan(series.run_begin);
+  int64_t all_ns = 0;
+  for (const LogStep& s : rows) all_ns += s.duration_ns.value_or(0);
+  if (!rows.empty()) series.evaluated = {rows.front().number, rows.back().number};
+  if (!before.told) {
+    --runs_;
+    const auto is_its = [&](const LogEvent& e) { return e.kind == LogEventKind::kRestart && e.line == before.line; };
+    const auto e = std::find_if(log_.events.rbegin(), log_.events.rend(), is_its);
+    if (e != log_.events.rend()) {
+      e->kind = LogEventKind::kEvaluation, e->step = before.newest;
+      if (all_ns > 0 && !e->printed_ns) e->duration_ns = all_ns;   // else the clock tells it
+      --log_.event_lines[LogEventKind::kRestart], ++log_.event_lines[LogEventKind::kEvaluation];
+    }
+  }
+  series.steps.resize(series.run_begin);
+  series.run = before.run, series.run_begin = before.run_begin, series.course_begin = before.course_begin;
+  series.newest = highest_ = before.newest;
+}
+
+// Behind the last step of a training comes an evaluation as those before it.
+void LogBuilder::drop_last_evaluations() {
+  for (LogSeries& s : series_) {
+    if (!s.before || !s.evaluated || s.held != LogSeries::kNone || s.run_begin >= s.steps.size()) continue;
+    const bool same = s.steps[s.run_begin].number == s.evaluated->first && s.steps.back().number <= s.evaluated->second;
+    if (same) drop_evaluation(s);
+  }
 }
 
 // The first values of a timer are kept line by line, those of the runs before among them.
