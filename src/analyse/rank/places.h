@@ -52,7 +52,7 @@ class Places {
   /// Time at a place by the frame, op or call directly below its function: what it calls; most first. Only with
   /// PlaceOf::kOwnCode.
   [[nodiscard]] std::vector<std::pair<std::string_view, int64_t>> calls_of(const Place& place) const;
-  /// Of a library's function, by its time within `time`: the innermost function of the program's own that runs it; where
+  /// Of a library's function, by its time within `time`: the innermost function of the program's own that runs it; if
   /// there is none, the innermost of another library. None: its callers were not recorded.
   [[nodiscard]] std::optional<Place> caller_of(const Place& place, const Intervals& time) const;
 

@@ -34,7 +34,7 @@ constexpr std::string_view kSaveInBackground = "save checkpoints in the backgrou
                                                "torch.distributed.checkpoint.async_save(…)";
 /// What a user of a library can do about a function of its own in which the host is during a cause's gaps.
 std::vector<std::string> library_fixes(const Measured& measured, const Place& place, IdleCause cause);
-/// Says that recording itself makes the host slower, where it does, and so the cost of its work the most that it can be.
+/// Says where recording makes the host slower, and so the cost of its work the most that it can be.
 void add_slow_recording(const Measured& measured, Finding& finding);
 /// "mostly", "34 % of it"
 std::string part_text(const Place& place, int64_t idle_ns);
