@@ -127,7 +127,8 @@ extern const Command kDiff{
                  {"profgpu diff a.json b.json --format markdown -o comment.md", "for a pull request"}},
     .notes =
         "A change of the step time is real if the 95 % confidence interval of the ratio of mean steps excludes 1 (seeded "
-        "bootstrap, without warm-up steps). Kernels and phases are tested by their sums per step (Welch); how operators and collectives vary is not known.\n\n"
+        "bootstrap, without warm-up steps). Kernels, phases and operators are tested by their sums "
+        "per step (Welch); how collectives vary is not known.\n\n"
         "Metrics of gates: step_time, step_time_median, peak_memory, memory_growth, energy_per_step, power, "
         "gpu_utilization, samples_per_s, tokens_per_s, phase:NAME, idle:CAUSE, device:compute, category:NAME, kernel:PART_OF_NAME, op:NAME, "
         "collective:PART_OF_NAME, finding:RULE. A limit with a sign (+3%, +5ms) applies to the change, one without a sign "

@@ -1119,6 +1119,7 @@ export interface MeasuredOp {
   name: string;
   calls: number;
   cpu_self_ns: number;
+  step_stddev_ns: number;
 }
 export interface MeasuredCollective {
   name: string;

@@ -1,5 +1,7 @@
 #include "analyse/memory/memory_peak.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <map>
@@ -8,6 +10,7 @@
 #include "analyse/memory/attention.h"
 #include "analyse/memory/level_courses.h"
 #include "base/statistics.h"
+#include "base/text.h"
 
 namespace profgpu {
 namespace {
@@ -116,6 +119,47 @@ SnapshotPeak snapshot_peak(const MemorySnapshot& snapshot, const MemoryHistory& 
   return peak;
 }
 
+namespace {
+
+// "LogSoftmaxBackward0" is of "log_softmax".
+std::string operator_of(std::string_view node) {
+  std::string name;
+  for (const char c : node.substr(0, node.find("Backward"))) {
+    const bool upper = c >= 'A' && c <= 'Z';
+    if (upper && !name.empty()) name += '_';
+    name += upper ? static_cast<char>(c - 'A' + 'a') : c;
+  }
+  return name;
+}
+
+// "div", "div_Tensor" and "div__Scalar" are calls of "div", "div_sum" is none.
+bool is_call_of(std::string_view call, std::string_view name) {
+  if (!call.starts_with(name)) return false;
+  const std::string_view overload = call.substr(name.size());
+  return overload.empty() || overload == "_int" || overload == "_out" || overload.starts_with("__") ||
+         (overload.size() > 1 && overload[0] == '_' && overload[1] >= 'A' && overload[1] <= 'Z');
+}
+
+// Lines of the program whose allocations the node's operator made; of many, none is more likely than another.
+std::string forward_lines(const MemoryHistory& history, const StackBook& stacks, std::string_view node) {
+  constexpr size_t kMost = 2;
+  const std::string name = operator_of(node);
+  std::vector<MemoryLine> lines;
+  for (const Allocation& a : history.allocations) {
+    const StackFacts& facts = stacks.of(a.stack);
+    if (facts.line == UINT32_MAX || facts.in_backward || !is_call_of(stacks.op(a.stack), name)) continue;
+    const MemoryLine line = stacks.line(a.stack);
+    if (std::ranges::count(lines, line) > 0) continue;
+    if (lines.size() == kMost) return "";
+    lines.push_back(line);
+  }
+  return joined(lines, " or ", [](const MemoryLine& l) {
+    return fmt::format("{} ({}:{})", l.function, l.file, l.line);
+  });
+}
+
+}  // namespace
+
 std::optional<PeakSpike> peak_spike(const MemorySnapshot& snapshot, const MemoryHistory& history,
                                     const StackBook& stacks, const std::vector<CategoryOf>& categories) {
   if (!history.peak_row) return std::nullopt;
@@ -147,6 +191,10 @@ std::optional<PeakSpike> peak_spike(const MemorySnapshot& snapshot, const Memory
   PeakSpike spike = highest->second;
   spike.function = highest->first.function, spike.file = highest->first.file, spike.line = highest->first.line;
   spike.peak_without_bytes = peak_without(snapshot, history, marked);
+  if (spike.file.empty() && contains(spike.function, "Backward")) {
+    spike.node = spike.function;
+    spike.forward = forward_lines(history, stacks, spike.node);
+  }
   return spike;
 }
 

@@ -189,6 +189,10 @@ struct PeakSpike {
   int64_t bytes = 0;               ///< that it holds at the peak
   int64_t peak_without_bytes = 0;  ///< the peak, had it allocated nothing
   int64_t lifetime_events = 0;     ///< the longest of them
+  std::string node = {};           ///< of the backward pass, "MulBackward0", whose line is not known; else empty
+  /// The line that calls the node's operator, "softmax (model.py:7)", or one of two; empty: none or more are known. Not
+  /// documented.
+  std::string forward = {};
 
   [[nodiscard]] std::string place() const;
   void fields(auto&& v) const {

@@ -461,5 +461,23 @@ TEST(SnapshotSection, NothingGivesNothing) {
   EXPECT_TRUE(s.devices.empty());
 }
 
+// The backward pass of a line makes four times what the line keeps.
+TEST(SnapshotSection, ASpikeOfTheBackwardPassNamesTheLineOfItsOperator) {
+  const auto spike = [](bool other_line) {
+    SnapshotBuilder b;
+    b.alloc(0x10000, 4000, SnapshotBuilder::kForward);   // mul
+    if (other_line)
+      b.alloc(0x18000, 4000, {{"at::_ops::mul_Tensor::call(at::Tensor const&)", "??", 0}, {"loss", "/me/job/train.py", 9}});
+    for (const uint64_t at : {0x20000, 0x30000, 0x40000, 0x50000}) b.alloc(at, 4000, SnapshotBuilder::kBackward);
+    for (const uint64_t at : {0x20000, 0x30000, 0x40000, 0x50000}) b.free(at, 4000);
+    b.free(0x10000, 4000);
+    if (other_line) b.free(0x18000, 4000);
+    return *snapshot_section(b.finish()).spike;
+  };
+  EXPECT_EQ(spike(false).node, "MulBackward0");
+  EXPECT_EQ(spike(false).forward, "forward (job/model.py:12)");
+  EXPECT_EQ(spike(true).forward, "forward (job/model.py:12) or loss (job/train.py:9)");
+}
+
 }  // namespace
 }  // namespace profgpu

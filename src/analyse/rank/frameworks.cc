@@ -5,6 +5,7 @@
 
 #include "analyse/rank/collectives.h"
 #include "analyse/rank/names.h"
+#include "analyse/rank/places.h"
 #include "analyse/rank/steps.h"
 #include "base/text.h"
 #include "trace/xla_profile.h"
@@ -58,7 +59,14 @@ constexpr Sign kSigns[] = {
     {Framework::kHalfReductions, "AllReduce_Sum_bf16"},
     {Framework::kHalfReductions, "AllReduce_Sum_f16"},
     {Framework::kGenerate, "transformers/generation/utils.py"},
+    {Framework::kJagged, "fbgemm::jagged_"},
+    {Framework::kJagged, "aten::_nested_"},
 };
+
+// Autograd's own nodes, whose names have had a number at their end since PyTorch 1.10. A program's have none.
+constexpr std::array<std::string_view, 7> kNodesWithoutNumber = {
+    "AddmmBackward", "MmBackward", "TBackward", "CudnnConvolutionBackward", "CudnnBatchNormBackward",
+    "LogSoftmaxBackward", "NllLossBackward"};
 
 /// A Python package, with some of its folders and files.
 struct Package {
@@ -70,7 +78,7 @@ constexpr Package kPackages[] = {
     {Framework::kVllm, "vllm/", {"v1/", "worker/", "model_executor/", "engine/", "entrypoints/", "executor/"}},
     {Framework::kSglang, "sglang/", {"srt/", "launch_server.py"}},
     {Framework::kTensorRtLlm, "tensorrt_llm/", {"_torch/", "runtime/", "executor/", "models/"}},
-    {Framework::kXdit, "xfuser/", {"core/", "model_executor/"}},
+    {Framework::kXdit, "xfuser/", {"core/", "model_executor/", "runner.py"}},
     {Framework::kDiffusers, "diffusers/", {"models/", "pipelines/", "schedulers/"}},
     {Framework::kTransformers,
      "transformers/",
@@ -133,6 +141,19 @@ bool replays_all(const Facts& facts) {
 
 }  // namespace
 
+std::string_view library_of(std::string_view file) {
+  constexpr std::string_view kInstalled = "-packages/", kStandard = "lib/python3";
+  if (const size_t at = file.rfind(kInstalled); at != file.npos) {
+    const std::string_view inside = file.substr(at + kInstalled.size());
+    return inside.substr(0, std::min(inside.find('/'), inside.find(".py")));
+  }
+  for (const Package& package : kPackages)
+    if (names_file_of(package, file)) return package.name.substr(0, package.name.size() - 1);
+  if (!is_library_file(file)) return "";
+  const size_t folder = file.find('/');
+  return contains(file, kStandard) || folder == file.npos ? "Python" : file.substr(0, folder);
+}
+
 std::string_view framework_name(Framework framework) { return kFrameworkNames[static_cast<size_t>(framework)]; }
 
 bool Frameworks::serves() const {
@@ -167,7 +188,7 @@ Frameworks Frameworks::compute(const Facts& facts) {
   const Trace& trace = facts.trace();
   const Names& names = facts.get<Names>();
   Frameworks all;
-  bool eager = false, tensorflow = false, pageable = false;
+  bool eager = false, tensorflow = false, pageable = false, old_torch = false;
   bool vllm_kernels = false, vllm_steps = false, sglang_steps = false;
   for (size_t i = 0; i < trace.strings.size(); ++i) {
     if (!names.on_host[i] && !names.on_device[i]) continue;
@@ -175,6 +196,7 @@ Frameworks Frameworks::compute(const Facts& facts) {
     eager |= name.starts_with("aten::");
     tensorflow |= name.starts_with("ExecutorState::") || name.starts_with("EagerLocalExecute");
     vllm_kernels |= contains(name, "vllm::");
+    old_torch |= is_any_of(name, kNodesWithoutNumber);
     pageable |= name.starts_with("Memcpy HtoD (Pageable");
     for (const Sign& sign : kSigns)
       if (!all.has(sign.framework) && contains(name, sign.part)) all.seen[static_cast<size_t>(sign.framework)] = true;
@@ -192,6 +214,7 @@ Frameworks Frameworks::compute(const Facts& facts) {
   if (pageable) all.seen[static_cast<size_t>(Framework::kPinnedUploads)] = false;
   if (is_xla_profile(trace) && !tensorflow) all.seen[static_cast<size_t>(Framework::kJax)] = true;
   all.seen[static_cast<size_t>(Framework::kMarkedEngine)] = marks_served_steps(facts);
+  all.seen[static_cast<size_t>(Framework::kOldTorch)] = old_torch;
   all.seen[static_cast<size_t>(Framework::kAllGraphs)] = replays_all(facts);
   if (reduces_halves(trace)) all.seen[static_cast<size_t>(Framework::kHalfReductions)] = true;
   const bool captured = all.has(Framework::kTorchCompile) || all.has(Framework::kCudaGraphs);

@@ -23,8 +23,10 @@ enum class Framework : uint8_t {
   kHalfReductions,     ///< all-reduces of 16-bit types
   kGenerate,           ///< Transformers' generation loop runs
   kMarkedEngine,       ///< ranges mark prefill or decode steps: an engine, whichever it is
+  kJagged,             ///< inputs whose sizes differ from step to step: jagged or nested tensors
+  kOldTorch,           ///< PyTorch before 1.10: no torch.compile, no fused optimizers
 };
-constexpr size_t kFrameworks = 29;
+constexpr size_t kFrameworks = 31;
 /// "vLLM", "CUDA graphs"
 std::string_view framework_name(Framework framework);
 /// Whether it serves requests: its users change the server's settings, not the model.
@@ -32,6 +34,9 @@ constexpr bool is_engine(Framework f) {
   using enum Framework;
   return f == kVllm || f == kSglang || f == kTensorRtLlm || f == kMarkedEngine;
 }
+
+/// The package whose file a Python file is: "diffusers"; "Python" of the standard library; empty: the program's own.
+std::string_view library_of(std::string_view file);
 
 /// From names of ops, ranges, kernels, modules and Python files.
 struct Frameworks {

@@ -285,7 +285,7 @@ MeasuredSteps MeasuredSteps::compute(const Facts& facts) {
   add_makeup(facts, m);
   add_work(facts, m);
   for (const OpRow& o : facts.get<Ops>().rows)
-    if (o.measured_calls > 0) m.ops.push_back({o.text, o.measured_calls, o.measured_self_ns});
+    if (o.measured_calls > 0) m.ops.push_back({o.text, o.measured_calls, o.measured_self_ns, o.step_stddev_ns});
   for (const CollectiveRow& c : facts.get<Collectives>().rows)
     if (c.measured_calls > 0)
       m.collectives.push_back({c.name, c.dtype, c.message_bytes, c.measured_calls, c.measured_ns});

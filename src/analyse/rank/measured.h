@@ -55,8 +55,11 @@ struct MeasuredWork {
 struct MeasuredOp {
   std::string name;
   int64_t calls = 0, cpu_self_ns = 0;
+  double step_stddev_ns = 0;   ///< of cpu_self, as in Varying
 
-  void fields(auto&& v) const { v("name", name), v("calls", calls), v("cpu_self_ns", cpu_self_ns); }
+  void fields(auto&& v) const {
+    v("name", name), v("calls", calls), v("cpu_self_ns", cpu_self_ns), v("step_stddev_ns", whole_ns(step_stddev_ns));
+  }
 };
 
 struct MeasuredCollective {

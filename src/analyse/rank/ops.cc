@@ -6,6 +6,7 @@
 #include "analyse/rank/ops.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -72,7 +73,7 @@ struct Call {
   int64_t self_ns = 0;             ///< without its children
   int64_t device_inside_ns = 0;    ///< launched by its children
   int64_t device_self_ns = 0;
-  bool measured = false;
+  const Step* step = nullptr;      ///< the measured one in which it begins; null: none
 };
 
 /// Walks each thread's ranges in time order and adds calls to their rows as they end.
@@ -98,6 +99,22 @@ class OpWalk {
     }
   }
 
+  /// After the walk: over `steps`, including those without a call.
+  void find_deviations(int64_t steps) {
+    for (size_t row = 0; row < rows_.size() && steps > 1; ++row) {
+      std::ranges::sort(by_step_[row]);
+      const auto n = static_cast<double>(steps), mean = static_cast<double>(rows_[row].measured_self_ns) / n;
+      double squares = 0;
+      for (auto at = by_step_[row].begin(); at != by_step_[row].end();) {
+        double ns = 0;
+        for (const Step* step = at->first; at != by_step_[row].end() && at->first == step; ++at)
+          ns += static_cast<double>(at->second);
+        squares += ns * ns;
+      }
+      rows_[row].step_stddev_ns = std::sqrt(std::max(0.0, (squares - n * mean * mean) / (n - 1)));
+    }
+  }
+
  private:
   static constexpr uint32_t kNoRow = UINT32_MAX;
   struct Open : Call {
@@ -119,7 +136,8 @@ class OpWalk {
     open.host = host;
     open.name = name;
     open.self_ns = h_.duration_ns[host];
-    open.measured = step_of_.measured(start);
+    const Step* step = step_of_(start);
+    open.step = step != nullptr && step->measured ? step : nullptr;
     open.end_ns = end_ns;
   }
 
@@ -190,6 +208,7 @@ class OpWalk {
     if (row == kNoRow) {
       row = static_cast<uint32_t>(rows_.size());
       OpRow& fresh = rows_.emplace_back();
+      by_step_.emplace_back();
       fresh.name = call.name;
       fresh.text = names_.text(fresh.name);
       fresh.annotation = annotation;
@@ -200,9 +219,12 @@ class OpWalk {
     r.cpu_self_ns += call.self_ns;
     r.device_total_ns += call.device_inside_ns + call.device_self_ns;
     r.device_self_ns += call.device_self_ns;
-    if (call.measured) {
+    if (call.step != nullptr) {
       ++r.measured_calls;
       r.measured_self_ns += call.self_ns;
+      std::vector<StepTime>& times = by_step_[row];
+      if (times.empty() || times.back().first != call.step) times.emplace_back(call.step, 0);
+      times.back().second += call.self_ns;
     }
     if (const OpArgsId args = h_.args[call.host]; args.valid()) add_work(r, call.host, trace_.op_args[args.value]);
   }
@@ -223,6 +245,8 @@ class OpWalk {
   const OpWorks& works_;
   std::vector<OpRow>& rows_;
   std::vector<uint32_t> row_of_;
+  using StepTime = std::pair<const Step*, int64_t>;
+  std::vector<std::vector<StepTime>> by_step_;   // by row; each thread that calls the op goes through the steps again
   std::vector<Open> open_;
 };
 
@@ -255,7 +279,9 @@ Ops Ops::compute(const Facts& facts) {
   Ops ops;
   ops.of_activity = innermost_ranges(facts);
   if (!facts.trace().log_steps.empty()) return ops;   // ranges of a log are its lines, and no ops
-  OpWalk(facts, ops.rows).walk();
+  OpWalk walk(facts, ops.rows);
+  walk.walk();
+  walk.find_deviations(static_cast<int64_t>(facts.get<Steps>().measured().size()));
   std::sort(ops.rows.begin(), ops.rows.end(), [](const OpRow& a, const OpRow& b) {
     if (a.cpu_self_ns != b.cpu_self_ns) return a.cpu_self_ns > b.cpu_self_ns;
     // Execution traces have no times.

@@ -25,6 +25,7 @@ struct OpRow {
   bool flops_is_lower_bound = false;   ///< some calls have at least so many
   int64_t measured_calls = 0;   ///< calls that begin in a measured step
   int64_t measured_self_ns = 0; ///< cpu_self of those
+  double step_stddev_ns = 0;    ///< of that, per measured step: the sample standard deviation; 0 for one step
 
   void fields(auto&& v) const {
     v("name", text), v("calls", calls), v("cpu_total_ns", cpu_total_ns), v("cpu_self_ns", cpu_self_ns);

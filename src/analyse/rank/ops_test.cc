@@ -131,5 +131,16 @@ TEST_F(OpsTest, AnEmptyTraceHasNoRows) {
   EXPECT_TRUE(ops_->rows.empty());
 }
 
+// Each step's sum, over both threads: 30, 50 and 10.
+TEST_F(OpsTest, TimeVariesFromStepToStep) {
+  TraceRows t;
+  for (int64_t i = 0; i < 3; ++i) t.annotation("ProfilerStep#" + std::to_string(i), 1000 * i, 990);
+  t.op("aten::mm", 10, 20).op("aten::mm", 40, 5).op("aten::mm", 1010, 50).op("aten::mm", 2010, 10);
+  t.op("aten::mm", 100, 5, "2");
+  run(t);
+  EXPECT_EQ(find("aten::mm")->measured_self_ns, 90);
+  EXPECT_NEAR(find("aten::mm")->step_stddev_ns, 20, 1e-9);
+}
+
 }  // namespace
 }  // namespace profgpu

@@ -1,5 +1,7 @@
 #include "analyse/rank/places.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <functional>
@@ -7,6 +9,7 @@
 #include <string_view>
 
 #include "analyse/rank/devices.h"
+#include "analyse/rank/frameworks.h"
 #include "analyse/rank/names.h"
 #include "analyse/rank/phases.h"
 #include "analyse/rank/steps.h"
@@ -55,9 +58,10 @@ bool is_plumbing(string_view file) {
   return standard && !contains(file, "-packages/") && std::ranges::count(kStandard, base_name(file)) > 0;
 }
 
-// Libraries whose functions a program calls for one thing, and of Python's own. Frameworks that run the loop are none:
-// what calls them is the whole program.
-bool is_library(string_view file) {
+}  // namespace
+
+// What calls frameworks that run the loop is the whole program.
+bool is_library_file(string_view file) {
   constexpr string_view kLibraries[] = {
       "torch/", "torchvision/", "torchaudio/", "torchmetrics/", "torchtext/", "numpy/", "pandas/", "scipy/", "sklearn/",
       "PIL/", "cv2/", "matplotlib/", "albumentations/", "tqdm/", "wandb/", "tensorboard/", "mlflow/", "h5py/", "pyarrow/",
@@ -77,6 +81,8 @@ bool is_library(string_view file) {
   if (contains(file, "lib/python3") || std::ranges::count(kModules, file) > 0) return true;
   return std::ranges::any_of(kLibraries, [&](string_view p) { return file.starts_with(p); });
 }
+
+namespace {
 
 // "<listcomp>" and its kin belong to the function around them.
 bool is_comprehension(string_view function) {
@@ -143,7 +149,7 @@ Places::FrameKind Places::kind_of(StringId name) const {
   const auto frame = frame_of(trace_.strings[name]);
   if (!frame || is_plumbing(frame->file)) kind = FrameKind::kFramework;
   else if (is_whole_program(frame->function)) kind = FrameKind::kWholeProgram;
-  else if (is_library(frame->file)) kind = FrameKind::kLibrary;
+  else if (is_library_file(frame->file)) kind = FrameKind::kLibrary;
   else kind = is_comprehension(frame->function) ? FrameKind::kComprehension : FrameKind::kFunction;
   return kind;
 }
@@ -159,9 +165,24 @@ HostId Places::own_function(HostId range) const {
     if (kind == FrameKind::kComprehension && !comprehension.valid()) comprehension = at;
     if (kind != FrameKind::kWholeProgram || !is_sampled(at)) continue;
     const string_view file = frame_of(trace_.name(at))->file;
-    if (file.ends_with(".py") && !is_library(file)) return at;
+    if (file.ends_with(".py") && !is_library_file(file)) return at;
   }
   return comprehension;
+}
+
+HostId Places::caller_outside(HostId frame, string_view library) const {
+  const HostTable& h = trace_.host;
+  HostId other;
+  for (HostId at = h.parent[frame.value]; at.valid(); at = h.parent[at.value]) {
+    if (h.kind[at.value] != HostKind::kPython) continue;
+    const FrameKind kind = kind_of(h.name[at.value]);
+    if (kind == FrameKind::kFramework || kind == FrameKind::kLibrary) continue;
+    const string_view file = frame_of(trace_.name(at))->file;
+    const string_view of = library_of(file);
+    if (of.empty() && (kind != FrameKind::kWholeProgram || file.ends_with(".py"))) return at;
+    if (!other.valid() && !of.empty() && of != library) other = at;
+  }
+  return other;
 }
 
 HostId Places::representative(HostId range) const {
@@ -324,6 +345,23 @@ std::vector<std::pair<string_view, int64_t>> Places::calls_of(const Place& place
     for (const auto& [name, ns] : of_place->second) all.emplace_back(trace_.strings[name], ns);
   std::ranges::stable_sort(all, std::greater(), [](const auto& call) { return call.second; });
   return all;
+}
+
+std::optional<Place> Places::caller_of(const Place& place, const Intervals& time) const {
+  const StringId name =
+      trace_.strings.find(fmt::format("{}({}): {}", place.file, place.line.value_or(0), place.name));
+  if (!name.valid()) return std::nullopt;
+  std::map<StringId, std::pair<HostId, int64_t>> callers;   // by name: one of its rows, and the time
+  for (uint32_t i = 0; i < trace_.host.size(); ++i) {
+    if (trace_.host.name[i] != name || trace_.host.kind[i] != HostKind::kPython) continue;
+    const int64_t ns = overlap_length(time, trace_.host.interval(HostId(i)));
+    const HostId caller = ns > 0 ? caller_outside(HostId(i), library_of(place.file)) : HostId();
+    if (!caller.valid()) continue;
+    auto& [row, sum] = callers[trace_.host.name[caller.value]];
+    row = caller, sum += ns;
+  }
+  const auto most = std::ranges::max_element(callers, {}, [](const auto& c) { return c.second.second; });
+  return most == callers.end() ? std::nullopt : std::optional(place_of(most->second.first));
 }
 
 HostPlaces HostPlaces::compute(const Facts& facts) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -17,6 +18,9 @@
 namespace profgpu {
 
 struct Names;
+
+/// Of Python's own libraries, and of those that a program calls for one thing. Frameworks that run the loop are none.
+bool is_library_file(std::string_view file);
 
 /// Which function stands for what it calls.
 enum class PlaceOf : uint8_t {
@@ -48,6 +52,9 @@ class Places {
   /// Time at a place by the frame, op or call directly below its function: what it calls; most first. Only with
   /// PlaceOf::kOwnCode.
   [[nodiscard]] std::vector<std::pair<std::string_view, int64_t>> calls_of(const Place& place) const;
+  /// Of a library's function, by its time within `time`: the innermost function of the program's own that runs it; if
+  /// there is none, the innermost of another library. None: its callers were not recorded.
+  [[nodiscard]] std::optional<Place> caller_of(const Place& place, const Intervals& time) const;
 
  private:
   using Key = std::tuple<std::string, std::string, int64_t>;   // name, file, line
@@ -57,6 +64,7 @@ class Places {
   /// launches nothing; invalid: none.
   [[nodiscard]] HostId representative(HostId range) const;
   [[nodiscard]] HostId own_function(HostId range) const;
+  [[nodiscard]] HostId caller_outside(HostId frame, std::string_view library) const;
   /// The frame that a thread's samples show; invalid: no sample within the range, and those before and after differ.
   [[nodiscard]] HostId sampled_in(HostId range, ThreadId stack) const;
   void add_samples(ThreadId stack, Interval part, std::string_view prefix = {});

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "analyse/rank/frameworks.h"
 #include "tests/support/hand_trace.h"
 
 namespace profgpu {
@@ -188,6 +189,31 @@ TEST(Places, HostTimeCountsForTheInnermostRange) {
   EXPECT_EQ(all[0].ns, 40000);
   EXPECT_EQ(all[1].name, "outer");
   EXPECT_EQ(all[1].ns, 20000);
+}
+
+TEST(LibraryOf, TellsPackagesFromThePrograms) {
+  EXPECT_EQ(library_of("diffusers/hooks/group_offloading.py"), "diffusers");
+  EXPECT_EQ(library_of("/usr/lib/python3.11/site-packages/anything/inside/a.py"), "anything");
+  EXPECT_EQ(library_of("/usr/lib/python3.11/site-packages/six.py"), "six");
+  EXPECT_EQ(library_of("torchvision/transforms/functional.py"), "torchvision");
+  EXPECT_EQ(library_of("/usr/lib/python3.11/asyncio/tasks.py"), "Python");
+  EXPECT_EQ(library_of("copy.py"), "Python");
+  for (const char* own : {"train.py", "/home/me/job/train.py", "my_models/transformer.py", "/home/me/transformers_study/a.py"})
+    EXPECT_EQ(library_of(own), "") << own;
+}
+
+TEST(Places, TheCallerOfALibrarysFunctionIsTheProgramsOwn) {
+  HandTrace t;
+  t.python("train.py(1): <module>", 0, 1000).python("train.py(20): train", 1, 999);
+  t.python("accelerate/hooks.py(5): new_forward", 10, 300).python("diffusers/models/a.py(7): norm", 20, 290);
+  t.python("train.py(30): log", 400, 900).python("diffusers/models/a.py(7): norm", 410, 890);
+  const Trace trace = t.build();
+  const Facts facts(trace, {});
+  const Places places(facts);
+  const Place norm{"norm", "diffusers/models/a.py", 7, "", 0, 0};
+  EXPECT_EQ(places.caller_of(norm, {{0, 1'000'000}})->name, "log");
+  EXPECT_EQ(places.caller_of(norm, {{0, 350'000}})->name, "train") << "only within that time";
+  EXPECT_FALSE(places.caller_of({"other", "diffusers/models/a.py", 7, "", 0, 0}, {{0, 1'000'000}}));
 }
 
 }  // namespace

@@ -59,5 +59,23 @@ TEST(Quality, SaysWhichStepsAveragesAreOf) {
             "alone: --steps 0:3 selects training");
 }
 
+std::string steps_advice(const Trace& trace) {
+  const Facts facts(trace, {});
+  for (const TraceIssue& i : facts.get<Quality>().issues)
+    if (i.kind == TraceIssueKind::kNoSteps) return i.text;
+  return "";
+}
+
+TEST(Quality, OfAProgramThatIsNotPythonStepsAreNvtxRanges) {
+  HandTrace c, python;
+  c.range("work", 0, 100).call("cudaLaunchKernel", 5, 10, "solver");
+  python.range("work", 0, 100).call("cudaLaunchKernel", 5, 10, "python3");
+  Trace of_c = c.build(), of_python = python.build();
+  of_c.recorded = of_python.recorded = true;
+  of_python.threads.back().name = "python3";
+  EXPECT_NE(steps_advice(of_c).find("nvtxRangePushA"), std::string::npos) << steps_advice(of_c);
+  EXPECT_NE(steps_advice(of_python).find("use profgpu.step() once per step"), std::string::npos) << steps_advice(of_python);
+}
+
 }  // namespace
 }  // namespace profgpu

@@ -174,11 +174,10 @@ Quality Quality::compute(const Facts& facts) {
                       fmt::format("no steps are marked: they were estimated from the repetition on the busiest stream "
                                   "({:.0f} % alike); --step-pattern selects ranges that are steps",
                                   steps.estimated * 100)});
-  const RecorderAdvice& advice = trace.recorded ? recorder_advice(Recorder::kProfgpu) : recorder_advice(trace);
   if (steps.estimated <= 0 && !steps.annotated)
     issues.push_back({TraceIssueKind::kNoSteps, 1,
                       fmt::format("no steps are marked ({}, or pass --step-pattern): the whole trace counts as one",
-                                  advice.mark_steps)});
+                                  mark_steps_advice(trace))});
   add_mixed_steps(steps, issues);
   add_overruns(trace, issues);
   add_missing_activity(facts, issues);

@@ -1,5 +1,8 @@
 #include "analyse/rank/recorder_advice.h"
 
+#include <algorithm>
+
+#include "base/text.h"
 #include "trace/xla_profile.h"
 
 namespace profgpu {
@@ -53,6 +56,25 @@ const RecorderAdvice& recorder_advice(Recorder recorder) {
 
 const RecorderAdvice& recorder_advice(const Trace& trace) {
   return is_xla_profile(trace) ? jax_profiler_advice() : recorder_advice(trace.recorder);
+}
+
+namespace {
+
+// The names of its threads tell where neither frames nor operators were recorded.
+bool runs_python(const Trace& trace) {
+  constexpr std::string_view kNames[] = {"python", "pt_main_thread"};
+  const auto is_python = [&](const Thread& t) { return contains_any(t.name, kNames); };
+  const auto tells = [](HostKind kind) { return kind == HostKind::kPython || kind == HostKind::kOp; };
+  return std::ranges::any_of(trace.threads, is_python) || std::ranges::any_of(trace.host.kind, tells);
+}
+
+}  // namespace
+
+std::string_view mark_steps_advice(const Trace& trace) {
+  if (!trace.recorded) return recorder_advice(trace).mark_steps;
+  return runs_python(trace) ? recorder_advice(Recorder::kProfgpu).mark_steps
+                            : "mark each with an NVTX range: nvtxRangePushA(\"step\") and nvtxRangePop(); in Python, "
+                              "profgpu.step()";
 }
 
 const RecorderAdvice& jax_profiler_advice() {

@@ -19,6 +19,8 @@ struct RecorderAdvice {
 };
 const RecorderAdvice& recorder_advice(Recorder recorder);
 const RecorderAdvice& recorder_advice(const Trace& trace);
+/// RecorderAdvice::mark_steps, of a recording of profgpu in terms of what the program is written in.
+std::string_view mark_steps_advice(const Trace& trace);
 /// In the words of JAX' profiler.
 const RecorderAdvice& jax_profiler_advice();
 

@@ -188,6 +188,7 @@ struct Finding {
   std::vector<Place> where = {};    ///< in the program; most expensive first
   std::string verdict = {};         ///< the report's first sentence; empty: the rule's own
   bool own_fixes = false;           ///< frameworks' settings would not help
+  bool cost_is_most = false;        ///< recording made what it is about longer: without that it costs less
   int64_t steps = 0;                ///< measured steps of the rank that the figures are of; 0: of none
   std::vector<LaneSaving> in_lane = {};   ///< for the job's replay, in order; empty: no cost, or known there
 

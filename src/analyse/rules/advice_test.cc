@@ -135,5 +135,75 @@ TEST(Advice, ChainsAreOfTheKindsThatTheyHave) {
   EXPECT_TRUE(std::ranges::any_of(others.evidence, in_one));
 }
 
+// Kernels that the host launches late, in steps that hold this op.
+HandTrace late_launches(std::string_view op, std::string_view also = "") {
+  HandTrace hand;
+  for (int64_t i = 0, t = 0; i < 12; ++i, t += 1000) {
+    hand.range("ProfilerStep#" + std::to_string(i), t, t + 990).op(op, t + 1, t + 950);
+    if (!also.empty()) hand.op(also, t + 2, t + 4);
+    for (int64_t at = t + 10; at < t + 900; at += 100) hand.kernel("gemm_a", at, at + 5, at + 8, at + 20);
+  }
+  return hand;
+}
+
+bool any_has(const std::vector<std::string>& fixes, std::string_view part) {
+  return std::ranges::any_of(fixes, [&](const std::string& fix) { return contains(fix, part); });
+}
+
+std::string brief_of(const Diagnosis& of, std::string_view check) {
+  const auto found = std::ranges::find(of.checklist, check, &Check::id);
+  return found != of.checklist.end() ? found->brief : "";
+}
+
+TEST(Advice, NoGraphsForInputsWhoseSizesDiffer) {
+  for (const char* jagged : {"## sparse_data_dist ##", "fbgemm::jagged_to_padded_dense", "aten::_nested_view_from_jagged"})
+    for (const char* rule : {"host-bound-launches", "short-kernels"}) {
+      const Diagnosis of = diagnosed(late_launches("aten::mm", jagged).build());
+      const Finding* f = finding(of.findings, rule);
+      if (f == nullptr) continue;
+      EXPECT_FALSE(any_has(f->fix, "reduce-overhead") || any_has(f->fix, "make_graphed_callables")) << jagged << rule;
+    }
+  EXPECT_TRUE(any_has(finding(late_launches("aten::mm").build(), "host-bound-launches").fix, "reduce-overhead"));
+  const auto fixes = finding(late_launches("aten::mm", "## sparse_data_dist ##").build(), "host-bound-launches").fix;
+  EXPECT_TRUE(any_has(fixes, "TorchRec: torch.compile of the dense layers alone")) << fixes.front();
+}
+
+TEST(Advice, SaysWhichVersionOfPyTorchAChangeNeeds) {
+  const Trace old = late_launches("AddmmBackward").build(), newer = late_launches("AddmmBackward0").build();
+  EXPECT_TRUE(finding(old, "host-bound-launches").fix.front().starts_with("with PyTorch 2 (this is a version before 1.10): "));
+  EXPECT_FALSE(any_has(finding(newer, "host-bound-launches").fix, "PyTorch 2"));
+  EXPECT_EQ(brief_of(diagnosed(old), "compiled"), "torch.compile (needs PyTorch 2)");
+  EXPECT_EQ(brief_of(diagnosed(newer), "compiled"), "torch.compile");
+  EXPECT_EQ(brief_of(diagnosed(late_launches("MyOwnBackward").build()), "compiled"), "torch.compile")
+      << "a program's own nodes have no number in any version";
+}
+
+TEST(Advice, GraphsAloneAreNoCompiler) {
+  HandTrace graphs = late_launches("aten::mm");
+  graphs.call("cudaGraphLaunch", 400, 405);
+  EXPECT_EQ(brief_of(diagnosed(graphs.build()), "compiled"), "CUDA graphs");
+  HandTrace both = late_launches("aten::mm", "Torch-Compiled Region: 0/0");
+  both.call("cudaGraphLaunch", 400, 405);
+  EXPECT_EQ(brief_of(diagnosed(both.build()), "compiled"), "torch.compile");
+}
+
+TEST(Advice, WhatALibraryCopiesItsUsersDoNotWrite) {
+  const auto fixes = [](const std::string& frame) {
+    HandTrace hand;
+    for (int64_t i = 0, t = 0; i < 12; ++i, t += 1000) {
+      hand.range("ProfilerStep#" + std::to_string(i), t, t + 990).python(frame, t + 1, t + 60);
+      hand.op("aten::contiguous", t + 2, t + 50);
+      hand.kernel("void at::native::elementwise_kernel<128, 4, direct_copy>", t + 5, t + 10, t + 20, t + 900);
+    }
+    return finding(hand.build(), "layout-copies").fix;
+  };
+  EXPECT_TRUE(any_has(fixes("model.py(18): forward"), ".contiguous()"));
+  EXPECT_TRUE(any_has(fixes("transformers/integrations/sdpa_attention.py(18): sdpa_attention_forward"),
+                      "attn_implementation=\"flash_attention_2\""));
+  const auto other = fixes("/x/site-packages/lib_of_others/layers.py(18): forward");
+  EXPECT_TRUE(any_has(other, "forward of lib_of_others makes these copies")) << other.back();
+  EXPECT_FALSE(any_has(other, ".contiguous()")) << other.back();
+}
+
 }  // namespace
 }  // namespace profgpu

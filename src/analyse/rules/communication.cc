@@ -257,10 +257,9 @@ bool settle_exposed_communication(const Rule& rule, const Evidence& evidence, co
   std::ranges::copy_if(evidence.job->parallelism, std::back_inserter(ways),
                        [&](const Parallelism& way) { return std::ranges::binary_search(way.ranks, m.rank); });
   if (!ways.empty()) f.fix = fixes(most_exposed(ways), m.with);
-  const int64_t whole_ns = m.has_device ? m.device.window_ns : m.wall_ns;
   const auto wait = evidence.job->wait_ns.find(m.rank);
-  if (wait != evidence.job->wait_ns.end() && whole_ns > 0) {
-    f.value = *f.value - percent_of(wait->second, whole_ns);
+  if (const double waited = evidence.waited_pct(m); waited > 0) {
+    f.value = *f.value - waited;
     f.severity = rule.severity_at(*f.value);
   }
   if (!m.has_device) {
@@ -426,8 +425,9 @@ extern const Rule kExposedCommunication = {
                    .id = "communication",
                    .question = "Is exposed communication under 20 % of the time?",
                    .label = "communication",
-                   .value = [](const RankMeasure& m) -> std::optional<double> {
-                     return only_if(m.has_device || m.host.collectives, m.exposed_communication_pct);
+                   .value = [](const Evidence& evidence, const RankMeasure& m) -> std::optional<double> {
+                     const double transfer = m.exposed_communication_pct - evidence.waited_pct(m);
+                     return only_if(m.has_device || m.host.collectives, std::max(0.0, transfer));
                    },
                    .limit = 20,
                    .of_several = true,

@@ -424,7 +424,10 @@ extern const Rule kDataLoadingBound = {
                    .id = "data-loading",
                    .question = "Does waiting for data take under 10 % of the time?",
                    .label = "waiting for data",
-                   .value = [](const RankMeasure& m) { return m.loading_pct; },
+                   .label_of = [](const RankMeasure& m) -> std::string_view {
+                     return m.loads_in_own_code ? "preparing inputs" : "waiting for data";
+                   },
+                   .value = [](const Evidence&, const RankMeasure& m) { return m.loading_pct; },
                    .limit = 10,
                    .host_alone = true}},
 };

@@ -218,7 +218,8 @@ bool is_of_training(std::string_view fix) {
 bool is_done(std::string_view fix, const Frameworks& with) {
   if (with.has(Framework::kJax) && (contains(fix, "torch") || contains(fix, ".item()"))) return true;
   const bool graphs = contains(fix, "reduce-overhead") || contains(fix, "make_graphed_callables");
-  if (graphs) return with.has(Framework::kCudaGraphs) || with.serves();
+  const bool varies = with.has(Framework::kTorchRec) || with.has(Framework::kJagged);   // graphs need fixed sizes
+  if (graphs) return with.has(Framework::kCudaGraphs) || with.serves() || varies;
   if (contains(fix, "torch.compile(model")) return with.has(Framework::kTorchCompile) || with.serves();
   if (fix.starts_with("DataLoader(…, pin_memory=True)") && with.has(Framework::kPinnedUploads)) return true;
   const bool fuses = fix.starts_with("fused=True") || fix.starts_with("foreach=True or fused=True");
@@ -226,6 +227,35 @@ bool is_done(std::string_view fix, const Frameworks& with) {
   if (contains_any(fix, std::array{"--async-scheduling", "overlap scheduler on", "overlapping scheduling"}))
     return with.has(Framework::kOverlapScheduler);
   return with.serves() && fix.starts_with("DataLoader(");
+}
+
+// What the program's version of PyTorch does not have yet.
+void name_version(const Frameworks& with, std::vector<std::string>& fixes) {
+  if (!with.has(Framework::kOldTorch)) return;
+  constexpr std::array kNewer = {"torch.compile", "fused=True", "foreach=True", "make_graphed_callables",
+                                 "torch.cuda.graph", "inference_mode"};
+  bool said = false;
+  for (std::string& fix : fixes) {
+    if (!contains_any(fix, kNewer)) continue;
+    fix = fmt::format("with PyTorch 2{}: {}", said ? "" : " (this is a version before 1.10)", fix);
+    said = true;
+  }
+}
+
+// Fixes name NVIDIA's tools; these are AMD's for the same.
+void name_amd_tools(std::vector<std::string>& fixes) {
+  constexpr std::pair<std::string_view, std::string_view> kTools[] = {
+      {"nvidia-smi -q -d PERFORMANCE,POWER,TEMPERATURE,ECC", "amd-smi metric --clock --power --temperature --ecc"},
+      {"nvidia-smi -q -d CLOCK,PERFORMANCE,POWER,TEMPERATURE", "amd-smi metric --clock --power --temperature"},
+      {"nvidia-smi -q -d CLOCK,PERFORMANCE,POWER", "amd-smi metric --clock --power"},
+      {"nvidia-smi -q -d CLOCK,PERFORMANCE", "amd-smi metric --clock"},
+      {"nvidia-smi -rac, -rgc, -pl", "amd-smi reset --clocks, amd-smi set --power-cap"},
+      {"nvidia-smi nvlink -s, nvidia-smi topo -m", "amd-smi topology, amd-smi xgmi"},
+      {"nvidia-smi topo -m", "amd-smi topology"},
+      {"nccl-tests", "rccl-tests"}};
+  for (std::string& fix : fixes)
+    for (const auto& [nvidia, amd] : kTools)
+      if (const size_t at = fix.find(nvidia); at != fix.npos) fix.replace(at, nvidia.size(), amd);
 }
 
 void add_framework_fixes(const Rule& rule, const Frameworks& with, Finding& f) {
@@ -295,6 +325,7 @@ std::optional<Finding> finding_of_rank(const Rule& rule, const std::vector<Measu
   if (infers(worst->facts()) && !std::ranges::all_of(f.fix, is_of_training)) std::erase_if(f.fix, is_of_training);
   leave_out_settings(*worst, f);
   if (!f.own_fixes) add_framework_fixes(rule, worst->facts().get<Frameworks>(), f);
+  name_version(worst->facts().get<Frameworks>(), f.fix);
   return f;
 }
 
@@ -362,6 +393,14 @@ Finding Rule::finding(double value, double limit) const {
 const RankMeasure* Evidence::first_device() const {
   const auto* first = first_where(ranks, &RankMeasure::has_device, &RankDiagnosis::measure);
   return first != nullptr ? &first->measure : nullptr;
+}
+
+double Evidence::waited_pct(const RankMeasure& measure) const {
+  if (job == nullptr) return 0;
+  const auto wait = job->wait_ns.find(measure.rank);
+  return wait != job->wait_ns.end()
+             ? percent_of(wait->second, measure.has_device ? measure.device.window_ns : measure.wall_ns)
+             : 0;
 }
 
 const RankMeasure* Evidence::measure(int rank) const {
@@ -447,6 +486,8 @@ Diagnosis diagnose(const Evidence& evidence) {
     if (!finding) finding = finding_of_logs(*rule, evidence);
     if (!finding) continue;
     default_fix(*rule, *finding);
+    if (const RankMeasure* first = evidence.first_device(); first != nullptr && is_amd_name(first->device.name))
+      name_amd_tools(finding->fix);
     findings.push_back({rule, *std::move(finding)});
   }
   cost_of_job(evidence, findings);

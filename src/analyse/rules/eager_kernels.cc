@@ -433,6 +433,18 @@ Chosen layout_copies(const Measured& m) {
   return c;
 }
 
+// Those of a library's own file its users do not write: then nothing is said, unless it is `all` that is said.
+std::string fewer_copies(const std::vector<Place>& where, bool all) {
+  const std::string_view library = where.empty() ? std::string_view() : library_of(where.front().file);
+  if (library.empty())
+    return "fewer .contiguous() and permute(): write and keep tensors in the order in which they are read";
+  if (library == "transformers" && contains(where.front().file, "sdpa_attention"))
+    return "from_pretrained(…, attn_implementation=\"flash_attention_2\"): its kernels take the model's own order";
+  return all ? fmt::format("{} of {} makes these copies: torch.compile fuses them, or another version has fewer",
+                           where.front().name, library)
+             : "";
+}
+
 void describe_layout_copies(const Measured& m, Finding& f) {
   const Chosen c = layout_copies(m);
   f.what = fmt::format("{:.1f} % of kernel time only changes tensor layouts", *f.value);
@@ -444,9 +456,9 @@ void describe_layout_copies(const Measured& m, Finding& f) {
                    "PyTorch hands MIOpen NCHW"
                  : "model = model.to(memory_format=torch.channels_last), and inputs as well: convolutions on tensor "
                    "cores need NHWC and otherwise transpose internally"};
-  f.fix.emplace_back("fewer .contiguous() and permute(): write and keep tensors in the order in which they are read");
   f.evidence.push_back(fmt::format("{} in {} kernels", per_step_text(m, c.ns), c.kernels.size()));
   show_kernels(m, c.kernels, f);
+  if (std::string fix = fewer_copies(f.where, f.fix.empty()); !fix.empty()) f.fix.push_back(std::move(fix));
   price(m, c, c.ns, f);
 }
 
@@ -515,6 +527,7 @@ Misaligned misaligned_gemm(const Measured& m) {
 
 constexpr int64_t kVocabulary = 8192;   // columns of the product to it, at least
 constexpr double kMuchPadding = 0.1;    // of tiles
+constexpr int64_t kWholeTiles = 1024;   // a multiple of every tile's side
 
 // How fast the longest is, where its work and limit are known.
 std::string misaligned_rate(const Measured& m, const Misaligned& all) {
@@ -530,10 +543,29 @@ std::string misaligned_rate(const Measured& m, const Misaligned& all) {
   return rate_text(m, op) + "; ";
 }
 
-std::string padding_text(const Measured& m, const Misaligned& all) {
+/// Of the tiles of the longest.
+struct Padding {
+  double part = 0;
+  int64_t rows = 0;   ///< most of it is of these rows: the tokens of a batch, which no layer's size changes; else 0
+};
+
+Padding padding_of(const Measured& m, const Misaligned& all) {
   const WorkRun* const run = m.facts().get<DeviceWork>().run(all.kernel);
-  const double padding = run != nullptr ? tile_padding(m.trace().name(all.kernel), run->work->product) : 0;
-  return padding >= kMuchPadding ? fmt::format("; {} of its tiles is padding", format_percent(100 * padding, 0)) : "";
+  if (run == nullptr) return {};
+  ProductSizes product = run->work->product;
+  const std::string_view kernel = m.trace().name(all.kernel);
+  Padding padding{tile_padding(kernel, product), 0};
+  if (padding.part < kMuchPadding) return {};
+  const int64_t rows = product.m;
+  product.n *= kWholeTiles;   // whole tiles that way
+  if (2 * tile_padding(kernel, product) > padding.part) padding.rows = rows;
+  return padding;
+}
+
+std::string padding_text(const Padding& padding) {
+  if (padding.part <= 0) return "";
+  const std::string of = padding.rows > 0 ? fmt::format(", most of it of its {} rows", padding.rows) : "";
+  return fmt::format("; {} of its tiles is padding{}", format_percent(100 * padding.part, 0), of);
 }
 
 void describe_misaligned_gemm(const Measured& m, Finding& f) {
@@ -550,12 +582,17 @@ void describe_misaligned_gemm(const Measured& m, Finding& f) {
                        vocabulary ? "model.resize_token_embeddings(…, pad_to_multiple_of=64)"
                                   : "other sizes of the layers, or torch.nn.functional.pad"),
            "torch.compile pads some sizes automatically (torch._inductor.config.shape_padding)"};
+  const Padding padding = padding_of(m, all);
+  if (padding.rows > 0)
+    f.fix.emplace_back(fmt::format("batches whose tokens fill tiles: of {} rows most of the padding is, which other sizes of "
+                                   "the layers do not change",
+                                   padding.rows));
   const OpArgs& args = trace.op_args[trace.host.args[all.longest.value].value];
   const std::string rate = misaligned_rate(m, all);
   f.evidence.push_back(fmt::format("longest: {} {}{}with padded sizes it has {} more FLOPs{}", trace.name(all.longest),
                                    shortened(list_on_one_line(trace.strings[args.shapes])),
                                    rate.empty() ? "; " : ": " + rate, format_percent(100 * (all.padded - 1)),
-                                   padding_text(m, all)));
+                                   padding_text(padding)));
   show_kernels(m, all.chosen.kernels, f);
   set_cost_at_limit(m, all.chosen.kernels, f);
   demote_on_idle_device(m, f);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "analyse/rank/frameworks.h"
 #include "analyse/rank/places.h"
 #include "analyse/report/quantity.h"
 
@@ -92,6 +93,29 @@ bool awaits_ranks(const Place& place) {
                                          "all_gather_object", "broadcast_object_list", "gather_object", "wait"};
   return contains(place.file, "torch/distributed/") && !contains(place.file, "checkpoint/") &&
          std::ranges::count(kNames, place.name) > 0;
+}
+
+std::vector<std::string> library_fixes(const Measured& measured, const Place& place, IdleCause cause) {
+  Intervals gaps;
+  for (const Gap& gap : measured.gaps())
+    if (measured.counts(gap, cause)) gaps.push_back(gap.time());
+  const std::optional<Place> caller = Places(measured.facts()).caller_of(place, merged(std::move(gaps)));
+  const std::string library(library_of(place.file));
+  const std::string called = caller ? fmt::format(", which {} calls", place_text(*caller)) : "";
+  return {fmt::format("{} is part of {}{}: have it run less often", place.name, library, called),
+          fmt::format("leave off what needs it ({}), where the program can do without; else compare another version of {}",
+                      place.file, library)};
+}
+
+void add_slow_recording(const Measured& measured, Finding& finding) {
+  const Trace& trace = measured.trace();
+  if (trace.recorder != Recorder::kPyTorch || !has_python_frames(trace)) return;
+  const bool allocations = !trace.memory.empty();   // alone they cost the host little
+  finding.cost_is_most = true;
+  finding.evidence.push_back(fmt::format("Python stacks {}were recorded, which slows the host: without with_stack=True{} the "
+                                         "GPU waits less",
+                                         allocations ? "and allocations " : "",
+                                         allocations ? " and profile_memory=True" : ""));
 }
 
 std::string part_text(const Place& place, int64_t idle_ns) {

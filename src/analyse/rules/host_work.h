@@ -32,6 +32,10 @@ bool saves_checkpoint(const Place& place);
 bool awaits_ranks(const Place& place);
 constexpr std::string_view kSaveInBackground = "save checkpoints in the background: "
                                                "torch.distributed.checkpoint.async_save(…)";
+/// What a user of a library can do about a function of its own in which the host is during a cause's gaps.
+std::vector<std::string> library_fixes(const Measured& measured, const Place& place, IdleCause cause);
+/// Says where recording makes the host slower, and so the cost of its work the most that it can be.
+void add_slow_recording(const Measured& measured, Finding& finding);
 /// "mostly", "34 % of it"
 std::string part_text(const Place& place, int64_t idle_ns);
 /// Whether most of a cause's idle time in measured steps is in gaps longer than launches take: the host does something

@@ -159,5 +159,74 @@ TEST(FullPrecisionGemm, NeedsAWordOfIt) {
   EXPECT_FALSE(fires("gemm_fusion_dot_57"));
 }
 
+/// Each step launches one kernel, then the host is in these frames, outer first, for most of it.
+HandTrace busy_host(const std::vector<std::string>& frames) {
+  HandTrace h;
+  for (int64_t t = 0; t < kSteps * kStep_us; t += kStep_us) {
+    h.range("ProfilerStep#" + std::to_string(t / kStep_us), t, t + kStep_us);
+    h.kernel("k", t + 10, t + 20, t + 25, t + 10'000);
+    int64_t inside = 0;
+    for (const std::string& frame : frames) h.python(frame, t + 30 + inside, t + 25'000 - inside), ++inside;
+    h.kernel("k", t + 25'010, t + 25'020, t + 25'025, t + 29'990);
+  }
+  return h;
+}
+
+TEST(HostBoundLaunches, OfALibrarysFunctionNamesItsCaller) {
+  const auto first_fix = [](std::vector<std::string> frames) {
+    const Diagnosis d = diagnosed(busy_host(frames));
+    const Finding* f = finding(d.findings, "host-bound-launches");
+    return f != nullptr ? f->fix.at(0) : "";
+  };
+  const std::string hook = "diffusers/hooks/group_offloading.py(916): find_hook";
+  EXPECT_EQ(first_fix({"draw.py(3): <module>", "draw.py(40): draw", "diffusers/pipelines/flux.py(652): __call__", hook}),
+            "find_hook is part of diffusers, which draw (draw.py:40) calls: have it run less often");
+  EXPECT_EQ(first_fix({"/app/xfuser/model_executor/runner.py(114): run", "diffusers/pipelines/flux.py(652): __call__", hook}),
+            "find_hook is part of diffusers, which run (/app/xfuser/model_executor/runner.py:114) calls: have it run less often");
+  EXPECT_EQ(first_fix({hook}), "find_hook is part of diffusers: have it run less often");
+  EXPECT_TRUE(first_fix({"draw.py(40): find_hook"}).starts_with("move the work of find_hook (draw.py:40) out of the step"));
+}
+
+TEST(HostBoundLaunches, OfStacksThatSlowTheHostIsTheMostThatItCosts) {
+  const Diagnosis with = diagnosed(busy_host({"train.py(40): log_step"})), without = diagnosed(busy_host({}));
+  ASSERT_NE(finding(with.findings, "host-bound-launches"), nullptr);
+  EXPECT_NE(with.verdict.text.find(" at best, at most "), std::string::npos) << with.verdict.text;
+  EXPECT_NE(with.verdict.text.find("recording slowed the host"), std::string::npos) << with.verdict.text;
+  EXPECT_EQ(without.verdict.text.find("at best"), std::string::npos) << without.verdict.text;
+}
+
+TEST(DataLoadingCheck, NamesWhatWasMeasured) {
+  const auto brief = [](HandTrace&& hand) {
+    const Diagnosis d = diagnosed(std::move(hand));
+    return first_where(d.checklist, [](const Check& c) { return c.id == "data-loading"; })->brief;
+  };
+  EXPECT_TRUE(brief(busy_host({"images.py(40): normalize"})).starts_with("preparing inputs "));
+  EXPECT_TRUE(brief(busy_host({"train.py(40): log_step"})).starts_with("waiting for data "));
+}
+
+// Two calls in each: the copy, then the wait for it.
+TEST(RedundantSyncCopies, SaysForHowLongTheHostIsBlocked) {
+  const auto reading = [](int64_t each_us, int64_t busy_us) {
+    HandTrace h;
+    for (int64_t t = 0; t < kSteps * kStep_us; t += kStep_us) {
+      h.range("ProfilerStep#" + std::to_string(t / kStep_us), t, t + kStep_us);
+      for (int64_t i = 0, at = t + 100; i < 6; ++i, at += 4000) {
+        h.kernel("k", at - 60, at - 55, at - 50, at - 50 + busy_us).kernel("other", at - 40, at - 35, at + 200, at + 3'800, "main", 8);
+        h.op("aten::to", at, at + each_us + 20).copy("Memcpy DtoH (Device -> Pageable)", at + 1, at + each_us, at + 90, at + 100);
+        h.call("cudaStreamSynchronize", at + each_us + 2, at + each_us + 10);
+      }
+    }
+    return diagnosed(std::move(h));
+  };
+  const Diagnosis d = reading(2'500, 50), brief = reading(400, 50);
+  const Finding *f = finding(d.findings, "redundant-sync-copies"), *less = finding(brief.findings, "redundant-sync-copies");
+  ASSERT_NE(f, nullptr);
+  EXPECT_EQ(*f->value, 6) << "an op that copies and waits reads once";
+  EXPECT_NE(f->what.find("6 times per step, and is blocked for 50 % of it"), std::string::npos) << f->what;
+  ASSERT_NE(less, nullptr);
+  EXPECT_EQ(less->what.find("blocked"), std::string::npos) << less->what;
+  EXPECT_EQ(less->severity, Severity::kInfo);
+}
+
 }  // namespace
 }  // namespace profgpu

@@ -273,5 +273,42 @@ TEST(StragglerRank, WithoutCollectivesEvenRanksAndOnesThatNobodyWaitsForAreSilen
   EXPECT_FALSE(sharded.said("straggler-rank"));
 }
 
+TEST(StragglerRank, OfAnAmdDeviceNamesItsTools) {
+  GivenJob given(4);
+  given.late(3, "slow_compute", 15'000'000);
+  const auto names = [&](std::string_view tool) {
+    return std::ranges::any_of(given.said("straggler-rank")->fix, [&](const std::string& fix) { return tells(fix, tool); });
+  };
+  EXPECT_TRUE(names("nvidia-smi -q"));
+  for (RankDiagnosis& r : given.evidence.ranks) r.measure.device.name = "AMD Instinct MI300X";
+  EXPECT_TRUE(names("amd-smi metric --clock"));
+  EXPECT_FALSE(names("nvidia-smi"));
+}
+
+std::optional<double> check_value(const GivenJob& given, std::string_view id) {
+  for (const Check& c : diagnose(given.evidence).checklist)
+    if (c.id == id) return c.value;
+  return std::nullopt;
+}
+
+TEST(ExposedCommunication, ItsCheckLeavesOutWaitingForLateRanksAsTheRuleDoes) {
+  GivenJob given(2);
+  for (RankDiagnosis& r : given.evidence.ranks)
+    r.measure.device.window_ns = r.measure.wall_ns, r.measure.exposed_communication_pct = 26;
+  EXPECT_EQ(check_value(given, "communication"), 26);
+  given.job.wait_ns[0] = given.job.wait_ns[1] = given.evidence.ranks[0].measure.wall_ns / 5;
+  EXPECT_NEAR(*check_value(given, "communication"), 6, 1e-9);
+}
+
+TEST(Verdict, NamesCommunicationThatTakesMoreThanItsCause) {
+  GivenJob given(2);
+  given.finding(0, "host-bound-launches", 13, 10'000'000);
+  const std::string_view words = "Communication that no compute hides takes more, 19 % of the time";
+  EXPECT_FALSE(tells(diagnose(given.evidence).verdict.text, words));
+  for (RankDiagnosis& r : given.evidence.ranks) r.measure.exposed_communication_pct = 19;
+  given.finding(0, "host-bound-launches", 13, kStep_ns / 10);
+  EXPECT_TRUE(tells(diagnose(given.evidence).verdict.text, words)) << diagnose(given.evidence).verdict.text;
+}
+
 }  // namespace
 }  // namespace profgpu

@@ -172,7 +172,9 @@ void advise_half(const Frameworks& with, Finding& f) {
   f.own_fixes = true;
   for (const HalfFix& half : kHalfFixes)
     if (with.has(half.of)) f.fix.push_back(fmt::format("{}: {}", framework_name(half.of), half.fix));
-  f.fix.emplace_back("torch.autocast(\"cuda\", dtype=torch.float16) around forward and loss, with torch.amp.GradScaler");
+  f.fix.emplace_back(with.has(kOldTorch)
+                         ? "torch.cuda.amp.autocast() around forward and loss, with torch.cuda.amp.GradScaler()"
+                         : "torch.autocast(\"cuda\", dtype=torch.float16) around forward and loss, with torch.amp.GradScaler");
 }
 
 // Matrix cores of AMD take float32 as well, at the rate of its other units.
@@ -390,6 +392,9 @@ extern const Rule kUnfusedOptimizer = {
                    .id = "fused-optimizer",
                    .question = "Does the optimizer use fused or multi-tensor kernels?",
                    .label = "fused optimizer",
+                   .label_of = [](const RankMeasure& m) -> std::string_view {
+                     return m.with.has(kOldTorch) ? "fused optimizer (needs PyTorch 2)" : "fused optimizer";
+                   },
                    .of_training = true,
                    .judge = [](const RankMeasure& m, bool found) { return found ? Verdict::kFail : m.fused_optimizer; },
                    .record = "whole training steps, with the optimizer's"}},

@@ -45,7 +45,9 @@ void describe_host_work(const Measured& m, Finding& f) {
     return;
   }
   if (!std::ranges::any_of(f.where, prepares_inputs)) {
-    f.fix = {fmt::format("move the work of {} out of the step, or to another thread or process", place)};
+    if (library_of(f.where.front().file).empty())
+      f.fix = {fmt::format("move the work of {} out of the step, or to another thread or process", place)};
+    else f.fix = library_fixes(m, f.where.front(), IdleCause::kHostBound);
     return;
   }
   f.fix = {"prepare inputs ahead of the step, in other processes: DataLoader(…, num_workers=4, pin_memory=True)"};
@@ -108,6 +110,9 @@ void describe_late_launches(const Measured& m, Finding& f) {
                : "model = torch.compile(model, mode=\"reduce-overhead\")   # fuses kernels, replays CUDA graphs",
            "larger batches: more work per launch", "move logging, .item() and Python work out of the step",
            "torch.cuda.make_graphed_callables for fixed shapes"};
+  // Graphs need the same sizes in every step.
+  if (m.facts().get<Frameworks>().has(kJagged) && !m.facts().get<Frameworks>().has(kTorchRec))
+    f.fix.front() = "model = torch.compile(model, dynamic=True)   # sizes differ from step to step";
   if (m.facts().get<Frameworks>().has(kGenerate))
     f.fix.insert(f.fix.begin(), "model.generate(…, cache_implementation=\"static\"): fixed shapes, so that the decode step "
                                 "is compiled and replayed as a graph");
@@ -156,9 +161,7 @@ void describe_host_bound_launches(const Measured& m, Finding& f) {
   f.evidence.push_back(fmt::format("{} launch{}; {}", format_count(launches), launches == 1 ? "" : "es",
                                    latency_text(m, latency_ns.value_or(0))));
   add_blocked_thread(f, m, IdleCause::kHostBound);
-  if (m.trace().recorder == Recorder::kPyTorch && has_python_frames(m.trace()))
-    f.evidence.emplace_back("Python stacks were recorded for every call, which slows the host: without with_stack=True "
-                            "the GPU waits less");
+  if (!unrecorded.is_most()) add_slow_recording(m, f);
 }
 
 constexpr double kMinHostBoundPct = 10;   // of the window, host_bound and launch_latency together
@@ -207,6 +210,14 @@ void describe_short_kernels(const Measured& m, Finding& f) {
   if (m.idle_pct(IdleCause::kHostBound) <= m.threshold(kHostBoundLaunches))
     cost += m.saved_by_cause(IdleCause::kHostBound);
   if (cost > 0) set_cost(f, m.wall_ns(), cost);
+  add_slow_recording(m, f);
+}
+
+// What is in use, or could be.
+std::string_view compiled_label(const RankMeasure& m) {
+  if (m.with.has(kJax)) return "XLA";
+  if (m.with.has(kCudaGraphs) && !m.with.has(kTorchCompile)) return "CUDA graphs";
+  return m.with.has(kOldTorch) ? "torch.compile (needs PyTorch 2)" : "torch.compile";
 }
 
 }  // namespace
@@ -234,6 +245,8 @@ extern const Rule kHostBoundLaunches = {
         "DeepSpeed, FSDP: small wrapping units launch more; wrap whole transformer blocks",
     },
     .by_framework = {
+        {kTorchRec, "torch.compile of the dense layers alone: graphs can take neither jagged inputs nor the exchange of "
+                    "embeddings", kTorchCompile},
         {kVllm, "start without --enforce-eager, so that decoding replays CUDA graphs", kCudaGraphs},
         {kVllm, "more sizes in --compilation-config cudagraph_capture_sizes", kAllGraphs},
         {kSglang, "raise --cuda-graph-max-bs so that every decode batch replays a graph; no --disable-cuda-graph",
@@ -261,7 +274,7 @@ extern const Rule kHostBoundLaunches = {
                    .id = "compiled",
                    .question = "Is torch.compile, Triton or a CUDA graph in use?",
                    .label = "torch.compile",
-                   .jax_label = "XLA",
+                   .label_of = compiled_label,
                    .judge = [](const RankMeasure& m, bool) { return m.with.compiles() ? Verdict::kPass : Verdict::kFail; }}},
 };
 
@@ -286,6 +299,8 @@ extern const Rule kShortKernels = {
         "fewer and wider layers",
     },
     .by_framework = {
+        {kTorchRec, "torch.compile of the dense layers alone: graphs can take neither jagged inputs nor the exchange of "
+                    "embeddings", kTorchCompile},
         {kVllm, "start without --enforce-eager, so that decoding replays CUDA graphs", kCudaGraphs},
         {kVllm, "raise --max-num-seqs and --max-num-batched-tokens: the same launches, longer kernels"},
         {kSglang, "no --disable-cuda-graph", kCudaGraphs},

@@ -415,5 +415,23 @@ TEST(FullPrecisionGemm, IsSilentWhereTheUnitsAreNotKnown) {
   EXPECT_FALSE(found_on(old));
 }
 
+// 141 rows in tiles of 128: no size of a layer changes them.
+TEST(MisalignedGemm, PaddingOfRowsIsNotOfTheVocabulary) {
+  HandTrace hand;
+  for (int64_t t = 0; t < kSteps * 1000; t += 1000)
+    hand.range("ProfilerStep#" + std::to_string(t / 1000), t, t + 1000)
+        .shaped_op("aten::mm", t + 10, t + 20, "[[141, 512], [512, 30522]]", "[\"c10::BFloat16\", \"c10::BFloat16\"]")
+        .kernel("ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn", t + 11, t + 12, t + 30, t + 930)
+        .call("cudaDeviceSynchronize", t + 22, t + 932);
+  OpWork work = kHundred;
+  work.product = {1, 141, 30522, 512};
+  const std::vector<Finding> findings = findings_of(hand, work);
+  const Finding* f = finding(findings, "misaligned-gemm");
+  ASSERT_NE(f, nullptr);
+  EXPECT_NE(f->evidence.at(0).find("of its tiles is padding, most of it of its 141 rows"), std::string::npos)
+      << f->evidence.at(0);
+  EXPECT_NE(f->fix.back().find("141 rows"), std::string::npos) << f->fix.back();
+}
+
 }  // namespace
 }  // namespace profgpu

@@ -254,14 +254,14 @@ void say_where_operators_do_not(const Measured& m, RankMeasure& out) {
     out.mostly += fmt::format(". To see its lines, use {}", recorder_advice(m.trace()).stacks);
 }
 
-// Also where the host prepares inputs in code that no range marks.
-double waiting_for_data_pct(const Measured& m) {
+// Where the host prepares inputs in code that no range marks.
+double waiting_for_inputs_pct(const Measured& m) {
   int64_t preparing_ns = 0;
   for (const Place& place : m.places_in_gaps(IdleCause::kHostBound))
     if (prepares_inputs(place)) preparing_ns += place.ns;
   const int64_t host_bound_ns = m.idle_ns(IdleCause::kHostBound);
   const double part = percent_of(std::min(preparing_ns, host_bound_ns), host_bound_ns) / 100;
-  return m.own_idle_pct(IdleCause::kDataLoading) + m.own_idle_pct(IdleCause::kHostBound) * part;
+  return m.own_idle_pct(IdleCause::kHostBound) * part;
 }
 
 // Where an allocation failed, no more than the device had free then: others may hold the rest.
@@ -729,8 +729,10 @@ RankMeasure rank_measure(const Measured& m) {
   out.of_log = !m.trace().log_steps.empty() && std::ranges::count(m.trace().host.kind, HostKind::kOp) == 0;
   out.device.captures = m.is_capture();
   out.mostly = largest_part(m);
-  if (m.has_device()) out.loading_pct = waiting_for_data_pct(m);
-  else if (recognizes_phases(m)) out.loading_pct = m.phase_pct(Phase::kDataLoading);
+  if (m.has_device()) {
+    const double inputs_pct = waiting_for_inputs_pct(m), loading_pct = m.own_idle_pct(IdleCause::kDataLoading);
+    out.loading_pct = loading_pct + inputs_pct, out.loads_in_own_code = inputs_pct > loading_pct;
+  } else if (recognizes_phases(m)) out.loading_pct = m.phase_pct(Phase::kDataLoading);
   const Phases& phases = m.facts().get<Phases>();
   out.accumulates = phases.optimizer_steps > 0 && phases.backward_passes > phases.optimizer_steps;
   if (const auto& snapshot = m.facts().get<Snapshot>().section)

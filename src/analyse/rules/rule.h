@@ -83,6 +83,7 @@ struct RankMeasure {
   std::string mostly;                    ///< "most GPU time goes into the backward pass (52 %)"; of the host without
   /// Of the time, the device waits for data; without one, the host loads it. None: no phase was recognized.
   std::optional<double> loading_pct = {};
+  bool loads_in_own_code = false;        ///< most of that is where the host prepares inputs in code that no range marks
   /// That no compute hides; without a device, that the host waits for collectives.
   double exposed_communication_pct = 0;
   SizedCollectives collectives;
@@ -153,6 +154,8 @@ struct Evidence {
     if (f.seen.rank) return measure(*f.seen.rank);
     return f.ranks.empty() ? nullptr : measure(f.ranks.front());
   }
+  /// Of the rank's time, it waits in collectives for late ranks, as far as the job knows.
+  [[nodiscard]] double waited_pct(const RankMeasure& measure) const;
   /// Where the job hangs; null: it does not, or that is unknown.
   [[nodiscard]] const MissingCalls* hang() const { return job != nullptr ? first_hang(job->missing) : nullptr; }
 };
@@ -193,9 +196,10 @@ struct JobCost {
 struct ChecklistEntry {
   int order = 0;              ///< position in the list
   std::string_view id, question, label;
-  std::string_view jax_label = {};   ///< of programs that use JAX; empty: the same
+  /// What the rank's program makes of the label; null: the same.
+  std::string_view (*label_of)(const RankMeasure&) = nullptr;
   /// Either the value of the worst rank with a device, compared with the limit ...
-  std::optional<double> (*value)(const RankMeasure&) = nullptr;
+  std::optional<double> (*value)(const Evidence&, const RankMeasure&) = nullptr;
   double limit = 0;
   bool above = false;         ///< passes above the limit, not below it
   bool of_several = false;    ///< needs several ranks

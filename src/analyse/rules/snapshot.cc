@@ -142,6 +142,15 @@ std::optional<double> peak_spike_value(const Measured& m) {
   return peak_share_pct(*s, s->peak_allocated_bytes - s->spike->peak_without_bytes);
 }
 
+// Autograd's own temporaries: no line of the program makes them.
+void describe_spike_of_backward(const SnapshotSection& s, const PeakSpike& spike, Finding& f) {
+  const std::string of = spike.forward.empty() ? "" : fmt::format(", the backward pass of {},", spike.forward);
+  f.what = fmt::format("short-lived allocations in {}{} set the peak{}", spike.node, of, focus_words(s));
+  f.fix = {"one fused operation there instead of several (torch.softmax, scaled_dot_product_attention, torch.compile): its "
+           "backward pass makes fewer temporaries",
+           "smaller micro-batches: these temporaries grow with the batch"};
+}
+
 void describe_peak_spike(const Measured& m, Finding& f) {
   const SnapshotSection& s = *snapshot_of(m);
   const PeakSpike& spike = *s.spike;
@@ -151,6 +160,7 @@ void describe_peak_spike(const Measured& m, Finding& f) {
                       format_count(spike.lifetime_events), bytes_words(spike.peak_without_bytes));
   f.fix = {"work in place or in chunks on that line: out=, foreach=False or a fused kernel instead of temporaries",
            "free unneeded tensors before it: del, or an earlier end of scope"};
+  if (!spike.node.empty()) describe_spike_of_backward(s, spike, f);
 }
 
 const GrowingLine* growing_line(const SnapshotSection& s, std::string_view cause) {

@@ -312,7 +312,7 @@ extern const Rule kLowGpuUtilization = {
                    .question = "Is the GPU busy over 80 % of the time?",
                    .label = "GPU busy",
                    .value =
-                       [](const RankMeasure& m) {
+                       [](const Evidence&, const RankMeasure& m) {
                          return only_if(!m.device.captures, m.device.least_utilization_pct);
                        },
                    .limit = 80,

@@ -105,6 +105,11 @@ void describe_work_after_waits(const Measured& m, const Place& place, Finding& f
                           format_percent(*f.value, 0), part, words);
   f.what = fmt::format("after waiting for the GPU the host does other work, {} in {}", part, words);
   if (m.facts().get<Frameworks>().serves()) return;   // its users do not change that function
+  if (!library_of(place.file).empty() && !saves_checkpoint(place) && !prepares_inputs(place)) {
+    const std::vector<std::string> fixes = library_fixes(m, place, IdleCause::kSynchronization);
+    f.fix.insert(f.fix.begin(), fixes.begin(), fixes.end());
+    return;
+  }
   f.fix.insert(f.fix.begin(), fmt::format("launch the next work before {} runs, or move that to another thread or "
                                           "process",
                                           words));
@@ -141,6 +146,7 @@ void describe_excessive_synchronization(const Measured& m, Finding& f) {
   }
   append_new(working, f.where);
   add_blocked_thread(f, m, IdleCause::kSynchronization);
+  if (!unrecorded.is_most()) add_slow_recording(m, f);
 }
 
 // Ops that copy values to the host and make it wait: .item(), .cpu(), .tolist(), nonzero.
@@ -157,8 +163,14 @@ HostId value_read_around(const Trace& trace, HostId call) {
   });
 }
 
+/// Calls that wait for a value, and the ops that read one: an op copies, then waits.
+struct ValueReads {
+  std::vector<HostId> calls, ops;
+  Intervals time;
+};
+
 // Checkpoints read values too, but have a rule of their own.
-std::vector<HostId> value_reads(const Measured& m) {
+ValueReads value_reads(const Measured& m) {
   const Trace& trace = m.trace();
   std::vector<bool> uploads(trace.host.size());   // aten::to from pageable memory waits, too
   for (uint32_t i = 0; i < trace.activity.size(); ++i) {
@@ -166,13 +178,20 @@ std::vector<HostId> value_reads(const Measured& m) {
     if (!call.valid() || !is_upload(trace, ActivityId(i))) continue;
     if (const HostId op = value_read_around(trace, call); op.valid()) uploads[op.value] = true;
   }
-  std::vector<HostId> reads;
+  ValueReads reads;
   for (const auto& calls : m.facts().get<Waits>().calls)
     for (const HostId call : calls)
       if (const HostId op = value_read_around(trace, call);
           op.valid() && !uploads[op.value] && m.in_measured_step(trace.host.start_ns[call.value]) &&
-          !contains(m.facts().get<Phases>().checkpoint, trace.host.start_ns[call.value]))
-        reads.push_back(call);
+          !contains(m.facts().get<Phases>().checkpoint, trace.host.start_ns[call.value])) {
+        reads.calls.push_back(call);
+        reads.ops.push_back(op);
+        reads.time.push_back(trace.host.interval(call));
+      }
+  std::ranges::sort(reads.ops);
+  const auto rest = std::ranges::unique(reads.ops);
+  reads.ops.erase(rest.begin(), rest.end());
+  reads.time = merged(std::move(reads.time));
   return reads;
 }
 
@@ -180,20 +199,27 @@ std::vector<HostId> value_reads(const Measured& m) {
 std::optional<double> redundant_sync_copies_value(const Measured& m) {
   const bool idles = m.idle_pct(IdleCause::kSynchronization) > m.threshold(kExcessiveSynchronization);
   if (idles || m.steps() == 0) return std::nullopt;
-  return static_cast<double>(value_reads(m).size()) / static_cast<double>(m.steps());
+  return static_cast<double>(value_reads(m).ops.size()) / static_cast<double>(m.steps());
 }
+
+constexpr double kBusyPct = 80;
 
 void describe_redundant_sync_copies(const Measured& m, Finding& f) {
   const auto duration_ns = [&](HostId call) { return m.trace().host.duration_ns[call.value]; };
-  const std::vector<HostId> reads = value_reads(m);
+  const ValueReads reads = value_reads(m);
   Places places(m.facts());
-  for (const HostId call : reads) places.add(call, duration_ns(call));
+  for (const HostId call : reads.calls) places.add(call, duration_ns(call));
   f.where = places.most_expensive();
-  see(f, m.trace().host.interval(*std::ranges::max_element(reads, {}, duration_ns)));
-  f.what = fmt::format("the host reads values from the GPU {:.0f} times{}", *f.value,
-                       m.facts().get<Steps>().marked() ? " per step" : "");
-  int64_t blocked_ns = 0;
-  for (const HostId call : reads) blocked_ns += duration_ns(call);
+  see(f, m.trace().host.interval(*std::ranges::max_element(reads.calls, {}, duration_ns)));
+  const bool steps = m.facts().get<Steps>().marked();
+  f.what = fmt::format("the host reads values from the GPU {:.0f} times{}", *f.value, steps ? " per step" : "");
+  const int64_t blocked_ns = total_length(reads.time);
+  if (3 * blocked_ns > m.wall_ns()) {
+    f.what += fmt::format(", and is blocked for {} of {}", format_percent(m.wall_pct(blocked_ns), 0),
+                          steps ? "it" : "the time");
+    // A device that is busy meanwhile loses nothing.
+    if (m.known_utilization_pct() < kBusyPct) f.severity = Severity::kWarning;
+  }
   f.why = fmt::format("Each read waits until the GPU has caught up: the host is blocked for {} in all, can't get ahead, "
                       "and graphs can't be captured. {} idles little after them.",
                       per_step_text(m, blocked_ns), m.device_label());
@@ -294,8 +320,9 @@ extern const Rule kRedundantSyncCopies = {
         "Each .item(), .cpu(), .tolist(), nonzero or if on a tensor copies a value to the host and waits for all work "
         "before it. While the device has enough work this costs little, but it keeps the host from running ahead.",
     .computation =
-        "Value: calls per step that wait for the device within such an op; if the device idles for them, "
-        "excessive-synchronization reports that instead. No cost.",
+        "Value: such ops per step in which the host waits for the device; if the device idles for them, "
+        "excessive-synchronization reports that instead. A warning where the host waits in them for over a third of the "
+        "time and the device is busy for less than 80 %. No cost.",
     .advice = {
         "keep losses, counts and masks on the device; log every N steps, with one copy of one tensor",
         "torch.cuda.set_sync_debug_mode(\"warn\") shows every line that waits",

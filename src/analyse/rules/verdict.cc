@@ -11,6 +11,9 @@
 #include "base/text.h"
 
 namespace profgpu {
+
+extern const Rule kExposedCommunication;
+
 namespace {
 
 // A smaller gain is not mentioned.
@@ -51,9 +54,22 @@ std::string gain(const std::optional<StepSaving>& saving, const Finding& f, cons
   const double faster = step / std::max(without, 1.0);
   const std::string from = format_duration(step), to = format_duration(without);
   const char* fixing = names_a_part(f) ? "Fixing all of these waits" : "Fixing it";
+  if (f.cost_is_most)
+    return fmt::format(" {} would cut {} from {} to {} at best, at most {:.{}f}x as fast: recording slowed the host.",
+                       fixing, what, from, to, faster, faster < 1.095 ? 2 : 1);
   if (faster > kManyTimes) return fmt::format(" {} would cut {} from {} to {} at best.", fixing, what, from, to);
   return fmt::format(" {} would cut {} from {} to about {} ({:.{}f}x as fast).", fixing, what, from, to, faster,
                      faster < 1.095 ? 2 : 1);
+}
+
+// Communication below its own threshold that takes more than the finding which the verdict names.
+std::string larger_communication(const Evidence& evidence, const Finding& named, const RankMeasure& m) {
+  const double pct = m.exposed_communication_pct - evidence.waited_pct(m);
+  const double threshold = evidence.thresholds.of(kExposedCommunication);
+  if (!m.has_device || pct <= named.cost_pct.value_or(0) || pct > threshold) return "";
+  return fmt::format(" Communication that no compute hides takes more, {} of the time, but less than the {} from which it "
+                     "is a finding.",
+                     format_percent(pct, 0), format_percent(threshold, 0));
 }
 
 // "GPU 0 is busy 95 % of the time", of the least busy one that was used; empty: none was.
@@ -197,7 +213,7 @@ ReportVerdict verdict_of_use(const Evidence& evidence, const std::vector<RuleFin
   const bool unclear = untraced >= kMuchUntracedPct || (!busy_enough && cause_unknown);
   const VerdictKind if_unclear = other == nullptr && unclear ? VerdictKind::kInconclusive : VerdictKind::kBottleneck;
   std::string record;
-  if (other == nullptr && unclear)
+  if (unclear && (other == nullptr || untraced >= kMuchUntracedPct))
     record = untraced >= kMuchUntracedPct ? missing_work_advice(findings) : host_advice(m);
   if (!busy_enough)
     return {fmt::format("{}; most of the idle time is {} ({} of the time).{}{}", busy,
@@ -274,7 +290,8 @@ ReportVerdict verdict_of_steps(const Evidence& evidence, const std::vector<RuleF
     const bool fits = named != nullptr && named->has_device == m.has_device;
     const RankMeasure& of = fits ? *named : m;
     std::optional<StepSaving> saving = saving_of(costly->finding, of, evidence.job);
-    std::string text = device_question(of) + where(*costly, evidence.job) + gain(saving, costly->finding, of);
+    std::string text = device_question(of) + where(*costly, evidence.job) + gain(saving, costly->finding, of) +
+                       larger_communication(evidence, costly->finding, of);
     return {std::move(text), VerdictKind::kBottleneck, std::move(saving), costly->rule->id};
   }
   if (with_device != nullptr) return verdict_of_use(evidence, findings, m);
@@ -287,16 +304,25 @@ constexpr std::string_view kRecordDevice =
 
 constexpr std::string_view kRecordRanks = "the traces of all ranks of the job, and give them together";
 
-// The worst value over the ranks with one.
-std::optional<double> worst(const Evidence& evidence, const ChecklistEntry& entry) {
-  std::optional<double> result;
+struct WorstValue {
+  double value = 0;
+  const RankMeasure* of = nullptr;
+};
+
+// Over the ranks with one.
+std::optional<WorstValue> worst(const Evidence& evidence, const ChecklistEntry& entry) {
+  std::optional<WorstValue> result;
   if (entry.of_several && evidence.ranks.size() < 2) return result;
   for (const RankDiagnosis& r : evidence.ranks) {
     const bool tells = (r.measure.has_device || entry.host_alone) && r.measure.no_evidence.empty();
-    const std::optional<double> v = tells ? entry.value(r.measure) : std::nullopt;
-    if (v && (!result || (entry.above ? *v < *result : *v > *result))) result = v;
+    const std::optional<double> v = tells ? entry.value(evidence, r.measure) : std::nullopt;
+    if (v && (!result || (entry.above ? *v < result->value : *v > result->value))) result = {*v, &r.measure};
   }
   return result;
+}
+
+std::string label_of(const ChecklistEntry& entry, const RankMeasure* m) {
+  return std::string(m != nullptr && entry.label_of != nullptr ? entry.label_of(*m) : entry.label);
 }
 
 // What would answer the question; empty: another recording of this rank would not.
@@ -307,8 +333,9 @@ std::string_view to_record(const Evidence& evidence, const ChecklistEntry& entry
 }
 
 Check measured_check(const Evidence& evidence, const ChecklistEntry& entry) {
-  const std::optional<double> value = worst(evidence, entry);
-  const std::string label(entry.label);
+  const std::optional<WorstValue> most = worst(evidence, entry);
+  const std::optional<double> value = most ? std::optional(most->value) : std::nullopt;
+  const std::string label = label_of(entry, most ? most->of : nullptr);
   Check c{std::string(entry.id), std::string(entry.question), Verdict::kUnknown, value, entry.limit, label};
   if (value) {
     c.verdict = (entry.above ? *value > entry.limit : *value < entry.limit) ? Verdict::kPass : Verdict::kFail;
@@ -364,9 +391,7 @@ std::vector<Check> checklist(const Evidence& evidence, const std::vector<RuleFin
     const RankMeasure* of = first == nullptr && entry->host_alone ? evidence.main_rank() : first;
     const bool applies = of == nullptr || !of->infers || !entry->of_training;
     const Verdict result = of == nullptr || !applies ? Verdict::kUnknown : entry->judge(*of, found);
-    const bool jax = of != nullptr && of->with.has(Framework::kJax) && !entry->jax_label.empty();
-    list.push_back({std::string(entry->id), std::string(entry->question), result, {}, {},
-                    std::string(jax ? entry->jax_label : entry->label)});
+    list.push_back({std::string(entry->id), std::string(entry->question), result, {}, {}, label_of(*entry, of)});
     list.back().applies = applies;
     if (!applies) list.back().brief += " (no training)";
   }

@@ -178,21 +178,29 @@ std::map<std::string, StepSums> category_sums(const RunSummary& run) {
   return sums;
 }
 
-// Rows of two maps by name; `show` gives what is compared and sets calls.
-template <class Row, class Show>
+StepSums time_of(const OpTime& op) { return op.cpu_self_ns; }
+StepSums time_of(const CallTime& call) { return {call.total_ns, 0, 0}; }   // how it varies is not known
+
+// Rows of two maps by name. What a run does not have takes no time in any of its steps.
+template <class Row>
 std::vector<Difference> differences_by_name(const std::map<std::string, Row>& before,
-                                            const std::map<std::string, Row>& after, Show show) {
+                                            const std::map<std::string, Row>& after) {
   std::set<std::string> names;
   for (const auto& [name, row] : before) names.insert(name);
   for (const auto& [name, row] : after) names.insert(name);
+  const StepSums none_a{0, 0, before.empty() ? 0 : time_of(before.begin()->second).steps};
+  const StepSums none_b{0, 0, after.empty() ? 0 : time_of(after.begin()->second).steps};
   std::vector<Difference> all;
   for (const std::string& name : names) {
     const auto a = before.find(name), b = after.find(name);
+    const StepSums x = a != before.end() ? time_of(a->second) : none_a;
+    const StepSums y = b != after.end() ? time_of(b->second) : none_b;
     Difference d;
     d.name = name;
-    if (a != before.end()) d.calls_before = a->second.calls, d.before_ns = show(a->second);
-    if (b != after.end()) d.calls_after = b->second.calls, d.after_ns = show(b->second);
-    judge(d, {}, {});
+    d.before_ns = x.mean, d.after_ns = y.mean;
+    if (a != before.end()) d.calls_before = a->second.calls;
+    if (b != after.end()) d.calls_after = b->second.calls;
+    judge(d, x, y);
     if (a == before.end()) d.change = "added";
     if (b == after.end()) d.change = "gone";
     all.push_back(std::move(d));
@@ -325,8 +333,7 @@ void compare_devices(const RunSummary& before, const RunSummary& after, Comparis
   c.kernels = matched_work(before, after);
   sort_by_change(c.kernels, [](const Difference& d) { return d.delta_ns(); });
   c.categories = of_sums(category_sums(before), category_sums(after));
-  c.collectives =
-      differences_by_name(before.collectives, after.collectives, [](const CallTime& x) { return x.total_ns; });
+  c.collectives = differences_by_name(before.collectives, after.collectives);
 }
 
 }  // namespace
@@ -362,10 +369,9 @@ Result<Comparison> compare(const RunSummary& before, const RunSummary& after) {
     c.saves_delta_ns = saves_delta(c);
     c.phases = of_sums(before.phases, after.phases);
   }
-  c.ops = differences_by_name(before.ops, after.ops, [](const OpTime& op) { return op.cpu_self_ns; });
+  c.ops = differences_by_name(before.ops, after.ops);
   if (!before.functions.empty() && !after.functions.empty())
-    c.functions =
-        differences_by_name(before.functions, after.functions, [](const CallTime& f) { return f.total_ns; });
+    c.functions = differences_by_name(before.functions, after.functions);
   if (c.without_device.empty()) compare_devices(before, after, c);
   c.distance = distance_changes(before, after);
   if (!c.distance.empty()) {

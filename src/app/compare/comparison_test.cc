@@ -440,6 +440,19 @@ TEST(DiffRecord, KeepsTheContract) {
     EXPECT_TRUE(std::any_of(r.fields.begin(), r.fields.end(), [&](const auto& f) { return f.first == key; })) << key;
 }
 
+TEST(Compare, OperatorsAreToldFromChanceByTheirStepsAsKernelsAre) {
+  RunSummary before = run("a", {1000, 1010, 990, 1005}, {{"other", "outside", 4005}}), after = before;
+  before.ops = {{"aten::mm", {1, {30, 1, 4}}}, {"aten::add", {1, {30, 9, 4}}}};
+  after.ops = {{"aten::mm", {1, {40, 1, 4}}}, {"aten::add", {1, {33, 9, 4}}}, {"aten::new", {1, {20, 1, 4}}}};
+  const Comparison c = *compare(before, after);
+  const auto real = [&](std::string_view name) { return std::ranges::find(c.ops, name, &Difference::name)->real; };
+  EXPECT_EQ(real("aten::mm"), true);
+  EXPECT_EQ(real("aten::add"), false);
+  EXPECT_EQ(real("aten::new"), true) << "it took no time in any step before";
+  EXPECT_EQ(check_gate(*parse_gate("op:aten::mm > +5%"), c).verdict, GateVerdict::kFail);
+  EXPECT_EQ(check_gate(*parse_gate("op:aten::add > +5%"), c).verdict, GateVerdict::kPass);
+}
+
 }  // namespace
 
 }  // namespace profgpu

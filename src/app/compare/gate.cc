@@ -165,7 +165,7 @@ std::optional<Measured> measured(const Gate& gate, const Comparison& c) {
   if (gate.metric == "category") return of_differences(c.categories, gate.name, false);
   if (gate.metric == "kernel") return of_differences(c.kernels, gate.name, true);
   if (gate.metric == "collective") return of_sums_alone(c.collectives, gate.name, true);
-  return of_sums_alone(c.ops, gate.name, false);
+  return of_differences(c.ops, gate.name, false);
 }
 
 std::string quantity(Kind kind, double value) {

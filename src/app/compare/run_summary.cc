@@ -91,7 +91,11 @@ class Reader {
       w.first.ns = sums(w.second);
       run_.work.push_back(std::move(w.first));
     }
-    for (auto& [name, op] : run_.ops) op.calls = per_step(op.calls), op.cpu_self_ns = per_step(op.cpu_self_ns);
+    for (auto& [name, op] : run_.ops) {
+      op.calls = per_step(op.calls);
+      op.cpu_self_ns = sums(ops_[name]);
+      if (!ops_vary_) op.cpu_self_ns.steps = 0;
+    }
     for (auto& [name, c] : run_.collectives) c.calls = per_step(c.calls), c.total_ns = per_step(c.total_ns);
     for (auto& [name, f] : run_.functions) f.total_ns = per_step(f.total_ns);
     join_steps();
@@ -159,7 +163,8 @@ class Reader {
     for (const Row& r : rows_of(measured.at("ops"))) {
       OpTime& op = run_.ops[text_of(r.at("name"))];
       op.calls += r.at("calls").number();
-      op.cpu_self_ns += r.at("cpu_self_ns").number();
+      ops_[text_of(r.at("name"))].add(r.at("cpu_self_ns").number(), r.at("step_stddev_ns").number());
+      ops_vary_ &= is_number(r.at("step_stddev_ns"));   // older reports have none
     }
   }
 
@@ -230,7 +235,8 @@ class Reader {
   RunSummary& run_;
   std::map<std::string, double> snapshot_;
   std::map<Key, int64_t> makeup_;
-  std::map<std::string, Pool> phases_, states_;
+  std::map<std::string, Pool> phases_, states_, ops_;
+  bool ops_vary_ = true;   // whether every report says how their time varies from step to step
   std::map<Key, std::pair<Work, Pool>> work_;
   std::vector<StepTimes> steps_;
   int64_t most_steps_ = 0, distance_ranks_ = 0;

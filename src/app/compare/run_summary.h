@@ -31,7 +31,7 @@ struct Work {
 
 struct OpTime {
   double calls = 0;         ///< a step
-  double cpu_self_ns = 0;
+  StepSums cpu_self_ns;     ///< no steps: the report does not say how it varies
 };
 
 /// Of a collective, or of a function of the program, whose calls are not known.
