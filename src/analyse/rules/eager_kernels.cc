@@ -564,7 +564,7 @@ Padding padding_of(const Measured& m, const Misaligned& all) {
 
 std::string padding_text(const Padding& padding) {
   if (padding.part <= 0) return "";
-  const std::string of = padding.rows > 0 ? fmt::format(", most of it of its {} rows", padding.rows) : "";
+  const std::string of = padding.rows > 0 ? fmt::format(", most of it in its {} rows", padding.rows) : "";
   return fmt::format("; {} of its tiles is padding{}", format_percent(100 * padding.part, 0), of);
 }
 
@@ -584,8 +584,8 @@ void describe_misaligned_gemm(const Measured& m, Finding& f) {
            "torch.compile pads some sizes automatically (torch._inductor.config.shape_padding)"};
   const Padding padding = padding_of(m, all);
   if (padding.rows > 0)
-    f.fix.emplace_back(fmt::format("batches whose tokens fill tiles: of {} rows most of the padding is, which other sizes of "
-                                   "the layers do not change",
+    f.fix.emplace_back(fmt::format("choose batches whose token count fills the tiles: most of the padding is in the {} rows, "
+                                   "which other layer sizes do not change",
                                    padding.rows));
   const OpArgs& args = trace.op_args[trace.host.args[all.longest.value].value];
   const std::string rate = misaligned_rate(m, all);

@@ -102,8 +102,8 @@ std::vector<std::string> library_fixes(const Measured& measured, const Place& pl
   const std::optional<Place> caller = Places(measured.facts()).caller_of(place, merged(std::move(gaps)));
   const std::string library(library_of(place.file));
   const std::string called = caller ? fmt::format(", which {} calls", place_text(*caller)) : "";
-  return {fmt::format("{} is part of {}{}: have it run less often", place.name, library, called),
-          fmt::format("leave off what needs it ({}), where the program can do without; else compare another version of {}",
+  return {fmt::format("{} is part of {}{}: call it less often", place.name, library, called),
+          fmt::format("turn off what needs it ({}) if the program can do without; otherwise try another version of {}",
                       place.file, library)};
 }
 

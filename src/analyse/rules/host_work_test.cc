@@ -180,10 +180,10 @@ TEST(HostBoundLaunches, OfALibrarysFunctionNamesItsCaller) {
   };
   const std::string hook = "diffusers/hooks/group_offloading.py(916): find_hook";
   EXPECT_EQ(first_fix({"draw.py(3): <module>", "draw.py(40): draw", "diffusers/pipelines/flux.py(652): __call__", hook}),
-            "find_hook is part of diffusers, which draw (draw.py:40) calls: have it run less often");
+            "find_hook is part of diffusers, which draw (draw.py:40) calls: call it less often");
   EXPECT_EQ(first_fix({"/app/xfuser/model_executor/runner.py(114): run", "diffusers/pipelines/flux.py(652): __call__", hook}),
-            "find_hook is part of diffusers, which run (/app/xfuser/model_executor/runner.py:114) calls: have it run less often");
-  EXPECT_EQ(first_fix({hook}), "find_hook is part of diffusers: have it run less often");
+            "find_hook is part of diffusers, which run (/app/xfuser/model_executor/runner.py:114) calls: call it less often");
+  EXPECT_EQ(first_fix({hook}), "find_hook is part of diffusers: call it less often");
   EXPECT_TRUE(first_fix({"draw.py(40): find_hook"}).starts_with("move the work of find_hook (draw.py:40) out of the step"));
 }
 
