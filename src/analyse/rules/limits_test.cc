@@ -428,7 +428,7 @@ TEST(MisalignedGemm, PaddingOfRowsIsNotOfTheVocabulary) {
   const std::vector<Finding> findings = findings_of(hand, work);
   const Finding* f = finding(findings, "misaligned-gemm");
   ASSERT_NE(f, nullptr);
-  EXPECT_NE(f->evidence.at(0).find("of its tiles is padding, most of it of its 141 rows"), std::string::npos)
+  EXPECT_NE(f->evidence.at(0).find("of its tiles is padding, most of it in its 141 rows"), std::string::npos)
       << f->evidence.at(0);
   EXPECT_NE(f->fix.back().find("141 rows"), std::string::npos) << f->fix.back();
 }
