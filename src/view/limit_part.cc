@@ -94,7 +94,8 @@ std::string sentence_of(const RankReport& rank, const std::string& suffix) {
     return fmt::format("{} {}", format_percent(s.pct, 0), s.name);
   });
   std::string at_limit;
-  if (*d.times_limit < 1.05)
+  const bool none_faster = *d.times_limit < 1.05;
+  if (none_faster)
     at_limit = fmt::format("The hardware could run {} no faster", what + suffix);
   else if (*d.times_limit < kMaxTimesLimit)
     at_limit = fmt::format("The hardware could run {} {}{:.1f}x as fast", what + (suffix.empty() ? "" : suffix + ","),
@@ -104,7 +105,7 @@ std::string sentence_of(const RankReport& rank, const std::string& suffix) {
                            d.times_limit_is_lower_bound ? "at most " : "", each(*d.limit_ns),
                            in_part ? "" : " instead of " + each(d.wall_ns));
   return at_limit + (utilization.empty() ? "." : " (" + utilization + ").") +
-         (shares.empty() ? "" : " What keeps it from that: " + shares + ".");
+         (shares.empty() || none_faster ? "" : " What keeps it from that: " + shares + ".");
 }
 
 ReportPart summary_part(const RankReport& rank, const std::string& suffix) {

@@ -23,6 +23,21 @@ ReportPart device_part(const SnapshotSection& snapshot) {
   return part;
 }
 
+// What saves most; the rest is in the section's own table.
+void add_early_frees(const SnapshotSection& snapshot, ReportPart& part) {
+  constexpr size_t kShown = 2;
+  size_t shown = 0;
+  int64_t left_out = 0;
+  for (const EarlyFreeRow& row : snapshot.early_frees) {
+    if (row.saved_bytes <= 0) continue;
+    if (shown++ < kShown) part.sentences.push_back(early_free_sentence(row));
+    else ++left_out;
+  }
+  if (left_out > 0)
+    part.sentences.push_back(fmt::format("{} more {} held although {} step is over (--section snapshot).", left_out,
+                                         left_out == 1 ? "line is" : "lines are", left_out == 1 ? "its" : "their"));
+}
+
 }  // namespace
 
 bool has_times(const RankReport& rank) { return !rank.snapshot || !rank.devices.empty() || !rank.ops.empty(); }
@@ -65,8 +80,13 @@ SnapshotParts snapshot_parts(const SnapshotSection& snapshot, std::optional<int6
                                        std::pair("other processes", snapshot.outside->other_bytes)})
       if (bytes && *bytes > 0)
         parts.categories.table.rows.push_back({words, *bytes, Value(), Value()});
-  for (const EarlyFreeRow& row : snapshot.early_frees)
-    if (row.saved_bytes > 0) parts.categories.sentences.push_back(early_free_sentence(row));
+  add_early_frees(snapshot, parts.categories);
+  if (snapshot.kept_of_steps)
+    parts.categories.sentences.push_back(fmt::format(
+        "{} keeps something of each of {} steps, {} in all, and frees none of it. Growth is judged from five steps on: "
+        "record more.",
+        snapshot.kept_of_steps->place(), snapshot.kept_of_steps->steps,
+        format_bytes(static_cast<double>(snapshot.kept_of_steps->bytes))));
   if (snapshot.batch) parts.categories.sentences.push_back(batch_sentence(*snapshot.batch));
   constexpr size_t kMaxSavings = 3;
   parts.savings = savings_part(snapshot, kMaxSavings, false);

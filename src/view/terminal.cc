@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "analyse/report/input_kinds.h"
 #include "analyse/report/quantity.h"
 #include "analyse/report/text.h"
 #include "base/text.h"
@@ -149,19 +150,27 @@ Lines issue_lines(const Report& report, const PresentOptions& options) {
 
 namespace {
 
+// Beside which file steps and devices are named: the last, but for snapshots of memory beside the traces that tell these.
+size_t described_input(const Report& report) {
+  for (size_t i = report.inputs.size(); i-- > 0;)
+    if (!is_of_memory(report.inputs[i])) return i;
+  return report.inputs.size() - 1;
+}
+
 Lines file_lines(const Report& report, const PresentOptions& options) {
   Lines out;
   if (report.inputs.size() > kMaxInputs) {
     out = summed_inputs(report, options.width);
   } else {
+    const size_t described = described_input(report);
     for (size_t i = 0; i < report.inputs.size(); ++i) {
       const InputFile& input = report.inputs[i];
       const bool samples = input.format == "samples";
       std::string what = input.summary + (input.summary.empty() ? "" : ", ") +
                          plural(input.events, samples ? "row" : "event", samples ? "rows" : "events");
-      const bool last = i + 1 == report.inputs.size();
-      if (last) what += counted_steps(report);
-      const std::vector<std::string> about{what, last ? device_names(report) : "", last ? frameworks(report) : ""};
+      const bool all = i == described;
+      if (all) what += counted_steps(report);
+      const std::vector<std::string> about{what, all ? device_names(report) : "", all ? frameworks(report) : ""};
       append(out, input_line(input.path, about, options.width));
     }
   }

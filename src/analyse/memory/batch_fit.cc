@@ -96,6 +96,10 @@ std::string_view batch_outcome_name(BatchOutcome outcome) {
 
 namespace {
 
+bool is_any_category(MemoryCategory category, std::initializer_list<MemoryCategory> some) {
+  return std::ranges::find(some, category) != some.end();
+}
+
 /// Takes the moments that a batch has to fit into.
 class Fitting {
  public:
@@ -167,20 +171,33 @@ class Fitting {
     take(at_failure_ + Parts{0, snapshot_.events.bytes(row), 0});
   }
 
-  // What the step leaves behind that is there when the next one fails, such as the optimizer's states of its first
-  // step: by the step's rows, what was not there yet.
+  // What the step leaves behind that is there when the next one fails: of the optimizer's states of its first step what
+  // was not there yet, by the step's rows; of what each step keeps one more, since the next one keeps its own as well.
   [[nodiscard]] std::vector<int64_t> kept_since(const ReferenceStep& step, uint32_t failed) const {
     std::vector<int64_t> bytes(step.end - step.begin);
+    const std::set<uint32_t> piling = piling_up(step, failed);
     for (size_t i = 0; i < growth_.size(); ++i) {
       const Allocation& a = history_.allocations[i];
       const bool made = a.made != Allocation::kOutside && a.made >= step.begin && a.made < step.end;
-      if (!made || growth_[i] != Growth::kFixed || !a.is_alive_after(failed)) continue;
-      if (phases_.at(a.made) != MemoryPhase::kOptimizer) continue;
-      bytes[0] += a.bytes;
-      bytes[a.made - step.begin] -= a.bytes;
+      if (!made || !a.is_alive_after(failed)) continue;
+      const bool state = growth_[i] == Growth::kFixed && phases_.at(a.made) == MemoryPhase::kOptimizer;
+      const bool more = piling.contains(a.stack);
+      if (state || more) bytes[0] += a.bytes;
+      if (state && !more) bytes[a.made - step.begin] -= a.bytes;
     }
     std::partial_sum(bytes.begin(), bytes.end(), bytes.begin());
     return bytes;
+  }
+
+  // Stacks of which blocks of earlier steps are there as well when memory runs out. What replaces the one of the step
+  // before is not among them.
+  [[nodiscard]] std::set<uint32_t> piling_up(const ReferenceStep& step, uint32_t failed) const {
+    std::set<uint32_t> stacks;
+    for (const Allocation& a : history_.allocations)
+      if (a.made != Allocation::kOutside && a.made < step.begin && phases_.step(a.made) > 0 && a.is_alive_after(failed))
+        stacks.insert(a.stack);
+    stacks.erase(MemoryStacks::kNone);
+    return stacks;
   }
 
   const MemorySnapshot& snapshot_;
@@ -201,7 +218,9 @@ std::optional<BatchFit> batch_fit(const MemorySnapshot& snapshot, const MemoryHi
                                   std::optional<int64_t> peak_reserved_bytes) {
   std::set<int64_t> fixed_sizes;
   for (size_t i = 0; i < categories.size(); ++i)
-    if (categories[i].category == MemoryCategory::kParameter || categories[i].category == MemoryCategory::kGradient)
+    // Of parameters that are sharded the gathered ones have the size of a whole gradient.
+    if (is_any_category(categories[i].category, {MemoryCategory::kParameter, MemoryCategory::kGradient,
+                                                 MemoryCategory::kCommunication}))
       fixed_sizes.insert(history.allocations[i].bytes);
   std::vector<Growth> growth;
   growth.reserve(categories.size());

@@ -53,6 +53,8 @@ class Classifier {
     for (uint32_t row = history.first; row < history.end; ++row)
       if (snapshot.events.action(row) == AllocationAction::kOom) failures_.push_back(row);
     for (const Allocation& a : history.allocations)
+      if (is_collected_over_steps(a)) collections_.insert(a.stack);
+    for (const Allocation& a : history.allocations)
       if (a.made != kOutside && has_ended(a)) {
         Precedent& of_stack = precedents_[a.stack];
         if (reaches_backward(a))
@@ -116,6 +118,7 @@ class Classifier {
     if (pool == PoolKind::kProgram && graph_pools_.contains(a.pool))
       return {Category::kGraphPool, Certainty::kLikely};
     if (masters_.contains(&a)) return {Category::kOptimizerState, Certainty::kLikely};
+    if (is_unseen_workspace(a)) return {Category::kWorkspace, Certainty::kInferred};
     switch (stacks_.of(a.stack).role) {
       case MemoryRole::kWorkspace:
         return {Category::kWorkspace, Certainty::kCertain};
@@ -189,6 +192,7 @@ class Classifier {
   [[nodiscard]] CategoryOf of_forward(const Allocation& a) const {
     const bool forward = stacks_.of(a.stack).role == MemoryRole::kForward;
     const bool backward = reaches_backward(a);
+    if (!forward && collections_.contains(a.stack)) return {};
     if (backward && (forward || a.freed != kOutside)) return {Category::kActivation, Certainty::kLikely};
     if (has_ended(a)) return {Category::kTemporary, Certainty::kLikely};
     // What became of the same stack's earlier allocations tells what would have become of this one.
@@ -199,6 +203,18 @@ class Classifier {
     if (a.freed != kOutside) return {Category::kTemporary, Certainty::kLikely};
     // A data set, a buffer, a result: what the program keeps, the recording does not tell.
     return {};
+  }
+  // What the program gathers over several steps and frees then, such as experience that it replays, no graph holds. The
+  // next batch, made in the step before and freed by the one after, is no such thing.
+  [[nodiscard]] bool is_collected_over_steps(const Allocation& a) const {
+    constexpr uint32_t kManySteps = 3;
+    return a.made != kOutside && a.freed != kOutside && stacks_.of(a.stack).role == MemoryRole::kProgram &&
+           step_of(a.freed) - step_of(a.made) >= kManySteps;
+  }
+  // cuBLAS's, of a recording that keeps no frames of C++: PyTorch's own size for it, made once in a product, and kept.
+  [[nodiscard]] bool is_unseen_workspace(const Allocation& a) const {
+    constexpr int64_t kCublasBytes = 2 * (4096 << 10) + 8 * (16 << 10);   // CUBLAS_WORKSPACE_CONFIG=:4096:2:16:8
+    return !stacks_.has_native_frames() && a.bytes == kCublasBytes && a.made != kOutside && a.freed == kOutside;
   }
   [[nodiscard]] bool reaches_backward(const Allocation& a) const {
     return phases_.backward_passes(a.freed == kOutside ? last_row_ : a.freed) > backward_of(a.made);
@@ -266,6 +282,7 @@ class Classifier {
   };
   std::map<uint32_t, Precedent> precedents_;  // by stack
   std::set<const Allocation*> masters_;
+  std::set<uint32_t> collections_;        // stacks of what the program gathers over steps
   std::set<uint32_t> graph_pools_;        // pools in which PyTorch's code for graphs allocates
 };
 

@@ -82,7 +82,8 @@ uint32_t outermost_forward(const MemorySnapshot& snapshot, const StackBook& stac
   return outermost;
 }
 
-// Where the model's own forward comes back to the line with which it began. Lines of a loop over its layers do not.
+}  // namespace
+
 std::vector<uint32_t> forward_begins(const MemorySnapshot& snapshot, const MemoryHistory& history,
                                      const StackBook& stacks) {
   std::unordered_map<uint32_t, uint32_t> lines;  // by stack
@@ -100,8 +101,6 @@ std::vector<uint32_t> forward_begins(const MemorySnapshot& snapshot, const Memor
   return begins;
 }
 
-}  // namespace
-
 std::string_view growth_cause_name(GrowthCause cause) {
   constexpr std::string_view kNames[] = {"unknown", "retained_graph", "reference_cycle", "kept_tensors"};
   return kNames[static_cast<size_t>(cause)];
@@ -117,6 +116,95 @@ GrowthSteps growth_steps(const MemorySnapshot& snapshot, const MemoryHistory& hi
   return {"forward pass", std::move(rows)};
 }
 
+namespace {
+
+/// What one stack holds when each sequence begins.
+struct CacheLevels {
+  std::vector<int64_t> blocks, bytes;
+};
+
+// Of one stack's blocks, in the order in which they are made: a sequence begins where one is smaller than the one before.
+CacheLevels levels_at_begins(const MemoryHistory& history, const std::vector<size_t>& places) {
+  std::vector<uint32_t> begins;
+  for (size_t i = 1; i < places.size(); ++i)
+    if (history.allocations[places[i]].bytes < history.allocations[places[i - 1]].bytes)
+      begins.push_back(history.allocations[places[i]].made);
+  CacheLevels levels{std::vector<int64_t>(begins.size()), std::vector<int64_t>(begins.size())};
+  for (const size_t i : places) {
+    const Allocation& a = history.allocations[i];
+    const auto from = std::ranges::lower_bound(begins, a.made + 1) - begins.begin();
+    const auto to = std::ranges::lower_bound(begins, a.freed) - begins.begin();   // kOutside: all
+    for (auto at = from; at < to; ++at) {
+      ++levels.blocks[static_cast<size_t>(at)];
+      levels.bytes[static_cast<size_t>(at)] += a.bytes;
+    }
+  }
+  return levels;
+}
+
+bool holds_something_of(const std::vector<size_t>& places, const MemoryHistory& history, const MemoryPhases& phases,
+                        uint32_t step) {
+  return std::ranges::any_of(places, [&](size_t i) { return phases.step(history.allocations[i].made) == step; });
+}
+
+}  // namespace
+
+std::vector<GrowingStack> growing_caches_of_before(const MemoryHistory& history,
+                                                   const std::vector<CategoryOf>& categories,
+                                                   const StackBook& stacks) {
+  std::unordered_map<uint32_t, std::vector<size_t>> by_stack;
+  for (size_t i = 0; i < history.allocations.size(); ++i) {
+    const Allocation& a = history.allocations[i];
+    const bool cache = categories[i].category == MemoryCategory::kCache && stacks.of(a.stack).in_forward;
+    if (cache && a.made != Allocation::kOutside && a.stack != MemoryStacks::kNone) by_stack[a.stack].push_back(i);
+  }
+  std::vector<GrowingStack> growing;
+  for (const auto& [stack, places] : by_stack) {
+    const CacheLevels levels = levels_at_begins(history, places);
+    if (levels.blocks.size() <= kMinGrowthSteps || levels.blocks.size() > kMaxPoints) continue;
+    // Sequences of a batch that take turns have as many blocks each time.
+    if (slope_of(levels.blocks, 1).low <= 0) continue;
+    const Slope slope = slope_of(levels.bytes, 1);
+    if (slope.low <= 0) continue;
+    growing.push_back({stack, MemoryCategory::kCache, GrowthCause::kKept, slope.median, slope.low, slope.high,
+                       levels.bytes.back(), levels.blocks.back()});
+  }
+  std::ranges::sort(growing, [](const GrowingStack& a, const GrowingStack& b) {
+    return a.bytes_per_step != b.bytes_per_step ? a.bytes_per_step > b.bytes_per_step : a.stack < b.stack;
+  });
+  return growing;
+}
+
+std::optional<KeptByStack> kept_of_each_step(const MemoryHistory& history, const std::vector<CategoryOf>& categories,
+                                             const StackBook& stacks, const MemoryPhases& phases) {
+  constexpr int64_t kSmallPart = 100;   // of the peak
+  constexpr uint32_t kFewSteps = 3;     // fewer tell nothing
+  const size_t ends = phases.step_ends().size();
+  const auto steps = static_cast<uint32_t>(ends + (phases.is_optimizing() ? 1 : 0));
+  if (steps < kFewSteps || ends > kMinGrowthSteps || phases.all_backward_passes() > kMinGrowthSteps) return std::nullopt;
+  std::unordered_map<uint32_t, std::vector<size_t>> kept;
+  std::unordered_set<uint32_t> frees;
+  for (size_t i = 0; i < history.allocations.size(); ++i) {
+    const Allocation& a = history.allocations[i];
+    const MemoryRole role = stacks.of(a.stack).role;
+    const bool known = role == MemoryRole::kProgram || role == MemoryRole::kForward;
+    if (!known || a.made == Allocation::kOutside || categories[i].category == MemoryCategory::kCache) continue;
+    if (a.freed == Allocation::kOutside) kept[a.stack].push_back(i);
+    else frees.insert(a.stack);
+  }
+  KeptByStack most;
+  for (const auto& [stack, places] : kept) {
+    if (frees.contains(stack)) continue;
+    uint32_t of = 0;   // with what is made after the last optimizer's step
+    for (uint32_t step = 0; step <= steps; ++step) of += holds_something_of(places, history, phases, step) ? 1 : 0;
+    if (of < kFewSteps || of + 1 < steps) continue;
+    int64_t bytes = 0;
+    for (const size_t i : places) bytes += history.allocations[i].bytes;
+    if (bytes > most.bytes || (bytes == most.bytes && stack < most.stack)) most = {stack, bytes, of};
+  }
+  return kSmallPart * most.bytes >= history.peak_bytes && most.bytes > 0 ? std::optional(most) : std::nullopt;
+}
+
 std::vector<GrowingStack> growing_stacks(const MemorySnapshot& snapshot, const MemoryHistory& history,
                                          const std::vector<CategoryOf>& categories, const StackBook& stacks,
                                          const GrowthSteps& steps) {
@@ -126,7 +214,7 @@ std::vector<GrowingStack> growing_stacks(const MemorySnapshot& snapshot, const M
   for (size_t i = 0; i < history.allocations.size(); ++i) {
     const Allocation& a = history.allocations[i];
     if (a.made == Allocation::kOutside || a.stack == MemoryStacks::kNone) continue;
-    // Keys and values of the tokens so far grow with each one that is generated.
+    // Keys and values of the tokens so far grow with each one that is generated; see growing_caches_of_before().
     if (categories[i].category == MemoryCategory::kCache) continue;
     const auto from = std::lower_bound(ends.begin(), ends.end(), a.made + 1) - ends.begin();
     const auto to = std::lower_bound(ends.begin(), ends.end(), a.freed) - ends.begin();  // kOutside: all

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -32,6 +33,11 @@ struct GrowingStack {
 
 constexpr size_t kMinGrowthSteps = 4;  ///< after the first, in which optimizers make their states
 
+/// Rows at which the model's own forward comes back to the line with which it began. Lines of a loop over its layers do
+/// not. Without the first pass.
+std::vector<uint32_t> forward_begins(const MemorySnapshot& snapshot, const MemoryHistory& history,
+                                     const StackBook& stacks);
+
 /// Rows at which levels are compared.
 struct GrowthSteps {
   std::string_view per;  ///< "step", "backward pass", "forward pass"; empty: there are too few of all
@@ -41,6 +47,20 @@ struct GrowthSteps {
 /// forward passes.
 GrowthSteps growth_steps(const MemorySnapshot& snapshot, const MemoryHistory& history, const StackBook& stacks,
                          const MemoryPhases& phases);
+
+/// What a model's forwards keep of keys and values when a new sequence begins, likewise: caches of sequences that are
+/// over. Those of sequences that go on grow with each token, and are no growth.
+std::vector<GrowingStack> growing_caches_of_before(const MemoryHistory& history,
+                                                   const std::vector<CategoryOf>& categories, const StackBook& stacks);
+
+/// Of histories with three steps to kMinGrowthSteps: the stack that keeps something of each of them, of the most bytes; it
+/// frees none. None: there is no such stack, or it keeps less than a hundredth of the peak.
+struct KeptByStack {
+  uint32_t stack = MemoryStacks::kNone;
+  int64_t bytes = 0, steps = 0;
+};
+std::optional<KeptByStack> kept_of_each_step(const MemoryHistory& history, const std::vector<CategoryOf>& categories,
+                                             const StackBook& stacks, const MemoryPhases& phases);
 
 /// Those whose interval is above 0, the fastest first. Empty where fewer steps than kMinGrowthSteps are seen.
 std::vector<GrowingStack> growing_stacks(const MemorySnapshot& snapshot, const MemoryHistory& history,

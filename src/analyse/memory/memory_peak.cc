@@ -166,10 +166,13 @@ std::optional<PeakSpike> peak_spike(const MemorySnapshot& snapshot, const Memory
   const uint32_t most = std::max<uint32_t>((history.end - history.first) / kShortLived, kShortLivedEvents);
   const auto is_short = [&](size_t i) {
     const Allocation& a = history.allocations[i];
-    // An optimizer's step frees its own when it is over, however many parameters that takes.
-    const bool soon = stacks.of(a.stack).role == MemoryRole::kOptimizer || a.freed - a.made <= most;
-    return categories[i].category == MemoryCategory::kTemporary && a.made != Allocation::kOutside &&
-           a.freed != Allocation::kOutside && soon;
+    const StackFacts& stack = stacks.of(a.stack);
+    // An optimizer's step, and what clips gradients before it, frees its own when it is over, however many parameters
+    // that takes.
+    const bool soon = stack.role == MemoryRole::kOptimizer || stack.clips || a.freed - a.made <= most;
+    const bool passing = categories[i].category == MemoryCategory::kTemporary ||
+                         categories[i].category == MemoryCategory::kWorkspace;
+    return passing && a.made != Allocation::kOutside && a.freed != Allocation::kOutside && soon;
   };
   std::map<MemoryLine, PeakSpike> by_line;
   for (size_t i = 0; i < history.allocations.size(); ++i) {
@@ -179,6 +182,9 @@ std::optional<PeakSpike> peak_spike(const MemorySnapshot& snapshot, const Memory
     PeakSpike& s = by_line[stacks.line(a.stack)];
     s.bytes += a.bytes;
     s.lifetime_events = std::max<int64_t>(s.lifetime_events, a.freed - a.made);
+    s.workspace |= categories[i].category == MemoryCategory::kWorkspace;
+    s.cross_entropy |= stacks.of(a.stack).cross_entropy;
+    s.clips |= stacks.of(a.stack).clips;
   }
   const auto highest = std::max_element(by_line.begin(), by_line.end(),
                                         [](const auto& a, const auto& b) { return a.second.bytes < b.second.bytes; });

@@ -109,7 +109,9 @@ class MemoryPhases::Reading {
   [[nodiscard]] MemoryPhase phase(uint32_t row) const {
     const uint32_t stack = events_.stack(row);
     if (is_backward(stack)) return MemoryPhase::kBackward;
-    const MemoryPhase phase = phase_of(stacks_.of(stack).role);
+    const StackFacts& facts = stacks_.of(stack);
+    const MemoryPhase phase = facts.clips && facts.role == MemoryRole::kProgram ? MemoryPhase::kOptimizer
+                                                                                : phase_of(facts.role);
     const auto after = std::ranges::upper_bound(ranges_, row, {}, &StepRange::begin);
     if (after == ranges_.begin() || !std::prev(after)->contains(row)) return phase;
     const StepRange& range = *std::prev(after);

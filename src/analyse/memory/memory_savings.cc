@@ -90,7 +90,13 @@ bool is_optimizers_temporary(const StackFacts& stack, Category category, bool) {
 }
 bool is_activation(const StackFacts&, Category category, bool) { return category == Category::kActivation; }
 
+bool is_cross_entropy(const StackFacts& stack, Category category, bool) {
+  return stack.cross_entropy && (category == Category::kActivation || category == Category::kTemporary);
+}
+
 constexpr PartChange kPartChanges[] = {
+    {"chunked or fused cross entropy (Liger, torch.compile of the loss)",
+     "copies, logarithms and gradients of the logits are never whole; the logits stay", 0, is_cross_entropy},
     {"flash attention: torch.nn.functional.scaled_dot_product_attention",
      "what attention itself makes is never written", 0, is_score},
     {"fused optimizer (fused=True)", "its step makes no temporary tensors", 0, is_optimizers_temporary}};
@@ -144,6 +150,14 @@ StateTypes state_types(const MemoryHistory& history, const std::vector<CategoryO
   const bool has_copy = parameter.bytes == trained && state.blocks >= 3 * parameter.blocks;
   if (types.sixteen_bit && has_copy) types.eight_bit_factor = (2 * kEightBit + 1) / 3;
   return types;
+}
+
+// The loss widens logits, and no autocast narrowed them: the model has 16 bits.
+bool widens_logits(const MemoryHistory& history, const StackBook& stacks) {
+  return !stacks.has_autocast() && std::ranges::any_of(history.allocations, [&](const Allocation& a) {
+    const std::string op = stacks.of(a.stack).cross_entropy ? stacks.op(a.stack) : std::string();
+    return op == "_to_copy" || op == "to_dtype" || op.starts_with("to_");
+  });
 }
 
 int64_t scaled(int64_t bytes, double factor) { return std::llround(static_cast<double>(bytes) * factor); }
@@ -204,7 +218,8 @@ std::vector<SavingRow> memory_savings(const MemorySnapshot& snapshot, const Memo
     if (static_cast<double>(saved) >= kWorthSaying * static_cast<double>(history.peak_bytes))
       rows.push_back({std::move(text), std::string(assumes), peak, saved});
   };
-  const StateTypes types = state_types(history, categories);
+  StateTypes types = state_types(history, categories);
+  types.sixteen_bit |= widens_logits(history, stacks);
   // Which modules to compute again follows from the lines that call them, if there are any.
   const std::vector<CheckpointSite> sites =
       trains ? checkpoint_sites(snapshot, history, stacks, categories) : std::vector<CheckpointSite>();

@@ -71,7 +71,8 @@ OomCause cause_of_failure(const MemorySnapshot& snapshot, const OutOfMemory& oom
 }  // namespace
 
 std::string_view oom_cause_name(OomCause cause) {
-  constexpr std::string_view kNames[] = {"unknown", "need", "fragmentation", "limit", "outside", "request"};
+  constexpr std::string_view kNames[] = {"unknown", "need", "fragmentation", "limit", "outside", "request",
+                                          "growth"};
   return kNames[static_cast<size_t>(cause)];
 }
 
@@ -119,6 +120,7 @@ std::optional<OutOfMemory> out_of_memory(const MemorySnapshot& snapshot, const s
     oom.outside_bytes = *capacity_bytes - *reachable;
   oom.cause = cause_of_failure(snapshot, oom, oom.outside_bytes ? capacity_bytes : std::nullopt);
   oom.steps_after = steps_after(MemoryPhases(snapshot, *history, stacks), row);
+  oom.in_optimizer = stacks.of(events.stack(row)).role == MemoryRole::kOptimizer;
   MemoryLine line = stacks.line(events.stack(row));
   oom.function = std::move(line.function), oom.file = std::move(line.file), oom.line = line.line;
   return oom;

@@ -20,6 +20,7 @@
 #include "analyse/memory/reference_cycles.h"
 #include "analyse/memory/stack_facts.h"
 #include "analyse/report/quantity.h"
+#include "base/text.h"
 
 namespace profgpu {
 namespace {
@@ -174,6 +175,14 @@ std::string place_of(const std::string& function, const std::string& file, int32
   return file.empty() ? function : fmt::format("{} ({}:{})", function, file, line);
 }
 
+void add_kept_of_steps(const MemoryHistory& history, const std::vector<CategoryOf>& categories, const StackBook& stacks,
+                       const MemoryPhases& phases, SnapshotSection& out) {
+  const auto kept = kept_of_each_step(history, categories, stacks, phases);
+  if (!kept) return;
+  MemoryLine at = stacks.line(kept->stack);
+  out.kept_of_steps = {std::move(at.function), std::move(at.file), at.line, kept->bytes, kept->steps};
+}
+
 // Stacks of a forward pass whose tensors are kept for a backward pass that never comes.
 std::vector<uint32_t> add_growth(const MemorySnapshot& snapshot, const MemoryHistory& history,
                                  const std::vector<CategoryOf>& categories, const StackBook& stacks,
@@ -181,7 +190,11 @@ std::vector<uint32_t> add_growth(const MemorySnapshot& snapshot, const MemoryHis
                                  SnapshotSection& out) {
   const GrowthSteps steps = growth_steps(snapshot, history, stacks, phases);
   const std::vector<GrowingStack> growing = growing_stacks(snapshot, history, categories, stacks, steps);
-  if (shown) std::ranges::move(growing_lines(growing, stacks, steps.per, device), std::back_inserter(out.growth));
+  if (shown) {
+    std::ranges::move(growing_lines(growing, stacks, steps.per, device), std::back_inserter(out.growth));
+    std::ranges::move(growing_lines(growing_caches_of_before(history, categories, stacks), stacks, "generation", device),
+                      std::back_inserter(out.growth));
+  }
   std::vector<uint32_t> kept;
   for (const GrowingStack& g : growing)
     if (steps.per == "forward pass" && g.cause == GrowthCause::kRetainedGraph) kept.push_back(g.stack);
@@ -220,6 +233,20 @@ std::optional<int64_t> capacity_of(const OutOfMemory& oom, std::optional<int64_t
   return reachable && known_bytes ? std::min(*reachable, *known_bytes) : reachable ? reachable : known_bytes;
 }
 
+// Lines of a device that keep something of every step, if without it the request would have been served.
+void judge_growth(const SnapshotSection& section, bool alone, OutOfMemory& oom) {
+  constexpr int64_t kMuchKept = 10;   // this part of what the process could have
+  const std::optional<int64_t> reachable = oom.reachable_bytes();
+  const bool may_be = oom.cause == OomCause::kNeed || oom.cause == OomCause::kFragmentation;
+  if (!may_be || !reachable || oom.steps_after > 0) return;
+  int64_t kept = 0;
+  for (const GrowingLine& line : section.growth)
+    if (alone || line.device == oom.device) kept += line.bytes;
+  if (kMuchKept * kept < *reachable || oom.allocated_bytes - kept + oom.requested_bytes > *reachable) return;
+  oom.cause = OomCause::kGrowth;
+  oom.grown_bytes = kept;
+}
+
 // A request that no device could have served says nothing of the batch, and a pass that needs more than there is does
 // so however its memory lies.
 void judge_failed_batch(OutOfMemory& oom, std::optional<BatchFit>& batch) {
@@ -236,7 +263,19 @@ bool frees_any(const AllocationEvents& events, const MemoryHistory& history) {
   return false;
 }
 
-// What is said of the device whose peak is highest.
+// States of the optimizer are as large for a batch of any size.
+bool needs_any_batch(const MemoryHistory& history, const std::vector<CategoryOf>& categories, const OutOfMemory& oom) {
+  if (!oom.in_optimizer) return false;
+  constexpr int64_t kFew = 50;   // this part of what is allocated
+  int64_t activations = 0;
+  for (size_t i = 0; i < categories.size(); ++i)
+    if (categories[i].category == MemoryCategory::kActivation &&
+        history.allocations[i].is_alive_after(history.first + static_cast<uint32_t>(oom.event)))
+      activations += history.allocations[i].bytes;
+  return kFew * activations <= oom.allocated_bytes;
+}
+
+// What is said of the device that ran out of memory, else of the one whose peak is highest.
 void describe_device(const MemorySnapshot& snapshot, const MemoryHistory& history, const StackBook& stacks,
                      std::optional<int64_t> capacity_bytes, bool alone, SnapshotSection& out) {
   const MemoryPhases phases(snapshot, history, stacks);
@@ -254,6 +293,7 @@ void describe_device(const MemorySnapshot& snapshot, const MemoryHistory& histor
   out.category_timeline = category_levels(snapshot, history, categories, out.timeline);
   const std::vector<uint32_t> graphs = add_growth(snapshot, history, categories, stacks, phases, {}, alone, out);
   if (!history.recorded) return;
+  add_kept_of_steps(history, categories, stacks, phases, out);
   out.cycles = reference_cycles(snapshot, history, stacks, categories);
   out.spike = peak_spike(snapshot, history, stacks, categories);
   out.early_frees = early_frees(snapshot, history, stacks, phases, categories);
@@ -264,20 +304,45 @@ void describe_device(const MemorySnapshot& snapshot, const MemoryHistory& histor
   const bool failed = out.oom && out.oom->device == history.device;
   if (failed) capacity_bytes = capacity_of(*out.oom, peak_reserved_bytes, capacity_bytes);
   out.batch = batch_fit(snapshot, history, stacks, phases, categories, capacity_bytes, peak_reserved_bytes);
-  if (failed) judge_failed_batch(*out.oom, out.batch);
+  if (failed) {
+    judge_failed_batch(*out.oom, out.batch);
+    judge_growth(out, alone, *out.oom);
+    out.oom->in_optimizer = needs_any_batch(history, categories, *out.oom);
+    // Neither what the optimizer needs nor what each step leaves behind is a matter of the batch.
+    const bool of_batch = !out.oom->in_optimizer && out.oom->cause != OomCause::kGrowth;
+    if (!of_batch && out.oom->steps_after == 0) out.batch.reset();
+  }
   if (failed)
     out.oom->new_state_bytes =
         first_states(history, phases, categories, history.first + static_cast<uint32_t>(out.oom->event));
   out.replay = snapshot_replay(snapshot, history);
 }
 
+// Null: only pinned memory of the host was recorded, or none.
+const MemoryHistory* described_history(const std::vector<MemoryHistory>& histories,
+                                       const std::optional<OutOfMemory>& oom) {
+  const MemoryHistory* highest = nullptr;
+  for (const MemoryHistory& history : histories) {
+    if (history.device == kPinnedHost) continue;
+    if (oom && oom->steps_after == 0 && history.device == oom->device) return &history;
+    if (highest == nullptr || history.peak_bytes > highest->peak_bytes) highest = &history;
+  }
+  return highest;
+}
+
 }  // namespace
+
+bool is_little_growth(int64_t bytes_per_step, int64_t peak_bytes) {
+  constexpr int64_t kLittle = 1 << 20, kSmallPart = 1000;
+  return bytes_per_step < kLittle && kSmallPart * bytes_per_step < peak_bytes;
+}
 
 std::string HolderRow::place() const { return place_of(function, file, line); }
 std::string GrowingLine::place() const {
   return place_of(function, file, line) + (device ? fmt::format(" on device {}", *device) : "");
 }
 std::string OutOfMemory::place() const { return place_of(function, file, line); }
+std::string KeptOfSteps::place() const { return place_of(function, file, line); }
 std::string EarlyFreeRow::place() const { return place_of(function, file, line); }
 std::string CycleRow::place() const { return place_of(function, file, line); }
 std::string PeakSpike::place() const { return place_of(function, file, line); }
@@ -288,7 +353,8 @@ SnapshotSection snapshot_section(const MemorySnapshot& snapshot, std::optional<i
   const std::vector<MemoryHistory> histories = memory_histories(snapshot);
   out.allocator_settings = snapshot.settings.text;
   out.expandable_segments = snapshot.settings.expandable_segments;
-  const MemoryHistory* highest = nullptr;
+  out.oom = out_of_memory(snapshot, histories, stacks, capacity_bytes);
+  const MemoryHistory* const described = described_history(histories, out.oom);
   const MemoryHistory* pinned = nullptr;
   for (const MemoryHistory& history : histories) {
     if (history.device == kPinnedHost) {
@@ -301,26 +367,24 @@ SnapshotSection snapshot_section(const MemorySnapshot& snapshot, std::optional<i
     out.active_bytes += d.active_bytes, out.requested_bytes += d.requested_bytes;
     out.truncated |= history.truncated;
     std::vector<SnapshotPoint> points = timeline(snapshot, history, d.peak_reserved_bytes);
-    if (highest == nullptr || history.peak_bytes > highest->peak_bytes)
-      highest = &history, out.timeline = std::move(points);
+    if (&history == described) out.timeline = std::move(points);
     add_states(snapshot, d.device, out.states);
     out.devices.push_back(std::move(d));
   }
-  if (highest == nullptr && !snapshot.timeline.time_ns.empty()) return timeline_section(snapshot.timeline);
-  if (highest == nullptr) {
+  if (described == nullptr && !snapshot.timeline.time_ns.empty()) return timeline_section(snapshot.timeline);
+  if (described == nullptr) {
     if (pinned != nullptr) out.pinned = pinned_memory(snapshot, *pinned, stacks, {});
     return out;
   }
-  out.oom = out_of_memory(snapshot, histories, stacks, capacity_bytes);
   out.cut = snapshot.cut;
   out.stacks_recorded = !stacks.empty();
   const bool alone = std::ranges::count_if(out.devices, [](const SnapshotDevice& d) {
                        return d.peak_allocated_bytes > 0;
                      }) < 2;
   if (!alone) describe_each(snapshot, histories, stacks, out);
-  describe_device(snapshot, *highest, stacks, capacity_bytes, alone, out);
+  describe_device(snapshot, *described, stacks, capacity_bytes, alone, out);
   if (pinned != nullptr) {
-    const MemoryPhases phases(snapshot, *highest, stacks);
+    const MemoryPhases phases(snapshot, *described, stacks);
     out.pinned = pinned_memory(snapshot, *pinned, stacks, phases.step_ends());
   }
   return out;
@@ -432,6 +496,10 @@ std::string early_free_sentence(const EarlyFreeRow& row) {
     return fmt::format("{} of gradients are held at the peak after the step that used them: zero_grad() right after "
                        "step() would lower the peak by {}.",
                        bytes(row.bytes), bytes(row.saved_bytes));
+  if (row.graph_lines > 0)
+    return fmt::format("{} at the peak are the graph of an earlier forward pass, {} blocks of {} lines, that is still "
+                       "held although its step is over: without it the peak would be {}.",
+                       bytes(row.bytes), format_count(row.graph_blocks), row.graph_lines, bytes(row.peak_bytes));
   if (row.collected)
     return fmt::format("{} of {} from {} are held at the peak until Python's garbage collector frees them: without "
                        "their reference cycle the peak would be {} lower.",

@@ -69,7 +69,7 @@ struct GrowingLine {
   std::optional<int32_t> device;                            ///< none: there is only one, or it is the host's memory
   MemoryCategory category = MemoryCategory::kUnknown;
   std::string cause;                                        ///< retained_graph, reference_cycle, kept_tensors, unknown
-  std::string per;                                          ///< step, backward pass, forward pass
+  std::string per;                                          ///< step, backward pass, forward pass, generation
   int64_t growth_bytes = 0, low_bytes = 0, high_bytes = 0;  ///< of it, with the 95 % interval
   int64_t bytes = 0, blocks = 0;                            ///< held after the last step
 
@@ -80,6 +80,19 @@ struct GrowingLine {
     v("growth_bytes", growth_bytes);
     v("low_bytes", low_bytes), v("high_bytes", high_bytes), v("held_bytes", bytes), v("blocks", blocks);
     v("device", device);
+  }
+};
+
+/// What a line keeps of each step of a history that has too few to judge growth.
+struct KeptOfSteps {
+  std::string function, file;
+  int32_t line = 0;
+  int64_t bytes = 0, steps = 0;  ///< kept in all, of so many steps
+
+  [[nodiscard]] std::string place() const;
+  void fields(auto&& v) const {
+    v("function", function), v("file", unless_empty(file)), v("line", only_if(line > 0, line));
+    v("held_bytes", bytes), v("steps", steps);
   }
 };
 
@@ -139,7 +152,7 @@ struct SnapshotDevice {
   }
 };
 
-enum class OomCause : uint8_t { kUnknown, kNeed, kFragmentation, kLimit, kOutside, kRequest };
+enum class OomCause : uint8_t { kUnknown, kNeed, kFragmentation, kLimit, kOutside, kRequest, kGrowth };
 std::string_view oom_cause_name(OomCause cause);
 
 /// An allocation that failed: the last one.
@@ -164,8 +177,11 @@ struct OutOfMemory {
   std::optional<int64_t> outside_bytes;  ///< neither reserved by this process nor free; none: the capacity is not known
   std::optional<int64_t> new_state_bytes;  ///< the first pass with optimizer states: those; none: it is not
   int64_t steps_after = 0;                 ///< that the program completes after it
+  bool in_optimizer = false;               ///< the optimizer's step asks for it, while next to no activation is held
+  std::optional<int64_t> grown_bytes;      ///< of growth: what lines keep of the steps so far
   /// Fragmentation: much was unused, and would have been enough; limit: the process's own refused it; outside: most of
-  /// the device is held by others; request: this one alone is more than the process could ever have.
+  /// the device is held by others; request: this one alone is more than the process could ever have; growth: without
+  /// what lines keep of every step it would have fitted.
   OomCause cause = OomCause::kUnknown;
   std::string function, file;
   int32_t line = 0;
@@ -177,6 +193,7 @@ struct OutOfMemory {
     v("reserved_bytes", reserved_bytes), v("unused_bytes", unused_bytes);
     v("largest_free_block_bytes", largest_free_block_bytes), v("usable_bytes", usable_bytes);
     v("outside_bytes", outside_bytes), v("new_state_bytes", new_state_bytes), v("steps_after", steps_after);
+    v("in_optimizer", in_optimizer), v("grown_bytes", grown_bytes);
     v("cause", oom_cause_name(cause));
     v("function", function), v("file", unless_empty(file)), v("line", only_if(line > 0, line));
   }
@@ -193,6 +210,9 @@ struct PeakSpike {
   /// The line that calls the node's operator, "softmax (model.py:7)", or one of two; empty: none or more are known. Not
   /// documented.
   std::string forward = {};
+  bool workspace = false;          ///< of a library
+  bool cross_entropy = false;      ///< of a loss over a vocabulary or classes, or of its backward pass
+  bool clips = false;              ///< of the clipping of gradients
 
   [[nodiscard]] std::string place() const;
   void fields(auto&& v) const {
@@ -264,8 +284,9 @@ struct SavingRow {
 /// What is held at the peak and is no longer needed.
 struct EarlyFreeRow {
   MemoryCategory category = MemoryCategory::kUnknown;
-  std::string function, file;  ///< of gradients empty
+  std::string function, file;  ///< of gradients and of a graph empty
   int32_t line = 0;
+  int64_t graph_lines = 0, graph_blocks = 0;  ///< of a forward pass's graph that several lines made; 0: of one line
   int64_t bytes = 0;                         ///< at the peak
   int64_t peak_bytes = 0, saved_bytes = 0;  ///< had all of that line been freed in time
   bool collected = false;                    ///< Python's garbage collector frees it
@@ -275,6 +296,7 @@ struct EarlyFreeRow {
     v("category", memory_category_name(category)), v("function", unless_empty(function)), v("file", unless_empty(file));
     v("line", only_if(line > 0, line)), v("held_bytes", bytes), v("peak_bytes", peak_bytes);
     v("saved_bytes", saved_bytes), v("collected", collected);
+    v("graph_lines", only_if(graph_lines > 0, graph_lines)), v("graph_blocks", only_if(graph_lines > 0, graph_blocks));
   }
 };
 
@@ -362,7 +384,7 @@ struct SnapshotSection {
   bool categories_only = false;  ///< a memory timeline: neither blocks nor what is reserved, nor of which device
   int64_t segments = 0, blocks = 0, events = 0;  ///< of all devices
   int64_t reserved_bytes = 0, allocated_bytes = 0, active_bytes = 0, requested_bytes = 0;
-  int64_t peak_allocated_bytes = 0;  ///< of the device whose peak is highest
+  int64_t peak_allocated_bytes = 0;  ///< of the device that ran out of memory, else of the one whose peak is highest
   std::optional<int64_t> peak_event;
   bool history_recorded = true;                      ///< of that device; else only what is held now is known
   bool cut = false;                                  ///< the file ends early
@@ -377,6 +399,7 @@ struct SnapshotSection {
   std::vector<BlockStateRow> states;
   SnapshotPeak peak;
   std::vector<GrowingLine> growth;  ///< fastest first; at most 100
+  std::optional<KeptOfSteps> kept_of_steps;  ///< where there are too few steps for `growth`
   std::vector<CycleRow> cycles;     ///< of most bytes first; at most ten
   std::optional<PinnedMemory> pinned;  ///< none: not recorded
   std::optional<OutOfMemory> oom;
@@ -399,7 +422,8 @@ struct SnapshotSection {
     v("truncated", truncated), v("left_out", left_out);
     v("steps", steps), v("duplicate_parameter_bytes", duplicate_parameter_bytes);
     v("allocator_settings", unless_empty(allocator_settings)), v("devices", devices), v("states", states);
-    v("peak", peak), v("growth", growth), v("cycles", cycles), v("pinned", pinned), v("oom", oom), v("spike", spike);
+    v("peak", peak), v("growth", growth), v("kept_of_steps", kept_of_steps);
+    v("cycles", cycles), v("pinned", pinned), v("oom", oom), v("spike", spike);
     v("early_frees", early_frees), v("savings", savings), v("batch", batch), v("outside", outside);
     v("replay", replay), v("timeline", timeline), v("category_timeline", category_timeline);
   }
@@ -423,6 +447,8 @@ std::string on_device(const SnapshotSection& snapshot, int32_t device);
 std::string batch_sentence(const BatchFit& batch);
 /// "zero_grad() right after step() would lower the peak by 1.2 GiB."
 std::string early_free_sentence(const EarlyFreeRow& row);
+/// Growth that no job runs out of memory by: a number that is kept for each step. Of a device with such a peak.
+bool is_little_growth(int64_t bytes_per_step, int64_t peak_bytes);
 /// "optimizer states"
 std::string_view category_words(MemoryCategory category);
 

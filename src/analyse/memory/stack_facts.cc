@@ -15,12 +15,13 @@ struct FrameFacts {
   bool python = false, library = false;
   bool engine = false, accumulates = false, optimizer = false, module = false, forward = false, init = false;
   bool communicates = false, cache = false, workspace = false, attention = false, op = false, collector = false;
-  bool zeroes = false, autocast = false, graph = false;
+  bool zeroes = false, clips = false, autocast = false, graph = false;
   bool applies = false, backward = false;  ///< torch.autograd.Function's apply(), and what it calls in a backward pass
   bool step = false, closure = false;      ///< an optimizer's step(), and what such a step calls to compute the loss
   bool checkpoint = false, shards = false, masters = false;
   bool torch = false, builds = false;      ///< PyTorch's own code; code that makes modules
   bool softmax = false, dropout = false, linear = false, reduces = false, gradient_buffer = false;
+  bool cross_entropy = false;
   bool compiled = false;                   ///< AOTAutograd's: its forward() runs compiled optimizers as well
 };
 
@@ -29,9 +30,16 @@ bool is_generated(std::string_view file) {
   return contains_any(file, {"/torchinductor_", "/inductor_cache/", "/torch/inductor/"});
 }
 
+// Of Windows: "C:/Python311/Lib/runpy.py". A program may have a folder of that name as well.
+bool is_in_lib_of_python(std::string_view file) {
+  const size_t lib = file.find("/Lib/");
+  if (lib == file.npos) return false;
+  return contains_any(lower_case(file.substr(0, lib)), {"python", "conda", "/envs/"});
+}
+
 // Paths of Python's own library and of installed packages.
 bool is_library(std::string_view file) {
-  return contains_any(file, {"/site-packages/", "/dist-packages/", "/lib/python3", "\\lib\\site-packages\\"}) ||
+  return contains_any(file, {"/site-packages/", "/dist-packages/", "/lib/python3"}) || is_in_lib_of_python(file) ||
          file.starts_with("<frozen") || file.starts_with("<string>") || file.starts_with("torch/") || is_generated(file);
 }
 
@@ -56,6 +64,35 @@ bool is_called_by_engine(std::string_view last, std::string_view file) {
   return is_fsdp(file) && contains_any(last, {"pre_backward", "post_backward"}) && !last.starts_with("_register");
 }
 
+// A program's own folder of such a name holds other code as well: there a step() is an optimizer's.
+bool is_optimizer(std::string_view last, std::string_view file, bool library) {
+  if (file.ends_with("lr_scheduler.py") || file.ends_with("swa_utils.py")) return false;
+  if (contains_any(file, {"torch/optim/", "bitsandbytes/optim/", "apex/optimizers/", "/ops/adam/", "/ops/lamb/",
+                          "/ops/lion/"}))
+    return true;
+  return contains_any(file, {"/optim/", "/optimizers/"}) && (library || last == "step");
+}
+
+std::string_view file_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
+
+// Files that hold what keeps keys and values. The program's own may hold a whole model if they are called likewise.
+bool is_cache_file(std::string_view file, bool library) {
+  const std::string_view name = file_name(file);
+  if (is_any_of(name, {"cache_utils.py", "cache_engine.py", "memory_pool.py", "kv_cache.py"})) return true;
+  return (library && (contains(file, "/kv_cache") || contains_any(name, {"cache_engine"}))) ||
+         contains_any(file, {"exllamav2/cache", "exllamav3/cache/"});
+}
+
+// Functions that make or extend a cache, and methods of caches; not those that only run something with one.
+bool is_cache_function(std::string_view name, std::string_view last, std::string_view file) {
+  const std::string all = lower_case(name), low = lower_case(last);
+  if (is_any_of(last, {"setup_caches", "setup_cache", "allocate_inference_cache"})) return true;
+  if (last == "_allocate_memory" && contains(file, "megatron/core/")) return true;
+  if (contains_any(all.substr(0, all.size() - low.size()), {"kvcache", "kv_cache", "staticcache"})) return true;
+  return contains_any(low, {"kvcache", "kv_cache", "staticcache"}) &&
+         !contains_any(low, {"generate", "with_", "without_", "using_", "use_", "bench", "test_", "main", "train"});
+}
+
 FrameFacts python_facts(std::string_view name, std::string_view file) {
   FrameFacts f;
   f.python = true;
@@ -65,8 +102,8 @@ FrameFacts python_facts(std::string_view name, std::string_view file) {
   f.engine = is_called_by_engine(last, file);
   f.applies = last == "apply" && file.ends_with("torch/autograd/function.py");
   f.backward = is_any_of(last, {"backward", "vjp"});
-  f.optimizer = contains_any(file, {"/optim/", "/optimizers/", "/ops/adam/", "/ops/lamb/", "/ops/lion/"}) &&
-                !file.ends_with("lr_scheduler.py") && !file.ends_with("swa_utils.py");
+  f.optimizer = is_optimizer(last, file, f.library);
+  f.clips = file.ends_with("torch/nn/utils/clip_grad.py");
   f.step = f.optimizer && last == "step";
   f.closure = contains(last, "closure");
   f.forward = last == "forward" || (last == "_call_impl" && file.ends_with("nn/modules/module.py"));
@@ -84,11 +121,11 @@ FrameFacts python_facts(std::string_view name, std::string_view file) {
                                     "_ddp_init_helper", "_rebuild_buckets"});
   f.reduces = is_fsdp(file) && is_any_of(last, {"foreach_reduce", "reduce_scatter_tensor", "_reduce_scatter_base"});
   f.gradient_buffer = f.init && file.ends_with("distributed/param_and_grad_buffer.py");
-  const std::string all = lower_case(name), low = lower_case(last);
-  f.cache = contains_any(file, {"cache_utils.py", "/kv_cache", "cache_engine", "/memory_pool.py"}) ||
-            contains_any(all, {"kvcache", "kv_cache", "staticcache"}) ||
-            is_any_of(last, {"setup_caches", "setup_cache"});
+  const std::string low = lower_case(last);
+  const bool other_forward = f.forward && !contains(lower_case(name), "cache");
+  f.cache = is_cache_function(name, last, file) || (is_cache_file(file, f.library) && !other_forward);
   f.softmax = is_softmax(low);
+  f.cross_entropy = contains_any(low, {"cross_entropy", "forcausallmloss"});
   f.dropout = contains(low, "dropout") || file.ends_with("torch/nn/modules/dropout.py");
   f.linear = file.ends_with("torch/nn/modules/linear.py");
   f.attention = contains_any(low, {"attention", "attn"}) || f.softmax;
@@ -116,6 +153,8 @@ FrameFacts native_facts(std::string_view name) {
   f.op = name.starts_with(kOps);
   f.softmax = f.op && is_softmax(name);
   f.dropout = f.op && contains(name, "dropout");
+  f.cross_entropy = contains_any(name, {"::_log_softmax", "::log_softmax", "::nll_loss", "::cross_entropy_loss",
+                                        "LogSoftmaxBackward", "NllLossBackward"});
   f.collector = contains_any(name, {"gc_collect", "PyGC_Collect", "delete_garbage"});
   f.autocast = contains(name, "at::autocast::");
   return f;
@@ -151,10 +190,12 @@ class StackReading {
     facts_.attention = attention_ && facts_.role != MemoryRole::kOptimizer;
     facts_.collector = seen_.collector;
     facts_.zeroes_gradients = seen_.zeroes;
+    facts_.clips = seen_.clips;
     facts_.in_forward = seen_.forward;
     facts_.checkpointed = seen_.checkpoint;
     facts_.in_backward = seen_.engine || seen_.accumulates;
     facts_.graph = seen_.graph;
+    facts_.cross_entropy = seen_.cross_entropy;
     facts_.softmax = seen_.softmax, facts_.dropout = seen_.dropout, facts_.linear = seen_.linear;
     facts_.reduces = seen_.reduces;
     return std::move(facts_);
@@ -177,14 +218,17 @@ class StackReading {
     python_ |= f.python;
     const bool engine = f.engine || (f.applies && called_.backward);
     if (f.python) called_ = f;
+    // What calls a model, or an optimizer, does not make a cache, whatever it is called.
+    seen_.cache |= f.cache && !seen_.forward && !calls_back_ && !seen_.optimizer;
     add_phase(f, engine);
     if (f.python && f.init && !seen_.forward) seen_.init = true;
     // What converts and moves modules, and is called from nowhere within a forward.
     if (f.module && !seen_.forward) seen_.module = true;
     if (!seen_.forward) seen_.softmax |= f.softmax, seen_.dropout |= f.dropout, seen_.linear |= f.linear;
     seen_.engine |= engine, seen_.accumulates |= f.accumulates;
-    seen_.forward |= f.forward, seen_.communicates |= f.communicates, seen_.cache |= f.cache;
+    seen_.forward |= f.forward, seen_.communicates |= f.communicates, seen_.clips |= f.clips;
     seen_.workspace |= f.workspace, seen_.collector |= f.collector, seen_.python |= f.python;
+    seen_.cross_entropy |= f.cross_entropy;
     seen_.zeroes |= f.zeroes, seen_.graph |= f.graph, seen_.checkpoint |= f.checkpoint;
     if (f.gradient_buffer && facts_.buffer == UINT32_MAX) facts_.buffer = frame;
     seen_.reduces |= f.reduces, seen_.builds |= f.builds, seen_.gradient_buffer |= f.gradient_buffer;
@@ -193,7 +237,8 @@ class StackReading {
   // An optimizer counts unless something further in computes a loss or gradients for it; within the engine its step()
   // alone does: other parts of it gather gradients there.
   void add_phase(const FrameFacts& f, bool engine) {
-    if (!calls_back_) seen_.optimizer |= f.optimizer, seen_.step |= f.step;
+    // Moving a model is no step, wherever that is called.
+    if (!calls_back_ && !seen_.module) seen_.optimizer |= f.optimizer, seen_.step |= f.step;
     calls_back_ |= engine || f.accumulates || f.closure || (f.forward && !f.compiled);
   }
   // Of the innermost function that is not PyTorch's, and of all that calls it, but not of the line it is at.
@@ -239,6 +284,13 @@ ModuleCall call_of(const FrameFacts& f, std::string_view file) {
   return own ? ModuleCall::kPyTorchs : ModuleCall::kPrograms;
 }
 
+// As other systems write it.
+std::string with_slashes(std::string_view path) {
+  std::string text(path);
+  std::ranges::replace(text, '\\', '/');
+  return text;
+}
+
 // The last two parts say where it is; what is before differs between machines.
 std::string short_path(std::string_view path) {
   const size_t last = path.rfind('/');
@@ -255,10 +307,11 @@ StackBook::StackBook(const MemorySnapshot& snapshot) : snapshot_(snapshot) {
   frames.reserve(stacks.frames());
   for (uint32_t i = 0; i < stacks.frames(); ++i) {
     const MemoryFrame& f = stacks.frame(i);
-    frames.push_back(facts_of(snapshot.strings[f.name], snapshot.strings[f.file]));
+    const std::string file = with_slashes(snapshot.strings[f.file]);
+    frames.push_back(facts_of(snapshot.strings[f.name], file));
     native_ |= !frames.back().python;
     autocast_ |= frames.back().autocast, checkpoints_ |= frames.back().checkpoint, shards_ |= frames.back().shards;
-    modules_.push_back(call_of(frames.back(), snapshot.strings[f.file]));
+    modules_.push_back(call_of(frames.back(), file));
   }
   facts_.reserve(stacks.stacks());
   for (uint32_t s = 0; s < stacks.stacks(); ++s) {
@@ -278,7 +331,7 @@ MemoryLine StackBook::line(uint32_t stack) const {
 
 MemoryLine StackBook::line_of_frame(uint32_t frame) const {
   const MemoryFrame& f = snapshot_.stacks.frame(frame);
-  return {std::string(snapshot_.strings[f.name]), short_path(snapshot_.strings[f.file]), f.line};
+  return {std::string(snapshot_.strings[f.name]), short_path(with_slashes(snapshot_.strings[f.file])), f.line};
 }
 
 std::string StackBook::module(uint32_t stack) const {

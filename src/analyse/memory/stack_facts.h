@@ -33,9 +33,11 @@ struct StackFacts {
   bool reduces = false;        ///< FSDP shards gradients in it
   bool collector = false;      ///< Python's garbage collector is in it
   bool zeroes_gradients = false;
+  bool clips = false;          ///< gradients are clipped in it, between the backward pass and the optimizer's step
   bool in_forward = false;     ///< a module's forward is in it, whatever calls that
   bool checkpointed = false;   ///< within torch.utils.checkpoint
   bool in_backward = false;    ///< the autograd engine is in it, whatever it calls there
+  bool cross_entropy = false;  ///< within a cross entropy, or in the backward pass of one
   bool graph = false;          ///< CUDA graphs are captured or kept in it
   uint32_t line = UINT32_MAX;  ///< frame of the program's own code, the innermost; else of a library; UINT32_MAX: none
   uint32_t buffer = UINT32_MAX;  ///< frame that makes a buffer of gradients

@@ -84,7 +84,7 @@ void add_estimate(const Facts& facts, const ProfiledKernel& kernel, CountersRow&
     time.add(ns);
     const WorkRun* run = work.run(a);
     if (run == nullptr || run->device_ns <= 0) continue;
-    if (const auto part = limits.needed_part(trace, work, a)) limit.add(100 * *part);
+    if (const auto part = limits.needed_part(work, a)) limit.add(100 * *part);
     if (run->work->bytes >= 0)
       bytes.add(static_cast<double>(run->work->bytes) * ns / static_cast<double>(run->device_ns));
     ++bounds[limits.bound[work.run_of[a.value]]];

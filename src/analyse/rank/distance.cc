@@ -61,7 +61,7 @@ Distance Distance::compute(const Facts& facts) {
   for (size_t i = 0; i < exclusive.size(); ++i) {
     if (exclusive[i] == 0) continue;
     const ActivityId a(i);
-    const std::optional<double> needed = limits.needed_part(facts.trace(), work, a);
+    const std::optional<double> needed = limits.needed_part(work, a);
     const uint32_t run = work.run_of[i];
     if (run != DeviceWork::kNone && limits.recomputed[run]) {
       part_ns[kRecomputed] += exclusive[i];

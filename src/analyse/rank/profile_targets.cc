@@ -88,7 +88,7 @@ ProfileTargets ProfileTargets::of(const Facts& facts, size_t most) {
     FunctionSum& sum = sums[function];
     ++sum.launches;
     sum.total_ns += ns, sum.names[name] += ns;
-    const auto part = limits.needed_part(trace, work, a);
+    const auto part = limits.needed_part(work, a);
     if (part) sum.known_ns += ns, sum.needed_ns += *part * static_cast<double>(ns);
   });
   ProfileTargets all;

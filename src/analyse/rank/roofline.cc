@@ -56,6 +56,113 @@ std::vector<ActivityId> main_kernels(const Facts& facts, const DeviceWork& work,
   return of_run;
 }
 
+/// What a kernel of a convolution's backward pass computes, as far as its name tells.
+enum class ConvolutionSide : uint8_t { kUnknown, kData, kWeights };
+
+ConvolutionSide convolution_side(std::string_view kernel) {
+  const std::string low = lower_case(kernel);
+  if (contains_any(low, {"wgrad", "wrw", "bwd_weight", "bwdweight", "bwdfilter", "bwd_filter"}))
+    return ConvolutionSide::kWeights;
+  if (contains_any(low, {"dgrad", "bwd_data", "bwddata"})) return ConvolutionSide::kData;
+  return ConvolutionSide::kUnknown;
+}
+
+/// Which kernels do a run's work: those that multiply and take a tenth of such kernels' time or more, since an operator
+/// may have several products, as experts and backward passes have; of other runs those of the longest one's name.
+class WorkingKernels {
+ public:
+  WorkingKernels(const Facts& facts, const DeviceTime& device, RunLimits& out)
+      : trace_(facts.trace()),
+        work_(facts.get<DeviceWork>()),
+        category_(facts.get<Kernels>().category),
+        device_(device),
+        out_(out),
+        main_(main_kernels(facts, work_, device)) {}
+
+  /// Sets `works`, `for_weights`, `main_ns` and `weights_ns`; returns each run's longest kernel.
+  std::vector<ActivityId> find() {
+    for (ActivityId a = device_.begin; a < device_.end; ++a)
+      if (multiplies_beside_main(a)) several_[run_of(a)];
+    for (ActivityId a = device_.begin; a < device_.end; ++a)
+      if (const auto at = product_names(a); at != several_.end()) at->second[name_of(a)] += duration(a);
+    for (ActivityId a = device_.begin; a < device_.end; ++a) {
+      if (run_of(a) == DeviceWork::kNone || !works(a)) continue;
+      out_.works[a.value] = true;
+      out_.main_ns[run_of(a)] += duration(a);
+    }
+    for (const auto& [run, names] : several_) split_convolution(run, names);
+    mark_weights();
+    return std::move(main_);
+  }
+
+ private:
+  using TimeByName = std::map<StringId, int64_t>;
+  static constexpr int64_t kSmallPart = 10;   // kernels of less than this part of the products' time serve
+
+  [[nodiscard]] uint32_t run_of(ActivityId a) const { return work_.run_of[a.value]; }
+  [[nodiscard]] StringId name_of(ActivityId a) const { return trace_.activity.name[a.value]; }
+  [[nodiscard]] int64_t duration(ActivityId a) const { return trace_.activity.duration_ns[a.value]; }
+  [[nodiscard]] StringId main_name(uint32_t run) const { return name_of(main_[run]); }
+  // Of an operator with FLOPs none of whose kernels is a product by name, as of Triton's, those of no known kind are.
+  [[nodiscard]] bool may_multiply(ActivityId a) const {
+    const uint32_t run = run_of(a);
+    if (run == DeviceWork::kNone) return false;
+    const KernelCategory own = category_[name_of(a).value], main = category_[main_name(run).value];
+    return multiplies(own) || (own == KernelCategory::kOther && main == own && work_.runs[run].work->flops > 0);
+  }
+  [[nodiscard]] bool multiplies_beside_main(ActivityId a) const {
+    return may_multiply(a) && name_of(a) != main_name(run_of(a));
+  }
+  [[nodiscard]] std::unordered_map<uint32_t, TimeByName>::iterator product_names(ActivityId a) {
+    return may_multiply(a) ? several_.find(run_of(a)) : several_.end();
+  }
+  [[nodiscard]] bool works(ActivityId a) {
+    if (name_of(a) == main_name(run_of(a))) return true;
+    const auto at = product_names(a);
+    return at != several_.end() && is_large(at->second, name_of(a));
+  }
+  [[nodiscard]] static bool is_large(const TimeByName& names, StringId name) {
+    int64_t all_ns = 0;
+    for (const auto& [unused, ns] : names) all_ns += ns;
+    return kSmallPart * names.at(name) >= all_ns;
+  }
+
+  // The gradients of a convolution's input and of its weights need the same FLOPs. Where names tell only one of the
+  // two, the other kernels compute the other.
+  void split_convolution(uint32_t run, const TimeByName& names) {
+    if (!trace_.name(work_.runs[run].op).ends_with("convolution_backward")) return;
+    int64_t data_ns = 0, weights_ns = 0, untold_ns = 0;
+    for (const auto& [name, ns] : names) {
+      if (!is_large(names, name) && name != main_name(run)) continue;
+      const ConvolutionSide side = convolution_side(trace_.strings[name]);
+      (side == ConvolutionSide::kData ? data_ns : side == ConvolutionSide::kWeights ? weights_ns : untold_ns) += ns;
+    }
+    const bool both = data_ns > 0 && weights_ns > 0;
+    if (both ? untold_ns > 0 : untold_ns == 0 || data_ns + weights_ns == 0) return;
+    out_.weights_ns[run] = weights_ns > 0 ? weights_ns : untold_ns;
+    untold_are_weights_.insert_or_assign(run, weights_ns == 0);
+  }
+
+  void mark_weights() {
+    if (untold_are_weights_.empty()) return;
+    for (ActivityId a = device_.begin; a < device_.end; ++a) {
+      const auto at = untold_are_weights_.find(run_of(a));
+      if (at == untold_are_weights_.end()) continue;
+      const ConvolutionSide side = convolution_side(trace_.name(a));
+      out_.for_weights[a.value] = side == ConvolutionSide::kUnknown ? at->second : side == ConvolutionSide::kWeights;
+    }
+  }
+
+  const Trace& trace_;
+  const DeviceWork& work_;
+  const std::vector<KernelCategory>& category_;
+  const DeviceTime& device_;
+  RunLimits& out_;
+  std::vector<ActivityId> main_;
+  std::unordered_map<uint32_t, TimeByName> several_;           // by run, of those with products of several names
+  std::unordered_map<uint32_t, bool> untold_are_weights_;      // by run whose work is split
+};
+
 // No mask leaves out any of it.
 bool is_whole_product(const WorkRun& run) { return run.work->product.batch > 0 && run.work->skipped_flops <= 0; }
 
@@ -196,24 +303,30 @@ void PeakTime::add(const OpWork& work, const DeviceLimits& limits, bool recomput
   if (!recomputed) model_ns += ns;
 }
 
+namespace {
+
+// No half of a run's work is faster than the limit allows, as one in fewer FLOPs (Winograd) would be.
+bool can_be_halves(const RunLimits& limits, size_t run, double least_ns) {
+  const int64_t weights_ns = limits.weights_ns[run], data_ns = limits.main_ns[run] - weights_ns;
+  return weights_ns == 0 || 100 * least_ns / 2 <= kImpossiblePct * static_cast<double>(std::min(weights_ns, data_ns));
+}
+
+}  // namespace
+
 RunLimits RunLimits::compute(const Facts& facts) {
   const Trace& trace = facts.trace();
   const DeviceWork& work = facts.get<DeviceWork>();
   const size_t runs = work.runs.size();
   RunLimits all{std::vector<double>(runs, -1), std::vector<double>(runs, -1), std::vector<Bound>(runs),
                 std::vector<bool>(runs),       std::vector<bool>(runs),       std::vector<bool>(runs),
-                std::vector<StringId>(runs),   std::vector<int64_t>(runs)};
+                std::vector<bool>(trace.activity.size()),
+                std::vector<bool>(trace.activity.size()),
+                std::vector<int64_t>(runs),    std::vector<int64_t>(runs)};
   const DeviceTime* device = device_of(facts);
   if (device == nullptr || runs == 0) return all;
   const std::optional<DeviceLimits>& limits = facts.get<Limits>().device;
   const int32_t multiprocessors = trace.properties(device->id).multiprocessors;
-  const std::vector<ActivityId> main = main_kernels(facts, work, *device);
-  for (size_t i = 0; i < runs; ++i)
-    if (main[i].valid()) all.main_name[i] = trace.activity.name[main[i].value];
-  for (ActivityId a = device->begin; a < device->end; ++a)
-    if (const uint32_t run = work.run_of[a.value];
-        run != DeviceWork::kNone && trace.activity.name[a.value] == all.main_name[run])
-      all.main_ns[run] += trace.activity.duration_ns[a.value];
+  const std::vector<ActivityId> main = WorkingKernels(facts, *device, all).find();
   Recomputation recomputed(facts);
   for (const WorkRun& run : work.runs) recomputed.note(run.op);
   for (size_t i = 0; i < runs; ++i) {
@@ -229,6 +342,7 @@ RunLimits RunLimits::compute(const Facts& facts) {
     all.impossible[i] = pct > kImpossiblePct && !all.boosted[i];
     if (all.impossible[i]) continue;
     all.least_ns[i] = *least;
+    if (!can_be_halves(all, i, *least)) all.weights_ns[i] = 0;
     all.achievable_ns[i] = limits->achievable_ns(*run.work).value_or(*least);
     const bool far_from_limit = *least < kHalf * static_cast<double>(all.main_ns[i]);
     if (far_from_limit && is_too_short(trace, main[i], multiprocessors)) all.bound[i] = Bound::kLatency;

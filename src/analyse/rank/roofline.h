@@ -148,32 +148,43 @@ struct RunLimits {
   /// another precision, or the peaks are too low: its limit is unknown.
   std::vector<bool> impossible;
   std::vector<bool> boosted;         ///< by run: a product above the data sheet's rate, as a higher clock allows
-  /// By run: the name of the kernels that do its work, and how long these take. Others, such as transposes and sums of
-  /// parts, only serve them.
-  std::vector<StringId> main_name;
-  std::vector<int64_t> main_ns;
+  /// By activity: it does its run's work. Others, such as transposes and sums of parts, only serve those that do.
+  std::vector<bool> works;
+  std::vector<bool> for_weights;     ///< by activity: it computes the gradient of a convolution's weights
+  std::vector<int64_t> main_ns;      ///< by run: how long the kernels that do its work take
+  /// By run: of main_ns, the kernels of the weights' gradient, which is half of the work. 0: time tells each one's part.
+  std::vector<int64_t> weights_ns;
 
   /// The part of its run's work that an activity does; 0 where there is no run.
   [[nodiscard]] double share_of_run(const Trace& trace, const DeviceWork& work, ActivityId a) const {
-    const uint32_t run = work.run_of[a.value];
-    if (run == DeviceWork::kNone || main_ns[run] <= 0 || trace.activity.name[a.value] != main_name[run]) return 0;
-    return static_cast<double>(trace.activity.duration_ns[a.value]) / static_cast<double>(main_ns[run]);
+    const int64_t whole_ns = time_of_whole(work.run_of[a.value], a);
+    return whole_ns > 0 ? static_cast<double>(trace.activity.duration_ns[a.value]) / static_cast<double>(whole_ns) : 0;
   }
   /// The part of an activity's time that its run needs at the limit, 0 to 1; none: unknown.
-  [[nodiscard]] std::optional<double> needed_part(const Trace& trace, const DeviceWork& work, ActivityId a) const {
-    const uint32_t run = work.run_of[a.value];
-    if (run == DeviceWork::kNone || least_ns[run] < 0 || main_ns[run] <= 0) return std::nullopt;
-    if (trace.activity.name[a.value] != main_name[run]) return 0;
-    return std::min(1.0, least_ns[run] / static_cast<double>(main_ns[run]));
+  [[nodiscard]] std::optional<double> needed_part(const DeviceWork& work, ActivityId a) const {
+    return part_of_time(least_ns, work, a);
   }
   /// Likewise, at what products reach at most.
-  [[nodiscard]] std::optional<double> achievable_part(const Trace& trace, const DeviceWork& work, ActivityId a) const {
-    const std::optional<double> needed = needed_part(trace, work, a);
-    const uint32_t run = work.run_of[a.value];
-    if (!needed || *needed <= 0) return needed;
-    return std::min(1.0, achievable_ns[run] / static_cast<double>(main_ns[run]));
+  [[nodiscard]] std::optional<double> achievable_part(const DeviceWork& work, ActivityId a) const {
+    const std::optional<double> needed = needed_part(work, a);
+    return needed.value_or(0) > 0 ? part_of_time(achievable_ns, work, a) : needed;
   }
   static RunLimits compute(const Facts& facts);
+
+ private:
+  /// How long all of a run's work would take at the pace of one of its kernels; 0: this one does none of it.
+  [[nodiscard]] int64_t time_of_whole(uint32_t run, ActivityId a) const {
+    if (run == DeviceWork::kNone || !works[a.value]) return 0;
+    if (weights_ns[run] == 0) return main_ns[run];
+    return 2 * (for_weights[a.value] ? weights_ns[run] : main_ns[run] - weights_ns[run]);
+  }
+  [[nodiscard]] std::optional<double> part_of_time(const std::vector<double>& ns, const DeviceWork& work,
+                                                   ActivityId a) const {
+    const uint32_t run = work.run_of[a.value];
+    if (run == DeviceWork::kNone || least_ns[run] < 0 || main_ns[run] <= 0) return std::nullopt;
+    const int64_t whole_ns = time_of_whole(run, a);
+    return whole_ns > 0 ? std::min(1.0, ns[run] / static_cast<double>(whole_ns)) : 0;
+  }
 };
 
 }  // namespace profgpu

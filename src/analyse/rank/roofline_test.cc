@@ -245,13 +245,71 @@ TEST(Roofline, AnOperatorsWorkIsThatOfItsMainKernels) {
   facts.provide<OpWorks>({{OpWork()}, std::vector<uint32_t>(trace.host.size()), true, true});
   const RunLimits& limits = facts.get<RunLimits>();
   const DeviceWork& work = facts.get<DeviceWork>();
-  EXPECT_EQ(limits.needed_part(trace, work, ActivityId(0)), 0);
-  EXPECT_NEAR(*limits.needed_part(trace, work, ActivityId(1)), 0.5, 1e-6);
+  EXPECT_EQ(limits.needed_part(work, ActivityId(0)), 0);
+  EXPECT_NEAR(*limits.needed_part(work, ActivityId(1)), 0.5, 1e-6);
   EXPECT_EQ(limits.share_of_run(trace, work, ActivityId(1)), 1);
   const RooflineRow& transpose = facts.get<Roofline>().kernels.at(0);
   EXPECT_EQ(transpose.name, "nchwToNhwcKernel");
   EXPECT_FALSE(transpose.limit_pct());
   EXPECT_FALSE(transpose.bytes);
+}
+
+/// Of an operator whose work of 100 us kernels of these names do, in so many microseconds each.
+std::vector<double> needed_parts(std::string_view op, const std::vector<std::pair<std::string_view, int64_t>>& kernels) {
+  HandTrace hand = one_step();
+  hand.op(op, 10, 20);
+  int64_t at = 100, launch = 11, all = 0;
+  for (const auto& [name, us] : kernels) {
+    hand.kernel(name, launch, launch + 1, at, at + us);
+    launch += 2, at += us, all += us;
+  }
+  Trace trace = hand.build();
+  WorkedTrace::add_device(trace);
+  Facts facts(trace, {});
+  DeviceWork works;
+  works.runs.push_back({trace.host.parent[trace.activity.launch[0].value], works.keep(kHundred), ActivityId(0), all * 1000});
+  works.run_of.assign(kernels.size(), 0);
+  facts.provide<DeviceWork>(std::move(works));
+  facts.provide<OpWorks>({{OpWork()}, std::vector<uint32_t>(trace.host.size()), true, true});
+  std::vector<double> parts;
+  for (uint32_t i = 0; i < kernels.size(); ++i)
+    parts.push_back(*facts.get<RunLimits>().needed_part(facts.get<DeviceWork>(), ActivityId(i)));
+  for (const RooflineRow& row : facts.get<Roofline>().kernels)
+    EXPECT_LE(row.limit_pct().value_or(0), kImpossiblePct) << row.name;
+  return parts;
+}
+
+TEST(Roofline, AnOperatorsWorkIsThatOfAllItsProducts) {
+  const std::vector<double> experts = needed_parts(
+      "vllm::outplace_fused_experts", {{"cutlass::device_kernel<MoeFC1 gated gemm>", 120}, {"cutlass::device_kernel<MoeFC2 gemm>", 80},
+                                       {"moe_sum_kernel", 5}});
+  EXPECT_NEAR(experts[0], 0.5, 1e-6);
+  EXPECT_NEAR(experts[1], 0.5, 1e-6);
+  EXPECT_EQ(experts[2], 0);
+}
+
+TEST(Roofline, KernelsOfNoKnownKindShareTheFlopsOfAnOperatorWithoutOthers) {
+  const std::vector<double> attention =
+      needed_parts("flash_attn::_flash_attn_backward", {{"_bwd_kernel_dkdv_causal", 120}, {"_bwd_kernel_dq_causal", 80}});
+  EXPECT_NEAR(attention[0], 0.5, 1e-6);
+  EXPECT_NEAR(attention[1], 0.5, 1e-6);
+}
+
+TEST(Roofline, TheGradientsOfAConvolutionAreHalfOfItsWorkEach) {
+  const std::string_view data = "sm90_xmma_dgrad_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc",
+                         weights = "sm90_xmma_wgrad_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc",
+                         untold = "sm90_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc";
+  for (const std::string_view first : {data, untold}) {
+    const std::vector<double> both = needed_parts("aten::convolution_backward", {{first, 100}, {weights, 62}});
+    EXPECT_NEAR(both[0], 0.5, 1e-6);
+    EXPECT_NEAR(both[1], 50.0 / 62, 1e-6);
+  }
+  const std::vector<double> one = needed_parts("aten::convolution_backward", {{weights, 200}});
+  EXPECT_NEAR(one[0], 0.5, 1e-6) << "the input needs no gradient";
+  // Half of the FLOPs in 30 us is more than the device has: it computes fewer.
+  const std::vector<double> fewer = needed_parts("aten::convolution_backward", {{data, 30}, {weights, 120}});
+  EXPECT_NEAR(fewer[0], 100.0 / 150, 1e-6);
+  EXPECT_NEAR(fewer[1], 100.0 / 150, 1e-6);
 }
 
 // A forward operator that runs again in the backward pass, before the gradient that needs it.

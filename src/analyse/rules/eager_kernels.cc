@@ -533,7 +533,7 @@ constexpr int64_t kWholeTiles = 1024;   // a multiple of every tile's side
 std::string misaligned_rate(const Measured& m, const Misaligned& all) {
   const DeviceWork& work = m.facts().get<DeviceWork>();
   const RunLimits& limits = m.facts().get<RunLimits>();
-  const std::optional<double> part = limits.needed_part(m.trace(), work, all.kernel);
+  const std::optional<double> part = limits.needed_part(work, all.kernel);
   if (!part || *part <= 0 || limits.bound[work.run_of[all.kernel.value]] != Bound::kCompute) return "";
   const OpWork& of = *work.run(all.kernel)->work;
   SlowOp op{.op = all.longest, .precision = of.precision, .kernel = all.kernel};

@@ -429,7 +429,7 @@ void name_full_precision_kernels(const Measured& measured, std::vector<bool>& na
   const DeviceWork& work = measured.facts().get<DeviceWork>();
   const RunLimits& limits = measured.facts().get<RunLimits>();
   for (const ActivityId a : full_precision_kernels(measured))
-    if (limits.needed_part(measured.trace(), work, a).value_or(1) >= kOtherReasons) named[a.value] = true;
+    if (limits.needed_part(work, a).value_or(1) >= kOtherReasons) named[a.value] = true;
 }
 
 void name_unfused_optimizer(const Measured& measured, std::vector<bool>& named) {

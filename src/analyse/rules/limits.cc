@@ -51,6 +51,10 @@ double most_part(const Trace& trace, const WorkRun& run, double part) {
   return trace.name(run.op).starts_with("triton_") ? std::min(2 * part, 1.0) : part;
 }
 
+bool is_below_half(const RunLimits& limits, uint32_t run) {
+  return limits.achievable_ns[run] < kSlowPart * static_cast<double>(limits.main_ns[run]);
+}
+
 // Those with the bound and at less than half of their limit, or of what is known to be achievable.
 std::vector<SlowKernel> below_half(const Measured& m, Bound bound) {
   std::vector<SlowKernel> below;
@@ -59,9 +63,11 @@ std::vector<SlowKernel> below_half(const Measured& m, Bound bound) {
   const RunLimits& limits = m.facts().get<RunLimits>();
   const std::vector<int64_t>& exclusive = m.facts().get<ExclusiveTime>().ns;
   for (ActivityId a = m.device().begin; a < m.device().end; ++a) {
-    const std::optional<double> part = exclusive[a.value] > 0 ? limits.needed_part(m.trace(), work, a) : std::nullopt;
+    const std::optional<double> part = exclusive[a.value] > 0 ? limits.needed_part(work, a) : std::nullopt;
     if (!part || limits.bound[work.run_of[a.value]] != bound) continue;
-    const double achievable = limits.achievable_part(m.trace(), work, a).value_or(*part);
+    // What only serves others is slow if those are: of itself it has no limit.
+    if (*part <= 0 && !is_below_half(limits, work.run_of[a.value])) continue;
+    const double achievable = limits.achievable_part(work, a).value_or(*part);
     const double most = most_part(m.trace(), *work.run(a), achievable);
     if (most < kSlowPart) below.push_back({a, *part, most});
   }
@@ -314,7 +320,7 @@ void set_cost_at_limit(const Measured& m, const std::vector<ActivityId>& kernels
   if (!is_busiest(m) || !m.facts().get<Limits>().device) return;
   const std::vector<int64_t>& exclusive = m.facts().get<ExclusiveTime>().ns;
   for (const ActivityId a : kernels) {
-    const auto part = m.facts().get<RunLimits>().achievable_part(m.trace(), m.facts().get<DeviceWork>(), a);
+    const auto part = m.facts().get<RunLimits>().achievable_part(m.facts().get<DeviceWork>(), a);
     const double reachable = kGoodPart * filled_part(m, a);
     if (exclusive[a.value] <= 0 || part.value_or(1) >= reachable) continue;
     below.kernels.push_back(a);

@@ -64,6 +64,7 @@ SnapshotGrowth snapshot_growth(const Measured& m) {
   }
   SnapshotGrowth most;
   for (auto& [device, of] : by_device) {
+    if (is_little_growth(of.bytes, peak_of(*snapshot, device))) continue;
     of.pct = percent_of(of.bytes, m.facts().get<Memory>().capacity_bytes.value_or(peak_of(*snapshot, device)));
     if (of.pct > most.pct) most = std::move(of);
   }
@@ -180,6 +181,9 @@ std::optional<double> memory_fragmentation_value(const Measured& m) {
   // What is cached when the snapshot is taken may all have been in use before.
   if (!snapshot || !snapshot->history_recorded || !snapshot->peak.reserved_bytes)
     return only_if(memory.reserved_beside_unused, memory.fragmentation_pct.value_or(0));
+  // The least that the allocator reserves is 2 MiB for small tensors and 20 MiB for larger ones.
+  constexpr int64_t kLeastReserved = int64_t{22} << 20;
+  if (*snapshot->peak.unused_bytes <= kLeastReserved) return std::nullopt;
   return percent_of(*snapshot->peak.unused_bytes, *snapshot->peak.reserved_bytes);
 }
 

@@ -61,6 +61,10 @@ std::string oom_cause_words(const OutOfMemory& oom) {
     case OomCause::kRequest:
       return fmt::format("This request alone is more than the process could have: {} reserved and {} free.",
                          bytes_words(*oom.reserved_bytes), free);
+    case OomCause::kGrowth:
+      return fmt::format("Memory grows from step to step: {} of the {} that the process could have are kept of earlier "
+                         "steps, and without that this request would have been served.",
+                         bytes_words(oom.grown_bytes.value_or(0)), bytes_words(*oom.reachable_bytes()));
     case OomCause::kUnknown:
       break;
   }
@@ -68,6 +72,26 @@ std::string oom_cause_words(const OutOfMemory& oom) {
 }
 
 constexpr std::string_view kExpandable = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True";
+
+// Of the device that ran out of memory; null: none grows.
+const GrowingLine* growing_on(const SnapshotSection& s, int32_t device) {
+  return first_where(s.growth, [&](const GrowingLine& g) { return !g.device || *g.device == device; });
+}
+
+std::vector<std::string> growth_fixes(const SnapshotSection& s, const OutOfMemory& oom) {
+  const GrowingLine* const line = growing_on(s, oom.device);
+  if (line == nullptr) return {};
+  if (line->cause == "retained_graph")
+    return {fmt::format("keep no graph of what {} makes: .item() or .detach() what is kept of a step, and "
+                        "torch.no_grad() where nothing is trained",
+                        line->place())};
+  if (line->cause == "reference_cycle")
+    return {fmt::format("break the reference cycle around what {} makes, or call gc.collect() after the step",
+                        line->place())};
+  return {fmt::format("free what {} makes once its step is over: del it, or clear the list or cache that keeps it",
+                      line->place()),
+          "keep numbers or copies on the host: x.item(), x.detach().cpu()"};
+}
 
 std::vector<std::string> oom_fixes(const SnapshotSection& s, const OutOfMemory& oom) {
   const std::vector<std::string> less = {
@@ -78,6 +102,11 @@ std::vector<std::string> oom_fixes(const SnapshotSection& s, const OutOfMemory& 
     return {"nvidia-smi shows what holds the device: end it, or take another device (CUDA_VISIBLE_DEVICES)"};
   if (oom.cause == OomCause::kRequest)
     return {fmt::format("check shape and type of what {} allocates", oom.place())};
+  if (oom.cause == OomCause::kGrowth) return growth_fixes(s, oom);
+  if (oom.in_optimizer && oom.cause == OomCause::kNeed)
+    return {"8-bit or paged optimizer states, or an optimizer with fewer of them",
+            "ZeRO or FSDP, which shard states, gradients and parameters; offload the states to the host",
+            "parameters and gradients in bf16"};
   if (oom.cause == OomCause::kLimit) fixes.emplace_back("raise the limit: torch.cuda.set_per_process_memory_fraction()");
   if (oom.new_state_bytes)
     fixes.emplace_back("8-bit optimizer states, or ZeRO or FSDP, which shard them: every later pass has them too");
@@ -91,7 +120,16 @@ std::vector<std::string> oom_fixes(const SnapshotSection& s, const OutOfMemory& 
   return fixes;
 }
 
+void add_growth_fact(const SnapshotSection& s, const OutOfMemory& oom, Finding& f) {
+  const GrowingLine* const line = growing_on(s, oom.device);
+  if (oom.cause != OomCause::kGrowth || line == nullptr) return;
+  f.evidence.push_back(fmt::format("{} keeps {} more after each {}: {} in {} blocks after the last one", line->place(),
+                                   bytes_words(line->growth_bytes), line->per, bytes_words(line->bytes),
+                                   format_count(line->blocks)));
+}
+
 void add_oom_facts(const SnapshotSection& s, const OutOfMemory& oom, Finding& f) {
+  add_growth_fact(s, oom, f);
   if (oom.new_state_bytes)
     f.evidence.push_back(fmt::format("the first pass with optimizer states: {} that the step before made at its end",
                                      bytes_words(*oom.new_state_bytes)));
@@ -113,13 +151,15 @@ void describe_oom(const Measured& m, Finding& f) {
   const std::string place = oom.place() + on_device(s, oom.device);
   f.what = fmt::format("an allocation of {} fails in {}", bytes_words(oom.requested_bytes), place);
   f.why = oom_cause_words(oom);
+  if (oom.in_optimizer && oom.cause == OomCause::kNeed)
+    f.why += " The optimizer's step asks for it, when the activations are gone: a smaller batch needs as much.";
   if (oom.steps_after > 0) {
     f.severity = Severity::kWarning;
     f.what += ", and the program goes on";
     f.why += fmt::format(" Steps that complete after it: {}.", format_count(oom.steps_after));
   }
   f.fix = oom_fixes(s, oom);
-  f.own_fixes = oom.cause != OomCause::kNeed && oom.cause != OomCause::kUnknown;
+  f.own_fixes = (oom.cause != OomCause::kNeed || oom.in_optimizer) && oom.cause != OomCause::kUnknown;
   add_oom_facts(s, oom, f);
   const bool replayed = peak.device == s.peak.device && s.replay && !s.replay->settings.empty();
   if (replayed && s.replay->settings.front().saved_bytes > 0)
@@ -151,6 +191,22 @@ void describe_spike_of_backward(const SnapshotSection& s, const PeakSpike& spike
            "smaller micro-batches: these temporaries grow with the batch"};
 }
 
+constexpr std::string_view kSmallCudnnWorkspaces =
+    "torch.backends.cudnn.benchmark = False: benchmarking tries algorithms with large workspaces; or let it try fewer "
+    "(torch.backends.cudnn.benchmark_limit), or cap each workspace at 512 MiB (CUDNN_CONV_WSCAP_DBG=512)";
+
+std::vector<std::string> spike_fixes(const PeakSpike& spike) {
+  if (spike.workspace) return {std::string(kSmallCudnnWorkspaces)};
+  if (spike.cross_entropy)
+    return {"a fused or chunked cross entropy, which never has all logits in float32: Liger's, or torch.compile of the "
+            "loss",
+            "logits only of the tokens that count; the loss in chunks over the tokens"};
+  if (spike.clips)
+    return {"torch.nn.utils.clip_grad_norm_(…, foreach=False), which makes one gradient's tensors at a time"};
+  return {"work in place or in chunks on that line: out=, foreach=False or a fused kernel instead of temporaries",
+          "free unneeded tensors before it: del, or an earlier end of scope"};
+}
+
 void describe_peak_spike(const Measured& m, Finding& f) {
   const SnapshotSection& s = *snapshot_of(m);
   const PeakSpike& spike = *s.spike;
@@ -158,27 +214,53 @@ void describe_peak_spike(const Measured& m, Finding& f) {
   f.why = fmt::format("They hold {} of {} and are freed within {} events; without them the peak would be {}.",
                       bytes_words(spike.bytes), bytes_words(s.peak_allocated_bytes),
                       format_count(spike.lifetime_events), bytes_words(spike.peak_without_bytes));
-  f.fix = {"work in place or in chunks on that line: out=, foreach=False or a fused kernel instead of temporaries",
-           "free unneeded tensors before it: del, or an earlier end of scope"};
-  if (!spike.node.empty()) describe_spike_of_backward(s, spike, f);
+  f.fix = spike_fixes(spike);
+  if (!spike.node.empty() && !spike.workspace && !spike.cross_entropy) describe_spike_of_backward(s, spike, f);
 }
 
 const GrowingLine* growing_line(const SnapshotSection& s, std::string_view cause) {
   return first_where(s.growth, [&](const GrowingLine& g) { return cause.empty() || g.cause == cause; });
 }
 
+// Of the device on which it is most; 0: none, or too little to matter.
+int64_t retained_per_step(const SnapshotSection& s) {
+  std::map<std::optional<int32_t>, int64_t> bytes;   // by device
+  for (const GrowingLine& g : s.growth)
+    if (g.cause == "retained_graph") bytes[g.device] += g.growth_bytes;
+  if (bytes.empty()) return 0;
+  const int64_t most = std::ranges::max(bytes | std::views::values);
+  return is_little_growth(most, s.peak_allocated_bytes) ? 0 : most;
+}
+
+// One that is there once, and does not grow.
+const EarlyFreeRow* held_graph(const SnapshotSection& s) {
+  constexpr int64_t kSmallPart = 20;   // of the peak
+  return first_where(s.early_frees, [&](const EarlyFreeRow& row) {
+    return row.graph_lines > 0 && kSmallPart * row.saved_bytes >= s.peak_allocated_bytes;
+  });
+}
+
 std::optional<double> retained_graph_value(const Measured& m) {
   const SnapshotSection* s = snapshot_of(m);
-  const GrowingLine* line = s != nullptr ? growing_line(*s, "retained_graph") : nullptr;
-  if (line == nullptr) return std::nullopt;
-  std::map<std::optional<int32_t>, int64_t> bytes;   // by device
-  for (const GrowingLine& g : s->growth)
-    if (g.cause == "retained_graph") bytes[g.device] += g.growth_bytes;
-  return static_cast<double>(std::ranges::max(bytes | std::views::values)) / (1 << 20);
+  if (s == nullptr) return std::nullopt;
+  if (const int64_t bytes = retained_per_step(*s); bytes > 0) return static_cast<double>(bytes) / (1 << 20);
+  const EarlyFreeRow* graph = held_graph(*s);
+  return graph != nullptr ? std::optional(static_cast<double>(graph->bytes) / (1 << 20)) : std::nullopt;
+}
+
+void describe_held_graph(const SnapshotSection& s, const EarlyFreeRow& graph, Finding& f) {
+  f.what = fmt::format("the graph of an earlier forward pass holds {} at the peak{}", bytes_words(graph.bytes),
+                       focus_words(s));
+  f.why = fmt::format("Its step is over; {} blocks of {} lines wait for a backward pass that does not come. Without "
+                      "them the peak would be {}.",
+                      format_count(graph.graph_blocks), graph.graph_lines, bytes_words(graph.peak_bytes));
+  f.fix = {"torch.no_grad() around forward passes without a backward pass, such as validation",
+           "del loss, outputs at the end of the step; no retain_graph=True without need"};
 }
 
 void describe_retained_graph(const Measured& m, Finding& f) {
   const SnapshotSection& s = *snapshot_of(m);
+  if (retained_per_step(s) == 0) return describe_held_graph(s, *held_graph(s), f);
   const GrowingLine& line = *growing_line(s, "retained_graph");
   const bool infers = line.per == "forward pass";
   f.what = fmt::format("tensors of the forward pass are kept after every {}, most in {}", infers ? "pass" : "step",
@@ -254,8 +336,18 @@ void describe_workspace(const Measured& m, Finding& f) {
   f.what = fmt::format("workspaces of libraries hold {} {}{}", bytes_words(row.bytes), held_when(s), focus_words(s));
   f.why = fmt::format("That is {} of {}, in {} blocks: one for each stream and handle.", format_percent(row.peak_pct),
                       s.history_recorded ? "the peak" : "what is held", format_count(row.blocks));
-  f.fix = {"CUBLAS_WORKSPACE_CONFIG=:16:8 (less memory, some GEMMs slower)",
-           "fewer streams that run GEMMs; torch.backends.cudnn.benchmark_limit for convolutions"};
+  const HolderRow* const most =
+      first_where(s.peak.holders, [](const HolderRow& h) { return h.category == MemoryCategory::kWorkspace; });
+  if (most != nullptr)
+    f.evidence.push_back(fmt::format("{} holds {}{}", most->place(), bytes_words(most->bytes),
+                                     most->op.empty() ? "" : " in " + most->op));
+  if (most != nullptr && contains(most->op, "conv")) {
+    f.why = fmt::format("That is {} of {}, most of it for convolutions, whose algorithms ask for it.",
+                        format_percent(row.peak_pct), s.history_recorded ? "the peak" : "what is held");
+    f.fix = {std::string(kSmallCudnnWorkspaces)};
+    return;
+  }
+  f.fix = {"CUBLAS_WORKSPACE_CONFIG=:16:8 (less memory, some GEMMs slower)", "fewer streams that run GEMMs"};
 }
 
 std::optional<double> pinned_growth_value(const Measured& m) {
@@ -295,13 +387,15 @@ extern const Rule kMemoryRanOut = {
     .computation =
         "Value: the size of the last failing allocation of a memory snapshot. Fragmentation if free blocks that the "
         "request could have had, a tenth of what is reserved or more, and what the device had free would have been enough "
-        "together; a limit if the device had enough free; others if they hold over half of it. A warning if the program "
+        "together; a limit if the device had enough free; others if they hold over half of it; growth if the request "
+        "would have been served without what lines keep of every step, a tenth of the memory or more. A warning if the program "
         "completes steps after it. No cost.",
     .advice =
         {
             "need: activation checkpointing, smaller micro-batch, bf16, 8-bit optimizer, ZeRO or FSDP, offloading",
             "fragmentation: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; few different shapes",
             "others: nvidia-smi shows who holds the device; take another one (CUDA_VISIBLE_DEVICES)",
+            "growth: free what a line keeps of each step; an .item() or .detach() too few is the usual cause",
             "limit: torch.cuda.set_per_process_memory_fraction() is called with less than the job needs",
             "`--section snapshot` shows what holds the memory at the peak",
         },
@@ -321,7 +415,8 @@ extern const Rule kPeakSpike = {
         "Value: how much lower the peak of a memory snapshot's history would be without the temporary tensors of the "
         "line "
         "that holds most of them at the peak, those that live for at most a fiftieth of the events, or 64 of them in a "
-        "short history, or that an optimizer's step makes. Tensors without a recorded stack don't count. No cost.",
+        "short history, or that an optimizer's step or the clipping of gradients makes; workspaces that are freed as "
+        "soon count, too. Tensors without a recorded stack don't count. No cost.",
     .advice =
         {
             "in-place operations, out=, or a fused kernel instead of a chain of temporaries",
@@ -343,9 +438,10 @@ extern const Rule kRetainedGraph = {
         "keeps an output, a loss or a hidden state that requires gradients, and with it its graph.",
     .computation =
         "Value: growth per step of what lines of the forward pass hold after the optimizer's steps (Theil-Sen slope, "
-        "only where its 95 % interval is above 0), over at least four steps of a memory snapshot's history; without "
+        "only where its 95 % interval is above 0, and 1 MiB or a thousandth of the peak), over at least four steps of a memory snapshot's history; without "
         "such steps, at the beginnings of backward passes; of inference, of forward passes, if three of its lines or more, "
-        "a quarter of them, grow together. No cost.",
+        "a quarter of them, grow together. Without growth: what three lines or more of an earlier forward pass hold at the "
+        "peak although their step is over, if the peak would be 5 % lower without it. No cost.",
     .advice =
         {
             "total += loss.item() instead of total += loss",
@@ -414,7 +510,7 @@ extern const Rule kOversizedWorkspace = {
     .advice =
         {
             "CUBLAS_WORKSPACE_CONFIG=:16:8",
-            "torch.backends.cudnn.benchmark = False while memory is short",
+            "convolutions: torch.backends.cudnn.benchmark = False while memory is short, or benchmark_limit",
             "fewer streams with GEMMs of their own",
         },
     .seen = {Locator::At::kMemoryPeak, {}},

@@ -323,13 +323,15 @@ bool ends_in_vocabulary(std::string_view architectures) {
 
 constexpr int64_t kMostLayers = 100'000, kMostSize = 1'000'000'000, kMostNumber = 1'000'000'000'000'000;
 
+constexpr std::string_view kLacks = "it lacks ";
+
 struct Wanted {
   std::string_view what;
   std::initializer_list<std::string_view> names;
   int64_t ModelConfig::*to;
 };
 
-std::string lacks(const Members& m, const Build& build, ModelConfig& c) {
+std::string set_sizes(const Members& m, const Build& build, ModelConfig& c) {
   const Wanted wanted[] = {
       {"num_hidden_layers", {"num_hidden_layers", "n_layer", "n_layers", "num_layers"}, &ModelConfig::layers},
       {"hidden_size", {"hidden_size", "n_embd", "dim", "d_model"}, &ModelConfig::hidden},
@@ -338,7 +340,7 @@ std::string lacks(const Members& m, const Build& build, ModelConfig& c) {
   for (const Wanted& w : wanted) {
     if (w.to == &ModelConfig::heads && (build.mixer == Mixer::kScan || build.mixer == Mixer::kScan2)) continue;
     const std::optional<int64_t> value = m.number(w.names);
-    if (!value) return "it lacks " + std::string(w.what);
+    if (!value) return std::string(kLacks) + std::string(w.what);
     if (*value <= 0) return std::string(w.what) + " is not above 0";
     if (*value > (w.to == &ModelConfig::layers ? kMostLayers : kMostSize)) return std::string(w.what) + " is too large";
     c.*w.to = *value;
@@ -518,6 +520,7 @@ Result<ModelConfig> model_config_from_json(std::string text, std::string_view pa
   };
   auto m = read_members(std::move(text), wrong);
   if (!m) return m.error();
+  const bool nested = !m->text_config.empty();
   const bool has_more = !m->text_config.empty() || m->has_vision;
   if (!m->text_config.empty()) {
     auto language = read_members(m->text_config, wrong);
@@ -535,7 +538,14 @@ Result<ModelConfig> model_config_from_json(std::string text, std::string_view pa
     return c;
   }
   const std::string named = std::exchange(c.type, known_type);
-  if (const std::string what = lacks(*m, *build, c); !what.empty()) return wrong(what);
+  if (const std::string what = set_sizes(*m, *build, c); !what.empty()) {
+    if (!nested || !what.starts_with(kLacks)) return wrong(what);
+    // Its library knows the sizes that its own config leaves out.
+    ModelConfig unknown;
+    unknown.type = named, unknown.has_more = true;
+    unknown.unknown = fmt::format("the config of its {} model {}", named, what.substr(3));
+    return unknown;
+  }
   c.precision = precision_of_config(*m);
   c.causal = build->causal;
   c.has_head = ends_in_vocabulary(m->list("architectures"));

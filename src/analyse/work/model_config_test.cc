@@ -167,6 +167,13 @@ TEST(ModelConfig, OtherTypesAreUnknown) {
                              "are not known");
 }
 
+// A model that also sees: what its language model's config leaves out, only its library knows.
+TEST(ModelConfig, ANestedConfigThatLacksSizesIsUnknown) {
+  const auto chat = read(R"({"model_type": "internvl_chat", "llm_config": {"model_type": "qwen2", "hidden_size": 3584}})");
+  ASSERT_TRUE(chat);
+  EXPECT_EQ(chat->unknown, "the config of its qwen2 model lacks num_hidden_layers");
+}
+
 TEST(ModelConfig, WhatCannotBeReadIsSaid) {
   EXPECT_EQ(error_of("no"), "config.json: not a model's config: no JSON object");
   EXPECT_EQ(error_of("{}"), "config.json: not a model's config: it lacks model_type");

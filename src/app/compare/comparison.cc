@@ -8,6 +8,7 @@
 #include <set>
 
 #include "analyse/report/quantity.h"
+#include "app/compare/memory_lines.h"
 #include "base/hash.h"
 #include "base/statistics.h"
 
@@ -222,17 +223,6 @@ std::vector<NumberChange> numbers(const std::map<std::string, double>& before,
   return rows;
 }
 
-// A line that one side does not have holds nothing there.
-std::vector<NumberChange> line_changes(const RunSummary& before, const RunSummary& after) {
-  if (before.memory_lines.empty() || after.memory_lines.empty() || before.held_only != after.held_only) return {};
-  std::vector<NumberChange> rows = numbers(before.memory_lines, after.memory_lines);
-  const auto change = [](const NumberChange& n) { return std::abs(n.after.value_or(0) - n.before.value_or(0)); };
-  for (NumberChange& n : rows) n.before = n.before.value_or(0), n.after = n.after.value_or(0);
-  std::stable_sort(rows.begin(), rows.end(),
-                   [&](const NumberChange& a, const NumberChange& b) { return change(a) > change(b); });
-  return rows;
-}
-
 const FindingSummary* find(const RunSummary& run, const std::string& rule) {
   for (const FindingSummary& f : run.findings)
     if (f.rule == rule) return &f;
@@ -354,7 +344,7 @@ Result<Comparison> compare(const RunSummary& before, const RunSummary& after) {
     c.without_device = before.no_device.empty() ? after.label : before.label;
   c.after_inconclusive = after.inconclusive;
   c.notes = comparison_notes(before, after);
-  c.memory_lines = line_changes(before, after);
+  c.memory_lines = memory_line_changes(before, after);
   c.held_only = before.held_only && after.held_only;
   if (memory) c.memory = numbers(before.memory, after.memory);
   if (!steps) return c;

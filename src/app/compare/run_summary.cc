@@ -199,12 +199,11 @@ class Reader {
     }
   }
 
-  static void add_holders(const Record& peak, const std::string& before, std::map<std::string, double>& lines) {
+  static void add_holders(const Record& peak, const std::string& before, std::map<MemoryLineKey, double>& lines) {
     for (const Row& r : rows_of(peak.at("holders"))) {
-      std::string name = before + text_of(r.at("function"));
-      if (const std::string file = text_of(r.at("file")); !file.empty())
-        name += " (" + file + ":" + std::to_string(whole_of(r.at("line"))) + ")";
-      lines[name + ", " + text_of(r.at("category"))] += r.at("held_bytes").number();
+      const std::string file = text_of(r.at("file"));
+      lines[{before, text_of(r.at("function")), file, text_of(r.at("category")), text_of(r.at("op")),
+             file.empty() ? 0 : whole_of(r.at("line"))}] += r.at("held_bytes").number();
     }
   }
 
@@ -220,7 +219,7 @@ class Reader {
     if (held_only) most(snapshot_, "held_bytes", peak.at("allocated_bytes"));
     most(snapshot_, "peak_allocated_bytes", s.at("peak_allocated_bytes"));
     for (const Row& d : rows_of(s.at("devices"))) most(snapshot_, "peak_reserved_bytes", d.at("peak_reserved_bytes"));
-    std::map<std::string, double> lines;
+    std::map<MemoryLineKey, double> lines;
     bool several = false;
     for (const Row& d : rows_of(s.at("devices"))) {
       const Record& of_device = record_of(d.at("peak"));
@@ -229,7 +228,7 @@ class Reader {
       add_holders(of_device, "device " + std::to_string(whole_of(d.at("device"))) + ": ", lines);
     }
     if (!several) add_holders(peak, "", lines);
-    for (const auto& [name, bytes] : lines) run_.memory_lines[name] = std::max(run_.memory_lines[name], bytes);
+    for (const auto& [key, bytes] : lines) run_.memory_lines[key] = std::max(run_.memory_lines[key], bytes);
   }
 
   RunSummary& run_;

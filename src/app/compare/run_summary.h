@@ -45,6 +45,13 @@ struct FindingSummary {
   std::string fix = {};            ///< the first; empty: none
 };
 
+/// A line of the program and what it holds at the peak of a memory snapshot.
+struct MemoryLineKey {
+  std::string device, function, file, category, op;   ///< the first: "device 1: ", where there are several
+  int64_t line = 0;
+  auto operator<=>(const MemoryLineKey&) const = default;
+};
+
 struct RunSummary {
   std::string label;                  ///< what the user called it
   std::vector<std::string> devices;   ///< different names
@@ -63,7 +70,7 @@ struct RunSummary {
   std::map<std::string, CallTime> functions;          ///< of the program: "load_batch (train.py)"
   std::map<std::string, double> throughput;  ///< samples_per_s ..., as the only training log states it
   std::map<std::string, double> memory;                ///< peak_reserved_bytes ..., the largest rank's
-  std::map<std::string, double> memory_lines;          ///< bytes at the peak of a memory snapshot, by line and category
+  std::map<MemoryLineKey, double> memory_lines;        ///< bytes at the peak of a memory snapshot
   std::map<std::string, double> telemetry;  ///< power_w, energy_j_per_step, utilization_pct ..., of all devices
   /// Of a mean step, parts of the distance from its limit; empty: that of some rank is not known.
   std::map<std::string, double> distance_ns;

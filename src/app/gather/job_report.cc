@@ -13,6 +13,7 @@
 #include "analyse/rank/outside_memory.h"
 #include "analyse/rank/rank_report.h"
 #include "analyse/rank/replay.h"
+#include "analyse/report/input_kinds.h"
 #include "analyse/run/log_end.h"
 #include "app/gather/archive.h"
 #include "base/tasks.h"
@@ -195,8 +196,10 @@ void add_ranks(std::vector<RankResult> ranks, Evidence& evidence, Report& report
   report.incomplete_steps = std::ranges::count_if(ranks.front().report.steps.steps, &Step::incomplete);
   report.warmup_steps = static_cast<int64_t>(first.steps.size()) - report.measured_steps - report.incomplete_steps;
   for (RankResult& r : ranks) {
-    const auto file = std::find_if(report.inputs.begin(), report.inputs.end(),
-                                   [&](const InputFile& f) { return f.rank == r.digest.rank; });
+    // A snapshot of memory has none of the kernels that these are of.
+    const auto is_of = [&](const InputFile& f) { return f.rank == r.digest.rank; };
+    auto file = std::ranges::find_if(report.inputs, [&](const InputFile& f) { return is_of(f) && !is_of_memory(f); });
+    if (file == report.inputs.end()) file = std::ranges::find_if(report.inputs, is_of);
     if (file != report.inputs.end()) std::move(r.issues.begin(), r.issues.end(), std::back_inserter(file->issues));
     r.report.collectives = collectives(r.digest, evidence.job);
     report.ranks.push_back(std::move(r.report));

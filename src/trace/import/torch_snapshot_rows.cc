@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "base/decimal.h"
+#include "base/text.h"
+
 namespace profgpu {
 namespace {
 
@@ -35,6 +38,7 @@ enum SnapshotKey : uint32_t {
   kIsExpandable,
   kBlocksKey,
   kStage,
+  kOriginalTrace,
   kKeyCount
 };
 constexpr std::string_view kKeys[kKeyCount] = {"action",
@@ -64,7 +68,8 @@ constexpr std::string_view kKeys[kKeyCount] = {"action",
                                                "segment_type",
                                                "is_expandable",
                                                "blocks",
-                                               "stage"};
+                                               "stage",
+                                               "fx_original_trace"};
 
 // Then the actions, in the order of AllocationAction, and what else is compared.
 enum SnapshotWord : uint32_t {
@@ -133,6 +138,9 @@ PickleValue SnapshotRows::dict(const PickleObjects& objects, PickleValue before,
   if (members.has(kAction))   // without a size the file ends within it
     return members.has(kSize) ? event(objects, members) : PickleValue();
   if (members.has(kFilename) && members.has(kNameKey)) {
+    const StringId original = members.text(kOriginalTrace);
+    if (const auto frame = original.valid() ? original_frame(std::string(snapshot.strings[original])) : std::nullopt)
+      return PickleValue::rows(kFrames, snapshot.stacks.frame(*frame));
     const int64_t line = objects.integer(members.of(kLine)).value_or(0);
     const bool fits = line >= 0 && line <= INT32_MAX;
     return PickleValue::rows(kFrames, snapshot.stacks.frame({members.text(kNameKey), members.text(kFilename),
@@ -152,6 +160,24 @@ PickleValue SnapshotRows::dict(const PickleObjects& objects, PickleValue before,
     return PickleValue::rows(kAnnotations, static_cast<uint32_t>(annotations_.size() - 1));
   }
   return {};
+}
+
+// Of code that FX generated, the line that it was made from: the innermost of the trace that is no library's, else the
+// innermost. `  File "/me/model.py", line 15, in forward`, and below that the line itself.
+std::optional<MemoryFrame> SnapshotRows::original_frame(std::string_view trace) {
+  constexpr std::string_view kFile = "File \"", kLineMark = "\", line ", kIn = ", in ";
+  std::optional<MemoryFrame> innermost, own;
+  for (const std::string_view line : pieces_of(trace, '\n')) {
+    const size_t file = line.find(kFile), number = line.rfind(kLineMark), name = line.rfind(kIn);
+    if (file == line.npos || number == line.npos || name == line.npos || number > name) continue;
+    const std::string_view path = line.substr(file + kFile.size(), number - file - kFile.size());
+    const size_t digits = number + kLineMark.size();
+    const auto at = exact_number<int32_t>(line.substr(digits, name - digits));
+    if (!at || *at < 0) continue;
+    innermost = {StringId(text(line.substr(name + kIn.size()))), StringId(text(path)), *at};
+    if (!contains_any(path, {"-packages/", "-packages\\", "/torch/"})) own = innermost;
+  }
+  return own ? own : innermost;
 }
 
 PickleValue SnapshotRows::sequence(const PickleObjects& objects, PickleValue before,
@@ -290,7 +316,7 @@ void SnapshotRows::count_unread(std::span<const PickleValue> items) {
 
 void SnapshotRows::count_unknown(std::string_view kind, StringId name) {
   const std::string_view text = snapshot.strings[name];
-  // Frames of code that FX generated have the module's code in fx_node_op, fx_node_name and fx_original_trace.
+  // Frames of code that FX generated name its node in fx_node_op, fx_node_name and fx_node_target.
   if (text.starts_with("fx_") || std::ranges::find(kOtherKeys, text) != std::end(kOtherKeys)) return;
   std::string full(kind);
   full += text;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -39,6 +40,7 @@ class SnapshotRows {
   /// Values of the members that are asked for, by their keys' places in `kKeys`.
   struct Members;
 
+  std::optional<MemoryFrame> original_frame(std::string_view trace);
   PickleValue event(const PickleObjects& objects, const Members& members);
   PickleValue block(const PickleObjects& objects, const Members& members);
   PickleValue segment(const PickleObjects& objects, const Members& members);
