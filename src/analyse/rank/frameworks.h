@@ -23,8 +23,9 @@ enum class Framework : uint8_t {
   kHalfReductions,     ///< all-reduces of 16-bit types
   kGenerate,           ///< Transformers' generation loop runs
   kMarkedEngine,       ///< ranges mark prefill or decode steps: an engine, whichever it is
+  kNative,             ///< in a recording of all programs nothing is of Python or a framework: CUDA or HIP by itself
 };
-constexpr size_t kFrameworks = 29;
+constexpr size_t kFrameworks = 30;
 /// "vLLM", "CUDA graphs"
 std::string_view framework_name(Framework framework);
 /// Whether it serves requests: its users change the server's settings, not the model.
