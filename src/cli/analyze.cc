@@ -58,7 +58,7 @@ Status check_inputs(const TraceCommand& options, const Report& report) {
     inputs.push_back(input.path);
     const bool as_samples =
         std::find(options.samples.begin(), options.samples.end(), input.path) != options.samples.end();
-    if (as_samples && input.format != "samples")
+    if (as_samples && input.format != "samples" && input.rank)
       return Error{"--samples " + input.path + ": this is a " + input.summary + ", not device samples",
                    "pass it without --samples"};
   }

@@ -111,6 +111,8 @@ Result<std::string> explanation(const std::string& id) {
   if (!rule->by_framework.empty()) out += "\nBy framework, if the trace shows it\n";
   for (const FrameworkFix& f : rule->by_framework)
     out += wrap(fmt::format("{}: {}", framework_name(f.of), f.fix), width, "  - ");
+  if (!rule->native_advice.empty()) out += "\nOf programs that use CUDA or HIP without a framework\n";
+  for (const std::string_view advice : rule->native_advice) out += wrap(advice, width, "  - ");
   return out + "\nNext: profgpu analyze PATH --section findings   ·   profgpu rules\n";
 }
 

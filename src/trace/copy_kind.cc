@@ -12,6 +12,8 @@ CopyKind copy_kind(std::string_view name) {
       {"HostToDevice", kHtoD}, {"DeviceToHost", kDtoH}, {"DeviceToDevice", kDtoD}, {"HostToHost", kHtoH}};
   for (const auto& [form, kind] : kForms)
     if (name.find(form) != std::string_view::npos) return kind;
+  // XLA's operations, on the device.
+  if (name.starts_with("data formatting:") || name.starts_with("copy.")) return kDtoD;
   return kUnknown;
 }
 

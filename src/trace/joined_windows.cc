@@ -263,6 +263,7 @@ void move_small_tables(const Trace& w, const Place& place, Trace& joined) {
   if (!joined.kernel_profile) joined.kernel_profile = w.kernel_profile;
   joined.cut_off |= w.cut_off;
   joined.hardware_counters |= w.hardware_counters;
+  joined.unread_pct = std::max(joined.unread_pct, w.unread_pct);
   joined.events += w.events;
   joined.issues.insert(joined.issues.end(), w.issues.begin(), w.issues.end());
 }

@@ -61,6 +61,7 @@ class SampleWriter {
 struct SampleFileIssues {
   int64_t damaged_rows = 0;
   int64_t first_damaged_line = 0;
+  std::string reported;            ///< what nvidia-smi itself says in place of a row; empty: nothing
   bool torn = false;                      ///< the last line is not whole, or the compressed data end early
   bool one_device = false;                ///< rows do not say of which device they are: taken for one
   std::vector<std::string> unknown;       ///< columns that are no metric of ours

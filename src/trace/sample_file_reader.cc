@@ -43,6 +43,7 @@ class RowReader {
   [[nodiscard]] bool partly() const { return partly_; }
   /// The header that was seen last has no column for the time.
   [[nodiscard]] bool timeless() const { return timeless_; }
+  [[nodiscard]] bool of_processes() const { return table_.of_processes(); }
 
  private:
   using Key = std::pair<std::string, SampleColumn>;
@@ -170,6 +171,7 @@ RowReader::Outcome RowReader::read_csv(std::string_view line) {
 RowReader::Outcome RowReader::read_table(std::string_view line) {
   if (line.front() != '#') return take_fields(table_.columns(), table_.read_row(line));
   if (!table_.read_header(line)) return table_.columns().empty() ? Outcome::kDamaged : Outcome::kHeader;   // its units
+  if (table_.of_processes()) return Outcome::kHeader;   // its rows are none of devices
   for (const std::string& name : table_.unknown()) note_unknown(name);
   timeless_ = !table_.timed();
   return Outcome::kHeader;
@@ -289,6 +291,12 @@ class FileReader {
   bool header_ = false, skipping_ = false;
 };
 
+// What nvidia-smi writes among its rows when a device fails.
+bool is_report(std::string_view line) {
+  return line.starts_with("Unable to determine the device handle") || line.starts_with("Failed to initialize NVML") ||
+         line.find("GPU is lost") != line.npos;
+}
+
 void FileReader::take_line(std::string_view line, bool whole) {
   if (lines_++ == 0 && line.starts_with("\xEF\xBB\xBF")) line.remove_prefix(3);
   line = without_blanks(line);
@@ -303,6 +311,10 @@ void FileReader::take_line(std::string_view line, bool whole) {
     issues_.torn = true;
   } else if (outcome != RowReader::Outcome::kHeader && (!taken || rows_.partly())) {
     if (issues_.damaged_rows++ == 0) issues_.first_damaged_line = lines_;
+    if (!taken && issues_.reported.empty() && is_report(line)) {
+      issues_.reported = line.substr(0, 200);
+      replace_invalid_utf8(issues_.reported);
+    }
   }
 }
 
@@ -333,6 +345,9 @@ bool FileReader::take_lines(bool all) {
 Error FileReader::nothing() const {
   const std::string hint = "`profgpu log -o FILE` writes such files";
   if (bytes_ == 0) return {path_ + ": is empty", hint};
+  if (rows_.of_processes())
+    return {path_ + ": a table of processes (nvidia-smi pmon), which does not tell how busy a device is",
+            "log devices: nvidia-smi dmon -s pucmt -o DT, or profgpu log, which has the processes as well"};
   if (header_ && rows_.timeless())
     return {path_ + ": its header row has no column time_ns or timestamp",
             "log with one: profgpu log, nvidia-smi --query-gpu=timestamp,index,utilization.gpu,..., or nvidia-smi dmon "

@@ -72,7 +72,13 @@ bool SmiTable::read_header(std::string_view line) {
     metric |= columns.back().kind == SampleColumn::Kind::kMetric;
     if (columns.back().kind == SampleColumn::Kind::kUnknown) unknown.emplace_back(fields_[i]);
   }
-  if (!metric || std::find(fields_.begin(), fields_.end(), kSmiDevice) == fields_.end()) return false;
+  const auto has = [&](std::string_view field) { return std::find(fields_.begin(), fields_.end(), field) != fields_.end(); };
+  if (!has(kSmiDevice)) return false;
+  if (of_processes_ = has("pid"); of_processes_) {
+    columns_.clear();
+    return true;
+  }
+  if (!metric) return false;
   columns_ = std::move(columns);
   unknown_ = std::move(unknown);
   timed_ = timed;

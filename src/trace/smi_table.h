@@ -21,13 +21,15 @@ class SmiTable {
   [[nodiscard]] const std::vector<std::string>& unknown() const { return unknown_; }
   /// Rows say the day and the time of day.
   [[nodiscard]] bool timed() const { return timed_; }
+  /// Its rows are of processes: `nvidia-smi pmon`, which does not tell how busy a device is.
+  [[nodiscard]] bool of_processes() const { return of_processes_; }
 
  private:
   std::vector<SampleColumn> columns_;
   std::vector<std::string> unknown_;
   std::vector<std::string_view> fields_;
   std::string time_;
-  bool timed_ = false;
+  bool timed_ = false, of_processes_ = false;
 };
 
 }  // namespace profgpu

@@ -32,11 +32,12 @@ DeviceProperties Trace::properties(int32_t device) const {
     if (d.id == device) return d;
   DeviceProperties shared = devices.empty() ? DeviceProperties{} : devices.front();
   for (DeviceProperties d : devices) {
-    d.id = shared.id, d.uuid = shared.uuid;
+    d.id = shared.id, d.uuid = shared.uuid, d.host_index = shared.host_index;
     if (d != shared) return {};
   }
   shared.id = devices.empty() ? 0 : device;
   shared.uuid.clear();
+  shared.host_index = -1;
   return shared;
 }
 

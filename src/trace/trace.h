@@ -251,6 +251,7 @@ struct DeviceProperties {
   int32_t compute_minor = 0;
   int32_t multiprocessors = 0;
   std::string uuid = {};        ///< "GPU-…"; empty: unknown
+  int32_t host_index = -1;      ///< as the machine numbers it, where the process may number it otherwise; -1: unknown
   bool operator==(const DeviceProperties&) const = default;
 };
 
@@ -326,6 +327,7 @@ class Trace {
   bool recorded = false;  ///< by profgpu: unmarked steps may be estimated; yields in joined_windows()
   bool cut_off = false;            ///< a file of it ends early
   bool hardware_counters = false;  ///< collected kernel by kernel
+  double unread_pct = 0;           ///< of rows or of their time, whichever is more: kinds of rows that are not known
   int64_t events = 0;              ///< records in the input, of whatever kind
   std::vector<Interval> windows;   ///< profiler windows in time order, at least one unless the trace is empty
   std::vector<TraceIssue> issues;

@@ -444,6 +444,15 @@ int64_t TraceBuilder::unknown_ns() const {
   return all;
 }
 
+std::vector<std::pair<std::string, int64_t>> TraceBuilder::unknown_kinds() const {
+  std::map<std::string, int64_t> all;
+  for (const Shard& shard : shards_)
+    for (const auto& [kind, count] : shard.unknown_kinds) all[kind] += count;
+  std::vector<std::pair<std::string, int64_t>> most(all.begin(), all.end());
+  std::ranges::stable_sort(most, std::greater(), &std::pair<std::string, int64_t>::second);
+  return most;
+}
+
 Trace TraceBuilder::finish(int threads) {
   Rows rows(shards_);
   uint32_t op_args = 0, activity_args = 0;

@@ -88,6 +88,7 @@ class Shard {
   IssueCounts issues;
   int64_t events = 0;
   int64_t unknown_ns = 0;                    ///< length of rows of kinds that are not known
+  std::map<std::string, int64_t> unknown_kinds;   ///< the first few of these kinds, and how many rows each has
 
   /// Says that the rows that follow come from piece `order` of the input. Pieces need not come in order; knowing it
   /// saves sorting.
@@ -134,6 +135,8 @@ class TraceBuilder {
   [[nodiscard]] IssueCounts issue_counts() const;
   /// Of all shards' Shard::unknown_ns.
   [[nodiscard]] int64_t unknown_ns() const;
+  /// Likewise of Shard::unknown_kinds; most rows first.
+  [[nodiscard]] std::vector<std::pair<std::string, int64_t>> unknown_kinds() const;
   /// Sorts, nests and links. The builder is empty afterwards.
   Trace finish(int threads);
 

@@ -229,7 +229,7 @@ Lines device_block(const DeviceTelemetry& t, int width) {
   Lines lines{Line(t.label(), Style::kStrong).skip(2).add(device_name(t))};
   if (t.ticks == 0) {
     add(lines, "", "no sample came", width, Style::kWarn);
-  } else if (t.used()) {
+  } else if (t.used() || !t.summary(Metric::kUtilization).mean) {
     add(lines, "busy", busy_text(t), width);
     add_course(lines, t, width);
     add(lines, "activity", activity_text(t), width);
@@ -240,7 +240,7 @@ Lines device_block(const DeviceTelemetry& t, int width) {
     add(lines, "links", links_text(t), width);
     add_processes(lines, t, width);
   } else {
-    std::string said = t.summary(Metric::kUtilization).mean ? "not used" : "busy: " + busy_text(t);
+    std::string said = "not used";
     if (t.memory_peak_pct().value_or(0) >= 1) join(said, "memory " + memory_text(t));
     join(said, power_text(t));
     add(lines, "", said, width);

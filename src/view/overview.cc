@@ -55,7 +55,8 @@ std::string device_title(const std::string& name, const DeviceUse& use, const Ra
 DeviceOverview device_overview(const DeviceUse& use, const RankReport& rank) {
   DeviceOverview out;
   out.name = "GPU " + format_count(use.device);
-  out.title = device_title(out.name, use, rank);
+  const std::string of_host = use.host_index >= 0 ? fmt::format(" (GPU {} of the host)", use.host_index) : "";
+  out.title = device_title(out.name + of_host, use, rank);
   for (const IdleShare& idle : use.idle)
     if (idle.window_pct >= kVisiblePct && idle.cause != IdleCause::kUntracedWork)
       out.causes.push_back({words(idle_cause_name(idle.cause)), static_cast<double>(idle.total_ns), idle.window_pct});

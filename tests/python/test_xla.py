@@ -90,7 +90,7 @@ def test_what_contains_operations_and_what_communicates(analyze, ask, tmp_path):
     (tmp_path / 'b.trace.json').write_bytes(xla_writer.chrome(rows))
     for name in ('a.xplane.pb', 'b.trace.json'):
         assert [r['name'] for r in ask(tmp_path / name, 'select name from activity order by start_ns')] == \
-            ['fusion.1', 'all-reduce.7', 'multiply.9', 'all-gather: fusion.8']
+            ['convolution: fusion.1', 'all-reduce.7', 'multiply.9', 'all-gather: fusion.8']
         report = analyze(tmp_path / name)
         assert report['ranks'][0]['devices'][0]['communication_ns'] == 2500 and report['ranks'][0]['devices'][0]['name'] == 'TPU'
         text = json.dumps(report)

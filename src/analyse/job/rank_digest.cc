@@ -291,6 +291,9 @@ RankDigest calls_digest(int rank, const Facts& facts) {
     const DeviceTime& busiest = devices.devices[static_cast<size_t>(devices.busiest)];
     d.device = busiest.id;
     d.device_name = busiest.name;
+    const DeviceProperties properties = trace.properties(busiest.id);
+    d.device_uuid = properties.uuid;
+    d.host_device = properties.host_index;
   }
   if (!trace.windows.empty())
     d.extent = {trace.windows.front().start + trace.base_time_ns, trace.windows.back().end + trace.base_time_ns};

@@ -105,6 +105,8 @@ struct RankDigest {
   std::optional<ClockStatement> clock;   ///< the host's own statement about its clock
   int32_t device = -1;          ///< the busiest; -1: none
   std::string device_name;      ///< empty: unknown
+  std::string device_uuid;      ///< empty: unknown
+  int32_t host_device = -1;     ///< its number on the host, where the recording tells it; -1: only `device` is known
   Interval extent;              ///< of the trace, on the steps' clock
   bool annotated = false;       ///< steps come from the program's ranges
   std::vector<DigestStep> steps;   ///< in time order; one per Steps::steps

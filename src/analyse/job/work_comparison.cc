@@ -15,12 +15,20 @@
 namespace profgpu {
 namespace {
 
-// Index in the log of the device with the rank's number on its host.
+// As the host numbers it, as far as that is known.
+int32_t number_of_device(const RankDigest& rank) { return rank.host_device >= 0 ? rank.host_device : rank.device; }
+
+// Index in the log of the rank's device: by its identity, else by its number on its host.
 std::optional<uint32_t> device_of(const RankDigest& rank, const SampleLog& log, const SampleHosts& hosts) {
   std::optional<uint32_t> found;
   for (uint32_t i = 0; i < log.devices.size(); ++i) {
     const DeviceInfo& d = log.devices[i];
-    if (!d.mig_profile.empty() || static_cast<int64_t>(d.index) != rank.device || !hosts.fits(rank.host, d)) continue;
+    if (!hosts.fits(rank.host, d)) continue;
+    if (!rank.device_uuid.empty() && !d.uuid.empty()) {
+      if (lower_case(d.uuid) == lower_case(rank.device_uuid)) return i;
+      continue;   // another one, whatever its number
+    }
+    if (!d.mig_profile.empty() || static_cast<int64_t>(d.index) != number_of_device(rank)) continue;
     if (found) return std::nullopt;
     found = i;
   }
@@ -34,23 +42,32 @@ bool in_measured_step(const RankDigest& rank, int64_t time_ns) {
   return step.measured && time_ns < step.interval().end;
 }
 
-/// Ranks with one number for their device on a host, and the log's device with that number.
+/// A device of the log, and the ranks that it may be the device of.
 struct DeviceUsers {
   std::vector<uint32_t> ranks;   // indices
-  std::optional<uint32_t> device;
+  bool by_number = false;        // of one of them only the number is known
 };
 
-std::map<std::pair<std::string_view, int32_t>, DeviceUsers> device_users(std::span<const RankDigest> ranks,
-                                                                         const SampleLog& log) {
-  std::map<std::pair<std::string_view, int32_t>, DeviceUsers> users;   // by host and number
+// By device of the log.
+std::map<uint32_t, DeviceUsers> device_users(std::span<const RankDigest* const> ranks, const SampleLog& log) {
+  std::map<uint32_t, DeviceUsers> users;
   std::vector<std::string> names;
-  for (uint32_t i = 0; i < ranks.size() && !log.empty(); ++i) {
-    names.push_back(ranks[i].host);
-    users[{ranks[i].host, ranks[i].device}].ranks.push_back(i);
-  }
+  for (const RankDigest* r : ranks) names.push_back(r->host);
   const SampleHosts hosts(log, names);
-  for (auto& [where, of] : users) of.device = device_of(ranks[of.ranks.front()], log, hosts);
+  for (uint32_t i = 0; i < ranks.size() && !log.empty(); ++i) {
+    const std::optional<uint32_t> device = ranks[i]->device >= 0 ? device_of(*ranks[i], log, hosts) : std::nullopt;
+    if (!device) continue;
+    DeviceUsers& of = users[*device];
+    of.ranks.push_back(i);
+    of.by_number |= ranks[i]->device_uuid.empty() || log.devices[*device].uuid.empty();
+  }
   return users;
+}
+
+std::vector<const RankDigest*> pointers_to(std::span<const RankDigest> ranks) {
+  std::vector<const RankDigest*> all;
+  for (const RankDigest& r : ranks) all.push_back(&r);
+  return all;
 }
 
 constexpr uint32_t kLeftOut = UINT32_MAX;
@@ -474,25 +491,23 @@ std::optional<SampledClock> sampled_clock(const RankDigest& rank, const SampleLo
 std::vector<std::optional<uint32_t>> sampled_devices(std::span<const RankDigest* const> ranks,
                                                      const SampleLog& samples) {
   std::vector<std::optional<uint32_t>> out(ranks.size());
-  std::map<std::pair<std::string_view, int32_t>, int> users;   // by host and number
-  std::vector<std::string> names;
-  for (const RankDigest* r : ranks) names.push_back(r->host), ++users[{r->host, r->device}];
-  const SampleHosts hosts(samples, names);
-  for (size_t i = 0; i < ranks.size(); ++i) {
-    const RankDigest& r = *ranks[i];
-    if (r.device < 0 || users[{r.host, r.device}] > 1) continue;
-    const bool only_ones = ranks.size() == 1 && samples.devices.size() == 1 && hosts.fits(r.host, samples.devices[0]);
-    const std::optional<uint32_t> found = only_ones ? std::optional<uint32_t>(0) : device_of(r, samples, hosts);
-    if (!found) continue;
-    const std::string& name = samples.devices[*found].name;
-    if (name.empty() || r.device_name.empty() || name == r.device_name) out[i] = found;
-  }
+  const auto take = [&](size_t rank, uint32_t device) {
+    const std::string &name = samples.devices[device].name, &own = ranks[rank]->device_name;
+    if (name.empty() || own.empty() || name == own) out[rank] = device;
+  };
+  for (const auto& [device, users] : device_users(ranks, samples))
+    if (users.ranks.size() == 1) take(users.ranks.front(), device);
+  if (ranks.size() != 1 || samples.devices.size() != 1 || out[0] || ranks[0]->device < 0) return out;
+  // The only one, whatever its number.
+  const DeviceInfo& only = samples.devices[0];
+  const bool another = !only.uuid.empty() && !ranks[0]->device_uuid.empty();
+  const std::vector<std::string> host{ranks[0]->host};
+  if (!another && SampleHosts(samples, host).fits(ranks[0]->host, only)) take(0, 0);
   return out;
 }
 
 std::vector<std::optional<SampledClock>> sampled_clocks(std::span<const RankDigest> ranks, const SampleLog& samples) {
-  std::vector<const RankDigest*> all;
-  for (const RankDigest& r : ranks) all.push_back(&r);
+  const std::vector<const RankDigest*> all = pointers_to(ranks);
   std::vector<std::optional<SampledClock>> clocks;
   for (const std::optional<uint32_t> device : sampled_devices(all, samples))
     clocks.push_back(device ? sampled_clock(ranks[clocks.size()], samples, *device) : std::nullopt);
@@ -501,14 +516,19 @@ std::vector<std::optional<SampledClock>> sampled_clocks(std::span<const RankDige
 
 std::vector<std::string> unclear_samples(std::span<const RankDigest> ranks, const SampleLog& samples) {
   std::vector<std::string> notes;
-  for (const auto& [where, users] : device_users(ranks, samples)) {
-    if (users.ranks.size() < 2 || !users.device) continue;
+  for (const auto& [device, users] : device_users(pointers_to(ranks), samples)) {
+    if (users.ranks.size() < 2) continue;
     std::vector<int> numbers;
     for (const uint32_t p : users.ranks) numbers.push_back(ranks[p].rank);
-    notes.push_back(fmt::format(
-        "{}{}{} each call their GPU {}, as when each process has its own CUDA_VISIBLE_DEVICES: their samples can't be "
-        "assigned to ranks",
-        ranks_text(numbers), where.first.empty() ? "" : " on ", where.first, where.second));
+    const RankDigest& first = ranks[users.ranks.front()];
+    const std::string who = fmt::format("{}{}{}", ranks_text(numbers), first.host.empty() ? "" : " on ", first.host);
+    notes.push_back(
+        users.by_number
+            ? fmt::format("{} each call their GPU {}, as when each process has its own CUDA_VISIBLE_DEVICES: their "
+                          "samples can't be assigned to ranks",
+                          who, number_of_device(first))
+            : fmt::format("{} share GPU {}: its samples can't be divided among them", who,
+                          samples.devices[device].label()));
   }
   return notes;
 }

@@ -1,6 +1,7 @@
 #include "analyse/rank/averaged_time.h"
 
 #include <algorithm>
+#include <map>
 
 #include "analyse/rank/devices.h"
 #include "analyse/rank/steps.h"
@@ -50,6 +51,22 @@ Intervals find_pauses(const Trace& trace, const Steps& steps) {
   return pauses;
 }
 
+// Whether a good part of the device's window lies before the first or behind the last step, as where a program starts
+// up, or cleans up, with a few kernels.
+bool much_time_outside(const Trace& trace, const DeviceTime& device, const Steps& steps) {
+  constexpr int64_t kGoodPart = 4;   // a quarter
+  if (!steps.annotated || device.spans.empty()) return false;
+  std::map<size_t, Interval> hulls;   // by profiler window
+  for (const Step& s : steps.steps) {
+    const auto [hull_of, first] = hulls.try_emplace(profiler_window(trace, s.start_ns), s.elapsed);
+    if (!first) hull_of->second = hull(hull_of->second, s.elapsed);
+  }
+  Intervals of_steps;
+  for (const auto& [window, all] : hulls) of_steps.push_back(all);
+  const int64_t outside_ns = total_length(subtract(device.spans, merged(std::move(of_steps))));
+  return kGoodPart * outside_ns > total_length(device.spans);
+}
+
 }  // namespace
 
 AveragedTime AveragedTime::compute(const Facts& facts) {
@@ -64,9 +81,11 @@ AveragedTime AveragedTime::compute(const Facts& facts) {
   if (!out.work_outside) out.pauses = find_pauses(facts.trace(), steps);
   out.left_out = unite(out.left_out, out.pauses);
   const bool all = steps.measured().size() == steps.steps.size() && !out.work_outside && out.pauses.empty();
-  for (const DeviceTime& d : devices.devices)
+  for (const DeviceTime& d : devices.devices) {
+    const bool whole = all && !much_time_outside(facts.trace(), d, steps);
     // If the device hardly runs in the measured steps, such as in a partial last step, they do not represent it.
-    out.of_steps.push_back(!all && 2 * total_length(intersect(d.spans, measured)) >= total_length(measured));
+    out.of_steps.push_back(!whole && 2 * total_length(intersect(d.spans, measured)) >= total_length(measured));
+  }
   return out;
 }
 

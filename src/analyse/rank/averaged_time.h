@@ -8,7 +8,7 @@ namespace profgpu {
 
 /// What averages over steps leave out: warm-up and incomplete steps, long pauses between steps, and all that is outside
 /// of steps where a good part of the device's work was launched there, as in the recording of a whole program of which
-/// some steps are marked.
+/// some steps are marked, or where a good part of the device's window is there.
 struct AveragedTime {
   bool work_outside = false;
   /// Between successive steps of one recording, in no step's time, such as an evaluation; sorted. Empty if that is a

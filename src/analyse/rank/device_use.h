@@ -27,6 +27,7 @@ struct DeviceUse {
   int64_t window_ns = 0, busy_ns = 0, compute_ns = 0, communication_ns = 0, memory_ns = 0;
   int64_t exposed_communication_ns = 0, exposed_memory_ns = 0;
   std::vector<IdleShare> idle;   ///< longest first; adds up to window less busy
+  int32_t host_index = -1;       ///< as the machine numbers it, where that is known and another number
 
   [[nodiscard]] double busy_pct() const { return percent_of(busy_ns, window_ns); }
   /// Percent of the window.

@@ -184,6 +184,37 @@ bool reduces_halves(const Trace& trace) {
 
 }  // namespace
 
+namespace {
+
+// Tools that record any program; PyTorch's own profiler and profgpu's recorder show where Python is.
+bool records_any_program(Recorder recorder) { return recorder == Recorder::kNsight || recorder == Recorder::kRocprof; }
+
+// Names of PyTorch's kernels and operators, of other frameworks, of Python, and of training's phases.
+bool is_of_framework(std::string_view name) {
+  constexpr std::string_view kParts[] = {"aten::", "at::",        "at_cuda", "c10::", "torch", "triton", "tensorflow",
+                                         "tensorrt", "Iterator::", "XLA",    "xla",   "jax",   ".py",    "python",
+                                         "pt_main_thread"};
+  return contains_any(name, kParts);
+}
+
+bool is_native(const Facts& facts, const Frameworks& all) {
+  const Trace& trace = facts.trace();
+  if (!records_any_program(trace.recorder)) return false;
+  for (size_t i = 0; i < kFrameworks; ++i)
+    if (all.seen[i] && !kFrameworkNames[i].empty() && static_cast<Framework>(i) != Framework::kCudaGraphs) return false;
+  for (const auto& [key, value] : trace.metadata)
+    if (key == "command" && contains(value, "python")) return false;
+  const Names& names = facts.get<Names>();
+  for (size_t i = 0; i < trace.strings.size(); ++i) {
+    if (!names.on_host[i] && !names.on_device[i]) continue;
+    if (names.phase[i] == Phase::kBackward || names.phase[i] == Phase::kOptimizer) return false;
+    if (is_of_framework(trace.strings[StringId(i)])) return false;
+  }
+  return std::ranges::none_of(trace.threads, [](const Thread& t) { return is_of_framework(t.name); });
+}
+
+}  // namespace
+
 Frameworks Frameworks::compute(const Facts& facts) {
   const Trace& trace = facts.trace();
   const Names& names = facts.get<Names>();
@@ -218,6 +249,7 @@ Frameworks Frameworks::compute(const Facts& facts) {
   all.seen[static_cast<size_t>(Framework::kAllGraphs)] = replays_all(facts);
   if (reduces_halves(trace)) all.seen[static_cast<size_t>(Framework::kHalfReductions)] = true;
   const bool captured = all.has(Framework::kTorchCompile) || all.has(Framework::kCudaGraphs);
+  all.seen[static_cast<size_t>(Framework::kNative)] = is_native(facts, all);
   all.seen[static_cast<size_t>(Framework::kEager)] = eager && !captured && trace.activity.size() > 0;
   return all;
 }

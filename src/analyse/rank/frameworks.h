@@ -25,8 +25,9 @@ enum class Framework : uint8_t {
   kMarkedEngine,       ///< ranges mark prefill or decode steps: an engine, whichever it is
   kJagged,             ///< inputs whose sizes differ from step to step: jagged or nested tensors
   kOldTorch,           ///< PyTorch before 1.10: no torch.compile, no fused optimizers
+  kNative,             ///< in a recording of all programs nothing is of Python or a framework: CUDA or HIP by itself
 };
-constexpr size_t kFrameworks = 31;
+constexpr size_t kFrameworks = 32;
 /// "vLLM", "CUDA graphs"
 std::string_view framework_name(Framework framework);
 /// Whether it serves requests: its users change the server's settings, not the model.

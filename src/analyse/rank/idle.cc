@@ -66,6 +66,40 @@ Waits Waits::compute(const Facts& facts) {
   return waits;
 }
 
+namespace {
+
+// A long call of the C library that reads, while the device has nothing to do: the data are what it waits for.
+bool awaits_input(const Trace& trace, HostId h) {
+  constexpr int64_t kLongRead_ns = 1'000'000;
+  constexpr std::string_view kReads[] = {"read",   "pread",   "pread64", "readv",   "preadv", "preadv64",
+                                         "fread",  "fgets",   "getline", "fread_unlocked"};
+  return trace.host.kind[h.value] == HostKind::kSystem && trace.host.duration_ns[h.value] >= kLongRead_ns &&
+         std::ranges::count(kReads, trace.name(h)) > 0;
+}
+
+}  // namespace
+
+InputWaits InputWaits::compute(const Facts& facts) {
+  const Trace& trace = facts.trace();
+  InputWaits waits;
+  waits.reads.resize(trace.threads.size());
+  for (uint32_t i = 0; i < trace.host.size(); ++i) {
+    const Interval range = trace.host.interval(HostId(i));
+    if (awaits_input(trace, HostId(i))) waits.reads[trace.host.thread[i].value].push_back(range);
+    if (trace.host.kind[i] == HostKind::kAnnotation && trace.name(HostId(i)).starts_with("infeed"))
+      waits.infeed.push_back(range);
+  }
+  waits.infeed = merged(std::move(waits.infeed));
+  for (Intervals& of_thread : waits.reads) of_thread = merged(std::move(of_thread));
+  return waits;
+}
+
+Intervals InputWaits::all_reads() const {
+  Intervals all;
+  for (const Intervals& of_thread : reads) all.insert(all.end(), of_thread.begin(), of_thread.end());
+  return merged(std::move(all));
+}
+
 // Causes are tried in the order of output.md. "Launch" is the start of the call that launched the activity after the
 // gap; the launching thread is that call's.
 
@@ -93,6 +127,9 @@ struct HostTime {
         if (names.phase[name] == Phase::kDataLoading) data_loading[thread].push_back(range);
       }
     }
+    const std::vector<Intervals>& reads = facts.get<InputWaits>().reads;
+    for (size_t t = 0; t < reads.size(); ++t)
+      data_loading[t].insert(data_loading[t].end(), reads[t].begin(), reads[t].end());
     for (std::vector<Intervals>* kind : {&checkpoint, &data_loading, &allocation})
       for (Intervals& part : *kind) part = merged(std::move(part));
   }
@@ -109,7 +146,7 @@ class GapReader {
   GapReader(const Facts& facts, const HostTime& host_time, const DeviceTime& device, const Intervals& any_busy)
       : trace_(facts.trace()), host_time_(host_time), first_use_(facts.get<FirstUse>()), waits_(facts.get<Waits>()),
         request_waits_(facts.get<RequestWaits>()), lost_launches_(facts.get<LostLaunches>()), device_(device),
-        any_busy_(any_busy), step_thread_(facts.get<Steps>().thread),
+        any_busy_(any_busy), infeed_(facts.get<InputWaits>().infeed), step_thread_(facts.get<Steps>().thread),
         has_steps_(facts.get<Steps>().annotated || facts.get<Steps>().estimated > 0) {
     for (const auto& calls : waits_.calls)
       for (const HostId call : calls)
@@ -136,6 +173,7 @@ class GapReader {
     if (trace_.host.size() == 0) return IdleCause::kUnknown;
     if (!gap.before.valid() && begins_program(gap)) return IdleCause::kFirstUse;
     if (lost_launches_.explain(trace_, gap)) return IdleCause::kUntracedWork;
+    if (mostly(infeed_, gap.time())) return IdleCause::kDataLoading;
     if (!gap.after.valid())   // until the end of the last step
       return step_thread_.valid() ? cause_on(step_thread_.value, gap, gap.time()) : IdleCause::kUnknown;
     if (!gap.launch.valid()) return IdleCause::kUnknown;
@@ -220,6 +258,7 @@ class GapReader {
   const LostLaunches& lost_launches_;
   const DeviceTime& device_;
   const Intervals& any_busy_;                            // on any of the process's devices
+  const Intervals& infeed_;
   ThreadId step_thread_;
   bool has_steps_;
   int64_t program_start_ = INT64_MAX;                    // of the first call that makes CUDA ready
@@ -351,6 +390,17 @@ LostLaunches LostLaunches::compute(const Facts& facts) {
     if (!launches.has_activity[call.value]) lost.start_ns.push_back(facts.trace().host.start_ns[call.value]);
   std::ranges::sort(lost.start_ns);
   return lost;
+}
+
+double LostLaunches::pct(const Trace& trace) const {
+  const auto recorded = std::ranges::count(trace.activity.kind, ActivityKind::kKernel);
+  return percent_of(start_ns.size(), start_ns.size() + static_cast<size_t>(recorded));
+}
+
+bool LostLaunches::are_most(const Facts& facts) const {
+  constexpr double kMost_pct = 50;
+  const auto captures = [](const Intervals& of_thread) { return !of_thread.empty(); };
+  return pct(facts.trace()) > kMost_pct && std::ranges::none_of(facts.get<FirstUse>().capture, captures);
 }
 
 bool LostLaunches::explain(const Trace& trace, const Gap& gap) const {

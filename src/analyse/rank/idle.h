@@ -67,7 +67,19 @@ struct LostLaunches {
   /// Whether so many belong in the gap that the device worked in it: launched in it, or queued between the launches of
   /// the activities around it.
   [[nodiscard]] bool explain(const Trace& trace, const Gap& gap) const;
+  /// Percent of the launches of kernels.
+  [[nodiscard]] double pct(const Trace& trace) const;
+  /// So many that how busy the device was is not known. Not where graphs are captured: nothing runs then.
+  [[nodiscard]] bool are_most(const Facts& facts) const;
   static LostLaunches compute(const Facts& facts);
+};
+
+/// Waits for data that no range of the program or its framework marks.
+struct InputWaits {
+  std::vector<Intervals> reads;   ///< by thread: long calls of the C library that read
+  Intervals infeed;               ///< a device's own waits for the host's data, as XLA records them
+  [[nodiscard]] Intervals all_reads() const;
+  static InputWaits compute(const Facts& facts);
 };
 
 /// Reported shares are of a device's window: per contiguous recording, from the first step's start or the first

@@ -273,6 +273,8 @@ KernelCategory kernel_category(string_view name) {
   const std::string text = work_text(name);
   if (text.starts_with("triton_")) return inductor_category(text);
   if (text.starts_with("dma")) return kCopy;   // of Meta's accelerators
+  // XLA's name for matrix products, too; kernels of GPUs have others.
+  if (text.starts_with("convolution:") || text.starts_with("convolution.")) return kGemm;
   const Group* found = first_where(groups(), [&](const Group& g) { return contains_any(text, g.parts); });
   return found != nullptr ? found->category : kOther;
 }

@@ -6,14 +6,16 @@
 
 #include "analyse/rank/collectives.h"
 #include "analyse/rank/steps.h"
+#include "base/decimal.h"
 #include "base/saturated.h"
 
 namespace profgpu {
-namespace {
 
 bool is_mpi_call(const Trace& trace, HostId h) {
   return trace.host.kind[h.value] == HostKind::kLibrary && trace.name(h).starts_with("MPI_");
 }
+
+namespace {
 
 // MPI_Finalize is where ranks without more to do wait for the last one.
 bool starts_mpi(std::string_view function) { return function.starts_with("MPI_Init"); }
@@ -24,11 +26,19 @@ struct FunctionSums {
   std::map<std::string, int64_t, std::less<>> ns_in;   // by the program's range
 };
 
+// Ranges that mark steps, by name: each has its own, and none is a place.
+std::vector<bool> names_of_steps(const Facts& facts) {
+  std::vector<bool> names(facts.trace().strings.size());
+  for (const Step& step : facts.get<Steps>().steps)
+    if (step.range.valid()) names[facts.trace().host.name[step.range.value].value] = true;
+  return names;
+}
+
 // The range of the program around a call.
-std::string_view range_around(const Trace& trace, HostId call) {
+std::string_view range_around(const Trace& trace, HostId call, const std::vector<bool>& steps) {
   const HostId range = trace.enclosing(trace.host.parent[call.value], [&](HostId h) {
     const HostKind kind = trace.host.kind[h.value];
-    return kind == HostKind::kAnnotation || kind == HostKind::kPython;
+    return (kind == HostKind::kAnnotation || kind == HostKind::kPython) && !steps[trace.host.name[h.value].value];
   });
   return range.valid() ? trace.name(range) : std::string_view();
 }
@@ -37,15 +47,29 @@ void finish(FunctionSums& sums, int64_t wall_ns) {
   MpiFunction& row = sums.row;
   row.pct = percent_of(row.total_ns, wall_ns);
   const auto most = std::ranges::max_element(sums.ns_in, {}, [](const auto& range) { return range.second; });
-  if (most != sums.ns_in.end()) row.where = most->first;
+  if (most != sums.ns_in.end() && 2 * most->second >= row.total_ns) row.where = most->first;
   if (sums.bytes.empty()) return;
   row.bytes = 0;
   for (const int64_t bytes : sums.bytes) add_saturated(*row.bytes, bytes);
   row.median_bytes = lower_median(sums.bytes);
 }
 
+// Where the recording says it of the call, and not of a collective.
+std::optional<int64_t> stated_bytes(std::string_view arguments) {
+  for (const std::string_view key : {"\"Message size [bytes]\": ", "\"Received [bytes]\": "}) {
+    const size_t at = arguments.find(key);
+    if (at == arguments.npos) continue;
+    if (const auto number = leading_number(arguments.substr(at + key.size())); number && number->value > 0)
+      return static_cast<int64_t>(number->value);
+  }
+  return std::nullopt;
+}
+
 std::map<uint32_t, int64_t> bytes_of_calls(const Trace& trace) {
   std::map<uint32_t, int64_t> bytes;
+  for (const RangeArguments& a : trace.range_arguments)
+    if (is_mpi_call(trace, a.host))
+      if (const auto stated = stated_bytes(trace.strings[a.text])) bytes[a.host.value] = *stated;
   for (const Collective& c : trace.collectives) {
     if (!c.host.valid()) continue;
     const std::string name = collective_name(trace.strings[c.name]);
@@ -80,6 +104,7 @@ std::optional<MpiTime> MpiTime::compute(const Facts& facts) {
   MpiTime out;
   out.wall_ns = total_length(measured);
   out.outside_ns = out.wall_ns - total_length(intersect(calls.time, measured));
+  const std::vector<bool> steps = names_of_steps(facts);
   Intervals communicating;
   std::map<std::string_view, FunctionSums> functions;
   for (uint32_t h = 0; h < trace.host.size(); ++h) {
@@ -93,7 +118,7 @@ std::optional<MpiTime> MpiTime::compute(const Facts& facts) {
     ++f.row.calls;
     f.row.total_ns += within;
     if (const auto size = bytes.find(h); size != bytes.end()) f.bytes.push_back(size->second);
-    if (const std::string_view range = range_around(trace, HostId(h)); !range.empty())
+    if (const std::string_view range = range_around(trace, HostId(h), steps); !range.empty())
       f.ns_in[std::string(range)] += within;
   }
   out.total_ns = total_length(intersect(merged(std::move(communicating)), measured));

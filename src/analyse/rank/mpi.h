@@ -12,6 +12,8 @@
 
 namespace profgpu {
 
+bool is_mpi_call(const Trace& trace, HostId h);
+
 /// A function of MPI, in the measured steps.
 struct MpiFunction {
   std::string name;                     ///< "MPI_Recv"
@@ -19,7 +21,7 @@ struct MpiFunction {
   double pct = 0;                       ///< of the steps' wall time
   std::optional<int64_t> bytes;         ///< of all calls together; none: not recorded, or it moves nothing
   std::optional<int64_t> median_bytes;  ///< of one call
-  std::string where;   ///< the program's own range in which most of the time is; empty: it marks none
+  std::string where;   ///< the program's own range, not a step's, in which half of the time is; empty: none
 
   void fields(auto&& v) const {
     v("name", name), v("calls", calls), v("total_ns", total_ns), v("wall_pct", pct), v("bytes", bytes);

@@ -38,7 +38,8 @@ const std::vector<RangeNames>& range_names() {
        {"dataloading", "dataloader", "dataload", "loaddata", "loadbatch", "fetchbatch", "nextbatch", "getbatch",
         "batchgenerator", "batch-generator", "[pl][profile][trainingepochloop].traindataloadernext",
         "[pl][profile]traindataloadernext", "traindataloadernext"},
-       {"enumerate(dataloader)", "[dataloader]"}},
+       // tf.data, and TensorFlow's op that waits for it; of TPUs, the operation that waits for the host's data
+       {"enumerate(dataloader)", "[dataloader]", "iterator::", "iteratorgetnext", "infeed"}},
       {Phase::kForward,
        {"forward", "fwd", "forwardpass", "forward-compute", "deepspeedengine.forward",
         "distributeddataparallel.forward", "fullyshardeddataparallel.forward", "fsdp.forward", "fwdmicrostep",
@@ -118,12 +119,24 @@ bool may_be_own_phase(string_view name) {
   });
 }
 
+namespace {
+
+// Lightning names its hooks after the program's class: "[pl][profile][LightningModule]Net.optimizer_step".
+Phase phase_of_hook(string_view folded_name) {
+  if (!folded_name.starts_with("[pl][profile]")) return Phase::kOther;
+  if (folded_name.ends_with(".optimizerstep")) return Phase::kOptimizer;
+  if (folded_name.ends_with("strategy.trainingstep")) return Phase::kForward;
+  return folded_name.ends_with("strategy.backward") ? Phase::kBackward : Phase::kOther;
+}
+
+}  // namespace
+
 Phase phase_of_range(string_view name) {
   if (name.size() > 160) return Phase::kOther;
   const std::string text = folded(name);
   for (const RangeNames& r : range_names())
     if (std::ranges::count(r.names, text) > 0 || starts_with_any(text, r.prefixes)) return r.phase;
-  return Phase::kOther;
+  return phase_of_hook(text);
 }
 
 Phase phase_of_frame(string_view name) {

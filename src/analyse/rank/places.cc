@@ -189,7 +189,8 @@ HostId Places::representative(HostId range) const {
   const HostTable& h = trace_.host;
   if (of_ == PlaceOf::kOwnCode)
     if (const HostId own = own_function(range); own.valid()) return own;
-  HostId framework, program, call;
+  constexpr int64_t kLongCall_ns = 1'000'000;   // shorter calls of the C library are no waits
+  HostId framework, program, call, system;
   for (HostId at = range; at.valid(); at = h.parent[at.value]) {
     if (h.kind[at.value] == HostKind::kPython) {
       const FrameKind kind = kind_of(h.name[at.value]);
@@ -203,9 +204,14 @@ HostId Places::representative(HostId range) const {
       framework = at;
     } else if (h.is_call(at) && names_.call[h.name[at.value].value] != CallKind::kLaunch) {
       call = at;
+    } else if (h.kind[at.value] == HostKind::kSystem && h.duration_ns[at.value] >= kLongCall_ns) {
+      system = at;
+    } else if (h.is_call(at)) {
+      system = {};   // what the launch itself calls
     }
   }
-  return framework.valid() ? framework : program.valid() ? program : call;
+  if (framework.valid() || program.valid()) return framework.valid() ? framework : program;
+  return call.valid() ? call : system;
 }
 
 Place Places::place_of(HostId range) const {
@@ -217,7 +223,8 @@ Place Places::place_of(HostId range) const {
   place.name = shortened(frame ? frame->function : name, kLongestName);
   if (frame) place.file = shortened(frame->file, kLongestName), place.line = frame->line;
   const HostKind kind = h.kind[range.value];
-  place.is_range = kind == HostKind::kAnnotation || (kind == HostKind::kOp && !is_operator(name));
+  place.is_range = kind == HostKind::kAnnotation || kind == HostKind::kSystem ||
+                   (kind == HostKind::kOp && !is_operator(name));
   const HostId module = trace_.enclosing(range, [&](HostId at) {
     return is_python(at) && trace_.name(at).starts_with(kModule) && trace_.name(at).size() > kModule.size();
   });

@@ -104,7 +104,8 @@ void add_unlaunched(const Facts& facts, std::vector<TraceIssue>& issues) {
   for (const DeviceTime& device : facts.get<Devices>().devices) {
     Intervals without;
     for (ActivityId a = device.begin; a < device.end; ++a)
-      if (!trace.activity.launch[a.value].valid()) without.push_back(trace.activity.interval(a));
+      if (!trace.activity.launch[a.value].valid() && !contains(trace.name(a), "(Unified memory)"))   // the driver's own
+        without.push_back(trace.activity.interval(a));
     count += static_cast<int64_t>(without.size());
     time += total_length(merged(std::move(without)));
     all += device.busy_ns;
@@ -118,7 +119,9 @@ void add_unlaunched(const Facts& facts, std::vector<TraceIssue>& issues) {
 
 std::string where_activity_may_be(const Facts& facts) {
   const Trace& trace = facts.trace();
+  constexpr double kMuchUnread_pct = 25;
   if (trace.cut_off) return " (it may be in the part that is cut off)";
+  if (trace.unread_pct >= kMuchUnread_pct) return " (it may be among the rows whose kind is not known)";
   if (facts.get<Names>().launches()) return " (its launches are there: the profiler could not record what they run)";
   const std::string_view advice = recorder_advice(trace).device_activity;
   return trace.recorded || advice.empty() ? "" : fmt::format(" ({})", advice);

@@ -463,7 +463,9 @@ Saving Replay::saved_by_cause(IdleCause cause, size_t device) const {
     case IdleCause::kLaunchLatency: removal.launch_latency = true; break;
     case IdleCause::kDependency: removal.dependency_waits = true; break;
     case IdleCause::kCheckpoint: removal.host_time = phases.checkpoint; break;
-    case IdleCause::kDataLoading: removal.host_time = phases.data_loading; break;
+    case IdleCause::kDataLoading:
+      removal.host_time = unite(phases.data_loading, facts_->get<InputWaits>().all_reads());
+      break;
     case IdleCause::kMemoryAllocation: removal.host_time = allocation_time(*facts_); break;
     case IdleCause::kSynchronization: removal.synchronization = true; break;
     case IdleCause::kHostBound:
@@ -479,7 +481,10 @@ Saving Replay::saved_by_cause(IdleCause cause, size_t device) const {
   const int64_t most = of_runs(idle_time);
   if (most == 0) return {};
   const bool of_host = !removal.launch_latency && !removal.dependency_waits;
-  const int64_t least = of_host ? played(removal, false) : 0;
+  int64_t least = of_host ? played(removal, false) : 0;
+  // Devices that fetch their data themselves wait without the host.
+  if (cause == IdleCause::kDataLoading)
+    least = std::max(least, of_runs(intersect(idle_time, facts_->get<InputWaits>().infeed)));
   return (of_host ? Saving{least, least} : saved_by(removal)).up_to(most);
 }
 

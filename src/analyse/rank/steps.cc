@@ -44,11 +44,14 @@ class Pattern {
 
 constexpr const char* kProfilerStep = "^ProfilerStep#[0-9]+$";
 // "step_12", "iteration 12", "global_step=12", "epoch 0 step 12", "[train step 12/500]".
+// Also behind the name of an NVTX domain ("training: step 12"), and "batch 3: train", "infer 7".
 constexpr const char* kLikeStep =
-    "^[[( #]*(epoch[ _#:=-]*[0-9]+[ _,:/-]*)?((train(ing)?|global)[ _-]?)?(step|iter|iteration|batch)[ _#:=-]*[0-9]+"
-    "( ?/ ?[0-9]+)?[]) #]*$";
-// "train_step", again and again.
-constexpr const char* kUnnumberedStep = "^((train(ing)?|global)[ _-]?)?(step|iter|iteration|batch)$";
+    "^([a-z][a-z0-9_.-]*: )?[[( #]*(epoch[ _#:=-]*[0-9]+[ _,:/-]*)?((train(ing)?|global)[ _-]?)?"
+    "(step|iter|iteration|batch|infer|inference)[ _#:=-]*[0-9]+( ?/ ?[0-9]+)?[]) #]*( ?: ?train(ing)?)?$";
+// "train_step", again and again; Lightning's name for it.
+constexpr const char* kUnnumberedStep =
+    "^([a-z][a-z0-9_.-]*: )?(((train(ing)?|global)[ _-]?)?(step|iter|iteration|batch)|"
+    "\\[pl]\\[profile](.*\\.)?run_training_batch)$";
 // By how much consecutive ranges may overlap, because times are rounded.
 constexpr int64_t kRounding_ns = 1'000;
 constexpr size_t kRepeated = 3;   // of ranges without a number: fewer may be anything
@@ -212,6 +215,8 @@ void set_training_kinds(const Facts& facts, std::vector<Step>& steps) {
 
 // Of "[step 12/500]", "[step 12".
 std::string_view without_total(std::string_view name) {
+  for (const std::string_view end : {": training", ": train"})
+    if (name.ends_with(end)) name.remove_suffix(end.size());
   name = name.substr(0, name.find_last_not_of(" #])") + 1);
   const size_t slash = name.rfind('/');
   const bool total = slash != name.npos && name.find_first_not_of("0123456789 ", slash + 1) == name.npos;

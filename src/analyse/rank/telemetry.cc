@@ -123,8 +123,16 @@ std::optional<double> DeviceTelemetry::energy_per_busy_second_j() const {
   return known_j * 1e9 / static_cast<double>(*busy_ns);
 }
 
+std::optional<double> DeviceTelemetry::busy_pct() const {
+  for (const Metric metric : {Metric::kUtilization, Metric::kGraphicsActive, Metric::kSmActive})
+    if (const auto mean = summary(metric).mean) return mean;
+  return std::nullopt;
+}
+
 bool DeviceTelemetry::used() const {
-  return !processes.empty() || summary(Metric::kUtilization).max.value_or(0) > 0;
+  if (const auto utilization = summary(Metric::kUtilization).max; utilization || !processes.empty())
+    return !processes.empty() || *utilization > 0;
+  return busy_pct().value_or(0) > 0;
 }
 
 namespace {

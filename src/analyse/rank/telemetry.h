@@ -128,6 +128,8 @@ struct DeviceTelemetry {
   [[nodiscard]] std::optional<double> limit(Metric metric) const;
   /// Highest memory use, in percent of the total.
   [[nodiscard]] std::optional<double> memory_peak_pct() const;
+  /// Mean utilization by the driver, else by the chip's counters; none: neither was sampled.
+  [[nodiscard]] std::optional<double> busy_pct() const;
   /// Whether anything ran on it, or held memory for a process.
   [[nodiscard]] bool used() const;
   /// "0", "0:7" for a MIG instance, "0 of node-b" where there are several hosts.

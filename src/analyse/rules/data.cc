@@ -8,6 +8,7 @@
 #include "analyse/rank/averaged_time.h"
 #include "analyse/rank/places.h"
 #include "analyse/rank/roofline.h"
+#include "analyse/rules/host_work.h"
 #include "analyse/rules/log_checks.h"
 #include "analyse/rules/measure.h"
 #include "analyse/rules/worker_starts.h"
@@ -62,8 +63,9 @@ bool samples_show_workers(const Measured& m) {
 Loader loader_of(const Measured& m) {
   const Trace& trace = m.trace();
   const Names& names = m.facts().get<Names>();
-  const Thread& thread = trace.threads[m.facts().get<Steps>().thread.value];
   Loader loader;
+  if (!m.facts().get<Steps>().thread.valid()) return loader;
+  const Thread& thread = trace.threads[m.facts().get<Steps>().thread.value];
   for (HostId i = thread.begin; i < thread.end; ++i) {
     if (names.phase[trace.host.name[i.value].value] != Phase::kDataLoading) continue;
     loader.single_process |= contains(trace.name(i), "_SingleProcessDataLoaderIter");
@@ -125,16 +127,34 @@ std::string first_workers(const Trace& trace) {
                      std::clamp<int64_t>(processors_of(trace).value_or(kUsual), 1, kUsual));
 }
 
+Interval longest_loading_gap(const Measured& m) {
+  if (!m.has_device()) return {};
+  const auto counts = [&](const Gap& gap) { return m.counts(gap, IdleCause::kDataLoading); };
+  const std::vector<const Gap*> longest = longest_gaps(m.gaps(), 1, counts);
+  return longest.empty() ? Interval() : longest.front()->time();
+}
+
+// Where no range says that data are loaded: the device waits by itself, or the host reads.
+void name_unmarked_wait(const Measured& m, const Loader& loader, Finding& f) {
+  if (loader.longest.length() > 0 || !m.has_device()) return;
+  const InputWaits& waits = m.facts().get<InputWaits>();
+  if (!waits.infeed.empty()) f.what = "the device waits for its input, in infeed";
+  else if (const SystemWait* wait = f.where.empty() ? nullptr : system_wait(f.where.front()); wait != nullptr)
+    f.what = fmt::format("the GPU waits while the host waits for {}, in {}", wait->words, f.where.front().name);
+}
+
 void describe_data_loading_bound(const Measured& m, Finding& f) {
   const Loader loader = loader_of(m);
   add_ceilings(m, f);
   name_loading_code(m, loader, f);
-  const std::string longest = "longest wait " + format_duration(static_cast<double>(loader.longest.length()));
-  if (loader.longest.length() > 0) see(f, loader.longest);
+  const Interval longest_wait = loader.longest.length() > 0 ? loader.longest : longest_loading_gap(m);
+  const std::string longest = "longest wait " + format_duration(static_cast<double>(longest_wait.length()));
+  if (longest_wait.length() > 0) see(f, longest_wait);
   f.what = fmt::format("{}, so the {}", loader.workers          ? "the data loader's workers can't keep up"
                                           : loader.single_process ? "a single process prepares every batch"
                                                                   : "batches are prepared within the step",
                        m.has_device() ? "GPU idles" : "loop waits");
+  name_unmarked_wait(m, loader, f);
   if (!loader.workers && processors_of(m.trace())) {
     f.fix = {first_workers(m.trace())};
     for (const size_t next : {1, 2}) f.fix.emplace_back(kDataLoadingBound.advice[next]);
@@ -246,8 +266,12 @@ bool is_late(const Trace& trace, ActivityId copy) {
   return trace.activity.start_ns[copy.value] - trace.host.end_ns(call) > trace.activity.duration_ns[copy.value];
 }
 
-// Pageable and late copies have rules of their own.
-bool is_other(const Trace& trace, ActivityId copy) { return !is_pageable(trace, copy) && !is_late(trace, copy); }
+bool is_migration(const Trace& trace, ActivityId copy) { return contains(trace.name(copy), "(Unified memory)"); }
+
+// Pageable and late copies, and pages that the driver moves, have rules of their own.
+bool is_other(const Trace& trace, ActivityId copy) {
+  return !is_pageable(trace, copy) && !is_late(trace, copy) && !is_migration(trace, copy);
+}
 
 // The part of a copy in which the device does nothing else.
 int64_t exposed_ns(const Measured& m, ActivityId copy) {
@@ -392,7 +416,8 @@ extern const Rule kDataLoadingBound = {
     .computation =
         "Value: share of the measured steps' time in data-loading ranges (such as "
         "enumerate(DataLoader)#….__next__) on the step's thread, or idle time of cause data_loading as a share of the "
-        "device's window, whichever is more. Fires only if the device idles for it. Cost: replay "
+        "device's window, whichever is more. Calls of the C library that read for a millisecond or longer count as "
+        "loading where the device idles, and so does the infeed of a TPU. Fires only if the device idles for it. Cost: replay "
         "of the trace without that host time; at most the idle time that data loading causes, including before the "
         "device's first activity.",
     .advice = {
@@ -413,6 +438,9 @@ extern const Rule kDataLoadingBound = {
         {kMegatron, "--num-workers 4 or more"},
         {kTorchRec, "TrainPipelineSparseDist copies the next batches during compute", {}, true},
     },
+    .native_advice =
+        {"read and prepare the next input on another thread while the GPU computes: two buffers in turns",
+         "upload it from pinned memory with cudaMemcpyAsync on a second stream"},
     .verdict = "The GPU waits for data: loading takes {} of each step.",
     .cause = IdleCause::kDataLoading,
     .rank = {.value = loading_value,
@@ -491,6 +519,9 @@ extern const Rule kPageableCopies = {
                       "pin_memory=True"},
         {kLightning, "DataLoader(…, pin_memory=True); Lightning already copies with non_blocking=True"},
     },
+    .native_advice =
+        {"pinned buffers that are kept: cudaHostAlloc, or cudaHostRegister for memory that exists",
+         "then cudaMemcpyAsync on a stream of its own, beside the kernels"},
     .verdict = "Copies through pageable memory take {} of the time.",
     .seen = {Locator::At::kLongestKernel, "Pageable"},
     .rank = {.value = [](const Measured& m) {
@@ -519,6 +550,10 @@ extern const Rule kExposedCopies = {
         "fewer layout and dtype changes: channels_last throughout, one autocast dtype, no needless .contiguous()",
         "overlap optimizer or activation offloading (DeepSpeed overlap_comm, FSDP prefetch), or offload less",
     },
+    .native_advice =
+        {"copy in parts on a second stream while kernels run: cudaMemcpyAsync from pinned memory, and cudaStreamWaitEvent "
+         "before the kernel that needs a part",
+         "keep data on the device from kernel to kernel; copy results back in one piece"},
     .verdict = "For {} of the time the GPU only copies data.",
     .seen = {Locator::At::kLongestKernel, "Memcpy"},
     .rank = {.value = exposed_pct<is_other>, .describe = describe_exposed_copies},
@@ -544,6 +579,10 @@ extern const Rule kLateCopy = {
         "DataLoader(…, pin_memory=True); otherwise copies can't overlap with kernels at all",
         "pack small tensors into one buffer: one copy instead of many",
     },
+    .native_advice =
+        {"copy the next input on a second stream, with cudaStreamWaitEvent where it is used",
+         "pinned buffers (cudaHostAlloc): other copies can't overlap with kernels",
+         "pack small buffers into one: one copy instead of many"},
     .verdict = "Copies of ready data wait behind kernels: for {} of the time the GPU does nothing else.",
     .seen = {Locator::At::kLongestKernel, "Memcpy HtoD"},
     .rank = {.value = exposed_pct<is_late>, .describe = describe_late_copy},

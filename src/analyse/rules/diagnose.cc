@@ -275,6 +275,43 @@ void add_framework_fixes(const Rule& rule, const Frameworks& with, Finding& f) {
   if (f.fix.empty()) f.fix = all;
 }
 
+// What can only be done in Python with PyTorch.
+bool is_of_pytorch(std::string_view fix) {
+  return contains_any(fix, std::array{"torch", "TORCH", "DataLoader", "dataloader", "pin_memory", "non_blocking", ".item()",
+                                      "print(tensor)", "tensor.", "foreach=True", "fused=True", "zero_grad", "ython",
+                                      "scaled_dot_product", "masked_select", ".contiguous()", "out=,", "Liger",
+                                      "make_graphed", "mark_dynamic", "batch", "sequences"});
+}
+
+// Calls of CUDA have the same names in HIP, but for their beginnings.
+std::string in_words_of(Recorder recorder, std::string_view fix) {
+  std::string text(fix);
+  if (recorder != Recorder::kRocprof) return text;
+  for (const auto& [cuda, hip] : {std::pair{"cuda", "hip"}, {"CUDA", "HIP"}})
+    for (size_t at = text.find(cuda); at != text.npos; at = text.find(cuda, at + 3)) text.replace(at, 4, hip);
+  return text;
+}
+
+void speak_of_native_programs(const Rule& rule, const Measured& m, Finding& f) {
+  if (!m.facts().get<Frameworks>().has(Framework::kNative)) return;
+  const size_t before = f.fix.size();
+  std::erase_if(f.fix, is_of_pytorch);
+  if (f.fix.size() == before && before > 0) return;
+  std::vector<std::string> native;
+  for (const std::string_view fix : rule.native_advice) native.push_back(in_words_of(m.trace().recorder, fix));
+  f.fix.insert(f.fix.begin(), native.begin(), native.end());
+}
+
+// Input pipelines of JAX programs are others than PyTorch's.
+void speak_of_jax(const Measured& m, Finding& f) {
+  if (!m.facts().get<Frameworks>().has(Framework::kJax) || m.facts().get<Frameworks>().has(Framework::kEager)) return;
+  const size_t before = f.fix.size();
+  std::erase_if(f.fix, [](const std::string& fix) { return contains(fix, "DataLoader") || contains(fix, "non_blocking"); });
+  if (f.fix.size() < before)
+    f.fix.insert(f.fix.begin(), "prepare inputs ahead of the step, in other threads or processes: "
+                                "dataset.prefetch(tf.data.AUTOTUNE), or Grain's worker processes");
+}
+
 void default_fix(const Rule& rule, Finding& f) {
   constexpr size_t kMost = 3;
   if (!f.fix.empty()) return;
@@ -326,6 +363,8 @@ std::optional<Finding> finding_of_rank(const Rule& rule, const std::vector<Measu
   leave_out_settings(*worst, f);
   if (!f.own_fixes) add_framework_fixes(rule, worst->facts().get<Frameworks>(), f);
   name_version(worst->facts().get<Frameworks>(), f.fix);
+  speak_of_native_programs(rule, *worst, f);
+  speak_of_jax(*worst, f);
   return f;
 }
 

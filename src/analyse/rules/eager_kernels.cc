@@ -633,6 +633,7 @@ extern const Rule kFusableElementwise = {
         {kDiffusers, "pipe.transformer = torch.compile(pipe.transformer), or pipe.unet", kTorchCompile},
         {kMegatron, "don't use --no-masked-softmax-fusion, --no-bias-gelu-fusion and similar"},
     },
+    .native_advice = {"fuse neighbors by hand: one kernel that reads and writes each value once"},
     .verdict_of = [](const Finding& f, const Job*) { return f.what + " that a compiler would fuse."; },
     .rank = {.value = fusable_value, .describe = describe_fusable},
 };

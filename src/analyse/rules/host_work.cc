@@ -88,6 +88,34 @@ bool saves_checkpoint(const Place& place) {
   return in_file || contains_any(place.name, kNames);
 }
 
+const SystemWait* system_wait(const Place& place) {
+  static constexpr SystemWait kSleep = {"sleep", "wait for the event itself instead of sleeping"};
+  static constexpr SystemWait kInput = {
+      "input", "read ahead on another thread, so that the launching thread never waits for a file or a pipe"};
+  static constexpr SystemWait kOutput = {
+      "output", "write on another thread, so that the launching thread never waits for a file or a pipe"};
+  static constexpr SystemWait kThread = {
+      "another thread", "launch what does not need that thread's result before the wait, or let that thread launch"};
+  static constexpr SystemWait kOthers = {
+      "the network or another process", "fetch ahead on another thread, so that the launching thread never waits for others"};
+  static constexpr std::pair<std::string_view, const SystemWait*> kCalls[] = {
+      {"nanosleep", &kSleep}, {"clock_nanosleep", &kSleep}, {"usleep", &kSleep}, {"sleep", &kSleep},
+      {"read", &kInput}, {"pread", &kInput}, {"pread64", &kInput}, {"readv", &kInput}, {"fread", &kInput},
+      {"open", &kInput}, {"open64", &kInput}, {"openat", &kInput}, {"fopen", &kInput}, {"fopen64", &kInput},
+      {"write", &kOutput}, {"pwrite", &kOutput}, {"pwrite64", &kOutput}, {"writev", &kOutput}, {"fwrite", &kOutput},
+      {"fsync", &kOutput}, {"fdatasync", &kOutput}, {"fflush", &kOutput}, {"fclose", &kOutput},
+      {"pthread_cond_wait", &kThread}, {"pthread_cond_timedwait", &kThread}, {"pthread_mutex_lock", &kThread},
+      {"pthread_join", &kThread}, {"pthread_rwlock_rdlock", &kThread}, {"pthread_rwlock_wrlock", &kThread},
+      {"sem_wait", &kThread}, {"sem_timedwait", &kThread},
+      {"poll", &kOthers}, {"ppoll", &kOthers}, {"select", &kOthers}, {"pselect", &kOthers}, {"epoll_wait", &kOthers},
+      {"epoll_pwait", &kOthers}, {"recv", &kOthers}, {"recvfrom", &kOthers}, {"recvmsg", &kOthers}, {"send", &kOthers},
+      {"sendmsg", &kOthers}, {"sendto", &kOthers}, {"connect", &kOthers}, {"accept", &kOthers}, {"accept4", &kOthers},
+      {"waitpid", &kOthers}, {"wait4", &kOthers}};
+  if (!place.is_range || !place.file.empty()) return nullptr;
+  const auto* found = std::ranges::find(kCalls, place.name, &std::pair<std::string_view, const SystemWait*>::first);
+  return found != std::end(kCalls) ? found->second : nullptr;
+}
+
 bool awaits_ranks(const Place& place) {
   constexpr std::string_view kNames[] = {"barrier", "monitored_barrier", "all_reduce", "all_gather", "broadcast",
                                          "all_gather_object", "broadcast_object_list", "gather_object", "wait"};

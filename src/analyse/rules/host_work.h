@@ -28,6 +28,11 @@ const Place* main_place(const std::vector<Place>& places, int64_t idle_ns);
 /// Whether inputs are prepared there: loaded, decoded, tokenized.
 bool prepares_inputs(const Place& place);
 bool saves_checkpoint(const Place& place);
+/// Of a call of the C library: what it waits for, and what to do about it; null: it is none that is known.
+struct SystemWait {
+  std::string_view words, fix;
+};
+const SystemWait* system_wait(const Place& place);
 /// Whether only other ranks end what the host does there.
 bool awaits_ranks(const Place& place);
 constexpr std::string_view kSaveInBackground = "save checkpoints in the background: "

@@ -347,6 +347,9 @@ extern const Rule kFullPrecisionGemm = {
         {kDiffusers, "from_pretrained(…, torch_dtype=torch.bfloat16)"},
         {kTransformers, "for inference from_pretrained(…, torch_dtype=torch.bfloat16)", {}, true},
     },
+    .native_advice =
+        {"matrix products of 16-bit inputs (cublasGemmEx, cublasLtMatmul)",
+         "for float32: TF32 on Ampere and newer, cublasSetMathMode(handle, CUBLAS_TF32_TENSOR_OP_MATH)"},
     .rank = {.value = full_precision_gemm_value, .describe = describe_full_precision_gemm},
     .checklist = {{.order = 5,
                    .id = "mixed-precision",

@@ -30,6 +30,11 @@ void describe_host_work(const Measured& m, Finding& f) {
   f.why = fmt::format("{} idles {} of the time, mostly in gaps over a millisecond: the host computes something between "
                       "launches.",
                       m.device_label(), format_percent(*f.value));
+  if (const SystemWait* wait = system_wait(f.where.front())) {
+    f.what = fmt::format("the GPU waits while the host waits for {}, {} in {}", wait->words, part, place);
+    f.fix = {std::string(wait->fix)};
+    return;
+  }
   if (saves_checkpoint(f.where.front())) {
     f.fix = {std::string(kSaveInBackground), "save less often, and only what is needed to go on"};
     return;
@@ -216,7 +221,7 @@ void describe_short_kernels(const Measured& m, Finding& f) {
 // What is in use, or could be.
 std::string_view compiled_label(const RankMeasure& m) {
   if (m.with.has(kJax)) return "XLA";
-  if (m.with.has(kCudaGraphs) && !m.with.has(kTorchCompile)) return "CUDA graphs";
+  if (m.with.has(kNative) || (m.with.has(kCudaGraphs) && !m.with.has(kTorchCompile))) return "CUDA graphs";
   return m.with.has(kOldTorch) ? "torch.compile (needs PyTorch 2)" : "torch.compile";
 }
 
@@ -266,6 +271,11 @@ extern const Rule kHostBoundLaunches = {
         {kFsdp2, "fully_shard() whole transformer blocks: each unit launches its own collectives and copies", {}, true},
         {kDeepSpeed, "a larger train_micro_batch_size_per_gpu with fewer gradient_accumulation_steps", {}, true},
     },
+    .native_advice =
+        {"CUDA graphs: capture the loop's launches once (cudaStreamBeginCapture, cudaGraphInstantiate), then one "
+         "cudaGraphLaunch replays them",
+         "fewer, larger kernels: fuse neighbors, more work per launch",
+         "other work of the host on another thread; NVTX ranges around it show which part takes long"},
     .verdict = "The GPU waits for the host: it idles {} of the time because work is launched too late.",
     .cause = IdleCause::kHostBound,
     .rank = {.describe = describe_host_bound_launches},
@@ -308,6 +318,10 @@ extern const Rule kShortKernels = {
         {kTensorRtLlm, "cuda_graph_config with the batch sizes in use"},
         {kTrainer, "TrainingArguments(torch_compile=True)", kTorchCompile},
     },
+    .native_advice =
+        {"CUDA graphs: capture the loop's launches once (cudaStreamBeginCapture, cudaGraphInstantiate), then one "
+         "cudaGraphLaunch replays them",
+         "fewer, larger kernels: fuse neighbors, more work per launch"},
     .verdict = "Kernels are too short: {} of them finish faster than they can be launched.",
     .seen = {Locator::At::kLongestGap, std::string(idle_cause_name(IdleCause::kHostBound))},
     .rank = {.value = short_kernels_value, .describe = describe_short_kernels},

@@ -303,7 +303,8 @@ void measure_device(const Measured& m, RankMeasure& out) {
   d.waiting_ns = m.waiting_ns();
   d.utilization_pct = m.utilization_pct();
   d.known_utilization_pct = m.known_utilization_pct();
-  out.exposed_communication_pct = m.exposed_communication_pct();
+  out.mpi_wait_pct = mpi_wait_pct(m);
+  out.exposed_communication_pct = m.exposed_communication_pct() + out.mpi_wait_pct;
   measure_collectives(m, out);
   d.activities = static_cast<int64_t>(m.trace().activity.size());
   if (const Distance& distance = m.facts().get<Distance>(); distance.is_known()) d.times_limit = distance.times_limit;
@@ -586,6 +587,9 @@ std::string_view program_command(const Facts& facts) {
   if (with.has(Framework::kVllm)) return "vllm serve MODEL";
   if (with.has(Framework::kSglang)) return "python -m sglang.launch_server --model-path MODEL";
   if (with.serves()) return "COMMAND";
+  for (const auto& [key, value] : facts.trace().metadata)
+    if (key == "command" && !value.empty() && facts.trace().recorder == Recorder::kNsight) return value;
+  if (with.has(Framework::kNative)) return "COMMAND";
   return trains(facts) ? "python train.py" : "python SCRIPT.py";
 }
 
@@ -698,7 +702,6 @@ namespace {
 void measure_host(const Measured& m, RankMeasure& out) {
   out.host.places = host_places(m);
   say_where_operators_do_not(m, out);
-  out.host.mpi = MpiTime::compute(m.facts());
   out.host.collectives = !m.facts().get<HostCollectives>().calls.empty();
   out.exposed_communication_pct = m.phase_pct(Phase::kCommunication);
   out.host.backward_ns = m.facts().get<Phases>().measured_wall_ns[static_cast<size_t>(Phase::kBackward)];
@@ -721,6 +724,7 @@ RankMeasure rank_measure(const Measured& m) {
   out.steps = m.steps();
   out.infers = infers(m.facts());
   out.cut_off = m.trace().cut_off;
+  out.unread_pct = m.trace().unread_pct;
   out.recorder = m.trace().recorder;
   out.host.python_frames = has_python_frames(m.trace());
   out.host.launches = m.facts().get<Names>().launches();
@@ -740,6 +744,7 @@ RankMeasure rank_measure(const Measured& m) {
     out.snapshot.peak_bytes = snapshot->peak.allocated_bytes, out.snapshot.peak_known = snapshot->history_recorded;
   out.snapshot.alone = m.trace().only_snapshots();
   out.with = m.facts().get<Frameworks>();
+  out.host.mpi = MpiTime::compute(m.facts());
   if (m.has_device()) measure_device(m, out);
   else measure_host(m, out);
   return out;

@@ -94,7 +94,8 @@ class Measured {
   /// Where the host is during the gaps of a cause in measured steps, until it launches; without what has a rule of its
   /// own.
   [[nodiscard]] const std::vector<Place>& places_in_gaps(IdleCause cause) const;
-  /// Host time that has rules of its own, whatever idles meanwhile: the profiler's work, and garbage collection.
+  /// Host time that has rules of its own, whatever idles meanwhile: the profiler's work, garbage collection, and waits
+  /// of the launching thread in MPI.
   [[nodiscard]] const Intervals& host_time_of_other_rules() const;
   /// Idle time of a cause, without that time and without a cold start; percent of the device's window.
   [[nodiscard]] double own_idle_pct(IdleCause cause) const {
@@ -224,6 +225,10 @@ Intervals find_recompiling(const Measured& measured);
 std::vector<bool> find_named_kernels(const Measured& measured);
 void name_full_precision_kernels(const Measured& measured, std::vector<bool>& named);
 void name_unfused_optimizer(const Measured& measured, std::vector<bool>& named);
+/// Idle time in which the launching thread is in calls of MPI, percent of the device's window.
+double mpi_wait_pct(const Measured& measured);
+/// That time, if it has a finding of its own.
+Intervals find_mpi_wait(const Measured& measured);
 /// Where kernels were launched, by their durations; and has the timeline show the longest, unless it shows something.
 void show_kernels(const Measured& measured, const std::vector<ActivityId>& kernels, Finding& finding);
 /// Number of measured steps that idle for the cause.

@@ -316,6 +316,10 @@ extern const Rule kAllocatorChurn = {
         "leave headroom: near the limit the allocator frees and allocates all the time",
         "custom CUDA code: cudaMallocAsync with a memory pool, or buffers kept between steps",
     },
+    .native_advice =
+        {"allocate once, before the loop, and use the buffers again",
+         "cudaMallocAsync and cudaFreeAsync from a pool that keeps its memory: cudaMemPoolSetAttribute with "
+         "cudaMemPoolAttrReleaseThreshold"},
     .verdict = "The GPU waits for memory that is allocated and freed in {} of the steps.",
     .cause = IdleCause::kMemoryAllocation,
     .rank = {.value = allocator_churn_value, .describe = describe_allocator_churn},

@@ -98,7 +98,7 @@ extern const Rule kMpiImbalance = {
         "Ranks that exchange messages go at the pace of the slowest: the others wait for it in receives, waits, probes or "
         "sends.",
     .computation =
-        "Of recordings without a GPU. Value: what the rank with the most time outside MPI spends there beyond the "
+        "Value: what the rank with the most time outside MPI spends there beyond the "
         "others' median, at most what the median of the others is in MPI longer than that rank, as a share of the time. "
         "Cost: that time. None if matched collectives show the late rank: see straggler-rank.",
     .advice =

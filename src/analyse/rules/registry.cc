@@ -13,7 +13,7 @@ extern const Rule kLowGpuUtilization, kDataLoadingBound, kHostBoundLaunches, kDe
     kWrongResults, kMemoryRanOut, kPeakSpike, kRetainedGraph, kReferenceCycle, kDuplicateWeights, kOversizedWorkspace,
     kHostPinnedGrowth,
     kSlowProducts, kMemoryBound, kLowMfu, kMpiImbalance, kHostCode,
-    kTimeBetweenSteps;
+    kTimeBetweenSteps, kMpiWait, kUnifiedMemory;
 
 const std::vector<const Rule*>& rules() {
   static const std::vector<const Rule*> all = {
@@ -31,7 +31,7 @@ const std::vector<const Rule*>& rules() {
       &kWrongResults, &kMemoryRanOut,
       &kPeakSpike, &kRetainedGraph, &kReferenceCycle, &kDuplicateWeights, &kOversizedWorkspace, &kHostPinnedGrowth,
       &kSlowProducts, &kMemoryBound, &kLowMfu, &kMpiImbalance,
-      &kHostCode, &kTimeBetweenSteps};
+      &kHostCode, &kTimeBetweenSteps, &kMpiWait, &kUnifiedMemory};
   return all;
 }
 

@@ -68,7 +68,7 @@ struct HostMeasure {
   std::vector<Place> places;             ///< without a device: where the step's thread spends most time
   bool python_frames = false;            ///< Python functions were recorded
   bool launches = false;                 ///< launches of work on a device were recorded
-  std::optional<MpiTime> mpi;            ///< of a program without a device that calls MPI
+  std::optional<MpiTime> mpi;            ///< of a program that calls MPI
   bool collectives = false;              ///< without a device: calls of gloo were recorded
   int64_t backward_ns = 0;               ///< without a device: in the backward pass
 };
@@ -87,12 +87,14 @@ struct RankMeasure {
   /// That no compute hides; without a device, that the host waits for collectives.
   double exposed_communication_pct = 0;
   SizedCollectives collectives;
+  double mpi_wait_pct = 0;               ///< of the device's window: idle while the launching thread is in MPI
   bool accumulates = false;              ///< more backward passes than optimizer steps
   bool infers = false;                   ///< operators, and none of training's
   Frameworks with = {};
   Verdict fused_optimizer = Verdict::kUnknown;
   Recorder recorder = Recorder::kOther;
   bool cut_off = false;                  ///< a file of it ends early
+  double unread_pct = 0;                 ///< Trace::unread_pct
   std::string no_evidence;               ///< why its times say little about the program, in sentences; empty: they do
   SnapshotMeasure snapshot;
 
@@ -251,6 +253,8 @@ struct Rule {
   std::string_view computation = {};   ///< how value and cost are computed
   std::vector<std::string_view> advice = {};  ///< every change worth trying, best first, with the call or setting
   std::vector<FrameworkFix> by_framework = {};
+  /// Of programs that use CUDA or HIP by themselves: what to do instead of changes in terms of PyTorch.
+  std::vector<std::string_view> native_advice = {};
   /// The report's first sentence if this is the most expensive; "{}": the value, in percent. Or a function that makes
   /// it.
   std::string_view verdict = {};

@@ -14,11 +14,8 @@
 namespace profgpu {
 namespace {
 
-// Without a trace: the driver's figure.
-std::optional<double> low_gpu_utilization_samples(const DeviceTelemetry& d) {
-  const SeriesSummary* s = d.find(Metric::kUtilization);
-  return s ? s->mean : std::nullopt;
-}
+// Without a trace: the driver's figure, else what the chip's counters say.
+std::optional<double> low_gpu_utilization_samples(const DeviceTelemetry& d) { return d.busy_pct(); }
 
 void describe_low_gpu_utilization_samples(const DeviceTelemetry& d, Finding& f) {
   f.what = fmt::format("{} is busy {} of the time", d.label(), format_percent(*f.value));
@@ -399,7 +396,8 @@ extern const Rule kPythonGc = {
 
 Intervals find_host_time_of_other_rules(const Measured& measured) {
   const bool collects = python_gc_value(measured).value_or(0) > measured.threshold(kPythonGc);
-  return collects ? unite(profiler_time(measured), collection_time(measured)) : profiler_time(measured);
+  const Intervals others = unite(profiler_time(measured), find_mpi_wait(measured));
+  return collects ? unite(others, collection_time(measured)) : others;
 }
 
 }  // namespace profgpu

@@ -105,6 +105,11 @@ void describe_work_after_waits(const Measured& m, const Place& place, Finding& f
                           format_percent(*f.value, 0), part, words);
   f.what = fmt::format("after waiting for the GPU the host does other work, {} in {}", part, words);
   if (m.facts().get<Frameworks>().serves()) return;   // its users do not change that function
+  if (const SystemWait* wait = system_wait(place)) {
+    f.what = fmt::format("after waiting for the GPU the host waits for {}, {} in {}", wait->words, part, words);
+    f.fix.insert(f.fix.begin(), std::string(wait->fix));
+    return;
+  }
   if (!library_of(place.file).empty() && !saves_checkpoint(place) && !prepares_inputs(place)) {
     const std::vector<std::string> fixes = library_fixes(m, place, IdleCause::kSynchronization);
     f.fix.insert(f.fix.begin(), fixes.begin(), fixes.end());
@@ -298,6 +303,10 @@ extern const Rule kExcessiveSynchronization = {
         {kMegatron, "--timing-log-level 0, --no-check-for-nan-in-loss-and-grad, a larger --log-interval"},
         {kFsdp, "FSDP 1: limit_all_gathers=False if memory allows", {}, true},
     },
+    .native_advice =
+        {"launch the next step's kernels before waiting for this one's result",
+         "copy results with cudaMemcpyAsync into pinned memory, and read them a step later (cudaEventQuery)",
+         "cudaDeviceSynchronize, cudaStreamSynchronize and blocking cudaMemcpy only where the host needs the result"},
     .verdict_of = [](const Finding& f, const Job* job) {
       // A rank alone would save all of it, but for the host's own work until the next launch.
       const bool for_host = job == nullptr && f.cost_pct.value_or(0) < *f.value / 2;

@@ -67,25 +67,28 @@ std::string larger_communication(const Evidence& evidence, const Finding& named,
   const double pct = m.exposed_communication_pct - evidence.waited_pct(m);
   const double threshold = evidence.thresholds.of(kExposedCommunication);
   if (!m.has_device || pct <= named.cost_pct.value_or(0) || pct > threshold) return "";
-  return fmt::format(" Communication that no compute hides takes more, {} of the time, but less than the {} from which it "
-                     "is a finding.",
+  return fmt::format(" Exposed communication takes more, {} of the time, but stays below the {} from which it is a "
+                     "finding.",
                      format_percent(pct, 0), format_percent(threshold, 0));
 }
 
 // "GPU 0 is busy 95 % of the time", of the least busy one that was used; empty: none was.
 std::string busy_by_samples(const std::vector<DeviceTelemetry>& telemetry) {
-  // Of samples of the chip's counters alone, what they say of it.
-  const auto busy = [](const DeviceTelemetry& d) {
-    for (const Metric metric : {Metric::kUtilization, Metric::kGraphicsActive, Metric::kSmActive})
-      if (const auto mean = d.summary(metric).mean) return mean;
-    return std::optional<double>();
-  };
   const DeviceTelemetry* least = nullptr;
   for (const DeviceTelemetry& d : telemetry)
-    if ((d.used() || busy(d).value_or(0) > 0) && busy(d) && (!least || *busy(d) < *busy(*least))) least = &d;
+    if (d.used() && d.busy_pct() && (!least || *d.busy_pct() < *least->busy_pct())) least = &d;
   if (!least) return {};
   const std::string who = telemetry.size() > 1 ? least->label() + ", the least busy," : least->label();
-  return fmt::format("{} is busy {} of the time", who, format_percent(*busy(*least), 0));
+  return fmt::format("{} is busy {} of the time", who, format_percent(*least->busy_pct(), 0));
+}
+
+// Empty: utilization was measured on one of them.
+std::string not_known_how_busy(const std::vector<DeviceTelemetry>& telemetry) {
+  const auto measured = [](const DeviceTelemetry& d) { return d.busy_pct().has_value(); };
+  if (telemetry.empty() || std::ranges::any_of(telemetry, measured)) return {};
+  return fmt::format("These samples do not tell how busy {}: they have no utilization. `profgpu log` writes it, and so does "
+                     "nvidia-smi's utilization.gpu; in MIG mode a GPU has none, and its instances' comes from DCGM.",
+                     telemetry.size() == 1 ? telemetry.front().label() + " is" : std::string("the devices are"));
 }
 
 // Empty: no device was used.
@@ -115,6 +118,9 @@ bool is_serious(const RuleFinding& f) { return f.finding.severity != Severity::k
 // What a reader must answer first; empty: nothing.
 std::string device_question(const RankMeasure& m) {
   if (m.has_device || m.host.mpi || m.cut_off) return "";
+  if (m.unread_pct >= kMuchUntracedPct)
+    return fmt::format("Of this trace profgpu does not know the kind of many rows ({}): GPU activity may be among them. ",
+                       format_percent(m.unread_pct, 0));
   if (m.host.launches)
     return "This trace has launches of GPU work but no GPU activity: the profiler could not record it. ";
   const std::string_view reason = recorder_advice(m.recorder).device_activity;
@@ -364,6 +370,8 @@ ReportVerdict verdict(const Evidence& evidence, const std::vector<RuleFinding>& 
     return {sentence_of_no_hang(*evidence.flight), VerdictKind::kInconclusive};
   if (evidence.ranks.empty()) {
     const std::string samples = verdict_of_samples(evidence.telemetry, findings);
+    if (const std::string unknown = not_known_how_busy(evidence.telemetry); samples.empty() && !unknown.empty())
+      return {unknown, VerdictKind::kInconclusive};
     if (samples.empty())
       return {"No device was used while these samples were taken. Take them while the job runs: `profgpu run -- COMMAND`.",
               VerdictKind::kInconclusive};

@@ -3,7 +3,9 @@
 #include <sys/stat.h>
 
 #include <map>
+#include <ranges>
 
+#include "analyse/rank/collectives.h"
 #include "app/export/run.h"
 #include "app/export/sql_database.h"
 #include "app/export/virtual_table.h"
@@ -55,7 +57,10 @@ constexpr NsightKind kCopies[] = {
     {4, "CUDA_MEMCPY_KIND_ATOH", "Array-to-Host"},       {5, "CUDA_MEMCPY_KIND_ATOA", "Array-to-Array"},
     {6, "CUDA_MEMCPY_KIND_ATOD", "Array-to-Device"},     {7, "CUDA_MEMCPY_KIND_DTOA", "Device-to-Array"},
     {8, "CUDA_MEMCPY_KIND_DTOD", "Device-to-Device"},    {9, "CUDA_MEMCPY_KIND_HTOH", "Host-to-Host"},
-    {10, "CUDA_MEMCPY_KIND_PTOP", "Peer-to-Peer"}};
+    {10, "CUDA_MEMCPY_KIND_PTOP", "Peer-to-Peer"},
+    {11, "CUDA_MEMCPY_KIND_UVM_HTOD", "Unified Memory Host-to-Device"},
+    {12, "CUDA_MEMCPY_KIND_UVM_DTOH", "Unified Memory Device-to-Host"},
+    {13, "CUDA_MEMCPY_KIND_UVM_DTOD", "Unified Memory Device-to-Device"}};
 constexpr NsightKind kMemories[] = {
     {0, "CUDA_MEMOPR_MEMORY_KIND_PAGEABLE", "Pageable"}, {1, "CUDA_MEMOPR_MEMORY_KIND_PINNED", "Pinned"},
     {2, "CUDA_MEMOPR_MEMORY_KIND_DEVICE", "Device"},     {3, "CUDA_MEMOPR_MEMORY_KIND_ARRAY", "Array"},
@@ -74,10 +79,17 @@ constexpr NsightKind kEventClasses[] = {{0, "TRACE_PROCESS_EVENT_CUDA_RUNTIME", 
 
 bool has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
+// Longer labels contain shorter ones, and come later. A host's memory may be of any kind.
 int64_t memory_kind(std::string_view text) {
-  for (const NsightKind& k : kMemories)
+  for (const NsightKind& k : std::views::reverse(kMemories))
     if (has(text, k.label)) return k.id;
-  return has(text, "Host") ? 0 : kNoMemoryKind;
+  return kNoMemoryKind;
+}
+
+int64_t nsight_copy_kind(std::string_view name) {
+  const CopyKind kind = copy_kind(name);
+  if (!has(name, "(Unified memory)")) return static_cast<int64_t>(kind);
+  return kind == CopyKind::kHtoD ? 11 : kind == CopyKind::kDtoH ? 12 : 13;
 }
 
 int64_t sync_kind(std::string_view name) {
@@ -201,7 +213,7 @@ class NsightRows {
       rows.put(0).put(args.shared_bytes).put(0).put(0).put({}).put(args.shared_bytes).put(node).put({}).end_row();
     } else if (all.kind[a.value] == ActivityKind::kMemcpy) {
       const auto [from, to] = copy_ends(name);
-      rows.put(args.bytes >= 0 ? Datum(args.bytes) : Datum()).put(static_cast<int64_t>(copy_kind(name)));
+      rows.put(args.bytes >= 0 ? Datum(args.bytes) : Datum()).put(nsight_copy_kind(name));
       rows.put({}).put(from).put(to);
       for (int i = 0; i < 5; ++i) rows.put({});
       rows.put(node).put({}).put({}).end_row();
@@ -217,13 +229,43 @@ class NsightRows {
     if (t.host.is_call(h)) {
       put_times(calls_(), range).put(kind == HostKind::kDriver ? 1 : 0).put(thread).put(t.host.link[h.value])
           .put(file_.string(t.name(h))).put({}).put({}).end_row();
-    } else if (kind == HostKind::kAnnotation || kind == HostKind::kOp) {
+    } else if (LazyRows* library = kind == HostKind::kLibrary ? library_table(t.name(h)) : nullptr) {
+      put_times((*library)(), range).put(thread).put(file_.string(t.name(h))).end_row();
+    } else if (kind == HostKind::kSystem) {
+      put_times(system_(), range).put(thread).put(file_.string(t.name(h))).end_row();
+    } else if (kind == HostKind::kOverhead) {
+      put_times(overhead_(), range).put(thread).put(file_.string(t.name(h))).end_row();
+    } else if (kind != HostKind::kPython) {
       SqliteRows& rows = ranges_();
-      put_times(rows, range).put(kPushPop).put({}).put({}).put({}).put(t.name(h)).put(thread).put({})
-          .put(file_.string(t.name(h))).put(0);
+      const std::string text = kind == HostKind::kOp ? text_of_op(t, h) : std::string(t.name(h));
+      put_times(rows, range).put(kPushPop).put({}).put({}).put({}).put(std::string_view(text)).put(thread).put({})
+          .put(file_.string(text)).put(0);
       for (int i = 0; i < 9; ++i) rows.put({});
       rows.end_row();
     }
+  }
+
+  // Where calls of a library stand; null: among the ranges.
+  LazyRows* library_table(std::string_view function) {
+    if (function.starts_with("cublas")) return &cublas_;
+    if (function.starts_with("cudnn")) return &cudnn_;
+    if (!function.starts_with("MPI_")) return nullptr;
+    const std::string collective = collective_name(function);
+    if (collective.empty()) return &mpi_others_;
+    const bool message = collective == "send" || collective == "recv" || collective == "send_recv";
+    return message ? &mpi_messages_ : &mpi_collectives_;
+  }
+
+  // As PyTorch's emit_nvtx writes it: with the number of the call and the shapes of its inputs.
+  static std::string text_of_op(const Trace& t, HostId h) {
+    std::string text(t.name(h));
+    const OpArgsId id = t.host.args[h.value];
+    const OpArgs args = id.valid() ? t.op_args[id.value] : OpArgs();
+    if (args.sequence >= 0) text += ", seq = " + std::to_string(args.sequence);
+    // Without a number nothing would tell that it is an operator.
+    if (args.sequence < 0 && !text.starts_with("aten::")) text += ", op_id = " + std::to_string(h.value);
+    if (args.shapes.valid() && !t.strings[args.shapes].empty()) text.append(", sizes = ").append(t.strings[args.shapes]);
+    return text;
   }
 
   void people(const Trace& t, const GlobalIds& ids) {
@@ -271,6 +313,13 @@ class NsightRows {
       " globalTid INTEGER, endGlobalTid INTEGER, textId INTEGER, domainId INTEGER, uint64Value INTEGER,"
       " int64Value INTEGER, doubleValue REAL, uint32Value INTEGER, int32Value INTEGER, floatValue REAL,"
       " jsonTextId INTEGER, jsonText TEXT, binaryData TEXT"};
+  static constexpr const char* kNamedCalls = "start INTEGER, end INTEGER, globalTid INTEGER, nameId INTEGER";
+  static constexpr const char* kTextCalls = "start INTEGER, end INTEGER, globalTid INTEGER, textId INTEGER";
+  LazyRows system_{file_, "OSRT_API", kNamedCalls};
+  LazyRows overhead_{file_, "PROFILER_OVERHEAD", kNamedCalls};
+  LazyRows cublas_{file_, "CUBLAS_EVENTS", kNamedCalls}, cudnn_{file_, "CUDNN_EVENTS", kNamedCalls};
+  LazyRows mpi_collectives_{file_, "MPI_COLLECTIVES_EVENTS", kTextCalls};
+  LazyRows mpi_messages_{file_, "MPI_P2P_EVENTS", kTextCalls}, mpi_others_{file_, "MPI_OTHER_EVENTS", kTextCalls};
   LazyRows threads_{file_, "ThreadNames", "nameId INTEGER, priority INTEGER, globalTid INTEGER"};
   LazyRows processes_{file_, "PROCESSES", "globalPid INTEGER, pid INTEGER, name TEXT"};
 };
@@ -281,7 +330,7 @@ void write_devices(SqliteFile& file, const RankRows& rank) {
   LazyRows gpus(
       file, "TARGET_INFO_GPU",
       "vmId INTEGER, id INTEGER, name TEXT, busLocation TEXT, totalMemory INTEGER, smCount INTEGER, cuDevice INTEGER,"
-      " computeMajor INTEGER, computeMinor INTEGER");
+      " computeMajor INTEGER, computeMinor INTEGER, uuid TEXT");
   for (const DeviceProperties& d : rank.trace().devices)
     gpus()
         .put(0)
@@ -293,7 +342,19 @@ void write_devices(SqliteFile& file, const RankRows& rank) {
         .put(d.id)
         .put(d.compute_major > 0 ? Datum(d.compute_major) : Datum())
         .put(d.compute_major > 0 ? Datum(d.compute_minor) : Datum())
+        .put(d.uuid.empty() ? Datum() : Datum(std::string_view(d.uuid)))
         .end_row();
+}
+
+// Such files are of one host.
+void write_host(SqliteFile& file, const RunRows& run) {
+  const std::string& host = run.ranks.front().outline().host;
+  const bool one = std::ranges::all_of(run.ranks, [&](const RankRows& rank) { return rank.outline().host == host; });
+  if (host.empty() || !one) return;
+  file.run("CREATE TABLE TARGET_INFO_SYSTEM_ENV(globalVid INTEGER, devStateName TEXT, name TEXT, nameEnum INTEGER, "
+           "value TEXT)");
+  SqliteRows(file, "TARGET_INFO_SYSTEM_ENV", 5).put({}).put({}).put(std::string_view("Hostname")).put({})
+      .put(std::string_view(host)).end_row();
 }
 
 }  // namespace
@@ -307,6 +368,7 @@ NsightTables::NsightTables(SqliteFile& file, const RunRows& run) : file_(file), 
   enumeration(file, "ENUM_NSYS_EVENT_CLASS", std::begin(kEventClasses), std::end(kEventClasses));
   const int64_t first = run.ranks.front().outline().base_time_ns;
   rows_ = std::make_unique<NsightRows>(file, first);
+  write_host(file, run);
   if (first == 0) return;
   file.run("CREATE TABLE TARGET_INFO_SESSION_START_TIME(utcEpochNs INTEGER, utcTime TEXT, localTime TEXT)");
   SqliteRows(file, "TARGET_INFO_SESSION_START_TIME", 3).put(first).put({}).put({}).end_row();

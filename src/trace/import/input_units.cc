@@ -124,12 +124,24 @@ bool is_source(std::string_view path) {
   return std::ranges::any_of(kEndings, [&](std::string_view ending) { return path.ends_with(ending); });
 }
 
+// "main;train;forward 120", as flame graphs are made of.
+bool is_folded_stacks(std::string_view head) {
+  const std::string_view line = head.substr(0, head.find('\n'));
+  const size_t blank = line.rfind(' ');
+  return blank != line.npos && line.find(';') < blank && all_digits(without_blanks(line.substr(blank + 1)));
+}
+
 // A program is recorded first.
-std::string hint_for(const std::string& path) {
+std::string hint_for(const std::string& path, std::string_view head) {
   using Pair = std::pair<std::string_view, std::string_view>;
   for (const auto& [ending, interpreter] : {Pair{".py", "python"}, Pair{".sh", "bash"}})
     if (path.ends_with(ending))
       return "to record it: profgpu run --trace -o rec -- " + std::string(interpreter) + " " + path;
+  if (path.ends_with(".pftrace")) return "a timeline for Perfetto's viewer: give the file that it was made of";
+  if (is_folded_stacks(head))
+    return "folded stacks have no times: py-spy record --format speedscope writes a file that profgpu reads";
+  if (contains(head, "Time (%)") && contains(head, "Total Time (ns)"))
+    return "a summary by nsys stats: give the .sqlite or .nsys-rep file that it was made of";
   return "`profgpu formats` lists what it reads";
 }
 
@@ -156,7 +168,7 @@ Head head_of(const std::string& path, bool in_folder) {
     head.why = {path + ": a web page, not a trace",
                 "PyTorch's export_memory_timeline() writes a picture to .html: export .json or .raw.json.gz"};
   } else {
-    head.why = {path + ": not a trace that profgpu knows (" + seen(text) + ")", hint_for(path)};
+    head.why = {path + ": not a trace that profgpu knows (" + seen(text) + ")", hint_for(path, text)};
   }
   return head;
 }
@@ -512,7 +524,10 @@ Result<UnitRead> read_unit(const InputUnit& unit, const ImportOptions& options) 
     InputPart& part = r.part;
     part.index = file.index;
     const std::string label = file.merged && !file.merged->label.empty() ? " [" + file.merged->label + "]" : "";
-    part.source = {file.path + label, std::string(file.importer->name), std::string(file.importer->noun), file.bytes,
+    // In the format of PyTorch's traces other tools say other things.
+    const bool of_another = file.importer->name == "kineto" && r.trace.recorder == Recorder::kOther;
+    part.source = {file.path + label, std::string(file.importer->name),
+                   of_another ? "another tool's Chrome trace" : std::string(file.importer->noun), file.bytes,
                    r.trace.events, 0, std::move(r.trace.issues)};
     r.trace.issues.clear();
     part.stated_rank = r.trace.distributed.rank;

@@ -128,6 +128,7 @@ class KinetoReader {
   ReadState reading_;
   bool object_ = false;
   int64_t unknown_ns_ = 0;   // of rows of kinds that are not known
+  std::vector<std::pair<std::string, int64_t>> unknown_kinds_;
 };
 
 Status KinetoReader::read_file(TraceBuilder& builder, int threads) {
@@ -298,20 +299,32 @@ void KinetoReader::add_unknown_rows(Trace& trace, const IssueCounts& counts) con
   const auto count = static_cast<double>(unknown->second), ns = static_cast<double>(unknown_ns_);
   std::string share = fmt::format("{:.3g} % of all", 100 * count / (rows + count));
   if (ns > 0) share += fmt::format(", and {:.3g} % of the time that all add up to", 100 * ns / (known_ns + ns));
+  trace.unread_pct = std::max(100 * count / (rows + count), ns > 0 ? 100 * ns / (known_ns + ns) : 0);
+  constexpr size_t kNamed = 3;
+  std::string kinds;
+  for (size_t i = 0; i < std::min(unknown_kinds_.size(), kNamed); ++i)
+    append_listed(kinds, unknown_kinds_[i].first.empty() ? "(no category)" : unknown_kinds_[i].first);
+  if (unknown_kinds_.size() > kNamed) append_listed(kinds, "…");
   trace.issues.push_back({TraceIssueKind::kUnknownRows, unknown->second,
-                          fmt::format("rows left out because profgpu does not know their kind: {} ({})",
-                                      format_count(unknown->second), share)});
+                          fmt::format("rows left out because profgpu does not know their kind: {} ({}){}",
+                                      format_count(unknown->second), share, kinds.empty() ? "" : ": " + kinds)});
 }
 
 // Another tool's timeline: nothing of it is PyTorch's but the format.
 bool is_of_another_tool(const Trace& trace, const IssueCounts& counts) {
-  const bool versioned = std::ranges::any_of(trace.metadata, [](const auto& m) { return m.first == "schemaVersion"; });
-  return !versioned && trace.activity.size() == 0 && counts.contains(TraceIssueKind::kUnknownRows);
+  constexpr double kMuch_pct = 25;
+  constexpr std::string_view kFields[] = {"schemaVersion", "baseTimeNanoseconds", "record_shapes", "trace_id"};
+  const auto is_kinetos = [&](const auto& field) { return std::ranges::count(kFields, field.first) > 0; };
+  const bool of_kineto = !trace.devices.empty() || trace.base_time_ns != 0 ||
+                         std::ranges::any_of(trace.metadata, is_kinetos);
+  const bool unread = counts.contains(TraceIssueKind::kUnknownRows);
+  return !of_kineto && unread && (trace.activity.size() == 0 || trace.unread_pct >= kMuch_pct);
 }
 
 Result<Trace> KinetoReader::finish(TraceBuilder& builder, int threads) {
   IssueCounts counts = builder.issue_counts();
   unknown_ns_ = builder.unknown_ns();
+  unknown_kinds_ = builder.unknown_kinds();
   Trace trace = builder.finish(threads);
   if (options_.merged) {   // what the file says beside its events is of one of its ranks
     trace.distributed.rank = options_.merged->rank;
@@ -328,7 +341,7 @@ Result<Trace> KinetoReader::finish(TraceBuilder& builder, int threads) {
   if (trace.host.size() + trace.activity.size() == 0)
     return Error{path_ + ": none of its events could be used" +
                      (reading_.damaged > 0 ? " (the text is damaged)" : ""),
-                 "`profgpu formats` lists what it reads; py-spy: record with --format speedscope"};
+                 "`profgpu formats` lists what it reads"};
   add_issues(trace, counts);
   if (is_of_another_tool(trace, counts)) trace.recorder = Recorder::kOther;
   return trace;

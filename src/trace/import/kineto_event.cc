@@ -16,7 +16,7 @@ namespace {
 
 using std::string_view;
 
-constexpr std::array<std::pair<string_view, EventClass>, 36> kCategories = {{
+constexpr std::array<std::pair<string_view, EventClass>, 37> kCategories = {{
     {"cpu_op", EventClass::kOp}, {"Operator", EventClass::kOp}, {"operator", EventClass::kOp},
     {"user_annotation", EventClass::kAnnotation}, {"python_function", EventClass::kPython},
     {"cuda_runtime", EventClass::kRuntime}, {"Runtime", EventClass::kRuntime},
@@ -24,7 +24,7 @@ constexpr std::array<std::pair<string_view, EventClass>, 36> kCategories = {{
     {"overhead", EventClass::kOverhead}, {"Overhead", EventClass::kOverhead},
     {"library_call", EventClass::kLibrary}, {"system_call", EventClass::kSystem},   // of our own export
     {"kernel", EventClass::kKernel}, {"Kernel", EventClass::kKernel},
-    {"mtia_ccp_events", EventClass::kKernel}, {"concurrent_kernel", EventClass::kKernel},
+    {"mtia_ccp_events", EventClass::kKernel}, {"hpu_op", EventClass::kKernel}, {"concurrent_kernel", EventClass::kKernel},
     {"gpu_memcpy", EventClass::kMemcpy}, {"Memcpy", EventClass::kMemcpy},
     {"gpu_memset", EventClass::kMemset}, {"Memset", EventClass::kMemset},
     {"cuda_sync", EventClass::kSync}, {"cpu_instant_event", EventClass::kInstant},
@@ -131,6 +131,7 @@ EventClass KinetoEvents::classify(string_view category) {
   KnownCategory& known =
       categories_[(category.size() + static_cast<unsigned char>(category.front()) * 5U) % categories_.size()];
   if (category != known.name) known = {std::string(category), event_class(category)};
+  if (known.event_class == EventClass::kUnknown) category_ = category;
   return known.event_class;
 }
 
@@ -336,6 +337,20 @@ bool KinetoEvents::read_arguments(JsonReader& reader, EventClass c) {
   });
 }
 
+void KinetoEvents::count_unknown() {
+  constexpr int64_t kLongestKnown = int64_t{1} << 50;
+  constexpr size_t kMostKinds = 64, kLongestKind = 40;
+  const KinetoValues& v = values_;
+  ++shard_.issues[TraceIssueKind::kUnknownRows];
+  const auto length = v.duration.empty() ? std::nullopt : padded_scaled_decimal(v.duration, 3);
+  if (length && *length > 0 && *length < kLongestKnown && shard_.unknown_ns < INT64_MAX - kLongestKnown)
+    shard_.unknown_ns += *length;
+  std::string kind = v.has_category && v.event_class == EventClass::kUnknown ? category_.substr(0, kLongestKind) : "";
+  if (v.has_category && v.event_class != EventClass::kUnknown) kind = std::string("ph ") + v.phase;
+  replace_invalid_utf8(kind);
+  if (shard_.unknown_kinds.size() < kMostKinds || shard_.unknown_kinds.contains(kind)) ++shard_.unknown_kinds[kind];
+}
+
 void KinetoEvents::add() {
   const KinetoValues& v = values_;
   if (v.phase == 'M') return add_metadata();
@@ -345,11 +360,7 @@ void KinetoEvents::add() {
     return;
   }
   if (v.phase == 'B' || v.phase == 'E' || (v.phase == 'X' && v.event_class == EventClass::kUnknown)) {
-    ++shard_.issues[TraceIssueKind::kUnknownRows];
-    const auto length = v.duration.empty() ? std::nullopt : padded_scaled_decimal(v.duration, 3);
-    constexpr int64_t kLongestKnown = int64_t{1} << 50;
-    if (length && *length > 0 && *length < kLongestKnown && shard_.unknown_ns < INT64_MAX - kLongestKnown)
-      shard_.unknown_ns += *length;
+    count_unknown();
     return;
   }
   if (v.event_class == EventClass::kDeviceRange && v.phase != 'X') return;

@@ -46,8 +46,10 @@ class KinetoEvents {
   StringId text(const JsonString& token);
   StringId raw_text(const RawValue& value);
   EventClass classify(std::string_view category);
+  void count_unknown();
 
   Shard& shard_;
+  std::string category_;   // of the event being read
   const MergedRank* merged_;
   KinetoValues values_;   // of the event being read
   KinetoShapes shapes_;

@@ -168,7 +168,11 @@ void NsightReader::read_tables(int threads) {
                           source_.file_bytes());
       const NsightTable& table = *pieces[i].table;
       parts_[part].shard().begin_piece(pieces[i].order);
-      SqliteScan scan(*own, table.name, table.columns, scope_.condition(table.owner), pieces[i].rows);
+      // Rows that state no process are the first rank's.
+      const std::string rows_of_scope = own->has(table.name, table.owner) ? scope_.condition(table.owner)
+                                        : scope_.has_rest()               ? std::string()
+                                                                          : std::string("0");
+      SqliteScan scan(*own, table.name, table.columns, rows_of_scope, pieces[i].rows);
       while (scan.next()) (parts_[part].*table.add)(scan);
       const std::lock_guard lock(failing);
       report(table.name, scan);

@@ -7,8 +7,10 @@
 #include <map>
 #include <set>
 
+#include "base/decimal.h"
 #include "base/secrets.h"
 #include "base/text.h"
+#include "trace/import/nsight_rows.h"
 
 namespace profgpu {
 namespace {
@@ -185,6 +187,7 @@ std::vector<NsightDevice> nsight_devices(SqliteSource& source, const NsightScope
     if (const string_view uuid = scan.text(kUuid); !uuid.empty())
       d.uuid = (uuid.starts_with("GPU-") ? "" : "GPU-") + std::string(uuid);
     d.properties.uuid = d.uuid;
+    if (known != by_gpu.end()) d.properties.host_index = d.index;
     if (devices.size() >= 1024) break;
   }
   return devices;
@@ -206,6 +209,30 @@ std::string nsight_host(SqliteSource& source) {
   return scan.next() ? std::string(scan.text(0).substr(0, 256)) : std::string();
 }
 
+namespace {
+
+// What was recorded, with its arguments; secrets among them are masked.
+std::string command_of(SqliteSource& source) {
+  constexpr string_view kArgument = "PROCESS_0:ARGUMENT_";
+  constexpr size_t kLongest = 200;
+  std::string command;
+  std::map<int64_t, std::string> arguments;
+  SqliteScan scan(source, "META_DATA_CAPTURE", {"name", "value"});
+  while (scan.next() && arguments.size() < 1000) {
+    const string_view name = scan.text(0);
+    if (name == "PROCESS_0:COMMAND") command = scan.text(1).substr(0, kLongest);
+    if (!name.starts_with(kArgument)) continue;
+    if (const auto at = whole_number(name.substr(kArgument.size()))) arguments[*at] = scan.text(1).substr(0, kLongest);
+  }
+  if (command.empty()) return command;
+  for (const auto& [at, argument] : arguments) command += " " + argument;
+  command = masked_secrets(command);
+  replace_invalid_utf8(command);
+  return command.size() > kLongest ? std::string() : command;
+}
+
+}  // namespace
+
 std::vector<std::pair<std::string, std::string>> nsight_metadata(SqliteSource& source) {
   std::vector<std::pair<std::string, std::string>> all;
   const auto read = [&](string_view table, std::initializer_list<std::pair<string_view, string_view>> keys) {
@@ -218,6 +245,7 @@ std::vector<std::pair<std::string, std::string>> nsight_metadata(SqliteSource& s
     read(table, {{"EXPORT_PRODUCT_VERSION", "nsight_systems_version"}, {"EXPORT_SCHEMA_VERSION", "schema_version"}});
   read("META_DATA_CAPTURE", {{"CUDA_GRAPH_TRACE_OPTIONS:MODE", "cuda_graph_trace"},
                              {"PROCESS_0:CUDA_GRAPH_TRACE_OPTIONS:MODE", "cuda_graph_trace"}});
+  if (std::string command = command_of(source); !command.empty()) all.emplace_back("command", std::move(command));
   read("TARGET_INFO_SYSTEM_ENV", {{"NvDriverVersion", "driver_version"}, {"CudaDriverVersion", "cuda_driver_version"}});
   return all;
 }
@@ -324,28 +352,73 @@ void add_helpers(const NsightScope& scope, std::vector<TraceIssue>& issues) {
                                   pids)});
 }
 
+/// A column that rows say little without, and what is made of rows that lack it.
+struct NeededColumn {
+  string_view column, without;
+};
+constexpr NeededColumn kNeeded[] = {{"start", "left out"},
+                                    {"end", "left out"},
+                                    {"deviceId", "read as if device 0 had run them all"},
+                                    {"streamId", "read as if one stream had run them all"},
+                                    {"correlationId", "read without their launching calls"},
+                                    {"globalTid", "read as if one thread had made them all"},
+                                    {"nameId", "read without their names"},
+                                    {"textId", "read without their names"},
+                                    {"copyKind", "read without their directions"},
+                                    {"bytes", "read without their sizes"}};
+
+// Older exports have texts in the place of their numbers.
+bool has_texts(SqliteSource& source, string_view table, string_view column) {
+  constexpr int kRows = 1000;
+  if (!source.has(table, column)) return false;
+  SqliteScan scan(source, table, {column});
+  for (int i = 0; i < kRows && scan.next(); ++i)
+    if (!scan.text(0).empty()) return true;
+  return false;
+}
+
+bool is_needed(SqliteSource& source, const NsightTable& table, string_view column) {
+  if (std::ranges::count(table.columns, column) == 0 || source.has(table.name, column)) return false;
+  if (table.name == "NVTX_EVENTS" && column == "textId") return !has_texts(source, table.name, "text");
+  if (contains(table.name, "OVERHEAD") && column == "nameId") return !source.has(table.name, "overheadType");
+  const bool of_memory = table.name == "CUDA_GPU_MEMORY_USAGE_EVENTS" || table.name.starts_with("CUDA_UM_");
+  return !of_memory || column == "start" || column == "bytes";
+}
+
 // Of a newer schema, whose columns have other names.
+void add_missing_columns(SqliteSource& source, const NsightTable& table, int64_t all, std::vector<TraceIssue>& issues) {
+  const int64_t rows = std::min(source.last_row(table.name), source.file_bytes());
+  std::string missing;
+  std::vector<string_view> without;
+  const auto miss = [&](string_view column, string_view effect) {
+    append_listed(missing, column);
+    if (std::ranges::count(without, effect) == 0) without.push_back(effect);
+  };
+  for (const auto& [column, effect] : kNeeded)
+    if (is_needed(source, table, column)) miss(column, effect);
+  if (table.name == "CUPTI_ACTIVITY_KIND_KERNEL" && !source.has(table.name, "demangledName") &&
+      !source.has(table.name, "shortName") && !source.has(table.name, "mangledName"))
+    miss("demangledName", "read without their names");
+  if (missing.empty() || rows == 0) return;
+  const bool timed = without.front() != "left out";
+  std::string effects(without.front());
+  for (size_t i = 1; i < without.size() && timed; ++i) effects.append(", and ").append(without[i]);
+  const double pct = 100 * static_cast<double>(rows) / static_cast<double>(std::max<int64_t>(all, rows));
+  issues.push_back({timed ? TraceIssueKind::kOther : TraceIssueKind::kUnknownRows, rows,
+                    fmt::format("table {} has no column {}, perhaps because its schema is newer: its {} rows ({:.3g} % of the "
+                                "file's rows of events) are {}",
+                                table.name, missing, format_count(rows), pct, effects)});
+}
+
 void add_missing_columns(SqliteSource& source, std::vector<TraceIssue>& issues) {
   int64_t all = 0;
   for (const auto& [name, columns] : source.tables())
     if (source.has(name, "start") || source.has(name, "timestamp"))
       all += std::min(source.last_row(name), source.file_bytes());
-  for (const string_view table : kActivityTables) {
-    std::string missing;
-    for (const string_view column : {"start", "end", "deviceId", "correlationId"})
-      if (source.has(table) && !source.has(table, column)) append_listed(missing, column);
-    const int64_t rows = std::min(source.last_row(table), source.file_bytes());
-    if (missing.empty() || rows == 0) continue;
-    const bool timed = source.has(table, "start") && source.has(table, "end");
-    const double pct = 100 * static_cast<double>(rows) / static_cast<double>(std::max<int64_t>(all, rows));
-    issues.push_back({timed ? TraceIssueKind::kOther : TraceIssueKind::kUnknownRows, rows,
-                      fmt::format("table {} has no column {}, perhaps because its schema is newer: its {} rows ({:.3g} % of the "
-                                  "file's rows of events) are {}",
-                                  table, missing, format_count(rows), pct,
-                                  !timed ? "left out"
-                                  : source.has(table, "deviceId") ? "read without their launching calls"
-                                                                  : "read as if device 0 had run them all")});
-  }
+  std::vector<NsightTable> tables = nsight_tables();
+  tables.push_back({"CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "globalPid", {"start", "end"}, nullptr});
+  for (const NsightTable& table : tables)
+    if (source.has(table.name)) add_missing_columns(source, table, all, issues);
 }
 
 }  // namespace

@@ -43,8 +43,10 @@ std::string payload_number(const SqliteScan& row) {
 void NsightRecords::nvtx(const SqliteScan& row) {
   const int64_t type = row.integer(kType, 0), process = nsight_process(row.integer(kThread, 0));
   const auto own_text = [&] {
+    // Old exports have a 0 where there is no text's number.
+    if (const string_view text = row.text(kText); !text.empty()) return std::string(text);
     const auto id = row.integer(kTextId);
-    return std::string(id ? shared_.names[*id] : row.text(kText));
+    return std::string(id ? shared_.names[*id] : string_view());
   };
   if (type == kDomain) {
     ++shard_.events;
@@ -64,7 +66,7 @@ void NsightRecords::nvtx(const SqliteScan& row) {
     host.start_ns = at.start_ns;
     host.duration_ns = at.duration_ns;
     host.kind = HostKind::kAnnotation;
-    host.name = name_of(row, {{kTextId, Use::kText}, {kText, Use::kText}}, "(no name)");
+    host.name = name_of(row, {{kText, Use::kText}, {kTextId, Use::kText}}, "(no name)");
     host.thread = thread(row.integer(kThread, 0));
     last_range_ns = std::max(last_range_ns, at.start_ns + at.duration_ns);
     if (open) open_ranges.push_back({shard_.host.size(), process, 0, 0, {}});

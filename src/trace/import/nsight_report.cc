@@ -171,7 +171,7 @@ Result<Trace> read_report(const std::string& path, const ImportOptions& options)
                      shell_quoted(path)};
   if (ends_with_any(path, {".ncu-rep"}))
     return Error{path + ": a report of Nsight Compute: counters of single kernels, without a timeline",
-                 "record the run with nsys profile, or with profgpu run --trace"};
+                 "ncu --import " + shell_quoted(path) + " --csv --page raw > FILE.csv; then give profgpu that file"};
   auto source = opened_export(path);
   if (!source) return source.error();
   return read_nsight_export(*std::move(source), options);

@@ -273,7 +273,7 @@ void NsightRecords::call(const SqliteScan& row) {
   if (host == nullptr) return;
   // Each process numbers its launches for itself.
   const int64_t main = shared_.scope.main();
-  if (main == 0 || nsight_process(row.integer(kOfCall, 0)) == main)
+  if (main == 0 || row.lacks(kOfCall) || nsight_process(row.integer(kOfCall, 0)) == main)
     host->link = correlation_of(row.integer(kCallCorrelation));
   shard_.host.push_back(*host);
 }

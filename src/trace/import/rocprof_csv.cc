@@ -273,6 +273,18 @@ class RocprofTables {
   std::unordered_map<int64_t, int64_t> dispatches_;   // when each begins
 };
 
+// rocprofv3's own layout is OUTPUT/HOST/PID_kernel_trace.csv; empty: the file lies elsewhere.
+std::string host_of(const std::string& path) {
+  const std::vector<string_view> parts = pieces_of(path, '/');
+  if (parts.size() < 2) return {};
+  const string_view file = parts.back();
+  const size_t end = file.find('_');
+  const bool by_process = end != file.npos && end > 0 && all_digits(file.substr(0, end));
+  return by_process && parts[parts.size() - 2] != "." && parts[parts.size() - 2] != ".."
+             ? std::string(parts[parts.size() - 2].substr(0, 256))
+             : std::string();
+}
+
 bool sniff_rocprof_csv(string_view head) {
   const size_t first = head.find_first_not_of(" \t\r\n");
   if (first == head.npos || head[first] == '{' || head[first] == '[') return false;   // JSON on one line
@@ -285,6 +297,7 @@ bool sniff_rocprof_csv(string_view head) {
 Result<Trace> read_rocprof_csv(const std::string& path, const ImportOptions& options) {
   TraceBuilder builder;
   builder.header().recorder = Recorder::kRocprof;
+  builder.header().host_name = host_of(path);
   RocmRows rows(builder.shard());
   std::vector<std::string> files = files_of_process(path);
   RocprofTables tables(rows, std::ranges::any_of(files, [](const std::string& f) { return f.ends_with("counter_collection.csv"); }));

@@ -42,8 +42,9 @@ Result<Trace> read(const std::string& path, const ImportOptions&) {
     if (count > 0) trace.issues.push_back({kind, count, std::move(text)});
   };
   add(TraceIssueKind::kDamaged, issues.damaged_rows,
-      fmt::format("unreadable or partly readable rows: {}; the first is line {}", issues.damaged_rows,
-                  issues.first_damaged_line));
+      fmt::format("unreadable or partly readable rows: {}; the first is line {}{}", issues.damaged_rows,
+                  issues.first_damaged_line,
+                  issues.reported.empty() ? std::string() : "; one says \"" + issues.reported + '"'));
   add(TraceIssueKind::kTruncated, issues.torn, "left out the last row, which is incomplete (was the logger killed?)");
   add(TraceIssueKind::kOther, issues.one_device,
       "rows do not state their device, so all count as one (also log `index` or `uuid`)");

@@ -81,14 +81,28 @@ std::string stat_of(const XlaEvent& event, string_view name) {
   return event.stat != nullptr ? (*event.stat)(name) : std::string();
 }
 
-// "fusion.12" that is a collective: "all-reduce: fusion.12".
+// "fusion.12" that is a collective: "all-reduce: fusion.12"; likewise of matrix products, which XLA calls convolutions,
+// of transfers and of changes of layout.
 std::string operation_name(const XlaEvent& event) {
-  constexpr string_view kCollectives[] = {"all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute"};
+  constexpr string_view kCategories[] = {"all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute",
+                                         "convolution", "infeed", "outfeed", "copy", "data formatting"};
   const std::string category = stat_of(event, "hlo_category");
-  for (const string_view collective : kCollectives)
-    if (category.starts_with(collective) && !contains(event.name, collective))
-      return fmt::format("{}: {}", collective, event.name);
+  for (const string_view known : kCategories)
+    if (category.starts_with(known) && !contains(event.name, known)) return fmt::format("{}: {}", known, event.name);
   return std::string(event.name);
+}
+
+// "copy.3", "copy-start.1", "copy: fusion.2"
+bool is_operation(string_view name, string_view operation) {
+  if (!name.starts_with(operation)) return false;
+  const string_view rest = name.substr(operation.size());
+  return rest.empty() || rest.front() == '.' || rest.front() == '-' || rest.front() == ':';
+}
+
+// Moves data, and computes nothing.
+bool moves_data(string_view name) {
+  constexpr string_view kOperations[] = {"copy", "data formatting", "outfeed"};
+  return std::ranges::any_of(kOperations, [&](string_view operation) { return is_operation(name, operation); });
 }
 
 }  // namespace
@@ -211,6 +225,8 @@ void XlaRows::add_activity(const XlaLine& line, const XlaEvent& event) {
     row.kind = ActivityKind::kMemset;
     name = set_name(memory_kind(details, "kind"));
     if (!details.empty()) args.bytes = std::max<int64_t>(detail(details, "num_bytes"), -1);
+  } else if (line.kind != XlaLine::Kind::kStream && moves_data(event.name)) {
+    row.kind = ActivityKind::kMemcpy;
   } else {
     const std::string details = stat_of(event, "kernel_details");
     const auto size = [&](string_view word) {
@@ -261,6 +277,10 @@ void XlaRows::finish() {
     }
     if (l.contains) {
       ++containers_;
+      continue;
+    }
+    if (is_operation(l.name, "infeed")) {   // the device waits for the host's data
+      add_range(l.line, l.name, l.start_ns, l.duration_ns, HostKind::kAnnotation);
       continue;
     }
     add_activity(l.line, {l.name, l.start_ns, l.duration_ns, nullptr});
