@@ -303,7 +303,7 @@ TEST(ExposedCommunication, ItsCheckLeavesOutWaitingForLateRanksAsTheRuleDoes) {
 TEST(Verdict, NamesCommunicationThatTakesMoreThanItsCause) {
   GivenJob given(2);
   given.finding(0, "host-bound-launches", 13, 10'000'000);
-  const std::string_view words = "Communication that no compute hides takes more, 19 % of the time";
+  const std::string_view words = "Exposed communication takes more, 19 % of the time";
   EXPECT_FALSE(tells(diagnose(given.evidence).verdict.text, words));
   for (RankDiagnosis& r : given.evidence.ranks) r.measure.exposed_communication_pct = 19;
   given.finding(0, "host-bound-launches", 13, kStep_ns / 10);
