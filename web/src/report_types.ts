@@ -322,6 +322,7 @@ export interface LogRestart {
   cause: string;
   cause_line: number | null;
   text: string | null;
+  file: string | null;
 }
 export interface LogEnd {
   kind: string;
@@ -337,6 +338,7 @@ export interface LogEnd {
   behind_in: string | null;
   mismatch: string | null;
   mismatched: number[];
+  waits: string | null;
   earlier_error: string | null;
   earlier_error_line: number | null;
   earlier_error_text: string | null;
@@ -398,6 +400,7 @@ export interface SlowPair {
   to: string;
   value: number;
   usual: number;
+  line: number;
 }
 export interface CopyCell {
   test: string;
@@ -452,6 +455,7 @@ export interface LogServing {
   waiting_lines: number;
   full_lines: number;
   preempted: number | null;
+  preempted_at_least: boolean;
   speculation: LogSpeculation | null;
 }
 export interface LogServingRow {
@@ -951,6 +955,13 @@ export interface GrowingLine {
   blocks: number;
   device: number | null;
 }
+export interface KeptOfSteps {
+  function: string;
+  file: string | null;
+  line: number | null;
+  held_bytes: number;
+  steps: number;
+}
 export interface CycleRow {
   function: string;
   file: string | null;
@@ -982,6 +993,8 @@ export interface OutOfMemory {
   outside_bytes: number | null;
   new_state_bytes: number | null;
   steps_after: number;
+  in_optimizer: boolean;
+  grown_bytes: number | null;
   cause: string;
   function: string;
   file: string | null;
@@ -1004,6 +1017,8 @@ export interface EarlyFreeRow {
   peak_bytes: number;
   saved_bytes: number;
   collected: boolean;
+  graph_lines: number | null;
+  graph_blocks: number | null;
 }
 export interface SavingRow {
   change: string;
@@ -1081,6 +1096,7 @@ export interface SnapshotSection {
   states: BlockStateRow[];
   peak: SnapshotPeak;
   growth: GrowingLine[];
+  kept_of_steps: KeptOfSteps | null;
   cycles: CycleRow[];
   pinned: PinnedMemory | null;
   oom: OutOfMemory | null;
