@@ -150,7 +150,7 @@ Lines issue_lines(const Report& report, const PresentOptions& options) {
 
 namespace {
 
-// Beside which file steps and devices are named: the last, but for snapshots of memory beside the traces that tell these.
+// Beside which file steps and devices are named: the last, except snapshots of memory beside traces that tell these.
 size_t described_input(const Report& report) {
   for (size_t i = report.inputs.size(); i-- > 0;)
     if (!is_of_memory(report.inputs[i])) return i;

@@ -123,7 +123,7 @@ struct CacheLevels {
   std::vector<int64_t> blocks, bytes;
 };
 
-// Of one stack's blocks, in the order in which they are made: a sequence begins where one is smaller than the one before.
+// Of one stack's blocks, in the order in which they are made: a sequence begins where one is smaller than the last.
 CacheLevels levels_at_begins(const MemoryHistory& history, const std::vector<size_t>& places) {
   std::vector<uint32_t> begins;
   for (size_t i = 1; i < places.size(); ++i)

@@ -53,8 +53,8 @@ GrowthSteps growth_steps(const MemorySnapshot& snapshot, const MemoryHistory& hi
 std::vector<GrowingStack> growing_caches_of_before(const MemoryHistory& history,
                                                    const std::vector<CategoryOf>& categories, const StackBook& stacks);
 
-/// Of histories with three steps to kMinGrowthSteps: the stack that keeps something of each of them, of the most bytes; it
-/// frees none. None: there is no such stack, or it keeps less than a hundredth of the peak.
+/// Of histories with three steps to kMinGrowthSteps: the stack that keeps something of each of them, of the most bytes;
+/// it frees none. None: there is no such stack, or it keeps less than a hundredth of the peak.
 struct KeptByStack {
   uint32_t stack = MemoryStacks::kNone;
   int64_t bytes = 0, steps = 0;

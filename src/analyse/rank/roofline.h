@@ -152,7 +152,7 @@ struct RunLimits {
   std::vector<bool> works;
   std::vector<bool> for_weights;     ///< by activity: it computes the gradient of a convolution's weights
   std::vector<int64_t> main_ns;      ///< by run: how long the kernels that do its work take
-  /// By run: of main_ns, the kernels of the weights' gradient, which is half of the work. 0: time tells each one's part.
+  /// By run: of main_ns, the kernels of the weights' gradient, which is half of the work. 0: time tells each's part.
   std::vector<int64_t> weights_ns;
 
   /// The part of its run's work that an activity does; 0 where there is no run.

@@ -401,7 +401,8 @@ void join_chain(std::vector<LogReport>& logs) {
     if (next == nullptr) continue;
     logs[i].goes_on = true, logs[i].tells_end = false;
     const LogStep& first = *spans[static_cast<size_t>(next - logs.data())].first;
-    const bool rotated = logs[i].end.kind == "unknown" && first.number > spans[i].last->number;   // one run in two files
+    // One run in two files.
+    const bool rotated = logs[i].end.kind == "unknown" && first.number > spans[i].last->number;
     if (rotated) continue;
     LogRestart restart{first.line, first.number, spans[i].last->number, logs[i].end, std::string(base_name(logs[i].path))};
     next->restarts.insert(next->restarts.begin(), std::move(restart));

@@ -7,7 +7,7 @@
 
 namespace profgpu {
 
-/// Largest change first; a line that one side does not have holds nothing there. Lines of a function that moved are one:
+/// Largest change first; a line that one side lacks holds nothing there. Lines of a function that moved are one:
 /// "forward (work/model.py:18 → 20), activation".
 std::vector<NumberChange> memory_line_changes(const RunSummary& before, const RunSummary& after);
 

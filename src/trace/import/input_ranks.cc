@@ -30,8 +30,8 @@ std::string not_successive(const WindowFacts& earlier, const WindowFacts& later)
   return "";
 }
 
-// Whether a job whose log ends goes on in a later log: it was started again from one of its checkpoints. Its steps begin
-// behind where the earlier one's began, and not beyond what that left to do.
+// Whether a job whose log ends goes on in a later log: it was started again from one of its checkpoints. Its steps
+// begin after where the earlier one's began, and not beyond what that left to do.
 bool goes_on_in(const WindowFacts& earlier, const WindowFacts& later) {
   const bool logs = earlier.log.dated && later.log.dated && earlier.log.family == later.log.family;
   if (!logs || earlier.extent.end > later.extent.start) return false;
@@ -216,7 +216,8 @@ Status assign_ranks(std::vector<InputPart>& parts, const Links& links) {
       if (same_process(others[i]->window, p->window)) give_rank(*p, others[i]->source.rank, links);
     const auto job = jobs.find(p);
     if (job != jobs.end() && p->source.rank < 0)
-      if (const auto known = rank_of_job.find(job->second); known != rank_of_job.end()) give_rank(*p, known->second, links);
+      if (const auto known = rank_of_job.find(job->second); known != rank_of_job.end())
+        give_rank(*p, known->second, links);
     others.push_back(p);
     if (p->source.rank >= 0) continue;
     while (taken.contains(next)) ++next;

@@ -69,10 +69,12 @@ constexpr int64_t kHour_ns = int64_t{3600} * 1'000'000'000;
 
 // Clocks change in a night to a Sunday in spring or autumn.
 bool may_change(int64_t clock_ns) {
-  const std::chrono::sys_days day = std::chrono::floor<std::chrono::days>(std::chrono::sys_time(std::chrono::nanoseconds(clock_ns)));
+  const std::chrono::sys_time time{std::chrono::nanoseconds(clock_ns)};
+  const std::chrono::sys_days day = std::chrono::floor<std::chrono::days>(time);
   const auto month = static_cast<unsigned>(std::chrono::year_month_day(day).month());
   const bool spring_or_autumn = month == 3 || month == 4 || (month >= 9 && month <= 11);
-  return spring_or_autumn && std::chrono::weekday(day) == std::chrono::Sunday && clock_ns % (24 * kHour_ns) < 4 * kHour_ns;
+  const bool early = clock_ns % (24 * kHour_ns) < 4 * kHour_ns;
+  return spring_or_autumn && early && std::chrono::weekday(day) == std::chrono::Sunday;
 }
 
 // What else a clock may show between two lines: a checkpoint or an evaluation of some minutes. The event whose time is

@@ -117,13 +117,15 @@ struct LoopText {
     const auto of_step = value({"dt", "step_time", "step time", "step_time_sec", "step_time_s", "iter_time",
                                 "iter time", "time/step", "time per step"});
     if (of_step) return of_step;
-    for (const std::string_view key : {"time", "elapsed"})
-      for (size_t at = pairs.may_have(key) ? place_of(plain, key) : plain.npos; at != text.npos; at = place_of(plain, key, at + 1)) {
+    for (const std::string_view key : {"time", "elapsed"}) {
+      size_t at = pairs.may_have(key) ? place_of(plain, key) : plain.npos;
+      for (; at != text.npos; at = place_of(plain, key, at + 1)) {
         const std::string_view behind = text.substr(at + key.size());
         const size_t value = behind.find_first_not_of(" :=\t");
         if (value != behind.npos && value > 0 && is_whole_key(at) && printed_number(behind.substr(value)))
           return behind.substr(value);
       }
+    }
     return std::nullopt;
   }
 

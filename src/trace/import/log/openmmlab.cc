@@ -83,7 +83,8 @@ class OpenMmLab : public LogReading {
     const auto time = keyed_value(line.message, {"time"});
     const auto each_ns = time ? leading_seconds(*time) : std::nullopt;
     std::vector<LogEvent>& events = rows.log().events;
-    if (!part || !each_ns || *each_ns < 0 || *each_ns > LogStep::kLongest_ns / std::max<int64_t>(part->all, 1)) return false;
+    if (!part || !each_ns || *each_ns < 0) return false;
+    if (*each_ns > LogStep::kLongest_ns / std::max<int64_t>(part->all, 1)) return false;
     if (!begun_ || *begun_ >= events.size() || events[*begun_].kind != LogEventKind::kEvaluation) {
       begun_ = events.size(), done_ = 0;
       rows.event(LogEventKind::kEvaluation, line).duration_ns = 0;
