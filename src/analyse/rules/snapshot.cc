@@ -217,9 +217,12 @@ int64_t retained_per_step(const SnapshotSection& s) {
   std::map<std::optional<int32_t>, int64_t> bytes;   // by device
   for (const GrowingLine& g : s.growth)
     if (g.cause == "retained_graph") bytes[g.device] += g.growth_bytes;
-  if (bytes.empty()) return 0;
-  const int64_t most = std::ranges::max(bytes | std::views::values);
-  return is_little_growth(most, s.peak_allocated_bytes) ? 0 : most;
+  int64_t most = 0;
+  for (const auto& [device, grown] : bytes) {
+    const int64_t peak = device ? peak_of(s, *device).allocated_bytes : s.peak_allocated_bytes;
+    if (!is_little_growth(grown, peak)) most = std::max(most, grown);
+  }
+  return most;
 }
 
 // One that is there once, and does not grow.
