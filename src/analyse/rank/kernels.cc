@@ -134,7 +134,8 @@ const std::vector<Group>& groups() {
       {kAttention,
        {"flash", "fmha", "attn", "attention", "_sdpa", "mha_fwd", "mha_bwd", "batchprefillwith", "batchdecodewith",
         "sage_fwd", "mla_a16w", "mla_a8w", "mla_dec", "mla_pfl", "mla_reduce", "_fwd_grouped_kernel_stage",
-        "_fwd_kernel_stage", "pa_decode", "pa_bf16", "pa_fp16", "reduce_segments", "bwd_kernel_dk_dv", "bwd_kernel_dq",
+        "_fwd_kernel_stage", "pa_decode", "pa_bf16", "pa_fp16", "reduce_segments", "bwd_kernel_dk_dv", "bwd_kernel_dkdv",
+        "bwd_kernel_dq",
         "bwd_kernel_fuse", "bwd_preprocess"}},
       // What surrounds products: the choice of experts, and sums of split products
       {kReduction, {"moesorting", "topkgating", "postgsu"}},

@@ -240,7 +240,7 @@ constexpr Known kKnown[] = {
 };
 
 TEST(KernelNames, OfAttentionsBackwardPassOnRocm) {
-  for (const char* name : {"bwd_preprocess", "bwd_kernel_dk_dv", "bwd_kernel_dq", "bwd_kernel_fuse"})
+  for (const char* name : {"bwd_preprocess", "bwd_kernel_dk_dv", "_bwd_kernel_dkdv_causal", "bwd_kernel_dq", "bwd_kernel_fuse"})
     EXPECT_EQ(kernel_category_name(kernel_category(name)), kernel_category_name(kAttention)) << name;
 }
 

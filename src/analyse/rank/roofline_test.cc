@@ -288,11 +288,14 @@ TEST(Roofline, AnOperatorsWorkIsThatOfAllItsProducts) {
   EXPECT_EQ(experts[2], 0);
 }
 
-TEST(Roofline, KernelsOfNoKnownKindShareTheFlopsOfAnOperatorWithoutOthers) {
-  const std::vector<double> attention =
-      needed_parts("flash_attn::_flash_attn_backward", {{"_bwd_kernel_dkdv_causal", 120}, {"_bwd_kernel_dq_causal", 80}});
-  EXPECT_NEAR(attention[0], 0.5, 1e-6);
-  EXPECT_NEAR(attention[1], 0.5, 1e-6);
+TEST(Roofline, KernelsOfTritonShareTheFlopsOfTheirOperator) {
+  using Names = std::pair<std::string_view, std::string_view>;
+  for (const auto& [keys, queries] : {Names{"_own_dkdv", "_own_dq"}, Names{"_bwd_kernel_dkdv_causal", "_bwd_kernel_dq_causal"}}) {
+    const std::vector<double> attention =
+        needed_parts("flash_attn::_flash_attn_backward", {{keys, 120}, {queries, 80}});
+    EXPECT_NEAR(attention[0], 0.5, 1e-6) << keys;
+    EXPECT_NEAR(attention[1], 0.5, 1e-6) << queries;
+  }
 }
 
 TEST(Roofline, TheGradientsOfAConvolutionAreHalfOfItsWorkEach) {
