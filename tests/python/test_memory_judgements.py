@@ -20,13 +20,13 @@ def native(op):
 
 
 MODULE = [frame('_call_impl', PACKAGES + 'torch/nn/modules/module.py', 1747)]
-MAIN = [frame('train_step', '/work/train.py', 60), frame('main', '/work/train.py', 90)]
+MAIN = [frame('train_step', '/app/train.py', 60), frame('main', '/app/train.py', 90)]
 ENGINE = [frame('torch::autograd::Engine::evaluate_function()', '??', 0)]
 MOVED = native('to') + [frame('convert', PACKAGES + 'torch/nn/modules/module.py', 1160),
                         frame('to', PACKAGES + 'torch/nn/modules/module.py', 1340)]
 
 
-def forward(line, name='GPT.forward', file='/work/model.py', op='mm'):
+def forward(line, name='GPT.forward', file='/app/model.py', op='mm'):
     return native(op) + [frame(name, file, line)] + MODULE
 
 
@@ -163,7 +163,7 @@ def test_paths_of_windows(analyzed):
 
 
 def test_what_runs_a_model_with_a_cache_makes_none(analyzed):
-    for name, file in (('generate_with_kv_cache', '/work/generate.py'), ('generate', '/work/kv_cache/gpt.py')):
+    for name, file in (('generate_with_kv_cache', '/app/generate.py'), ('generate', '/app/kv_cache/gpt.py')):
         main = [frame(name, file, 40), frame('<module>', file, 90)]
         memory = Memory()
         job = Job(memory, main)
@@ -177,7 +177,7 @@ def test_what_runs_a_model_with_a_cache_makes_none(analyzed):
 
 
 def test_a_folder_of_optimizers_is_none(analyzed):
-    main = [frame('main', '/work/optimizers/train.py', 90)]
+    main = [frame('main', '/app/optimizers/train.py', 90)]
     memory = Memory()
     Job(memory, main).train(5)
     document, section = analyzed(memory)
@@ -207,7 +207,7 @@ def test_a_workspace_of_cudnn_is_cudnns(convolution, analyzed):
     for _ in range(3):
         activations = job.forward()
         work = memory.alloc(300 * MIB, [frame('at::native::run_conv_plan(cudnnContext*)', '??', 0)] + native('cudnn_convolution')
-                            + [frame('Stem.forward', '/work/model.py', 15)] + MODULE + MAIN)
+                            + [frame('Stem.forward', '/app/model.py', 15)] + MODULE + MAIN)
         if convolution:
             memory.free(work)
         job.backward(activations)
@@ -247,7 +247,7 @@ def test_a_loss_with_large_logits_is_advised_a_fused_one(analyzed):
 
 
 def test_what_the_program_gathers_over_steps_is_no_activation(analyzed):
-    buffer = native('cat') + [frame('Buffer.add', '/work/buffer.py', 9)] + MAIN
+    buffer = native('cat') + [frame('Buffer.add', '/app/buffer.py', 9)] + MAIN
     memory, bag = Memory(), []
 
     def gather(step):
@@ -315,11 +315,11 @@ def test_sequences_that_take_turns_keep_no_caches(analyzed):
 
 def test_growth_of_few_steps_is_mentioned(analyzed, profgpu, tmp_path):
     memory = Memory()
-    Job(memory).train(4, lambda step: memory.alloc(64 * MIB, native('cat') + [frame('keep', '/work/log.py', 9)] + MAIN))
+    Job(memory).train(4, lambda step: memory.alloc(64 * MIB, native('cat') + [frame('keep', '/app/log.py', 9)] + MAIN))
     _, section = analyzed(memory)
     assert section['growth'] == [] and section['kept_of_steps']['held_bytes'] == 256 * MIB
     shown = profgpu('analyze', tmp_path / 'snapshot.pickle').stdout.decode()
-    assert 'keep (work/log.py:9) keeps something of each of 4 steps, 256 MiB in all' in ' '.join(shown.split())
+    assert 'keep (app/log.py:9) keeps something of each of 4 steps, 256 MiB in all' in ' '.join(shown.split())
 
 
 def test_a_graph_of_an_earlier_pass_is_one_finding(analyzed):
@@ -342,20 +342,20 @@ def test_a_graph_of_an_earlier_pass_is_one_finding(analyzed):
 def test_memory_runs_out_by_what_each_step_keeps(analyzed):
     memory = Memory(reserved_mib=800)
     job = Job(memory)
-    job.train(8, lambda step: memory.alloc(40 * MIB, native('clone') + [frame('snapshot_grads', '/work/debug.py', 14)] + MAIN))
+    job.train(8, lambda step: memory.alloc(40 * MIB, native('clone') + [frame('snapshot_grads', '/app/debug.py', 14)] + MAIN))
     job.forward()
     memory.fail(300 * MIB, forward(64) + MAIN)
     document, section = analyzed(memory)
     assert section['oom']['cause'] == 'growth' and section['oom']['grown_bytes'] == 280 * MIB, 'of the seven steps before'
     found = finding(document, 'oom')
-    assert 'snapshot_grads (work/debug.py:14)' in found['fix'][0] and 'checkpoint' not in ' '.join(found['fix'])
+    assert 'snapshot_grads (app/debug.py:14)' in found['fix'][0] and 'checkpoint' not in ' '.join(found['fix'])
     assert section['batch'] is None and '280 MiB' in document['verdict'] and 'nearly all there is' not in document['verdict']
 
 
 def test_what_the_failed_batch_needs_has_what_the_step_before_kept(analyzed):
     memory = Memory(reserved_mib=260)
     job = Job(memory)
-    job.train(8, lambda step: memory.alloc(3 * MIB, native('clone') + [frame('snapshot_grads', '/work/debug.py', 14)] + MAIN))
+    job.train(8, lambda step: memory.alloc(3 * MIB, native('clone') + [frame('snapshot_grads', '/app/debug.py', 14)] + MAIN))
     for line in range(3):
         memory.alloc(8 * MIB, forward(60 + line) + MAIN)
     memory.fail(8 * MIB, forward(63) + MAIN)
@@ -385,7 +385,7 @@ def test_the_device_that_ran_out_is_the_one_described(analyzed):
     big = first.alloc(1000 * MIB, forward(60) + MAIN)
     first.free(big)
     Job(second).train(2)
-    second.alloc(60 * MIB, native('cat') + [frame('log_preds', '/work/eval.py', 8)] + MAIN)
+    second.alloc(60 * MIB, native('cat') + [frame('log_preds', '/app/eval.py', 8)] + MAIN)
     second.fail(100 * MIB, forward(60) + MAIN)
     _, section = analyzed(first, second)
     assert section['oom']['device'] == section['peak']['device'] == 1
@@ -395,7 +395,7 @@ def test_the_device_that_ran_out_is_the_one_described(analyzed):
 def test_lines_of_compiled_code_are_those_of_the_model(analyzed):
     generated = frame('call', '/tmp/torchinductor_me/ab/cabc.py', 100) | {
         'fx_node_op': 'call_function', 'fx_node_name': 'addmm', 'fx_node_target': 'aten.addmm.default',
-        'fx_original_trace': f'  File "/work/model.py", line 15, in forward\n    return self.fc(x)\n'
+        'fx_original_trace': f'  File "/app/model.py", line 15, in forward\n    return self.fc(x)\n'
                              f'  File "{PACKAGES}torch/nn/modules/linear.py", line 125, in forward\n    return F.linear(x)\n'}
     compiled = [generated, frame('compiled_fn', PACKAGES + 'torch/_functorch/_aot_autograd/runtime_wrappers.py', 300)] + MAIN
     memory = Memory()
@@ -405,7 +405,7 @@ def test_lines_of_compiled_code_are_those_of_the_model(analyzed):
         job.step()
     _, section = analyzed(memory)
     (row,) = [h for h in section['peak']['holders'] if h['category'] == 'activation']
-    assert (row['function'], row['file'], row['line']) == ('forward', 'work/model.py', 15)
+    assert (row['function'], row['file'], row['line']) == ('forward', 'app/model.py', 15)
 
 
 def test_what_sharded_parameters_gather_does_not_grow_with_the_batch(analyzed):
@@ -444,10 +444,10 @@ def test_diff_pairs_lines_that_an_edit_moved(tmp_path, profgpu):
         result = profgpu('diff', before, after, '--json')
         rows = json.loads(result.stdout)['memory_lines']
         return [(r['name'], r['after'] - r['before']) for r in rows if r['after'] != r['before']], rows
-    before = saved('before.pickle', 0, '/work/model.py', False)
-    edited, rows = changed(before, saved('edited.pickle', 2, '/work/model.py', True))
-    assert edited == [('Extra.forward (work/model.py:12), activation', 3 * MIB)]
-    assert 'Attention.forward (work/model.py:20 → 22), activation' in {r['name'] for r in rows}
+    before = saved('before.pickle', 0, '/app/model.py', False)
+    edited, rows = changed(before, saved('edited.pickle', 2, '/app/model.py', True))
+    assert edited == [('Extra.forward (app/model.py:12), activation', 3 * MIB)]
+    assert 'Attention.forward (app/model.py:20 → 22), activation' in {r['name'] for r in rows}
     other, _ = changed(before, saved('other.pickle', 0, '/checkout/model.py', False))
     assert other == []
 

@@ -218,6 +218,9 @@ void describe_short_kernels(const Measured& m, Finding& f) {
   add_slow_recording(m, f);
 }
 
+constexpr std::string_view kDenseLayersAlone =
+    "torch.compile of the dense layers alone: graphs can take neither jagged inputs nor the exchange of embeddings";
+
 // What is in use, or could be.
 std::string_view compiled_label(const RankMeasure& m) {
   if (m.with.has(kJax)) return "XLA";
@@ -250,8 +253,7 @@ extern const Rule kHostBoundLaunches = {
         "DeepSpeed, FSDP: small wrapping units launch more; wrap whole transformer blocks",
     },
     .by_framework = {
-        {kTorchRec, "torch.compile of the dense layers alone: graphs can take neither jagged inputs nor the exchange of "
-                    "embeddings", kTorchCompile},
+        {kTorchRec, kDenseLayersAlone, kTorchCompile},
         {kVllm, "start without --enforce-eager, so that decoding replays CUDA graphs", kCudaGraphs},
         {kVllm, "more sizes in --compilation-config cudagraph_capture_sizes", kAllGraphs},
         {kSglang, "raise --cuda-graph-max-bs so that every decode batch replays a graph; no --disable-cuda-graph",
@@ -309,8 +311,7 @@ extern const Rule kShortKernels = {
         "fewer and wider layers",
     },
     .by_framework = {
-        {kTorchRec, "torch.compile of the dense layers alone: graphs can take neither jagged inputs nor the exchange of "
-                    "embeddings", kTorchCompile},
+        {kTorchRec, kDenseLayersAlone, kTorchCompile},
         {kVllm, "start without --enforce-eager, so that decoding replays CUDA graphs", kCudaGraphs},
         {kVllm, "raise --max-num-seqs and --max-num-batched-tokens: the same launches, longer kernels"},
         {kSglang, "no --disable-cuda-graph", kCudaGraphs},
