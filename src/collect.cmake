@@ -21,7 +21,7 @@ target_link_libraries(profgpu_cli PUBLIC profgpu_devices profgpu_measure profgpu
                       profgpu_watch_exporter profgpu_watch_monitor)
 
 # What runs for hours (`top`, `log`, `run`) stands together at the front of the program: with each page that it touches the
-# kernel maps those around it, which were a fifth of top's memory.
+# kernel maps those around it.
 foreach(room watch_top watch_live devices base analyse_report)
   target_sources(profgpu PRIVATE $<TARGET_OBJECTS:profgpu_${room}>)
 endforeach()

@@ -8,6 +8,7 @@
 
 #include "analyse/report/document.h"
 #include "app/compare/gate.h"
+#include "app/compare/memory_lines.h"
 
 namespace profgpu {
 namespace {
@@ -453,6 +454,18 @@ TEST(Compare, OperatorsAreToldFromChanceByTheirStepsAsKernelsAre) {
   EXPECT_EQ(check_gate(*parse_gate("op:aten::add > +5%"), c).verdict, GateVerdict::kPass);
 }
 
-}  // namespace
+// Side by side in full these would need gigabytes.
+TEST(MemoryLines, ThousandsOfOneFunctionArePairedByTheirNumbers) {
+  RunSummary before, after;
+  constexpr int64_t kMany = 30'000;
+  for (int64_t line = 1; line <= kMany; ++line) {
+    before.memory_lines[{"", "forward", "model.py", "activation", "", line}] = 1;
+    after.memory_lines[{"", "forward", "model.py", "activation", "", line + 1}] = 2;
+  }
+  const std::vector<NumberChange> rows = memory_line_changes(before, after);
+  ASSERT_EQ(rows.size(), static_cast<size_t>(kMany) + 1);
+  EXPECT_EQ(std::ranges::count(rows, 1.0, [](const NumberChange& n) { return *n.after - *n.before; }), kMany - 1);
+}
 
+}  // namespace
 }  // namespace profgpu

@@ -34,9 +34,25 @@ int likeness(const LineBytes& before, const LineBytes& after) {
   return before.line == after.line ? kSameLine : kAny;
 }
 
+std::vector<LinePair> with_one_number(const LineGroup& group) {
+  const size_t n = group.before.size(), m = group.after.size();
+  std::vector<LinePair> pairs;
+  size_t i = 0, j = 0;
+  while (i < n || j < m) {
+    const bool old_first = j >= m || (i < n && group.before[i].line < group.after[j].line);
+    const bool both = i < n && j < m && group.before[i].line == group.after[j].line;
+    if (both) pairs.push_back({i++, j++});
+    else if (old_first) pairs.push_back({i++, SIZE_MAX});
+    else pairs.push_back({SIZE_MAX, j++});
+  }
+  return pairs;
+}
+
 // The pairs, in the order of both files, that are most alike.
 std::vector<LinePair> aligned(const LineGroup& group) {
+  constexpr size_t kMostCells = 1'000'000;   // no function has so many lines
   const size_t n = group.before.size(), m = group.after.size();
+  if (n * m > kMostCells) return with_one_number(group);
   std::vector<std::vector<int>> best(n + 1, std::vector<int>(m + 1));   // of what follows
   for (size_t i = n; i-- > 0;)
     for (size_t j = m; j-- > 0;)
